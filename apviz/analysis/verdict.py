@@ -214,10 +214,12 @@ def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
 def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> str:
     """How many runs did not converge, what the one that is spoken of needs, κ, and runs that are left out."""
     said = []
-    if looked_at.basis in (Basis.EXTRAPOLATED, Basis.BOUND):
-        known = "extrapolated" if looked_at.basis is Basis.EXTRAPOLATED else "a bound"
-        needs = "needs about" if looked_at.basis is Basis.EXTRAPOLATED else "needs up to"
-        said.append(f"{looked_at.name} {needs} {_time(looked_at.seconds)} in all ({known})")
+    if looked_at.basis is Basis.EXTRAPOLATED:
+        said.append(f"{looked_at.name} needs about {_time(looked_at.seconds)} in all (extrapolated)")
+    if looked_at.basis is Basis.BOUND:
+        iterations, _ = _epochs_to_tolerance(looked_at.trace, _last(looked_at.trace, "epoch"))
+        bound = f"{looked_at.name} needs at most {iterations:,.0f} iterations in exact arithmetic (a bound)"
+        said.append(f"{bound}: about {_time(looked_at.seconds)} at the pace it had")
     failed = [run.trace for run in ordered if run.basis is not Basis.MEASURED]
     limits = {int(_last(trace, "epoch")) for trace in failed if trace.outcome == "max_epochs"}
     capped = sum(trace.outcome == "max_epochs" for trace in failed)

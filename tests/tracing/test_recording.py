@@ -292,7 +292,9 @@ def test_the_bound_for_shuffled_blocks_holds_for_the_mean_over_seeds():
     ratios, bounds = [], []
     for seed in range(30):
         truth, recorder = KeepErrors(), apviz.Recorder()
-        solver = apviz.AlternatingProjection(block_size=8, rule=apviz.rules.Shuffled(seed=seed), tol=1e-12, max_epochs=6)
+        solver = apviz.AlternatingProjection(
+            block_size=8, rule=apviz.rules.Shuffled(seed=seed), tol=1e-12, max_epochs=6
+        )
         apviz.solve(system(), solver, [truth, recorder])
         band = errors.k_norm_error(recorder.trace)
         ratios.append(np.array(truth.errors) / truth.errors[0])
