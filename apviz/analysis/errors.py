@@ -29,8 +29,9 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
     by the recursion add up to, which is no bound.
 
     `bound` starts from the upper edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random,
-    exp(−t/(mκ′)) in expectation for shuffled, the CG bound for plain CG, NaN where theory gives none. All are of exact arithmetic: from the epoch on at which the
-    error is known to be above, rounding has overtaken them, and they are NaN.
+    exp(−t/(mκ′)) in expectation for shuffled, the CG bound for plain CG, NaN where theory gives none. All are of exact
+    arithmetic: from the epoch on at which the error is known to be above, rounding has overtaken them, and they are
+    NaN.
 
     Examples:
         >>> import torch, apviz
