@@ -22,6 +22,7 @@ from rich.console import Console
 import apviz
 from apviz.operators import native
 from apviz.tracing.training_trace import settled_at
+from tests.device import DEVICE
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
 
 
@@ -455,7 +456,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     assert contents(path) == before
     path.rename(tmp_path / "mine")
     x, y = data()
-    system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device=DEVICE)
     apviz.solve(system, CHOLESKY, [apviz.Recorder(path)])
     before = contents(path)
     with pytest.raises(FileExistsError, match="not the trace of the training"):

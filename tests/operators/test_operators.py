@@ -14,6 +14,7 @@ from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
+from tests.device import DEVICE
 
 NOISE = 0.05
 ENGINES = {
@@ -329,7 +330,7 @@ def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of
 @pytest.mark.parametrize(("n", "name"), [(4_000, "dense"), (4_001, "tiled")])
 def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
     operator = KernelSystem(
-        torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device="cpu"
+        torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device=DEVICE
     ).operator
     assert operator.name == name
     assert operator.engine.startswith({"dense": "stored matrix", "tiled": "in-place torch tiles"}[name])
