@@ -12,9 +12,11 @@ import torch
 import apviz
 from apviz.solvers import attempt
 from apviz.solvers.automatic import overlapping
-from tests.device import DEVICE
+from tests.device import DEVICE, only_on_the_cpu
 from tests.ranks import on_ranks
 from tests.textbook import matern32, rbf
+
+pytestmark = only_on_the_cpu("NCCL wants a GPU for each rank, so ranks are tested with gloo")
 
 N, D, SIDES, BLOCK = 613, 2, 3, 97
 NOISE = 1.0
