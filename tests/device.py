@@ -1,7 +1,8 @@
 """The device that tests solve on: `APVIZ_DEVICE=cuda python -m pytest …` runs the same tests on a GPU.
 
-Oracles stay on the CPU in float64. Where a test compares a result with one of them, `read_results_on_the_cpu` copies
-the result to the CPU. The library gets no such help: its own code must move what it reads.
+Oracles stay on the CPU in float64. Where code of a test compares a result with one of them, or subtracts one from the
+other, `read_results_on_the_cpu` copies the result to the CPU. The library gets no such help: its own code must move
+what it reads, and fails where it does not.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ ON_CPU = torch.device(DEVICE).type == "cpu"
 TESTS = str(Path(__file__).parent)
 # what stands between a test and the tensor that it reads
 BETWEEN = (np.__name__, torch.__name__, "pytest", "_pytest", "scipy", "contextlib")
+OPERATORS = (
+    "__add__", "__sub__", "__mul__", "__truediv__", "__matmul__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__",
+    "__ge__",
+)  # fmt: skip
 
 
 def only_on_the_cpu(reason: str) -> pytest.MarkDecorator:
@@ -42,6 +47,9 @@ def read_results_on_the_cpu() -> None:
     torch.equal = _from_tests_on_the_cpu(torch.equal)
     torch.allclose = _from_tests_on_the_cpu(torch.allclose)
     torch.testing.assert_close = _on_the_cpu(torch.testing.assert_close)
+    for name in OPERATORS:
+        setattr(Tensor, name, _of_two_devices(getattr(Tensor, name)))
+    Tensor.__getitem__ = _indexed(Tensor.__getitem__)
 
 
 def _from_tests_on_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,6 +57,25 @@ def _from_tests_on_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def called(*given: Any, **settings: Any) -> Any:
         return (moved if _is_from_a_test(sys._getframe(1)) else function)(*given, **settings)
+
+    return called
+
+
+def _of_two_devices(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def called(left: Tensor, right: Any) -> Any:
+        differ = isinstance(right, Tensor) and right.ndim and left.ndim and left.device != right.device
+        if differ and _is_from_a_test(sys._getframe(1)):
+            left, right = left.cpu(), right.cpu()
+        return operator(left, right)
+
+    return called
+
+
+def _indexed(getitem: Callable[..., Any]) -> Callable[..., Any]:
+    def called(tensor: Tensor, index: Any) -> Any:
+        if tensor.device.type == "cpu" and _is_from_a_test(sys._getframe(1)):
+            index = _moved(index)
+        return getitem(tensor, index)
 
     return called
 
