@@ -22,7 +22,7 @@ from rich.console import Console
 import apviz
 from apviz.operators import native
 from apviz.tracing.training_trace import settled_at
-from tests.device import DEVICE
+from tests.device import DEVICE, only_on_the_cpu
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
 
 
@@ -184,6 +184,7 @@ def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no
     assert found["step"]["kappa"].attrs["is_estimate"] is False
 
 
+@only_on_the_cpu("the compiled engine runs there")
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver",
@@ -219,6 +220,7 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
     assert apviz.open_trace(tmp_path / "t.zarr").attrs["compiled_engine"] == begun_with
 
 
+@only_on_the_cpu("the compiled engine runs there")
 def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_it_in_words(tmp_path, monkeypatch):
     class Enough(apviz.TrainingHook):
         def on_step(self, step, settings):
