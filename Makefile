@@ -44,9 +44,9 @@ test: $(VENV)/installed-dev
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
 
-# where there is a GPU; TORCH_INDEX above has a build of PyTorch for it
+# the tests of what solves, on a GPU; TORCH_INDEX above has a build of PyTorch for it
 test-gpu: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m gpu
+	APVIZ_DEVICE=cuda $(BIN)/python -m pytest -m "not slow" $(addprefix tests/,kernels operators solvers preconditioners gp gpytorch tracing)
 
 # random cases against what is promised, as long as wanted: make test-trust BUDGET=2h
 test-trust: $(VENV)/installed-dev

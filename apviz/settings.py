@@ -60,7 +60,7 @@ def require_torch_defaults() -> None:
 
 @contextlib.contextmanager
 def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
-    """Leaves autocast, which rounds float32 to 8 bits, and where gradients are needed, inference mode.
+    """Leaves autocast, which rounds float32 to 8 bits, TF32, and where gradients are needed, inference mode.
 
     A decorator too.
     """
@@ -71,7 +71,54 @@ def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
             ends.enter_context(torch.inference_mode(False))
         for device in filter(torch.is_autocast_enabled, ("cpu", "cuda")):
             ends.enter_context(torch.autocast(device, enabled=False))
+        ends.enter_context(without_tf32())
         yield
+
+
+class without_tf32(contextlib.ContextDecorator):  # noqa: N801
+    """Compute matrix products in full float32, whatever PyTorch's global flags allow, and restore the flags.
+
+    TF32 keeps 10 bits of a number, bfloat16 7; residuals and Cholesky factors need all 23. A decorator too.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, dict[Any, str]] | None] = []
+
+    def _recreate_cm(self) -> without_tf32:
+        return without_tf32()
+
+    def __enter__(self) -> None:
+        import torch
+
+        try:
+            precision = torch.get_float32_matmul_precision()
+        except RuntimeError:  # only the newer flags, of each backend, were set
+            precision = "highest"
+        newer = {backend: backend.fp32_precision for backend in _newer_flags()}
+        if precision == "highest" and not {"tf32", "bf16"} & set(newer.values()):
+            self._kept.append(None)
+            return
+        self._kept.append((precision, newer))
+        torch.set_float32_matmul_precision("highest")  # sets the newer flags too
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        kept = self._kept.pop()
+        if kept is not None:
+            precision, newer = kept
+            torch.set_float32_matmul_precision(precision)
+            for backend, value in newer.items():
+                backend.fp32_precision = value
+
+
+@functools.cache
+def _newer_flags() -> tuple[Any, ...]:
+    """PyTorch's flags of each backend, which it has as from 2.9."""
+    import torch
+
+    flags = (getattr(each, "matmul", None) for each in (torch.backends.cuda, torch.backends.mkldnn))
+    return tuple(each for each in flags if hasattr(each, "fp32_precision"))
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:

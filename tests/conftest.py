@@ -18,6 +18,11 @@ from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the processes that tests start; before torch is imported
 
+if os.environ.get("APVIZ_DEVICE", "cpu") != "cpu":
+    from tests.device import read_results_on_the_cpu
+
+    read_results_on_the_cpu()
+
 # what a shell runs in the background ignores Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

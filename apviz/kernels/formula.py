@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from apviz.settings import without_tf32
+
 if TYPE_CHECKING:
     from apviz.kernels.interface import Function
 
@@ -69,12 +71,14 @@ class Formula:
         """Whether no entry is negative, whatever the features."""
         return not any(function.of_product or function.of_pairs for function in self.functions)
 
+    @without_tf32()
     def values(self, x: Tensor, z: Tensor, distances: Distances) -> Tensor:
         """Evaluates k of features x: (n, D), z: (m, D), to (n, m), without noise."""
         us = self._us(x, z, distances)
         values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
         return self._combined(values)
 
+    @without_tf32()
     def differentiable(self, x: Tensor, z: Tensor) -> Tensor:
         """Evaluates k of features x: (n, D), z: (m, D), to (n, m), for autograd to differentiate in both, twice.
 
@@ -90,6 +94,7 @@ class Formula:
         us = [_of_each(f, part) for f, part in zip(self.functions, self._parts(x.double()), strict=True)]
         return self._combined([f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)])
 
+    @without_tf32()
     def gradients(self, x: Tensor, z: Tensor, m: Tensor, distances: Distances) -> Gradients:
         """Differentiates Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r), symmetric where z is x."""
         us = self._us(x, z, distances)

@@ -10,6 +10,7 @@ from apviz.operators import native
 from apviz.operators.interface import Noise, Operator, count
 from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator, exact, of_rows
+from apviz.settings import without_tf32
 
 #: rows of entries that are not stored, evaluated at once: 16 MB in float32 at n = 4,000
 ROWS_AT_ONCE = 1_000
@@ -35,6 +36,7 @@ class DenseOperator(Operator):
     def engine(self) -> str:
         return "stored matrix"
 
+    @without_tf32()
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         # of entries that are not stored, such as those of test inputs, and there may be many times as many
         if self._is_compiled:
@@ -44,6 +46,7 @@ class DenseOperator(Operator):
             some = slice(start, start + ROWS_AT_ONCE)
             out[some] += self._fill(rows[some], columns) @ u
 
+    @without_tf32()
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         self._check(u, count(rows), "u", r)
         if isinstance(rows, slice):
@@ -51,10 +54,12 @@ class DenseOperator(Operator):
         else:  # K is symmetric, and its rows lie together
             r.addmm_(self.matrix.index_select(0, rows).T, u, alpha=-1)
 
+    @without_tf32()
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
         self._check(v, self.n, "v")
         return self.matrix[rows] @ v
 
+    @without_tf32()
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
         self._check(u, count(columns), "u", r)
         # K is symmetric: of few rows the others are left out, not of many columns

@@ -19,6 +19,7 @@ from torch import Tensor
 from apviz.kernels import Gradients, Kernel, centre_of, pairwise_distances
 from apviz.memory import require_memory
 from apviz.operators.layout import ALL_HERE, Layout, Rows
+from apviz.settings import without_tf32
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
@@ -191,6 +192,7 @@ class Operator(ABC):
         """Returns about the seconds of a product with K, in those of n² entries evaluated for columns of it."""
         return 1.0
 
+    @without_tf32()
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
         """Computes K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
         self._check(u, count(rows), "u")
@@ -198,12 +200,14 @@ class Operator(ABC):
         self.subtract_columns_(out, rows, -u)
         return out
 
+    @without_tf32()
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self.inputs[rows], -u)
         self._subtract_noise_(r, rows, u)
 
+    @without_tf32()
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
         """Subtracts K[N, I] u, u: (|I|, p), from the rows N of r: (n, p) in place: |N||I| entries.
 
@@ -223,6 +227,7 @@ class Operator(ABC):
         else:
             add_rows_(r, rows, self._noise_times(u, rows), -1.0)
 
+    @without_tf32()
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
         """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
         self._check(v, self.n, "v")
@@ -237,6 +242,7 @@ class Operator(ABC):
         """Returns σ² of some rows: one number where all have the same, else (|I|,)."""
         return self.noise if self.noises is None else self.noises[rows]
 
+    @without_tf32()
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         """Evaluates K[I, I], (|I|, |I|), the caller's own to change, in `out` where given: |I|² entries.
 
@@ -247,18 +253,22 @@ class Operator(ABC):
         k.diagonal().copy_(self.diagonal()[rows])
         return k
 
+    @without_tf32()
     def part(self, rows: Rows, columns: Rows) -> Tensor:
         """Evaluates k(X[S], X[I]), without noise, (|S|, |I|), the caller's own to change: |S||I| entries."""
         return self._fill(self.inputs[rows], self.inputs[columns])
 
+    @without_tf32()
     def columns(self, rows: Rows) -> Tensor:
         """Evaluates k(X, X[I]), without noise, (n, |I|): n|I| entries."""
         return self._fill(self.inputs, self.inputs[rows])
 
+    @without_tf32()
     def cross_columns(self, z: Tensor) -> Tensor:
         """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
         return self._fill(self.inputs, self.scaled(z))
 
+    @without_tf32()
     def differentiable_columns(self, z: Tensor) -> Tensor:
         """Evaluates k(X, z), without noise, (n, m) in float64, for autograd to differentiate twice in z: (m, d).
 
@@ -305,6 +315,7 @@ class Operator(ABC):
             return squared.add_(1.0).reciprocal_()  # slower than any of these, and of all features together
         return function.correlation_(squared, torch.empty_like(squared))
 
+    @without_tf32()
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Computes k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
         if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
@@ -314,6 +325,7 @@ class Operator(ABC):
         self._accumulate(out, self.scaled(z), self.inputs, v)
         return out
 
+    @without_tf32()
     def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries.
 
@@ -328,6 +340,7 @@ class Operator(ABC):
         found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
         return self._derivatives(found, torch.sum(a * b, 1, dtype=torch.float64), with_inputs)
 
+    @without_tf32()
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
@@ -336,6 +349,7 @@ class Operator(ABC):
         found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
         return self._derivatives(found, m.diagonal().double(), with_inputs)
 
+    @without_tf32()
     def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
         """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(zᵢ, xⱼ), without noise: z (m, d), a (m, p), b (n, p). Evaluates 2mn entries."""
         self._check(b, self.n, "b")
@@ -421,10 +435,12 @@ class Operator(ABC):
             torch.sum(squares[cut:], 0, out=norms[full])
         return norms
 
+    @without_tf32()
     def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
         """Subtracts Σᵢ steps[i] · images[i], images: (q, n, p), steps: (q, p), from r: (n, p) in place. No entries."""
         r.sub_(torch.einsum("qnp,qp->np", images, steps))
 
+    @without_tf32()
     def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
         """Computes Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
 

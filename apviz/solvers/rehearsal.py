@@ -46,7 +46,11 @@ class Rehearsal:
         # (m, 1) σ² of the least ÷ that of each
         self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
         random = torch.randn(m, MOST_SIDES, generator=generator)
-        r = random.to(self._probe.x) if b is None else operator.layout.take(b[:, :MOST_SIDES], drawn).double()
+        r = (
+            random.to(self._probe.x)
+            if b is None
+            else operator.layout.take(b[:, :MOST_SIDES].to(drawn.device), drawn).double()
+        )
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:

@@ -7,6 +7,7 @@ import warnings
 import torch
 
 import apviz
+from tests.device import DEVICE
 
 CHOLESKY = apviz.Cholesky(tol=1e-6)
 
@@ -21,7 +22,9 @@ def data(n=80, d=2):
 def training(path=None, n=80, dtype=torch.float64, x=None, **settings):
     inputs, y = data(n)
     settings = apviz.TrainingSettings(**{"solver": CHOLESKY, "steps": 6, **settings})
-    return apviz.Training(inputs if x is None else x, y, settings, path=path, dtype=dtype, dataset="sine")
+    return apviz.Training(
+        inputs if x is None else x, y, settings, path=path, dtype=dtype, dataset="sine", device=DEVICE
+    )
 
 
 def train_to(path, results, start):

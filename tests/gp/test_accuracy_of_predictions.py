@@ -18,6 +18,7 @@ import apviz
 from apviz.gp import accuracy
 from apviz.gp.posterior import Posterior
 from apviz.solvers import automatic
+from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 LENGTHSCALE = 0.5
@@ -68,7 +69,7 @@ def check(p, **settings):
     """Fits and predicts without a warning, and holds mean and deviation against the exact ones; returns the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        gp = apviz.GaussianProcess(hyperparameters=p.h, scale=False, device="cpu", **settings).fit(p.x, p.y)
+        gp = apviz.GaussianProcess(hyperparameters=p.h, scale=False, device=DEVICE, **settings).fit(p.x, p.y)
         mean, sd = gp.predict(p.z, return_std=True, include_noise=False)
     off = np.abs(mean - p.mean) / p.sd
     assert off.max() <= gp.mean_error_ + 0.01 and gp.mean_error_ <= 0.1
@@ -126,7 +127,7 @@ def test_no_mean_is_off_by_more_than_the_bound(kernel, epochs, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = Posterior(
-            p.x, p.y, p.h, apviz.ConjugateGradient(tol=1e-12, max_epochs=epochs), dtype=dtype, device="cpu"
+            p.x, p.y, p.h, apviz.ConjugateGradient(tol=1e-12, max_epochs=epochs), dtype=dtype, device=DEVICE
         )
     off = np.abs(found.mean(p.z).numpy() - p.mean) / p.sd
     assert off.max() <= found.mean_error and found.mean_error < 100 * off.max()
@@ -141,7 +142,7 @@ def test_the_bound_is_by_the_noise_of_each_row():
     for solver in (None, apviz.ConjugateGradient(tol=1e-2)):
         with warnings.catch_warnings():
             warnings.simplefilter("error" if solver is None else "ignore")
-            found = Posterior(p.x, p.y, p.h, solver, noises=noises, device="cpu")
+            found = Posterior(p.x, p.y, p.h, solver, noises=noises, device=DEVICE)
         assert (np.abs(found.mean(p.z).numpy() - mean) / sd).max() <= found.mean_error + 1e-6
         assert (found.mean_error <= 0.1) == (solver is None)
 
@@ -174,7 +175,7 @@ def test_a_loose_tolerance_that_was_asked_for_is_kept_and_warns_of_the_one_that_
 def test_predictions_by_weights_of_a_solve_in_float32_are_float64():
     p = dense(200, 1e-3)
     k = CORRELATIONS["rbf"](cdist(p.x, p.x) / LENGTHSCALE) + 1e-6 * np.eye(200)
-    found = Posterior(p.x, p.y, p.h, weights=np.linalg.solve(k, p.y), dtype=torch.float32, device="cpu")
+    found = Posterior(p.x, p.y, p.h, weights=np.linalg.solve(k, p.y), dtype=torch.float32, device=DEVICE)
     assert (np.abs(found.mean(p.z).numpy() - p.mean) < 1e-3 * p.sd).all()
 
 
@@ -183,7 +184,7 @@ def test_a_model_that_is_saved_or_pickled_predicts_the_same_bit_for_bit(tmp_path
     gp = check(p)
     assert gp.posterior_.system.dtype is torch.float32
     gp.save(tmp_path / "gp.npz")
-    for again in (apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu"), pickle.loads(pickle.dumps(gp))):
+    for again in (apviz.GaussianProcess.load(tmp_path / "gp.npz", device=DEVICE), pickle.loads(pickle.dumps(gp))):
         np.testing.assert_array_equal(again.predict(p.z), gp.predict(p.z))
         assert again.mean_error_ == gp.mean_error_ and again.posterior_.system.dtype is torch.float32
         _, sd = again.predict(p.z, return_std=True, include_noise=False)

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import apviz
+from tests.device import DEVICE
 
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
 SUM = 0.5 * apviz.Matern52(lengthscale=0.8).on(0) + apviz.Linear(lengthscale=1.5).on(1)
@@ -41,7 +42,7 @@ def scaled(x, y):
 
 
 def regressor(**settings):
-    return apviz.GaussianProcess(device="cpu", **settings)
+    return apviz.GaussianProcess(device=DEVICE, **settings)
 
 
 POINTS = data(140)[0][90:] * 0.98
@@ -60,7 +61,7 @@ def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
     np.testing.assert_allclose(again.predict(POINTS), gp.predict(POINTS), rtol=1e-12)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(gp)).predict(POINTS), gp.predict(POINTS))
     gp.save(tmp_path / "gp.npz")
-    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")
+    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device=DEVICE)
     assert loaded.kernel == SUM and loaded.hyperparameters_ == gp.hyperparameters_
     np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
 

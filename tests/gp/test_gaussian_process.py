@@ -22,8 +22,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import apviz
 from apviz.solvers import Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
+from tests.device import DEVICE
 
-EXACT = {"solver": apviz.Cholesky(tol=1e-6), "dtype": "float64", "device": "cpu"}
+EXACT = {"solver": apviz.Cholesky(tol=1e-6), "dtype": "float64", "device": DEVICE}
 ADAM = {**EXACT, "optimiser": "adam"}
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
 
@@ -383,7 +384,7 @@ def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
 def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_about(dtype):
     x, y = data()
     x[0, 0] = 1e200
-    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(tol=1e-3), dtype=dtype, device="cpu")
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(tol=1e-3), dtype=dtype, device=DEVICE)
     sentence = rf"of 90 different values of {{}}, from -\d.* to 1e\+200, 2 are left in {dtype} .* is row 1 with 1e\+200"
     with pytest.warns(UserWarning, match=sentence.format(r"x\[:, 0\]")) as said:
         gp.fit(x, y)
@@ -400,7 +401,7 @@ def test_float64_is_named_only_where_it_tells_more_rows_apart(largest, told):
     x = np.append(np.arange(19.0), largest)[:, None]
     gp = apviz.GaussianProcess(
         solver=apviz.Cholesky(),
-        device="cpu",
+        device=DEVICE,
         dtype="float32",
         hyperparameters=apviz.Hyperparameters("rbf", (1.0,), 1.0, 0.1),
     )

@@ -16,6 +16,7 @@ from apviz.analysis.sweeps import same_system
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import spec_of
 from apviz.gp.svgp import SVGP, SVGPSettings
+from tests.device import DEVICE
 
 KERNEL = apviz.RationalQuadratic(lengthscale=(0.4, 0.9), outputscale=1.3, alpha=0.3)
 GIVEN = apviz.Hyperparameters.of(KERNEL, noise=0.05, mean=0.2)
@@ -30,7 +31,7 @@ def data(n=50):
 def trained(steps=2, initial=GIVEN, **where):
     x, y = data()
     settings = apviz.TrainingSettings(kernel="rational-quadratic", solver=apviz.Cholesky(), steps=steps)
-    training = apviz.Training(x, y, settings, initial=initial, dtype=torch.float64, device="cpu", **where)
+    training = apviz.Training(x, y, settings, initial=initial, dtype=torch.float64, device=DEVICE, **where)
     training.run()
     return training
 
@@ -38,7 +39,7 @@ def trained(steps=2, initial=GIVEN, **where):
 def recorded(kernel):
     recorder = apviz.Recorder()
     x, y = data()
-    apviz.solve(apviz.KernelSystem(x, y, kernel, noise=0.05, device="cpu"), apviz.Cholesky(), [recorder])
+    apviz.solve(apviz.KernelSystem(x, y, kernel, noise=0.05, device=DEVICE), apviz.Cholesky(), [recorder])
     return recorder.trace
 
 
@@ -94,7 +95,7 @@ def test_a_training_goes_on_with_its_alpha_and_not_with_another(tmp_path):
 
 def test_a_saved_model_comes_back_with_its_alpha(tmp_path):
     x, y = data()
-    gp = apviz.GaussianProcess(hyperparameters=GIVEN, device="cpu").fit(x, y)
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, device=DEVICE).fit(x, y)
     gp.save(tmp_path / "gp.npz")
     again = apviz.GaussianProcess.load(tmp_path / "gp.npz")
     assert again.hyperparameters_.build_kernel() == KERNEL
@@ -104,7 +105,7 @@ def test_a_saved_model_comes_back_with_its_alpha(tmp_path):
 def test_svgp_trains_alpha_too():
     x, y = data()
     settings = SVGPSettings(kernel="rational-quadratic", inducing_points=10, schedule=((3, 0.1),))
-    h = SVGP(x, y, settings, device="cpu").run()
+    h = SVGP(x, y, settings, device=DEVICE).run()
     assert set(h.kernel_parameters) == {"alpha"} and h.build_kernel().alpha != pytest.approx(math.log(2), rel=1e-3)
 
 

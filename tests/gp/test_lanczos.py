@@ -16,6 +16,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator
 from apviz.spectrum import LanczosBasis
+from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 
@@ -38,13 +39,13 @@ def exact_variance(x, z, **values):
 
 def posterior(x, kernel="matern32", lengthscale=0.4, outputscale=1.3, noise=0.1, dtype=torch.float64, **kwargs):
     h = Hyperparameters(kernel, (lengthscale,), outputscale, noise)
-    return Posterior(x, np.ones(len(x)), h, weights=np.ones(len(x)), dtype=dtype, device="cpu", **kwargs)
+    return Posterior(x, np.ones(len(x)), h, weights=np.ones(len(x)), dtype=dtype, device=DEVICE, **kwargs)
 
 
 def inverse(x, dtype=torch.float64, noise=0.1, **values):
     kernel = apviz.Matern32(lengthscale=values.get("lengthscale", 0.4), outputscale=values.get("outputscale", 1.3))
     operator = apviz.KernelSystem(
-        x, np.ones(len(x)), kernel, noise=noise, operator="dense", dtype=dtype, device="cpu"
+        x, np.ones(len(x)), kernel, noise=noise, operator="dense", dtype=dtype, device=DEVICE
     ).operator
     return LanczosInverse(CountingOperator(operator))
 

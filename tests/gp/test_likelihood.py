@@ -15,6 +15,7 @@ import apviz
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.likelihood import estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation
+from tests.device import DEVICE
 
 NOISE, MEAN = 0.05, 0.3
 
@@ -73,7 +74,7 @@ def test_an_estimate_is_within_a_few_of_its_standard_errors_and_says_how_large_t
     x, y = data(300)
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=0.4), NOISE, MEAN)
     exact = exact_marginal_likelihood(x, y, h)
-    system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device="cpu")
+    system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device=DEVICE)
     found = [estimated_marginal_likelihood(system, apviz.ConjugateGradient(), 10, seed) for seed in range(12)]
     off = np.array([each.value - exact.value for each in found])
     errors = np.array([each.standard_error for each in found])
@@ -91,7 +92,7 @@ def test_with_the_n_scaled_unit_vectors_nothing_is_estimated(monkeypatch):
     exact = exact_marginal_likelihood(x, y, h)
     identity = apviz.gp.Probes(*[math.sqrt(40) * torch.eye(40, dtype=torch.float64)] * 2, "unit vectors")
     monkeypatch.setattr("apviz.gp.likelihood.rademacher", lambda *_: identity)
-    system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device="cpu")
+    system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device=DEVICE)
     found = estimated_marginal_likelihood(system, apviz.Cholesky(), 40, 0)
     assert found.value == pytest.approx(exact.value, rel=1e-9)
     assert found.gradient.noise == pytest.approx(exact.gradient.noise, rel=1e-7)

@@ -9,6 +9,7 @@ import torch
 import apviz
 from apviz import gp
 from apviz.operators import CountingOperator
+from tests.device import DEVICE
 
 X = np.random.default_rng(0).uniform(-1, 1, (30, 2))
 Y = np.sin(5 * X).sum(1)
@@ -17,7 +18,7 @@ H = apviz.Hyperparameters("matern52", (0.6,), 1.0, 0.1)
 
 @pytest.fixture(scope="module")
 def posterior():
-    return apviz.Posterior(X, Y, H, device="cpu")
+    return apviz.Posterior(X, Y, H, device=DEVICE)
 
 
 def test_test_inputs_in_another_byte_order_or_as_rows_are_those_of_an_array(posterior):
@@ -32,17 +33,17 @@ def test_test_inputs_in_another_byte_order_or_as_rows_are_those_of_an_array(post
 @pytest.mark.parametrize("odd", [True, "cg", [1.0], torch.tensor([0.5, 0.2]), apviz.Automatic])
 def test_what_is_no_solver_is_named(name, odd):
     with pytest.raises(TypeError, match=f"{name} must be a solver"):
-        apviz.Posterior(X, Y, H, device="cpu", **{name: odd})
+        apviz.Posterior(X, Y, H, device=DEVICE, **{name: odd})
 
 
 @pytest.mark.parametrize("mean", [np.inf, np.nan, 10**400, "0", None, True])
 def test_a_prior_mean_that_is_no_finite_number_is_named(mean):
     with pytest.raises(ValueError, match="the mean of hyperparameters must be a finite number"):
-        apviz.Posterior(X, Y, apviz.Hyperparameters("rbf", (0.6,), 1.0, 0.1, mean=mean), device="cpu")
+        apviz.Posterior(X, Y, apviz.Hyperparameters("rbf", (0.6,), 1.0, 0.1, mean=mean), device=DEVICE)
 
 
 def test_targets_of_other_rows_are_named_as_targets():
-    for make in (lambda y: apviz.Posterior(X, y, H, device="cpu"), lambda y: apviz.Training(X, y, device="cpu")):
+    for make in (lambda y: apviz.Posterior(X, y, H, device=DEVICE), lambda y: apviz.Training(X, y, device=DEVICE)):
         with pytest.raises(ValueError, match=r"y must have shape \(n,\) with a target for every row of x, got \(29,\)"):
             make(Y[:29])
 
@@ -76,24 +77,24 @@ def test_measures_take_arrays_that_run_backwards_and_name_what_is_not_finite():
 
 def test_targets_in_bfloat16_are_taken():
     targets = torch.from_numpy(Y).bfloat16()
-    found = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, targets)
-    expected = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, targets.double().numpy())
+    found = apviz.GaussianProcess(hyperparameters=H, device=DEVICE).fit(X, targets)
+    expected = apviz.GaussianProcess(hyperparameters=H, device=DEVICE).fit(X, targets.double().numpy())
     np.testing.assert_allclose(found.predict(X[:3]), expected.predict(X[:3]))
 
 
 @pytest.mark.parametrize("restarts", [10**400, 10_001, -1, "many"])
 def test_restarts_without_an_end_are_refused_before_any(restarts):
     with pytest.raises(ValueError, match="n_restarts must be a whole number, at least 0, at most 10000"):
-        apviz.GaussianProcess(n_restarts=restarts, device="cpu").fit(X, Y)
+        apviz.GaussianProcess(n_restarts=restarts, device=DEVICE).fit(X, Y)
 
 
 def test_a_training_names_what_it_is_to_start_from_and_where_it_is_to_write():
     with pytest.raises(TypeError, match="initial must be apviz.Hyperparameters"):
-        apviz.Training(X, Y, initial={"noise": 1.0}, device="cpu")
+        apviz.Training(X, Y, initial={"noise": 1.0}, device=DEVICE)
     with pytest.raises(TypeError, match="settings must be apviz.TrainingSettings"):
-        apviz.Training(X, Y, {"steps": 3}, device="cpu")
+        apviz.Training(X, Y, {"steps": 3}, device=DEVICE)
     with pytest.raises(ValueError, match="path must be a path with a name"):
-        apviz.Training(X, Y, path="", device="cpu")
+        apviz.Training(X, Y, path="", device=DEVICE)
 
 
 def test_a_step_that_is_too_large_is_named_as_the_training_fails():
@@ -101,13 +102,13 @@ def test_a_step_that_is_too_large_is_named_as_the_training_fails():
     with pytest.raises(
         apviz.TrainingError, match=r"training step 1: it led to none .*; step_size = 1e\+12 is too large"
     ):
-        apviz.Training(X, Y, settings, device="cpu").run()
+        apviz.Training(X, Y, settings, device=DEVICE).run()
 
 
 def test_a_sparse_tensor_is_refused_by_its_name_and_a_theta_with_a_graph_is_taken(posterior):
     with pytest.raises(TypeError, match="x_star must be a dense tensor of real numbers"):
         posterior.mean(torch.from_numpy(X).to_sparse())
-    model = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, Y)
+    model = apviz.GaussianProcess(hyperparameters=H, device=DEVICE).fit(X, Y)
     theta = torch.tensor(model.theta_, requires_grad=True)
     assert model.log_marginal_likelihood(theta) == model.log_marginal_likelihood()
     with pytest.raises(TypeError, match="theta must be numbers"):
@@ -121,13 +122,13 @@ def test_a_path_that_no_file_can_have_is_refused():
 
 def test_targets_that_are_missing_among_objects_are_named_as_targets():
     with pytest.raises(ValueError, match="y has 30 NaN or infinite values"):
-        apviz.GaussianProcess(device="cpu").fit(X, np.full(30, None))
+        apviz.GaussianProcess(device=DEVICE).fit(X, np.full(30, None))
 
 
 @pytest.mark.parametrize("of", [list, tuple, lambda rows: [list(row) for row in rows], lambda rows: rows])
 def test_masked_values_are_refused_by_fit_and_predict(of):
     x, y = np.ma.masked_greater(X, np.quantile(X, 0.9)), np.ma.masked_greater(Y, np.quantile(Y, 0.9))
-    gp = apviz.GaussianProcess(hyperparameters=H, device="cpu")
+    gp = apviz.GaussianProcess(hyperparameters=H, device=DEVICE)
     with pytest.raises(TypeError, match="X has masked values, which are missing"):
         gp.fit(of(x), Y)
     with pytest.raises(TypeError, match="y has masked values"):

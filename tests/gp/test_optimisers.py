@@ -17,6 +17,7 @@ from apviz.gp.objectives import ExactLikelihood
 from apviz.gp.training_settings import settings_of
 from apviz.tracing.opening import check_complete
 from apviz.tracing.training_trace import settled_at
+from tests.device import DEVICE
 from tests.gp.small_trainings import CHOLESKY, data
 
 SUM = 0.5 * apviz.Matern52(lengthscale=0.4).on(0) + apviz.Periodic(lengthscale=0.8, period=0.9).on(1)
@@ -25,7 +26,9 @@ SUM = 0.5 * apviz.Matern52(lengthscale=0.4).on(0) + apviz.Periodic(lengthscale=0
 def training(path=None, initial=None, n=80, **settings):
     x, y = data(n)
     settings = {"optimiser": "l-bfgs", "steps": 200, "until_settled": True, **settings}
-    return apviz.Training(x, y, apviz.TrainingSettings(**settings), path=path, initial=initial, dataset="sine")
+    return apviz.Training(
+        x, y, apviz.TrainingSettings(**settings), path=path, initial=initial, dataset="sine", device=DEVICE
+    )
 
 
 def log_likelihood(h, n=80):

@@ -12,6 +12,7 @@ import apviz
 from apviz import RBF, Constant, Linear, Matern12, Matern52, Periodic, White
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
+from tests.device import DEVICE
 from tests.kernels.test_algebra import equal, periodic, rbf
 from tests.textbook import matern52
 
@@ -38,7 +39,7 @@ def data(n=60, m=12, seed=0):
 
 def posterior(kernel=KERNELS["matern52"][0], noise=NOISE, **settings):
     x, y, _ = data()
-    given = {"solver": apviz.ConjugateGradient(tol=1e-8), "dtype": torch.float64, "device": "cpu"} | settings
+    given = {"solver": apviz.ConjugateGradient(tol=1e-8), "dtype": torch.float64, "device": DEVICE} | settings
     return Posterior(x, y, Hyperparameters.of(kernel, noise, MEAN), **given)
 
 

@@ -20,6 +20,7 @@ from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
+from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 PRECISE = apviz.ConjugateGradient(tol=1e-10)
@@ -42,7 +43,7 @@ def problem(n=120, m=40, d=2, kernel="matern32", lengthscale=0.5, outputscale=1.
 
 
 def posterior(p, solver=PRECISE, **kwargs):
-    return Posterior(p.x, p.y, p.h, solver, **{"dtype": torch.float64, "device": "cpu", **kwargs})
+    return Posterior(p.x, p.y, p.h, solver, **{"dtype": torch.float64, "device": DEVICE, **kwargs})
 
 
 # --- against GPyTorch ----------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def test_mean_and_variance_by_solves_are_gpytorchs_to_a_millionth(kernel, solver
     with torch.no_grad(), gpytorch.settings.max_cholesky_size(10_000), gpytorch.settings.fast_pred_var(False):
         expected = model(z)
         observed = model.likelihood(expected)
-    found = Posterior(x, y, h, solver, dtype=torch.float64, device="cpu")
+    found = Posterior(x, y, h, solver, dtype=torch.float64, device=DEVICE)
     assert found.solution.converged
     np.testing.assert_allclose(found.mean(z), expected.mean, atol=1e-6, rtol=0)
     np.testing.assert_allclose(found.variance(z), expected.variance, atol=1e-6, rtol=0)
@@ -497,13 +498,13 @@ def test_noises_of_the_training_rows_are_those_of_the_exact_posterior():
     mean = 0.7 + k(z, x) @ inverse @ (y - 0.7)
     covariance = k(z, z) - k(z, x) @ inverse @ k(x, z)
     for solver in (apviz.Automatic(tol=1e-10), apviz.ConjugateGradient(tol=1e-10)):
-        posterior = Posterior(x, y, h, solver, noises=noises, device="cpu")
+        posterior = Posterior(x, y, h, solver, noises=noises, device=DEVICE)
         np.testing.assert_allclose(posterior.mean(z), mean, atol=1e-6)
         np.testing.assert_allclose(posterior.covariance(z), covariance, atol=1e-6)
         np.testing.assert_allclose(posterior.variance(z, include_noise=True), covariance.diagonal() + 0.5, atol=1e-6)
         truth = torch.from_numpy(covariance.diagonal().copy())
         loose = apviz.ConjugateGradient(tol=1e-2)
-        crude = Posterior(x, y, h, solver, noises=noises, variance_solver=loose, device="cpu")
+        crude = Posterior(x, y, h, solver, noises=noises, variance_solver=loose, device=DEVICE)
         found = crude.variance(z)
         excess = torch.cat([each.excess for each in crude.variance_solves])
         assert (found - truth >= -1e-9).all()

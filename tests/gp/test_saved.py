@@ -13,6 +13,7 @@ import pytest
 
 import apviz
 from apviz import partitions, rules
+from tests.device import DEVICE
 
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2, "by hand")
 GRID = np.random.default_rng(1).uniform(-1, 1, (20, 2))
@@ -22,7 +23,7 @@ def fitted(n=40, **settings):
     rng = np.random.default_rng(0)
     x = pd.DataFrame(rng.uniform(-1, 1, (n, 2)), columns=["east", "north"])
     y = 5 + np.sin(3 * x["east"]) + 0.1 * rng.standard_normal(n)
-    return apviz.GaussianProcess(**{"hyperparameters": GIVEN, "device": "cpu", **settings}).fit(x, y)
+    return apviz.GaussianProcess(**{"hyperparameters": GIVEN, "device": DEVICE, **settings}).fit(x, y)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def predictions(gp):
 def test_a_loaded_model_has_the_same_settings_and_predicts_the_same(tmp_path, settings):
     gp = fitted(**settings)
     gp.save(tmp_path / "some folder" / "gp.npz")
-    again = apviz.GaussianProcess.load(tmp_path / "some folder" / "gp.npz", device="cpu")
+    again = apviz.GaussianProcess.load(tmp_path / "some folder" / "gp.npz", device=DEVICE)
     assert again.get_params() == gp.get_params()
     assert again.hyperparameters_ == gp.hyperparameters_ and again.trace_ is None
     assert again.feature_names_in_.tolist() == ["east", "north"] and again.n_features_in_ == 2

@@ -15,8 +15,9 @@ from sklearn.gaussian_process import kernels as theirs
 import apviz
 from apviz.gp import Scaling, sklearn_kernels
 from apviz.kernels import from_sklearn
+from tests.device import DEVICE
 
-EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": "cpu"}
+EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": DEVICE}
 
 
 def leaf(rng, span, fixed, stationary):
@@ -180,7 +181,7 @@ def test_a_saved_model_has_the_kernel_that_was_written(tmp_path):
         warnings.simplefilter("ignore", ConvergenceWarning)
         gp = apviz.GaussianProcess(kernel, max_steps=2, **EXACT).fit(t, y)
     gp.save(tmp_path / "gp.npz")
-    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")
+    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device=DEVICE)
     for mine, other in ((loaded.kernel, kernel), (loaded.kernel_, gp.kernel_)):
         np.testing.assert_allclose(mine.theta, other.theta, rtol=1e-14)
         np.testing.assert_array_equal(mine.bounds, other.bounds)
@@ -217,4 +218,4 @@ def test_a_training_with_other_bounds_is_another_training(tmp_path):
 def test_a_noise_fixed_at_zero_is_refused():
     kernel = theirs.RBF() + theirs.WhiteKernel(0.0, "fixed")
     with pytest.raises(ValueError, match="WhiteKernel fixed at noise_level = 0"):
-        apviz.GaussianProcess(kernel, device="cpu").fit(*months(20))
+        apviz.GaussianProcess(kernel, device=DEVICE).fit(*months(20))

@@ -11,6 +11,7 @@ import torch
 
 from apviz.gp.svgp import SVGP, SVGPSettings
 from apviz.kernels import KERNELS
+from tests.device import DEVICE
 
 SHORT = SVGPSettings(inducing_points=40, batch_size=50, schedule=((25, 0.05), (5, 0.01)))
 
@@ -29,7 +30,7 @@ def matern52(x, z, h):
 @pytest.fixture(scope="module")
 def trained():
     x, y = data()
-    svgp = SVGP(x, y, SHORT, dtype=torch.float64, device="cpu")
+    svgp = SVGP(x, y, SHORT, dtype=torch.float64, device=DEVICE)
     svgp.run()
     return svgp, x, y
 
@@ -66,7 +67,7 @@ def test_every_kernel_trains_with_one_lengthscale_or_d(kernel):
     x, y = data(60, 3)
     for ard, count in ((True, 3), (False, 1)):
         settings = SVGPSettings(kernel=kernel, inducing_points=10, batch_size=30, schedule=((3, 0.01),), ard=ard)
-        svgp = SVGP(x, y, settings, device="cpu")
+        svgp = SVGP(x, y, settings, device=DEVICE)
         h = svgp.run()
         assert (h.kernel, len(h.lengthscale)) == (kernel, count)
         assert h.noise > 1e-4
@@ -80,7 +81,7 @@ def test_a_seed_gives_one_training_whatever_the_global_seed():
     for seed in (0, 1):
         torch.manual_seed(seed)
         before = torch.random.get_rng_state()
-        results.append(SVGP(x, y, settings, device="cpu").run())
+        results.append(SVGP(x, y, settings, device=DEVICE).run())
         assert torch.equal(before, torch.random.get_rng_state())
     assert results[0] == results[1]
 
@@ -88,8 +89,8 @@ def test_a_seed_gives_one_training_whatever_the_global_seed():
 def test_an_interrupted_training_goes_on_where_it_was(monkeypatch):
     x, y = data(60)
     settings = SVGPSettings(inducing_points=10, batch_size=25, schedule=((2, 0.05), (3, 0.01)))
-    whole = SVGP(x, y, settings, device="cpu").run()
-    svgp = SVGP(x, y, settings, device="cpu")
+    whole = SVGP(x, y, settings, device=DEVICE).run()
+    svgp = SVGP(x, y, settings, device=DEVICE)
     epoch = svgp._epoch
 
     def interrupted(step_size):
@@ -109,13 +110,13 @@ def test_an_interrupted_training_goes_on_where_it_was(monkeypatch):
 
 def test_more_inducing_points_than_rows_are_the_rows():
     x, y = data(30)
-    svgp = SVGP(x, y, SVGPSettings(batch_size=30, schedule=((2, 0.01),)), dtype=torch.float64, device="cpu")
+    svgp = SVGP(x, y, SVGPSettings(batch_size=30, schedule=((2, 0.01),)), dtype=torch.float64, device=DEVICE)
     assert "30 inducing points" in svgp.run().provenance
 
 
 def test_a_bound_that_is_not_finite_stops_the_training_and_names_the_epoch(monkeypatch):
     x, y = data(30)
-    svgp = SVGP(x, y, SHORT, device="cpu")
+    svgp = SVGP(x, y, SHORT, device=DEVICE)
     monkeypatch.setattr(svgp, "_epoch", lambda step_size: math.nan)
     with pytest.raises(RuntimeError, match="SVGP epoch 1: the bound is nan"):
         svgp.run()
@@ -144,4 +145,4 @@ def test_bad_data_are_refused():
     with pytest.raises(ValueError, match=r"y must have shape \(n,\)"):
         SVGP(x, y[:, None], SHORT)
     with pytest.raises(ValueError, match=r"x_star must have shape \(m, 2\), got \(5, 3\)"):
-        SVGP(x, y, SHORT, device="cpu").predict(np.zeros((5, 3)))
+        SVGP(x, y, SHORT, device=DEVICE).predict(np.zeros((5, 3)))

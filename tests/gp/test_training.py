@@ -22,6 +22,7 @@ from rich.console import Console
 import apviz
 from apviz.operators import native
 from apviz.tracing.training_trace import settled_at
+from tests.device import DEVICE, only_on_the_cpu
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
 
 
@@ -183,6 +184,7 @@ def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no
     assert found["step"]["kappa"].attrs["is_estimate"] is False
 
 
+@only_on_the_cpu("the compiled engine runs there")
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver",
@@ -218,6 +220,7 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
     assert apviz.open_trace(tmp_path / "t.zarr").attrs["compiled_engine"] == begun_with
 
 
+@only_on_the_cpu("the compiled engine runs there")
 def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_it_in_words(tmp_path, monkeypatch):
     class Enough(apviz.TrainingHook):
         def on_step(self, step, settings):
@@ -455,7 +458,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     assert contents(path) == before
     path.rename(tmp_path / "mine")
     x, y = data()
-    system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device=DEVICE)
     apviz.solve(system, CHOLESKY, [apviz.Recorder(path)])
     before = contents(path)
     with pytest.raises(FileExistsError, match="not the trace of the training"):

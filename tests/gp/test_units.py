@@ -12,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import apviz
 from apviz.gp import Scaling
+from tests.device import DEVICE
 
-EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": "cpu"}
+EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": DEVICE}
 CASES = 40
 
 
@@ -171,7 +172,9 @@ def test_kernels_of_every_kind_are_among_the_cases():
 def test_engines_compute_the_entries_of_kernels_on_raw_numbers_to_their_last_digits(operator, dtype):
     for seed in range(CASES):
         x, y, _, h, k, _ = case(seed)
-        system = apviz.KernelSystem(x, y, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device="cpu")
+        system = apviz.KernelSystem(
+            x, y, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device=DEVICE
+        )
         expected = k(x, x) + h.noise * np.eye(len(x))
         found = system.operator.matmul(torch.eye(len(x), dtype=dtype)).numpy()
         np.testing.assert_allclose(found, expected, atol=20 * torch.finfo(dtype).eps * np.abs(expected).max())
@@ -195,14 +198,14 @@ def test_a_kernel_with_features_of_its_own_is_taken_on_raw_numbers_and_never_on_
     expected = dense(x, y, x, h, lambda a, b: np.exp(-((np.log(a) - np.log(b).T) ** 2) / 1.5**2))
     assert_same_model(apviz.GaussianProcess(hyperparameters=h, scale=False, **EXACT).fit(x, y), x, expected, 1.0)
     with pytest.raises(ValueError, match=r"takes its inputs in their own units: .* use scale=False"):
-        apviz.GaussianProcess(kernel, device="cpu").fit(x, y)
+        apviz.GaussianProcess(kernel, device=DEVICE).fit(x, y)
 
 
 def test_groups_are_never_scaled_not_even_one_group_that_would_become_another():
     x = np.column_stack([np.linspace(0, 1, 20), np.full(20, 1.0)])
     kernel = apviz.RBF().on(0) * apviz.Groups(factor=[1.0, 2.0], variances=[0.1, 0.1]).on(1)
     with pytest.raises(ValueError, match=r"Groups\(.*\) takes its inputs in their own units: .* use scale=False"):
-        apviz.GaussianProcess(kernel, device="cpu").fit(x, x[:, 0])
+        apviz.GaussianProcess(kernel, device=DEVICE).fit(x, x[:, 0])
     h = apviz.Hyperparameters.of(kernel, 0.1)
     gp = apviz.GaussianProcess(hyperparameters=h, scale=False, **EXACT).fit(x, x[:, 0])
     expected = dense(x, x[:, 0], x, h, lambda a, b: 4.1 * np.exp(-((a[:, :1] - b[:, :1].T) ** 2) / 2))
@@ -224,13 +227,13 @@ def test_inputs_far_from_zero_keep_their_differences_in_float32_and_through_a_fi
     x = 1.7e9 + np.sort(rng.uniform(0, 100, 60))[:, None]  # seconds, of which float32 has every 128th
     y, z = np.sin(x[:, 0] / 8), x[:9] + 0.3
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=10.0) + apviz.White(outputscale=1e-3), 1e-3)
-    settings = {"solver": apviz.Cholesky(tol=1e-4), "scale": False, "dtype": "float32", "device": "cpu"}
+    settings = {"solver": apviz.Cholesky(tol=1e-4), "scale": False, "dtype": "float32", "device": DEVICE}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gp = apviz.GaussianProcess(hyperparameters=h, **settings).fit(x, y)
     expected = dense(x, y, z, h, lambda a, b: MATERN["Matern32"](distance(a, b, 10.0)) + 1e-3 * (a == b.T))
     gp.save(tmp_path / "gp.npz")
-    for each in (gp, apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")):
+    for each in (gp, apviz.GaussianProcess.load(tmp_path / "gp.npz", device=DEVICE)):
         assert each.posterior_.system.dtype is torch.float32
         np.testing.assert_allclose(each.predict(z), expected[0], atol=1e-3)
         assert each.log_marginal_likelihood() == pytest.approx(expected[2], abs=1e-6)
@@ -238,7 +241,7 @@ def test_inputs_far_from_zero_keep_their_differences_in_float32_and_through_a_fi
 
 def test_rows_that_float32_does_not_tell_apart_are_other_data_to_a_checkpoint(tmp_path):
     x = np.linspace(0, 20, 30)[:, None]
-    how = {"scale": False, "dtype": "float32", "optimiser": "adam", "max_steps": 1, "device": "cpu"}
+    how = {"scale": False, "dtype": "float32", "optimiser": "adam", "max_steps": 1, "device": DEVICE}
     with pytest.warns(ConvergenceWarning):
         apviz.GaussianProcess("rbf", path=tmp_path / "t.zarr", **how).fit(1e9 + x, np.sin(x[:, 0]))
     with pytest.raises(ValueError, match="is of another training: data was"):

@@ -12,6 +12,8 @@ import pytest
 import scipy.stats
 import torch
 
+from tests.device import DEVICE
+
 kernels, means = gpytorch.kernels, gpytorch.means
 
 
@@ -70,9 +72,9 @@ def example(n=100, d=1, kernel=None, mean=None, dtype=torch.float64, likelihood=
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(n, d))
     y = np.sin(2 * math.pi * x.sum(1)) + 0.2 * rng.standard_normal(n)
-    x, y, z = (torch.tensor(v, dtype=dtype) for v in (x, y, rng.uniform(size=(20, d))))
+    x, y, z = (torch.tensor(v, dtype=dtype).to(DEVICE) for v in (x, y, rng.uniform(size=(20, d))))
     likelihood = likelihood or gpytorch.likelihoods.GaussianLikelihood()
-    made = model(x, y, likelihood, mean, kernel).to(dtype)
+    made = model(x, y, likelihood, mean, kernel).to(DEVICE, dtype)
     return Example(made, x, y, z)
 
 
@@ -94,7 +96,7 @@ def exactly():
 
 def exact_probes(n):
     """√n·eᵢ, whose mean of zzᵀ is the identity: the trace estimate is the trace."""
-    return math.sqrt(n) * torch.eye(n, dtype=torch.float64)
+    return math.sqrt(n) * torch.eye(n, dtype=torch.float64, device=DEVICE)
 
 
 def close(ours, theirs, **tolerance):

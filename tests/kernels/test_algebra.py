@@ -32,6 +32,7 @@ from apviz.kernels import from_expression, from_plain, to_plain
 from apviz.operators import native
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
+from tests.device import DEVICE
 
 NOISE = 0.1
 
@@ -365,7 +366,7 @@ def test_systems_of_any_kernel_are_solved_to_what_dense_algebra_says(name, solve
     kernel, formula = KERNELS[name]
     x = inputs(400)
     b = torch.sin(3 * x[:, 0]) + 0.1 * x[:, 1]
-    system = apviz.KernelSystem(x, b, kernel, noise=NOISE, device="cpu")
+    system = apviz.KernelSystem(x, b, kernel, noise=NOISE, device=DEVICE)
     solution = apviz.solve(system, solver)
     k = formula(x.numpy(), x.numpy()) + NOISE * np.eye(400)
     assert solution.converged
@@ -378,7 +379,7 @@ def test_a_posterior_of_any_kernel_is_that_of_dense_algebra(name):
     x, z = inputs(200), inputs(30, seed=1)
     y = torch.sin(3 * x[:, 0])
     h = apviz.Hyperparameters.of(kernel, noise=NOISE, mean=0.2)
-    posterior = apviz.Posterior(x, y, h, apviz.Automatic(tol=1e-8), device="cpu")
+    posterior = apviz.Posterior(x, y, h, apviz.Automatic(tol=1e-8), device=DEVICE)
     k, c = formula(x.numpy(), x.numpy()) + NOISE * np.eye(200), formula(x.numpy(), z.numpy())
     np.testing.assert_allclose(posterior.mean(z), 0.2 + c.T @ np.linalg.solve(k, y.numpy() - 0.2), atol=1e-6)
     expected = np.diag(formula(z.numpy(), z.numpy()) - c.T @ np.linalg.solve(k, c))
@@ -388,7 +389,7 @@ def test_a_posterior_of_any_kernel_is_that_of_dense_algebra(name):
 
 def test_a_trace_says_which_kernel_it_was():
     recorder = apviz.Recorder()
-    system = apviz.KernelSystem(inputs(50), torch.ones(50), RBF().on(0) + Linear(), noise=NOISE, device="cpu")
+    system = apviz.KernelSystem(inputs(50), torch.ones(50), RBF().on(0) + Linear(), noise=NOISE, device=DEVICE)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
     attrs = recorder.trace.attrs
     assert attrs["kernel"] == repr(system.kernel) and attrs["lengthscale"] == []
@@ -398,7 +399,7 @@ def test_a_trace_says_which_kernel_it_was():
 def test_bounds_on_eigenvalues_hold_where_entries_are_negative():
     x = torch.linspace(-1, 1, 300, dtype=torch.float64)[:, None]
     for kernel in (Cosine(period=0.3), Linear(), Cosine(period=0.3) * RBF(lengthscale=0.4)):
-        system = apviz.KernelSystem(x, x[:, 0], kernel, noise=NOISE, device="cpu")
+        system = apviz.KernelSystem(x, x[:, 0], kernel, noise=NOISE, device=DEVICE)
         largest = float(torch.linalg.eigvalsh(kernel(x)).max()) + NOISE
         blocks = [system.operator.block(slice(0, 150))]
         found = apviz.spectrum.spectrum(system, blocks, method="lanczos")
@@ -411,7 +412,7 @@ def test_a_gaussian_process_with_any_kernel_predicts_and_is_read_back(tmp_path):
     x = inputs(80).numpy()
     y = np.sin(3 * x[:, 0]) + x[:, 1]
     h = apviz.Hyperparameters.of(RBF(lengthscale=0.5).on(0) + Linear().on([1, 2]), noise=0.01)
-    gp = apviz.GaussianProcess(hyperparameters=h, device="cpu").fit(x, y)
+    gp = apviz.GaussianProcess(hyperparameters=h, device=DEVICE).fit(x, y)
     assert np.sqrt(np.mean((gp.predict(x) - y) ** 2)) < 0.05
     gp.save(tmp_path / "gp.npz")
     again = apviz.GaussianProcess.load(tmp_path / "gp.npz")

@@ -10,6 +10,7 @@ import apviz
 from apviz.kernels import Evaluated, to_plain
 from apviz.operators import interface
 from apviz.spectrum import spectrum
+from tests.device import DEVICE
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (70, 2)))
 
@@ -63,7 +64,7 @@ def test_derivatives_in_its_numbers_and_in_inputs_are_those_of_the_same_kernel(n
 @pytest.mark.parametrize("solver", [apviz.Automatic(tol=1e-8), apviz.ConjugateGradient(tol=1e-8)])
 def test_systems_of_it_are_solved_and_its_spectrum_is_bounded(solver):
     y = torch.sin(3 * X[:, 0])
-    systems = [apviz.KernelSystem(X, y, kernel, noise=0.1, device="cpu") for kernel in (RBF, OWN)]
+    systems = [apviz.KernelSystem(X, y, kernel, noise=0.1, device=DEVICE) for kernel in (RBF, OWN)]
     torch.testing.assert_close(*(apviz.solve(each, solver).weights for each in systems), rtol=1e-5, atol=1e-5)
     largest = torch.linalg.eigvalsh(OWN(X))[-1] + 0.1
     for method in ("exact", "lanczos", "subsample"):
@@ -92,7 +93,7 @@ def test_the_compiled_engine_is_not_asked_for_it():
 
 def test_a_trace_names_it():
     recorder = apviz.Recorder()
-    apviz.solve(apviz.KernelSystem(X, X[:, 0], RBF, noise=0.1, device="cpu"), apviz.Automatic(), [recorder])
+    apviz.solve(apviz.KernelSystem(X, X[:, 0], RBF, noise=0.1, device=DEVICE), apviz.Automatic(), [recorder])
     assert recorder.trace.attrs["kernel"] == "Theirs"
 
 

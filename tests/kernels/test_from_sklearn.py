@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import apviz
 from apviz.kernels import from_sklearn
+from tests.device import DEVICE
 
 EVERY = [
     kernels.RBF(0.4), kernels.RBF([0.4, 2.0]), 2.0 * kernels.Matern(0.5, nu=0.5), kernels.Matern(0.5, nu=1.5),
@@ -46,7 +47,7 @@ def test_white_kernels_are_the_noise_and_predictions_are_scikit_learns():
     assert noise == pytest.approx(0.03)
     mean, deviation = GaussianProcessRegressor(theirs, optimizer=None).fit(x, y).predict(z, return_std=True)
     h = apviz.Hyperparameters.of(kernel, noise)
-    posterior = apviz.Posterior(x, torch.tensor(y), h, apviz.Cholesky(), device="cpu")
+    posterior = apviz.Posterior(x, torch.tensor(y), h, apviz.Cholesky(), device=DEVICE)
     np.testing.assert_allclose(posterior.mean(z), mean, atol=1e-8)
     np.testing.assert_allclose(posterior.variance(z, include_noise=True).sqrt(), deviation, atol=1e-8)
 

@@ -12,8 +12,11 @@ import torch
 import apviz
 from apviz.solvers import attempt
 from apviz.solvers.automatic import overlapping
+from tests.device import DEVICE, only_on_the_cpu
 from tests.ranks import on_ranks
 from tests.textbook import matern32, rbf
+
+pytestmark = only_on_the_cpu("NCCL wants a GPU for each rank, so ranks are tested with gloo")
 
 N, D, SIDES, BLOCK = 613, 2, 3, 97
 NOISE = 1.0
@@ -33,7 +36,7 @@ def textbook_matrix(z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def system_of(**settings) -> apviz.KernelSystem:
     x, b = points()
-    return apviz.KernelSystem(x, b, KERNEL, noise=settings.pop("noise", NOISE), operator="tiled", device="cpu")
+    return apviz.KernelSystem(x, b, KERNEL, noise=settings.pop("noise", NOISE), operator="tiled", device=DEVICE)
 
 
 SOLVERS = {
@@ -227,7 +230,7 @@ def test_one_process_records_no_traffic():
 
 def by_a_stored_k() -> tuple:
     x, b = points()
-    system = apviz.KernelSystem(x, b, KERNEL, noise=NOISE, operator="dense", device="cpu")
+    system = apviz.KernelSystem(x, b, KERNEL, noise=NOISE, operator="dense", device=DEVICE)
     recorder = apviz.Recorder()
     return attempt(system, SOLVERS["paper"], [recorder]).weights, "messages" in recorder.trace["update"]
 

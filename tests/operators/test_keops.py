@@ -7,6 +7,7 @@ import torch
 
 from apviz import RBF, KernelSystem
 from apviz.kernels import KERNELS
+from tests.device import DEVICE
 
 pytest.importorskip("pykeops", reason="pykeops is not installed: apviz[keops]")
 
@@ -22,7 +23,7 @@ def system():
         x[30:] = x[:15]  # duplicates: KeOps takes sqrt(0)
         b = torch.rand(45, 2, generator=generator)
         return KernelSystem(
-            x, b, kind(lengthscale=(0.3, 0.5, 2.0), outputscale=1.4), noise=0.1, operator="keops", device="cpu"
+            x, b, kind(lengthscale=(0.3, 0.5, 2.0), outputscale=1.4), noise=0.1, operator="keops", device=DEVICE
         )
 
     return make
@@ -88,7 +89,7 @@ def test_it_is_compiled_for_the_columns_and_the_dtype_that_are_to_come(monkeypat
     operands = []
     monkeypatch.setattr("apviz.operators.keops.KeOpsOperator.cross_matmul", lambda self, *given: operands.append(given))
     x, b = torch.zeros(9, 3, dtype=dtype), torch.zeros(9, dtype=dtype)
-    operator = KernelSystem(x, b, RBF(), noise=0.1, operator="keops", device="cpu").operator
+    operator = KernelSystem(x, b, RBF(), noise=0.1, operator="keops", device=DEVICE).operator
     operands.clear()
     operator.fix_engine(1e9, columns)
     ((z, u),) = operands

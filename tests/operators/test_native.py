@@ -15,8 +15,12 @@ from apviz import Matern32
 from apviz.operators import native
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
+from tests.device import only_on_the_cpu
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="XDG_CACHE_HOME moves the cache on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="XDG_CACHE_HOME moves the cache on Linux only"),
+    only_on_the_cpu("the compiled engine runs there"),
+]
 
 SOLVE = """
 import warnings, torch, apviz

@@ -9,13 +9,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz import KernelSystem, Matern12, Matern32, Matern52, RationalQuadratic, Stationary
+from apviz import RBF, KernelSystem, Matern12, Matern32, Matern52, RationalQuadratic, Stationary
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
+from tests.device import DEVICE, only_on_a_gpu, only_on_the_cpu
 
 NOISE = 0.05
+
+
+def on(values):
+    """The same on the device of the tests."""
+    return values.to(DEVICE)
+
+
 ENGINES = {
     "dense": DenseOperator,
     "in-place": lambda x, kernel, noise: TiledOperator(x, kernel, noise, compiled=False),
@@ -27,6 +35,8 @@ SIZES = st.one_of(st.integers(1, 40), st.sampled_from([255, 256, 257, 511, 513, 
 
 
 def _compiled(x, kernel, noise):
+    if x.device.type != "cpu":
+        pytest.skip("the compiled engine runs on the CPU")
     operator = TiledOperator(x, kernel, noise)
     operator.prepare()
     if not operator.engine.startswith("compiled"):
@@ -43,7 +53,7 @@ class Problem:
     rng: np.random.Generator
 
     def random(self, *shape):
-        return torch.tensor(self.rng.standard_normal(shape), dtype=self.x.dtype)
+        return torch.tensor(self.rng.standard_normal(shape), dtype=self.x.dtype).to(DEVICE)
 
     @property
     def exact_with_noise(self):
@@ -79,7 +89,7 @@ def make_problem(exact_kernel):
         x = rng.uniform(-1, 1, (n, d))
         if duplicates:
             x[n // 2 :] = x[: n - n // 2]
-        x = torch.tensor(x, dtype=dtype)
+        x = torch.tensor(x, dtype=dtype).to(DEVICE)
         kernel = kind(lengthscale=rng.uniform(0.3, 2.0, d if ard else 1).tolist(), outputscale=rng.uniform(0.5, 2.0))
         return Problem(ENGINES[engine](x, kernel, NOISE), kernel, x, exact_kernel(kernel, x), rng)
 
@@ -93,7 +103,7 @@ def some_rows(problem, as_slice):
         first, last = sorted(problem.rng.choice(n + 1, 2, replace=False).tolist())
         return slice(first, last), np.arange(first, last)
     indices = problem.rng.permutation(n)[: problem.rng.integers(1, n + 1)]
-    return torch.tensor(indices), indices
+    return torch.tensor(indices).to(DEVICE), indices
 
 
 def every_case(examples):
@@ -139,10 +149,11 @@ def test_block_and_columns_are_the_parts_of_the_dense_matrix(make_problem, engin
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_a_stored_k_predicts_more_rows_than_it_evaluates_at_once(is_compiled, monkeypatch):
     if is_compiled:
-        _compiled(torch.zeros(2, 3), Matern32(lengthscale=0.7), NOISE)
+        _compiled(torch.zeros(2, 3, device=DEVICE), Matern32(lengthscale=0.7), NOISE)
     else:
         monkeypatch.setattr("apviz.operators.dense.native.is_built", lambda formula: False)
-    x, z, v = (torch.randn(shape, generator=torch.manual_seed(0)) for shape in ((50, 3), (2_345, 3), (50, 2)))
+    shapes = (50, 3), (2_345, 3), (50, 2)
+    x, z, v = (torch.randn(shape, generator=torch.manual_seed(0)).to(DEVICE) for shape in shapes)
     operator = DenseOperator(x, Matern32(lengthscale=0.7), NOISE)
     u = np.sqrt(3) * np.linalg.norm(z.double().numpy()[:, None] - x.double().numpy(), axis=2) / 0.7
     expected = ((1 + u) * np.exp(-u)) @ v.double().numpy()
@@ -165,12 +176,12 @@ def test_cross_matmul_equals_the_dense_cross_kernel_times_v_without_noise(
 def test_a_reordered_operator_is_the_permuted_matrix_on_the_same_engine(make_problem, engine, kind, shape):
     problem = make_problem(engine, kind, **shape)
     order = problem.rng.permutation(shape["n"])
-    reordered = problem.operator.reordered(torch.tensor(order))
+    reordered = problem.operator.reordered(torch.tensor(order).to(DEVICE))
     assert reordered.engine == problem.operator.engine and torch.equal(reordered.x, problem.x[order])
     everything = slice(0, shape["n"])
     permuted = problem.exact_with_noise[np.ix_(order, order)]
     np.testing.assert_allclose(reordered.block(everything), permuted, rtol=0, atol=problem.allowed())
-    identity = torch.eye(shape["n"], dtype=shape["dtype"])
+    identity = torch.eye(shape["n"], dtype=shape["dtype"], device=DEVICE)
     np.testing.assert_allclose(reordered.matmul(identity), permuted, rtol=0, atol=problem.allowed(identity))
 
 
@@ -199,7 +210,7 @@ def test_a_parameter_of_the_shape_reaches_every_engine(make_problem, engine, alp
 @pytest.mark.parametrize("kind", [*KERNELS.values(), partial(RationalQuadratic, alpha=0.3)])
 def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, engine, kind):
     rng = np.random.default_rng(0)
-    x, a, b = (torch.tensor(rng.standard_normal(shape)) for shape in ((70, 2), (70, 3), (70, 3)))
+    x, a, b = (torch.tensor(rng.standard_normal(shape)).to(DEVICE) for shape in ((70, 2), (70, 3), (70, 3)))
 
     def product(first, second, outputscale):
         """tr(Aᵀ k(X, X) B)."""
@@ -210,7 +221,7 @@ def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, e
     expected = [(product(*(at + h * e)) - product(*(at - h * e))) / (2 * h) for e in np.eye(3)]
     found = ENGINES[engine](x, kind(lengthscale=(0.7, 1.3), outputscale=1.6), NOISE).bilinear_derivatives(a, b)
     np.testing.assert_allclose(
-        [*found.kernel["lengthscale"], *found.kernel["outputscale"]], expected, rtol=1e-7, atol=1e-7
+        [*found.kernel["lengthscale"].tolist(), *found.kernel["outputscale"].tolist()], expected, rtol=1e-7, atol=1e-7
     )
     np.testing.assert_allclose(found.noise, (a * b).sum())
 
@@ -254,7 +265,7 @@ def test_a_kernel_that_keops_does_not_have_is_refused_with_what_to_take():
 @EVERY_KERNEL
 def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
     problem = make_problem(engine, kind, n=300, d=3, ard=False, dtype=torch.float32, duplicates=True)
-    block = problem.operator.block(torch.arange(0, 300, 2))
+    block = problem.operator.block(torch.arange(0, 300, 2, device=DEVICE))
     # the product form of a tile may round its two halves differently; d = 3 takes differences
     assert torch.equal(block, block.T)
     assert torch.linalg.cholesky(block).isfinite().all()
@@ -263,7 +274,7 @@ def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
 @EVERY_ENGINE
 def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
     # gaps that float32 holds exactly, so that only exp(−r) can err
-    gaps = torch.arange(0, 80, 1 / 64)[:, None]
+    gaps = torch.arange(0, 80, 1 / 64, device=DEVICE)[:, None]
     entries = ENGINES[engine](gaps, Matern12(lengthscale=1.0), NOISE).columns(slice(0, 1))[:, 0]
     expected = np.exp(-gaps[:, 0].double().numpy())
     np.testing.assert_allclose(entries[1:], expected[1:], rtol=2 * torch.finfo(torch.float32).eps)
@@ -272,16 +283,16 @@ def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
 @EVERY_ENGINE
 @pytest.mark.parametrize("d", [3, 7])
 def test_arguments_need_not_be_contiguous(make_problem, engine, d):
-    wide = torch.rand(30, 2 * d, generator=torch.Generator().manual_seed(0))
+    wide = torch.rand(30, 2 * d, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     kernel = Matern52(lengthscale=0.6, outputscale=1.3)
     strided = ENGINES[engine](wide[:, ::2], kernel, NOISE)
     plain = ENGINES[engine](wide[:, ::2].clone(memory_format=torch.contiguous_format), kernel, NOISE)
-    v = torch.rand(4, 30, generator=torch.Generator().manual_seed(1)).T
-    z = torch.rand(d, 6, generator=torch.Generator().manual_seed(2)).T
+    v = torch.rand(4, 30, generator=torch.Generator().manual_seed(1)).to(DEVICE).T
+    z = torch.rand(d, 6, generator=torch.Generator().manual_seed(2)).to(DEVICE).T
     torch.testing.assert_close(strided.matmul(v), plain.matmul(v.contiguous()))
     torch.testing.assert_close(strided.cross_matmul(z, v), plain.cross_matmul(z.contiguous(), v.contiguous()))
-    rows = torch.arange(30)[5:25:3]
-    r, u = torch.zeros(4, 30).T, v[rows]
+    rows = torch.arange(30, device=DEVICE)[5:25:3]
+    r, u = torch.zeros(4, 30, device=DEVICE).T, v[rows]
     strided.subtract_columns_(r, rows, u)
     torch.testing.assert_close(r, -plain.columns_matmul(rows, u.contiguous()))
 
@@ -289,7 +300,7 @@ def test_arguments_need_not_be_contiguous(make_problem, engine, d):
 @EVERY_ENGINE
 def test_block_and_columns_can_be_overwritten_without_harm(make_problem, engine):
     problem = make_problem(engine, Matern52, n=12, d=2, ard=False, dtype=torch.float64)
-    for rows in (slice(0, 12), torch.arange(12)):
+    for rows in (slice(0, 12), torch.arange(12, device=DEVICE)):
         problem.operator.block(rows).zero_()
         problem.operator.columns(rows).zero_()
     np.testing.assert_allclose(problem.operator.block(slice(0, 12)), problem.exact_with_noise, atol=1e-13)
@@ -310,13 +321,13 @@ def test_arguments_are_left_as_they_were(make_problem, engine):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda op: op.matmul(torch.ones(50, 2, dtype=torch.float64)),
-        lambda op: op.matmul(torch.ones(49, 2)),
-        lambda op: op.matmul(torch.ones(51, 2)),
-        lambda op: op.subtract_columns_(torch.zeros(50, 3), slice(0, 5), torch.ones(5, 2)),
-        lambda op: op.cross_matmul(torch.zeros(4, 3), torch.ones(60, 2)),
-        lambda op: op.cross_matmul(torch.zeros(4, 3), torch.ones(50, 2, dtype=torch.float64)),
-        lambda op: op.cross_matmul(torch.zeros(4, 2), torch.ones(50, 2)),
+        lambda op: op.matmul(on(torch.ones(50, 2, dtype=torch.float64))),
+        lambda op: op.matmul(on(torch.ones(49, 2))),
+        lambda op: op.matmul(on(torch.ones(51, 2))),
+        lambda op: op.subtract_columns_(on(torch.zeros(50, 3)), slice(0, 5), on(torch.ones(5, 2))),
+        lambda op: op.cross_matmul(on(torch.zeros(4, 3)), on(torch.ones(60, 2))),
+        lambda op: op.cross_matmul(on(torch.zeros(4, 3)), on(torch.ones(50, 2, dtype=torch.float64))),
+        lambda op: op.cross_matmul(on(torch.zeros(4, 2)), on(torch.ones(50, 2))),
     ],
     ids=["dtype", "too few rows", "too many rows", "other width", "cross rows", "cross dtype", "cross inputs"],
 )
@@ -326,10 +337,11 @@ def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of
         call(problem.operator)
 
 
+@only_on_the_cpu("on a GPU `auto` takes the fused engine beyond 4,000 points")
 @pytest.mark.parametrize(("n", "name"), [(4_000, "dense"), (4_001, "tiled")])
 def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
     operator = KernelSystem(
-        torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device="cpu"
+        torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device=DEVICE
     ).operator
     assert operator.name == name
     assert operator.engine.startswith({"dense": "stored matrix", "tiled": "in-place torch tiles"}[name])
@@ -371,7 +383,7 @@ def test_an_unknown_operator_name_lists_the_known_ones():
 
 @EVERY_ENGINE
 def test_inputs_a_billion_lengthscales_across_are_refused_before_their_squares_overflow(engine):
-    x = torch.tensor([[0.0], [1.0], [2.0]])
+    x = torch.tensor([[0.0], [1.0], [2.0]], device=DEVICE)
     with pytest.raises(ValueError, match=r"the inputs span .* lengthscales, more than 1e"):
         ENGINES[engine](x, Matern52(lengthscale=1e-10), NOISE)
 
@@ -380,7 +392,7 @@ def test_inputs_a_billion_lengthscales_across_are_refused_before_their_squares_o
 def test_counting_adds_up_the_entries_asked_for_and_changes_no_number(make_problem, engine):
     problem = make_problem(engine, Matern52, n=30, d=2, ard=False, dtype=torch.float64)
     plain, counting = problem.operator, CountingOperator(problem.operator)
-    v, rows = problem.random(30, 2), torch.tensor([4, 1, 9])
+    v, rows = problem.random(30, 2), torch.tensor([4, 1, 9], device=DEVICE)
     assert counting.work == 0
     assert torch.equal(counting.matmul(v), plain.matmul(v)) and counting.entries == 900
     assert torch.equal(counting.block(rows), plain.block(rows)) and counting.entries == 909
@@ -403,8 +415,8 @@ def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes,
         sizes = [sizes[0]] * (len(sizes) - 1) + [min(sizes[0], sizes[-1])]
     starts = (0, *np.cumsum(sizes).tolist())
     r = np.random.default_rng(seed).standard_normal((starts[-1], columns))
-    given_r = torch.tensor(r.T).contiguous().T if transposed else torch.tensor(r)
-    operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64), Matern52(lengthscale=1.0), NOISE)
+    given_r = (torch.tensor(r.T).contiguous().T if transposed else torch.tensor(r)).to(DEVICE)
+    operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64, device=DEVICE), Matern52(lengthscale=1.0), NOISE)
     norms = operator.squared_norms(given_r, starts, torch.empty_like(given_r))
     np.testing.assert_allclose(norms, np.add.reduceat(r**2, starts[:-1], axis=0), rtol=1e-12)
 
@@ -419,8 +431,9 @@ def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_colu
     engine, n, columns, q, dtype, layout, seed
 ):
     rng = np.random.default_rng(seed)
-    r, images, steps = (torch.tensor(rng.standard_normal(s), dtype=dtype) for s in ((n, columns), (8, n, columns), 8))
-    steps = steps[:, None] * torch.tensor(rng.standard_normal((8, columns)), dtype=dtype)
+    shapes = (n, columns), (8, n, columns), (8, 1), (8, columns)
+    r, images, steps, each = (torch.tensor(rng.standard_normal(s), dtype=dtype).to(DEVICE) for s in shapes)
+    steps = steps * each
     images, steps = images[:q], steps[:q]
     if layout == "plain":
         images, steps = images.clone(), steps.clone()
@@ -429,8 +442,8 @@ def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_colu
         images = images.transpose(1, 2).contiguous().transpose(1, 2)
     terms = images.double().numpy(), steps.double().numpy()
     expected = r.double().numpy() - np.einsum("qnp,qp->np", *terms)
-    allowed = (q + 2) * torch.finfo(dtype).eps * (r.abs().numpy() + np.einsum("qnp,qp->np", *map(np.abs, terms)))
-    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(lengthscale=1.0), NOISE)
+    allowed = (q + 2) * torch.finfo(dtype).eps * (r.abs().cpu().numpy() + np.einsum("qnp,qp->np", *map(np.abs, terms)))
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype, device=DEVICE), Matern52(lengthscale=1.0), NOISE)
     kept, given_r = (images.clone(), steps.clone()), r
     operator.subtract_combination_(r, images, steps)
     assert r is given_r and (np.abs(r.double().numpy() - expected) <= allowed).all()
@@ -448,13 +461,13 @@ def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_h
 ):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, n, (q, length))
-    updates = torch.tensor(rng.standard_normal((q, length, columns)), dtype=dtype)
-    a = torch.tensor(rng.standard_normal((n, columns)), dtype=dtype)
+    updates = torch.tensor(rng.standard_normal((q, length, columns)), dtype=dtype).to(DEVICE)
+    a = torch.tensor(rng.standard_normal((n, columns)), dtype=dtype).to(DEVICE)
     if transposed:
         a = a.T.contiguous().T
     terms = updates.double().numpy(), a.double().numpy()[rows]
-    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(lengthscale=1.0), NOISE)
-    products = operator.gathered_products(updates, torch.tensor(rows), a)
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype, device=DEVICE), Matern52(lengthscale=1.0), NOISE)
+    products = operator.gathered_products(updates, torch.tensor(rows).to(DEVICE), a)
     assert products.dtype == torch.float64
     allowed = 18 * torch.finfo(dtype).eps * np.einsum("qkp,qkp->qp", *map(np.abs, terms))
     assert (np.abs(products.numpy() - np.einsum("qkp,qkp->qp", *terms)) <= allowed).all()
@@ -464,10 +477,10 @@ def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_h
 def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_own_takes_r_away(make_problem, engine):
     problem = make_problem(engine, Matern52, n=300, d=2, ard=False, dtype=torch.float64)
     u = problem.random(4, 3)
-    r = torch.zeros(300, 3, dtype=torch.float64)
+    r = torch.zeros(300, 3, dtype=torch.float64, device=DEVICE)
     problem.operator.subtract_columns_(r, slice(2, 6), u)
     images = r.clone()[None]  # −K[:, I] u
-    problem.operator.subtract_combination_(r, images, torch.ones(1, 3, dtype=torch.float64))
+    problem.operator.subtract_combination_(r, images, torch.ones(1, 3, dtype=torch.float64, device=DEVICE))
     assert not r.any()
 
 
@@ -477,14 +490,14 @@ def test_parts_of_the_matrix_and_their_products_are_those_of_the_dense_one(make_
     columns, indices = some_rows(problem, shape["as_slice"])
     others = np.setdiff1d(np.arange(shape["n"]), indices)
     near = np.sort(np.concatenate([indices, others[::3]]))
-    far = torch.tensor(others[1::3], dtype=torch.int64)
+    far = torch.tensor(others[1::3], dtype=torch.int64).to(DEVICE)
     np.testing.assert_allclose(
         problem.operator.part(far, columns), problem.exact[np.ix_(far, indices)], rtol=0, atol=problem.allowed()
     )
     r, u = problem.random(shape["n"], shape["p"]), problem.random(len(indices), shape["p"])
-    expected = r.double().numpy()
+    expected = r.double().cpu().numpy().copy()
     expected[near] -= problem.exact_with_noise[np.ix_(near, indices)] @ u.double().numpy()
-    problem.operator.subtract_part_(r, torch.tensor(near), columns, u)
+    problem.operator.subtract_part_(r, torch.tensor(near).to(DEVICE), columns, u)
     np.testing.assert_allclose(r, expected, rtol=0, atol=problem.allowed(u) + 8 * torch.finfo(r.dtype).eps)
 
 
@@ -510,3 +523,43 @@ def test_a_product_with_k_is_bitwise_the_same_with_any_number_of_threads(make_pr
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+GPU_KERNELS = [
+    Matern12(lengthscale=0.4), Matern32(lengthscale=0.4), Matern52(lengthscale=0.4), RBF(lengthscale=0.4),
+    Matern32(lengthscale=0.4) + 0.3 * RBF(lengthscale=1.5),
+]  # fmt: skip
+
+
+def points(n, d=3):
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(n, d, generator=generator), torch.randn(n, 5, generator=generator)
+
+
+@only_on_a_gpu("test_fused.py has the interpreter")
+@pytest.mark.parametrize("kernel", GPU_KERNELS, ids=str)
+@pytest.mark.parametrize("name", ["tiled", "fused", "fused-tf32x3"])
+@pytest.mark.parametrize("n", [1, 63, 64, 1000])
+def test_a_product_on_a_gpu_is_that_of_dense_float64(kernel, name, n):
+    x, v = points(n)
+    exact = make_operator("dense", x.double(), kernel, 0.1).matmul(v.double())
+    found = make_operator(name, on(x), kernel, 0.1).matmul(on(v))
+    torch.testing.assert_close(found.cpu().double(), exact, rtol=1e-4, atol=1e-4 * float(exact.abs().max()))
+
+
+@only_on_a_gpu("test_fused.py has the interpreter")
+@pytest.mark.parametrize("kernel", GPU_KERNELS, ids=str)
+@pytest.mark.parametrize("name", ["tiled", "fused"])
+def test_derivatives_on_a_gpu_are_those_of_dense_float64(kernel, name):
+    x, v = points(500)
+    exact = make_operator("dense", x.double(), kernel, 0.1).bilinear_derivatives(v.double(), v.double())
+    found = make_operator(name, on(x), kernel, 0.1).bilinear_derivatives(on(v), on(v))
+    for key, value in exact.kernel.items():
+        torch.testing.assert_close(found.kernel[key].cpu(), value, rtol=1e-3, atol=1e-3)
+
+
+@only_on_a_gpu("the CPU has no fused engine")
+def test_auto_takes_the_fused_engine_on_a_gpu():
+    x, b = points(4_001)
+    operator = KernelSystem(x, b, Matern52(lengthscale=0.2), noise=0.1, device=DEVICE).operator
+    assert operator.name == "fused" and operator.engine.startswith("Triton")

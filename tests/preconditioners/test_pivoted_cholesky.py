@@ -10,6 +10,7 @@ from apviz import RBF, KernelSystem, Matern12, Matern52, PivotedCholesky
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
+from tests.device import DEVICE
 
 
 def make(n=120, d=3, kernel=None, noise=0.05, dtype=torch.float64, seed=0, operator="dense"):
@@ -21,7 +22,7 @@ def make(n=120, d=3, kernel=None, noise=0.05, dtype=torch.float64, seed=0, opera
         noise=noise,
         operator=operator,
         dtype=dtype,
-        device="cpu",
+        device=DEVICE,
     )
     return CountingOperator(system.operator)
 
@@ -63,7 +64,7 @@ def test_a_rank_deficient_kernel_stops_the_factor_early(dtype):
     x = torch.rand(8, 2, generator=torch.Generator().manual_seed(0)).repeat(10, 1)
     counting = CountingOperator(
         KernelSystem(
-            x, x[:, 0], Matern12(lengthscale=0.3), noise=0.1, operator="dense", dtype=dtype, device="cpu"
+            x, x[:, 0], Matern12(lengthscale=0.3), noise=0.1, operator="dense", dtype=dtype, device=DEVICE
         ).operator
     )
     factor = pivoted_cholesky(counting, 50)
@@ -78,7 +79,7 @@ def test_rounding_ends_the_factor_at_the_same_rank_in_every_unit(outputscale):
 
     def factor(scale):
         kernel = RBF(lengthscale=0.5, outputscale=scale)
-        system = KernelSystem(x, x[:, 0], kernel, noise=0.1 * scale, operator="dense", device="cpu")
+        system = KernelSystem(x, x[:, 0], kernel, noise=0.1 * scale, operator="dense", device=DEVICE)
         return pivoted_cholesky(CountingOperator(system.operator), 80)
 
     plain, scaled = factor(1.0), factor(outputscale)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from apviz import RBF, KernelSystem, Matern12, Matern52, RandomlyPivotedCholesky
 from apviz.operators import CountingOperator
 from apviz.preconditioners.randomly_pivoted_cholesky import PROPOSALS, randomly_pivoted_cholesky
+from tests.device import DEVICE
 
 
 class Patient(CountingOperator):
@@ -21,7 +22,7 @@ class Patient(CountingOperator):
 def make(x, kernel, noise=0.05, dtype=torch.float64, operator="dense"):
     x = np.asarray(x, dtype=np.float64)
     return Patient(
-        KernelSystem(x, np.ones(len(x)), kernel, noise=noise, operator=operator, dtype=dtype, device="cpu").operator
+        KernelSystem(x, np.ones(len(x)), kernel, noise=noise, operator=operator, dtype=dtype, device=DEVICE).operator
     )
 
 

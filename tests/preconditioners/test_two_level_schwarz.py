@@ -19,6 +19,7 @@ from apviz import (
 from apviz.operators import CountingOperator
 from apviz.partitions import KDTree, PrincipalAxisTree, Sequential, partitioner_named
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from tests.device import DEVICE
 
 KERNEL, NOISE = Matern52(lengthscale=0.5, outputscale=1.3), 0.05
 COARSE = ("low-rank", "galerkin")
@@ -29,7 +30,7 @@ def system(n=150, d=3, kernel=KERNEL, noise=NOISE, dtype=torch.float64, seed=0, 
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (n, d)) if x is None else x
     return KernelSystem(
-        x, rng.standard_normal((len(x), 2)), kernel, noise=noise, operator=operator, dtype=dtype, device="cpu"
+        x, rng.standard_normal((len(x), 2)), kernel, noise=noise, operator=operator, dtype=dtype, device=DEVICE
     )
 
 
@@ -170,7 +171,7 @@ def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is
         noise=noise,
         operator="dense",
         dtype=torch.float32,
-        device="cpu",
+        device=DEVICE,
     )
     preconditioner = TwoLevelSchwarz(block_size=150, overlap=1.0, coarse_rank=100, coarse=coarse)
     solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-2, max_epochs=100))
@@ -296,7 +297,7 @@ def photograph():
     data = apviz.datasets.load("china", seed=0, n=2000)
     fitted = data.card.hyperparameters
     kernel = Matern52(lengthscale=fitted.lengthscale, outputscale=fitted.outputscale)
-    return KernelSystem(data.train_x, data.train_y - fitted.mean, kernel, noise=fitted.noise, device="cpu")
+    return KernelSystem(data.train_x, data.train_y - fitted.mean, kernel, noise=fitted.noise, device=DEVICE)
 
 
 def iterations(problem, preconditioner, tol=1e-3):

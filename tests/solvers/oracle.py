@@ -11,6 +11,7 @@ import torch
 
 import apviz
 from apviz.kernels import KERNELS
+from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 #: every kernel of apviz, by the name of its class
@@ -102,7 +103,7 @@ def problem(
         getattr(apviz, kernel)(lengthscale=lengthscale, outputscale=outputscale),
         noise=noise,
         dtype=dtype,
-        device="cpu",
+        device=DEVICE,
         **settings,
     )
     return Problem(system, K, b.reshape(len(x), -1))

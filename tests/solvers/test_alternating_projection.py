@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import apviz
 from apviz.rules import RULES, GaussSouthwell
+from tests.device import DEVICE
 from tests.solvers.oracle import KERNEL_CLASSES, Watch, problem
 
 EVERY_RULE = ("gauss-southwell", "cyclic", "random", "shuffled")
@@ -402,7 +403,7 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
 
     operator = TiledOperator(x, apviz.RBF(lengthscale=0.1), 0.1, compiled=False)
     system = apviz.KernelSystem(
-        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device="cpu"
+        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device=DEVICE
     )
     with pytest.raises(MemoryError, match=r"need \d+\.\d GiB, \d+\.\d GiB are free; use a smaller block_size"):
         apviz.solve(system, apviz.AlternatingProjection(block_size=n if overlap == 0 else n // 2, overlap=overlap))

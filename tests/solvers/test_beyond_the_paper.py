@@ -11,13 +11,14 @@ from apviz.operators import CountingOperator
 from apviz.partitions import KDTree
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.solvers import Hook
+from tests.device import DEVICE
 
 
 def problem(n=240, d=2, columns=2, noise=0.05, seed=0, lengthscale=0.5):
     rng = np.random.default_rng(seed)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
     system = apviz.KernelSystem(
-        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float64, device="cpu"
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float64, device=DEVICE
     )
     r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
     return system, (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n), b

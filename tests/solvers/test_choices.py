@@ -11,13 +11,14 @@ from apviz.factors import factor_bytes
 from apviz.partitions import partitioner_named
 from apviz.solvers import choices
 from apviz.solvers.choices import resolve
+from tests.device import DEVICE
 
 
 def system(n=900, d=5, columns=3, noise=0.1, lengthscale=0.5):
     rng = np.random.default_rng(0)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
     return apviz.KernelSystem(
-        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float32, device="cpu"
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float32, device=DEVICE
     )
 
 

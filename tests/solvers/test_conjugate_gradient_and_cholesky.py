@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
+from tests.device import DEVICE
 from tests.solvers.oracle import KERNEL_CLASSES, Watch, problem
 
 few = settings(max_examples=30, deadline=None)
@@ -195,7 +196,7 @@ def test_a_matrix_that_cannot_fit_the_memory_is_refused_before_any_is_allocated(
     x = torch.linspace(0, 1, n)[:, None]
     operator = TiledOperator(x, apviz.RBF(lengthscale=0.1), 0.1, compiled=False)
     system = apviz.KernelSystem(
-        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device="cpu"
+        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device=DEVICE
     )
     with pytest.raises(MemoryError, match=r"n = 1000000 rows needs \d+\.\d GiB, .* are free; use an iterative solver"):
         apviz.solve(system, apviz.Cholesky())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import apviz
 from apviz import StopReason
+from tests.device import DEVICE
 from tests.solvers.oracle import Watch, problem
 
 NEVER = 1e-300
@@ -182,7 +183,7 @@ def test_a_solve_that_diverged_is_sent_to_more_digits_only_where_there_are_more(
     x, b = rng.uniform(-1, 1, (200, 1)), rng.standard_normal((200, 1))
 
     def solved(solver, noise, dtype):
-        system = apviz.KernelSystem(x, b, apviz.RBF(lengthscale=0.5), noise=noise, dtype=dtype, device="cpu")
+        system = apviz.KernelSystem(x, b, apviz.RBF(lengthscale=0.5), noise=noise, dtype=dtype, device=DEVICE)
         return apviz.solve(system, solver)
 
     gradients = apviz.ConjugateGradient(tol=1e-3)
@@ -203,7 +204,7 @@ def twins(d, noise, *, smooth=False, n=600, seed=1):
     x = np.repeat(rng.uniform(size=(n // 2, d)), 2, axis=0)
     b = rng.standard_normal(n) if not smooth else np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
     kernel = apviz.Matern52(lengthscale=0.5)
-    return apviz.KernelSystem(x, b, kernel, noise=noise, dtype=torch.float32, device="cpu", operator="dense")
+    return apviz.KernelSystem(x, b, kernel, noise=noise, dtype=torch.float32, device=DEVICE, operator="dense")
 
 
 @pytest.mark.filterwarnings("ignore:.*needed jitter")

@@ -13,6 +13,7 @@ from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
 from apviz.solvers import overlapping
 from apviz.solvers.rehearsal import Rehearsal
 from apviz.spectrum import spectrum
+from tests.device import DEVICE
 
 N, SIDES = 300, 3
 ENGINES = {
@@ -47,7 +48,7 @@ KERNEL = apviz.Matern52(lengthscale=0.4, outputscale=2.0)
 
 def of(data, **more):
     x, b, noise, _ = data
-    return apviz.KernelSystem(x, b, KERNEL, noise=noise, device="cpu", **more)
+    return apviz.KernelSystem(x, b, KERNEL, noise=noise, device=DEVICE, **more)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -126,7 +127,7 @@ def test_equal_noises_are_as_one(data):
     x, b, _, _ = data
     solver = apviz.Automatic(tol=1e-10)
     many, one = (
-        apviz.solve(apviz.KernelSystem(x, b, KERNEL, noise=noise, device="cpu"), solver).weights
+        apviz.solve(apviz.KernelSystem(x, b, KERNEL, noise=noise, device=DEVICE), solver).weights
         for noise in (np.full(N, 0.1), np.array([0.1]))
     )
     np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
@@ -161,11 +162,11 @@ def test_systems_that_differ_in_a_noise_have_other_fingerprints(data):
 def test_noises_that_cannot_be_are_refused(noise, said, data):
     x, b, _, _ = data
     with pytest.raises(ValueError, match=said):
-        apviz.KernelSystem(x, b, KERNEL, noise=noise, device="cpu")
+        apviz.KernelSystem(x, b, KERNEL, noise=noise, device=DEVICE)
 
 
 def test_an_operator_of_other_noises_is_refused(data):
     x, b, noise, _ = data
     operator = of(data).operator
     with pytest.raises(ValueError, match="another kernel or noise"):
-        apviz.KernelSystem(x, b, KERNEL, noise=noise[::-1].copy(), operator=operator, device="cpu")
+        apviz.KernelSystem(x, b, KERNEL, noise=noise[::-1].copy(), operator=operator, device=DEVICE)

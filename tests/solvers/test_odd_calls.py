@@ -12,12 +12,13 @@ import apviz
 from apviz import partitions, rules, solvers
 from apviz.preconditioners import Nystrom
 from apviz.solvers.interface import SOLVERS
+from tests.device import DEVICE
 
 X = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def make_system(**changed):
-    given = {"noise": 0.1, "device": "cpu"} | changed
+    given = {"noise": 0.1, "device": DEVICE} | changed
     return apviz.KernelSystem(X, torch.sin(5 * X).sum(1), apviz.Matern52(lengthscale=0.5), **given)
 
 
@@ -81,7 +82,7 @@ def test_weights_to_start_from_may_be_in_another_byte_order_and_are_named_where_
 def test_rows_of_several_lengths_and_quantized_numbers_are_named():
     for odd in ([[1.0], [1.0, 2.0]], torch.quantize_per_tensor(X.float(), 0.1, 0, torch.qint8)):
         with pytest.raises(TypeError, match="x must be"):
-            apviz.KernelSystem(odd, torch.zeros(2), apviz.RBF(), noise=0.1, device="cpu")
+            apviz.KernelSystem(odd, torch.zeros(2), apviz.RBF(), noise=0.1, device=DEVICE)
 
 
 def test_a_long_value_is_shown_in_one_line_by_its_beginning():

@@ -15,12 +15,13 @@ import apviz
 from apviz.method import Method
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.solvers.serialization import from_plain, to_plain
+from tests.device import DEVICE
 
 X = np.linspace(0, 1, 50)[:, None]
 
 
 def system(**settings):
-    return apviz.KernelSystem(X, np.sin(6 * X[:, 0]), apviz.RBF(lengthscale=0.1), noise=1e-3, device="cpu", **settings)
+    return apviz.KernelSystem(X, np.sin(6 * X[:, 0]), apviz.RBF(lengthscale=0.1), noise=1e-3, device=DEVICE, **settings)
 
 
 SHORT = apviz.ConjugateGradient(max_epochs=1)

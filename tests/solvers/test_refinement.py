@@ -11,6 +11,7 @@ import apviz.solvers.alternating_projection as alternating_projection
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.skeletons import Suggestion
 from apviz.solvers import Hook, attempt, choices
+from tests.device import DEVICE
 
 
 def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.float32, seed=0, operator="tiled"):
@@ -18,7 +19,7 @@ def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.flo
     rng = np.random.default_rng(seed)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
     system = apviz.KernelSystem(
-        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator=operator, dtype=dtype, device="cpu"
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator=operator, dtype=dtype, device=DEVICE
     )
     r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
     k = (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n)

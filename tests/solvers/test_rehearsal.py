@@ -6,6 +6,7 @@ import torch
 
 import apviz
 from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest, growth
+from tests.device import DEVICE
 
 
 def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
@@ -13,7 +14,7 @@ def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
     x = rng.uniform(-1, 1, (n, d))
     b = np.sin(3 * x[:, :1]) + 0.1 * rng.standard_normal((n, columns))
     return apviz.KernelSystem(
-        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="tiled", dtype=torch.float32, device="cpu"
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="tiled", dtype=torch.float32, device=DEVICE
     )
 
 

@@ -14,6 +14,7 @@ import torch
 
 import apviz
 from apviz.solvers import ASkotch, CoordinateDescentPlusPlus, GradientDescent, StochasticDualDescent, attempt
+from tests.device import DEVICE
 from tests.solvers.oracle import Watch, problem
 
 RIVALS = [
@@ -213,7 +214,7 @@ class TestEveryRival:
         found = attempt(p.system, solver, initial_weights=p.W)
         assert found.converged and found.epochs <= 1
         noises = np.linspace(0.5, 1, 60)
-        rows = apviz.KernelSystem(p.system.x, p.B, p.system.operator.kernel, noise=noises, device="cpu")
+        rows = apviz.KernelSystem(p.system.x, p.B, p.system.operator.kernel, noise=noises, device=DEVICE)
         w = attempt(rows, solver).weights.numpy()
         exact = scipy.linalg.solve(p.K - 0.5 * np.eye(60) + np.diag(noises), p.B, assume_a="pos")
         np.testing.assert_allclose(w, exact, atol=1e-3)
@@ -288,7 +289,7 @@ def systems_of_fidelity():
     k = np.exp(-0.1 * ((x[:, None] - x[None]) ** 2).sum(-1)) + 1e-3 * np.eye(2048)
     b = k @ rng.normal(size=2048)
     yield (
-        "CD++", apviz.KernelSystem(x, b, kernel, noise=1e-3, dtype=torch.float64, device="cpu"),
+        "CD++", apviz.KernelSystem(x, b, kernel, noise=1e-3, dtype=torch.float64, device=DEVICE),
         CoordinateDescentPlusPlus(block_size=100, tol=1e-12, max_epochs=40),
     )  # fmt: skip
     rng = np.random.default_rng(0)
@@ -296,14 +297,14 @@ def systems_of_fidelity():
     y = (np.sin((x - 0.5) * 10) + np.cos((x + 0.2) * 5) + rng.normal(0, 0.2, size=(1500, 1)))[:, 0]
     kernel = apviz.Matern32(lengthscale=0.7, outputscale=1.44)
     yield (
-        "SDD", apviz.KernelSystem(x, y, kernel, noise=0.04, dtype=torch.float64, device="cpu"),
+        "SDD", apviz.KernelSystem(x, y, kernel, noise=0.04, dtype=torch.float64, device=DEVICE),
         StochasticDualDescent(batch_size=128, averaging=0.01, tol=1e-9, max_epochs=60),
     )  # fmt: skip
     x = torch.randn(10_000, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     w = torch.randn(10, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     kernel = apviz.RBF(lengthscale=1.0)
     yield (
-        "ASkotch", apviz.KernelSystem(x, torch.sign(x @ w), kernel, noise=0.01, dtype=torch.float64, device="cpu"),
+        "ASkotch", apviz.KernelSystem(x, torch.sign(x @ w), kernel, noise=0.01, dtype=torch.float64, device=DEVICE),
         ASkotch(block_size=1000, rank=100, tol=1e-9, max_epochs=15),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ import torch
 import apviz
 from apviz.analysis.diagnosis import diagnose
 from apviz.solvers import attempt, overlapping
+from tests.device import DEVICE
 
 RANK = 120
 
@@ -22,7 +23,7 @@ def problem(slow, n=2400, dtype=torch.float64):
     x = rng.standard_normal((n, 20)) if slow else rng.uniform(0, 1, (n, 2))
     y = np.sin(x @ rng.standard_normal(x.shape[1]) / 2) + 0.03 * rng.standard_normal(n)
     kernel = apviz.RBF(lengthscale=8.0) if slow else apviz.Matern52(lengthscale=0.1)
-    system = apviz.KernelSystem(x, y, kernel, noise=1e-3, operator="tiled", dtype=dtype, device="cpu")
+    system = apviz.KernelSystem(x, y, kernel, noise=1e-3, operator="tiled", dtype=dtype, device=DEVICE)
     k = kernel(system.operator.given.double()).numpy() + 1e-3 * np.eye(n)
     return system, lambda w: np.linalg.norm(y - k @ w.numpy()) / np.linalg.norm(y)
 
@@ -127,7 +128,7 @@ def test_where_half_the_rank_arrives_soon_the_whole_is_not_tried(monkeypatch):
 @pytest.mark.parametrize("b", [0.0, 1.0])
 def test_nothing_is_reckoned_for_a_run_that_is_done_but_for_its_least_epochs(b):
     system, _ = problem(slow=False)
-    constant = apviz.KernelSystem(system.x, np.full(system.n, b), system.kernel, noise=1e-3, device="cpu")
+    constant = apviz.KernelSystem(system.x, np.full(system.n, b), system.kernel, noise=1e-3, device=DEVICE)
     solution = attempt(constant, replace(SOLVER, tol=0.5, min_epochs=8))
     assert solution.converged and solution.epochs == 8
 

@@ -13,12 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import apviz
 from apviz.factors import BlockFactors
-from apviz.operators import CountingOperator, TiledOperator
+from apviz.operators import CountingOperator, TiledOperator, make_operator
 from apviz.partitions import KDTree
 from apviz.skeletons import ExactColumns, Skeletons
 from apviz.solvers import attempt
+from apviz.solvers.automatic import overlapping
 from apviz.solvers.conjugate_gradient import _inner, _ratio
 from apviz.solvers.steps import Alone, Coarse, History, column_squares
+from tests.device import DEVICE, only_on_a_gpu
 
 N, SIDES, BLOCK = 400, 3, 100
 
@@ -115,3 +117,26 @@ def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an
             attempt(system, solver, prepared=prepared)
         counted[size] = reads.counted["read"]
     assert counted[20] - counted[40] == reads_an_update * 2 * (N // 20 - N // 40)
+
+
+SOLVERS = {
+    "paper": apviz.AlternatingProjection(block_size=500),
+    "overlapping": overlapping(fallback_rank=0),
+    "skeletons": overlapping(block_size=300, skeleton_rank=40, fallback_rank=0),
+    "CG": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
+    "automatic": apviz.Automatic(),
+}
+
+
+@only_on_a_gpu("it compares a GPU with the CPU")
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
+    generator = torch.Generator().manual_seed(0)
+    x, b = torch.rand(6000, 3, generator=generator), torch.randn(6000, 5, generator=generator)
+    kernel = apviz.Matern52(lengthscale=0.4)
+    k = make_operator("tiled", x.double(), kernel, 0.1)
+    for device in ("cpu", DEVICE):
+        solution = attempt(apviz.KernelSystem(x, b, kernel, noise=0.1, device=device), SOLVERS[name])
+        left = b.double() - k.matmul(solution.weights.cpu())
+        assert solution.converged
+        assert float((left.norm(dim=0) / b.double().norm(dim=0)).mean()) < 1.01e-2

@@ -16,6 +16,7 @@ import apviz
 from apviz.comparison import compare
 from apviz.tracing import opening
 from apviz.tracing.claim import Claim
+from tests.device import DEVICE
 from tests.processes import FRESH
 
 SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=20)
@@ -23,7 +24,7 @@ SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, m
 
 def a_system(n=60):
     x, b = np.random.default_rng(0).uniform(size=(n, 2)), np.random.default_rng(1).standard_normal(n)
-    return apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device="cpu")
+    return apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device=DEVICE)
 
 
 def contents(folder):

@@ -14,6 +14,7 @@ import xarray as xr
 
 import apviz
 import apviz.tracing.recorder
+from tests.device import DEVICE
 from tests.processes import FRESH
 
 NEVER = 1e-300
@@ -23,7 +24,7 @@ EPOCHS_OF_UNINTERRUPTED = 400
 def a_solve(path=None, epochs=10**6):
     """A system, a solver of many epochs and a recorder of it."""
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device=DEVICE)
     solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=NEVER, max_epochs=epochs, check_every=10**6)
     return system, solver, apviz.Recorder(path)
 
@@ -150,7 +151,7 @@ class Interrupt:
 @pytest.mark.parametrize("first", range(1, 13))
 def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_trace(first):
     x, b = np.random.default_rng(0).uniform(size=(20, 2)), np.random.default_rng(1).standard_normal((20, 2))
-    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device=DEVICE)
     solver = apviz.AlternatingProjection(block_size=5, rule="cyclic", tol=NEVER, max_epochs=50)
 
     class Arm(apviz.Hook):
@@ -233,7 +234,7 @@ def test_an_error_in_another_hook_is_passed_on_and_the_trace_is_kept(tmp_path):
                 raise ZeroDivisionError("mine")
 
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal(60)
-    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device=DEVICE)
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     with pytest.raises(ZeroDivisionError, match="mine"):
         apviz.solve(system, apviz.AlternatingProjection(block_size=6, tol=NEVER), [recorder, Broken()])
@@ -250,7 +251,7 @@ def test_a_solve_that_fails_in_its_set_up_leaves_earlier_traces_as_they_were(tmp
 
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     x = torch.linspace(0, 1, 30)
-    system = apviz.KernelSystem(x, torch.ones(30), apviz.RBF(lengthscale=0.1), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(x, torch.ones(30), apviz.RBF(lengthscale=0.1), noise=0.1, device=DEVICE)
     with pytest.raises(ZeroDivisionError):
         apviz.solve(system, apviz.AlternatingProjection(block_size=6), [recorder, Broken()])
     kept = recorder.trace

@@ -17,6 +17,7 @@ from apviz.method import Method
 from apviz.report import write_report
 from apviz.solvers.serialization import from_plain
 from apviz.tracing.opening import attributes_of, check_complete
+from tests.device import DEVICE
 
 PIVOTED = apviz.PivotedCholesky(rank=5)
 SOLVERS = {
@@ -60,7 +61,7 @@ def test_a_trace_says_which_method_as_data_and_its_solver_can_be_made_again(form
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_same_solve_today_has_the_same_iterates(former, name):
     before, recorder = apviz.open_trace(former / f"{name}.zarr"), apviz.Recorder()
-    system = apviz.KernelSystem(*data(), apviz.Matern52(lengthscale=0.4), noise=0.1, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(*data(), apviz.Matern52(lengthscale=0.4), noise=0.1, dtype=torch.float64, device=DEVICE)
     apviz.solve(system, SOLVERS[name], hooks=[recorder])
     for group in ("update", "epoch"):
         for variable in ("work", "residual"):

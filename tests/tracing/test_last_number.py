@@ -11,11 +11,12 @@ import torch
 
 import apviz
 from apviz.tracing.opening import last_number
+from tests.device import DEVICE
 
 
 def recorded(folder, **settings):
     x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None]
-    system = apviz.KernelSystem(x, torch.sin(6 * x[:, 0]), apviz.Matern52(lengthscale=0.2), noise=1e-3, device="cpu")
+    system = apviz.KernelSystem(x, torch.sin(6 * x[:, 0]), apviz.Matern52(lengthscale=0.2), noise=1e-3, device=DEVICE)
     hooks = [apviz.PredictionHook(x[:7], torch.sin(6 * x[:7, 0])), apviz.Recorder(folder / "run.zarr")]
     apviz.solve(system, apviz.AlternatingProjection(block_size=20, **settings), hooks=hooks, throw=False)
     return folder / "run.zarr"

@@ -9,6 +9,7 @@ import torch
 import apviz
 from apviz.report.table import table_row
 from apviz.tracing.trace import residual_words
+from tests.device import DEVICE
 
 N = 150
 X = np.random.default_rng(0).uniform(-1, 1, (N, 1)) * np.ones((1, 2))
@@ -47,7 +48,7 @@ K = kernel(X, X) + 1e-3 * np.eye(N)
 
 
 def solved(solver, dtype, *hooks):
-    system = apviz.KernelSystem(X, B, apviz.Matern52(lengthscale=2.0), noise=1e-3, dtype=dtype, device="cpu")
+    system = apviz.KernelSystem(X, B, apviz.Matern52(lengthscale=2.0), noise=1e-3, dtype=dtype, device=DEVICE)
     recorder = apviz.Recorder(weights=True, final_snapshot=True)
     return apviz.solvers.attempt(
         system, solver, [apviz.PredictionHook(Z, np.zeros(len(Z))), recorder, *hooks]
@@ -90,14 +91,14 @@ def test_a_residual_that_is_the_recursions_is_marked_wherever_it_is_shown(dtype,
     figure = apviz.plots.residuals(trace)
     assert any("by the recursion" in str(each.hovertemplate) for each in figure.data)
     with pytest.warns(apviz.NotConverged, match="by the recursion"):
-        system = apviz.KernelSystem(X, B, apviz.Matern52(lengthscale=2.0), noise=1e-3, dtype=dtype, device="cpu")
+        system = apviz.KernelSystem(X, B, apviz.Matern52(lengthscale=2.0), noise=1e-3, dtype=dtype, device=DEVICE)
         apviz.solve(system, solver, [apviz.StopHook(max_work=5.0)])
 
 
 def test_an_unconverged_solve_in_float32_with_one_far_point_says_the_residual_of_its_weights():
     x = X.copy()
     x[0] = 1e4
-    system = apviz.KernelSystem(x, B, apviz.Matern52(lengthscale=2.0), noise=1e-6, dtype=torch.float32, device="cpu")
+    system = apviz.KernelSystem(x, B, apviz.Matern52(lengthscale=2.0), noise=1e-6, dtype=torch.float32, device=DEVICE)
     k = kernel(x, x) + 1e-6 * np.eye(N)
     for solver in (SOLVERS[0], SOLVERS[3], SOLVERS[4]):
         solution = apviz.solvers.attempt(system, solver)

@@ -21,6 +21,7 @@ from apviz.comparison import compare
 from apviz.places import place_of
 from apviz.report import find_traces, write_report
 from apviz.tracing.claim import Claim
+from tests.device import DEVICE
 
 NUMBERS = count()
 SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=20)
@@ -42,7 +43,7 @@ def flushed_after_every_epoch(monkeypatch):
 
 def a_system():
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-    return apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, dtype=torch.float64, device="cpu")
+    return apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, dtype=torch.float64, device=DEVICE)
 
 
 def objects(url):

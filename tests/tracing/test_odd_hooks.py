@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import apviz
+from tests.device import DEVICE
 
 X = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = torch.sin(5 * X).sum(1)
@@ -14,7 +15,7 @@ Y = torch.sin(5 * X).sum(1)
 
 @pytest.fixture(scope="module")
 def trace():
-    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device=DEVICE)
     recorder = apviz.Recorder()
     apviz.solve(system, apviz.AlternatingProjection(block_size=10), hooks=[recorder])
     return recorder.trace
@@ -59,7 +60,7 @@ def test_a_limit_that_would_never_stop_is_refused(name, odd):
 
 def test_test_data_may_be_arrays_and_are_named_where_they_are_none():
     hook = apviz.PredictionHook(X.numpy(), Y.numpy())
-    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device=DEVICE)
     recorder = apviz.Recorder()
     apviz.solve(system, apviz.Automatic(), hooks=[hook, recorder])
     assert float(recorder.trace["epoch"]["test_rmse"][-1]) < 0.5
@@ -76,7 +77,7 @@ def test_a_console_that_is_none_is_named():
 
 
 def test_test_inputs_of_another_width_and_too_far_away_are_named_before_the_solve():
-    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device="cpu")
+    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device=DEVICE)
     for odd, message in ((X[:, :1], "test_x has 1 columns, the system 2"), (X * 1e200, "test_x spans .* lengthscales")):
         with pytest.raises(ValueError, match=message):
             apviz.solve(system, apviz.Cholesky(), hooks=[apviz.PredictionHook(odd, Y)])

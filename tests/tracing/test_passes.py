@@ -11,6 +11,7 @@ import torch
 import apviz
 from apviz.tracing.archive import pack, unpack
 from apviz.tracing.opening import check_complete
+from tests.device import DEVICE
 
 X = np.random.default_rng(0).uniform(size=(300, 2))
 B = np.sin(9 * X[:, :1]) + 0.3 * np.random.default_rng(1).standard_normal((300, 2))
@@ -44,7 +45,7 @@ class Dense(apviz.Hook):
 
 def recorded(solver, path=None, *hooks):
     system = apviz.KernelSystem(
-        X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu", dataset="made"
+        X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device=DEVICE, dataset="made"
     )
     recorder = apviz.Recorder(path)
     apviz.solve(system, solver, [*hooks, recorder])
@@ -107,7 +108,7 @@ def test_passes_of_former_versions_do_not_say_whether_they_were_adopted_and_are_
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_more(dtype):
-    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device="cpu")
+    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device=DEVICE)
     dense, recorder = Dense(), apviz.Recorder()
     solution = apviz.solve(system, apviz.Cholesky(tol=1e-11), [dense, recorder])
     check_complete(recorder.trace)
@@ -150,7 +151,7 @@ def test_passes_of_an_interrupted_solve_are_kept(tmp_path):
             if found.number == 2:
                 raise KeyboardInterrupt
 
-    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device=DEVICE)
     with pytest.raises(KeyboardInterrupt):
         solver = apviz.AlternatingProjection(block_size=40, tol=1e-12, check_every=1)
         apviz.solve(system, solver, [apviz.Recorder(tmp_path / "a.zarr"), Interrupt()])

@@ -21,6 +21,7 @@ from apviz.operators import CountingOperator
 from apviz.preconditioners import Preconditioner
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.tracing.schema import GROUPS
+from tests.device import DEVICE
 
 NEVER = 1e-300
 AP = apviz.AlternatingProjection(block_size=7, tol=NEVER, max_epochs=5, check_every=2)
@@ -42,7 +43,7 @@ K = (1 + R) * np.exp(-R) + 0.3 * np.eye(40)
 
 def system(**settings):
     return apviz.KernelSystem(
-        X, B, apviz.Matern32(lengthscale=0.5), noise=0.3, dtype=torch.float64, device="cpu", **settings
+        X, B, apviz.Matern32(lengthscale=0.5), noise=0.3, dtype=torch.float64, device=DEVICE, **settings
     )
 
 
@@ -104,7 +105,7 @@ def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
     expected = {
         "dataset": "cube", "n": 40, "d": 2, "kernel": "matern32", "lengthscale": [0.5], "outputscale": 1.0,
         "noise": 0.3, "right_hand_sides": 3, "seed": 4, "solver": solver.name, "method": solver.method.plain(),
-        "label": solver.label, "device": "cpu", "dtype": "float64", "threads": torch.get_num_threads(),
+        "label": solver.label, "device": DEVICE, "dtype": "float64", "threads": torch.get_num_threads(),
         "status": "finished", "tol": solver.tol,
         "stop_reason": str(solution.stop_reason), "stop_message": solution.stop_message,
         "residual": solution.residual, "epochs": solution.epochs, "work": solution.work,
@@ -243,7 +244,7 @@ def test_the_time_of_the_eigenvalues_is_not_the_solves(monkeypatch):
 
 def test_too_many_rows_for_the_eigenvalues_end_the_solve_before_it_starts_and_leave_no_trace(tmp_path):
     large = apviz.KernelSystem(
-        np.linspace(0, 1, 4001), np.ones(4001), apviz.RBF(lengthscale=0.1), noise=0.3, device="cpu"
+        np.linspace(0, 1, 4001), np.ones(4001), apviz.RBF(lengthscale=0.1), noise=0.3, device=DEVICE
     )
     recorder = apviz.Recorder(tmp_path / "a.zarr", eigenvalues=True)
     with pytest.raises(ValueError, match="n is at most 4,000, got n = 4,001"):
@@ -311,7 +312,7 @@ def test_the_bound_for_shuffled_blocks_holds_for_the_mean_over_seeds():
 def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
     # noise so large that every update removes its share of the error and no more
     truth, recorder = KeepErrors(), apviz.Recorder()
-    large = apviz.KernelSystem(X, B, apviz.RBF(lengthscale=0.001), noise=1.0, dtype=torch.float64, device="cpu")
+    large = apviz.KernelSystem(X, B, apviz.RBF(lengthscale=0.001), noise=1.0, dtype=torch.float64, device=DEVICE)
     apviz.solve(
         large, apviz.AlternatingProjection(block_size=4), [apviz.StopHook(max_work=0.1 + share), recorder, truth]
     )

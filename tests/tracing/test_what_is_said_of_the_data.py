@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist
 import apviz
 from apviz.report import find_traces, write_report
 from apviz.tracing.trace import common_sign, sign_of
+from tests.device import DEVICE
 
 
 def traced(x, y, kernel, noise, **settings):
-    system = apviz.KernelSystem(x, y, kernel, noise=noise, device="cpu", **settings)
+    system = apviz.KernelSystem(x, y, kernel, noise=noise, device=DEVICE, **settings)
     recorder = apviz.Recorder()
     apviz.solve(system, apviz.ConjugateGradient(tol=0.5), [recorder])
     return recorder.trace

@@ -9,6 +9,7 @@ import gpytorch
 import numpy as np
 import torch
 
+from tests.device import DEVICE
 from tests.gpytorch.test_gpytorch_examples import ExactGP, exactly, kernels
 
 
@@ -25,8 +26,8 @@ def rbf(lengthscale, outputscale=1.0):
 
 
 def model_of(x, y, noise, kernel, dtype=torch.float64, mean=None):
-    x, y = (torch.as_tensor(v).to(dtype) for v in (x, y))
-    return ExactGP(x, y, gaussian(noise), mean, kernel).to(dtype)
+    x, y = (torch.as_tensor(v).to(DEVICE, dtype) for v in (x, y))
+    return ExactGP(x, y, gaussian(noise), mean, kernel).to(DEVICE, dtype)
 
 
 def uniform(n, d, seed=0):
