@@ -6,6 +6,7 @@ error is relative to the largest number of each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 
 import apviz
@@ -160,10 +162,11 @@ def serve(report: Report, numbers: list[int]) -> None:
     command = [sys.executable, "-u", "-m", "benchmarks.gpu.truth", report.device, str(int(report.tiny))]
     while numbers and report.seconds_left() > 0:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
-        limit = threading.Timer(max(0.0, report.seconds_left()), process.kill)
+        limit = threading.Timer(max(0.0, report.seconds_left()), end_tree, (process.pid,))
         limit.start()
         process.stdin.write(json.dumps(numbers))
         process.stdin.close()
@@ -176,6 +179,15 @@ def serve(report: Report, numbers: list[int]) -> None:
             report.skip(every[numbers.pop(0)].name, f"its process ended with status {status}")
     for number in numbers:
         report.skip(every[number].name, "not reached within the budget")
+
+
+def end_tree(pid: int) -> None:
+    """End a process and those that it started: a compiler among them would keep its pipe open."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
 
 
 def answers(lines: Any) -> Iterator[dict[str, Any]]:
