@@ -159,12 +159,12 @@ def slope_of(u, numbers, PART: tl.constexpr, FORMS: tl.constexpr):
 @triton.jit
 def factor(
     x, z, n, m, rows, columns, rows_in, columns_in, numbers,
-    T: tl.constexpr, I: tl.constexpr, WITHOUT: tl.constexpr,
+    T: tl.constexpr, AT: tl.constexpr, WITHOUT: tl.constexpr,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The I-th part of a term, (BM, BN); ones for the part `WITHOUT`."""
-    part: tl.constexpr = item(TERMS, T, I)
+    """The AT-th part of a term, (BM, BN); ones for the part `WITHOUT`."""
+    part: tl.constexpr = item(TERMS, T, AT)
     found = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
     if part != WITHOUT:
         u = between(
@@ -274,12 +274,12 @@ def fill_kernel(
 @triton.jit
 def derivatives_of_part(
     x, z, weights, features, sums, numbers, n, m, program, rows, columns, rows_in, columns_in,
-    T: tl.constexpr, I: tl.constexpr,
+    T: tl.constexpr, AT: tl.constexpr,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """What the I-th part of the T-th term adds to `features` and `sums` from a tile; `weights` are aᵢᵀbⱼ."""
-    part: tl.constexpr = item(TERMS, T, I)
+    """What the AT-th part of the T-th term adds to `features` and `sums` from a tile; `weights` are aᵢᵀbⱼ."""
+    part: tl.constexpr = item(TERMS, T, AT)
     FORM: tl.constexpr = item(FORMS, part, 0)
     far, wide = tl.cast(n, tl.int64), tl.cast(m, tl.int64)
     u = between(
@@ -291,7 +291,7 @@ def derivatives_of_part(
         others *= term(
             x, z, n, m, rows, columns, rows_in, columns_in, numbers, T, part, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
         )  # fmt: skip
-    if I == 0:
+    if AT == 0:
         at = sums + program * (len(FORMS) + len(TERMS)) + len(FORMS) + T
         tl.store(at, tl.load(at) + tl.sum(tl.sum(others * f, 1), 0).to(tl.float64))
     by_value = tl.load(numbers + len(FORMS) + T) * others

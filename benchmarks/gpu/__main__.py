@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -82,13 +83,17 @@ def run_stage(name: str, seconds: float, a: argparse.Namespace, log: IO[str]) ->
     return state
 
 
+def command(name: str, seconds: float, a: argparse.Namespace) -> list[str]:
+    """Return the command line of the process of a stage."""
+    words = [sys.executable, "-u", "-m", "benchmarks.gpu", "--inside", name, str(seconds), "--device", a.device]
+    return [*words, "--out", str(a.out), *(["--tiny"] if a.tiny else [])]
+
+
 def run_process(name: str, seconds: float, a: argparse.Namespace, log: IO[str]) -> int | None:
     """Run the process of a stage and return its exit status, or None where it was killed at its budget."""
-    command = [sys.executable, "-u", "-m", "benchmarks.gpu", "--inside", name, str(seconds), "--device", a.device]
-    command += ["--out", str(a.out), *(["--tiny"] if a.tiny else [])]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-        errors="replace", start_new_session=True,
+        command(name, seconds, a), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     reader = threading.Thread(target=copy_lines, args=(process.stdout, f"[{name}]", log), daemon=True)
@@ -98,10 +103,8 @@ def run_process(name: str, seconds: float, a: argparse.Namespace, log: IO[str]) 
     except subprocess.TimeoutExpired:
         status = None
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # also what the stage started
-        except ProcessLookupError:
-            pass
         process.wait()
     reader.join(5)
     return status

@@ -66,9 +66,7 @@ def step(dataset: str, n: int | None, start: str, method: str, report: Report) -
     return about | found | {"converged": converged, "peak_gib": peak, "summary": text}
 
 
-def train(
-    source: Source, rows: int, start: str, method: str, device: str, seconds: float
-) -> tuple[Training, Any]:
+def train(source: Source, rows: int, start: str, method: str, device: str, seconds: float) -> tuple[Training, Any]:
     """Take one step on the first rows."""
     data = source.data
     initial = data.card.hyperparameters if start == STARTS[1] else None
@@ -80,5 +78,3 @@ def train(
     deadline = _Deadline(seconds)
     training.run([deadline])
     return training, deadline
-
-

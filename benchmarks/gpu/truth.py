@@ -123,9 +123,7 @@ def errors(case: Case, device: str, tiny: bool) -> Cell:
     return {"errors": found, "worst": worst, "right": worst <= allowed, "summary": f"{worst:.1e} {verdict}"}
 
 
-def derivatives(
-    operator: Operator, x: torch.Tensor, kernel: Kernel, u: torch.Tensor, device: str
-) -> float:
+def derivatives(operator: Operator, x: torch.Tensor, kernel: Kernel, u: torch.Tensor, device: str) -> float:
     """Return the relative error of derivatives in the features, of a bilinear form in K."""
     exact = TiledOperator(x, kernel, NOISE, compiled=False, direct=True)
     a, b = u[:, :3].contiguous(), u[:, 3:6].contiguous()
