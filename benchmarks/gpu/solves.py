@@ -36,9 +36,11 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting("airquality", 14_000, 1, 4.0), Setting("sgemm", 14_000, 16, 4.0), Setting("airquality", 50_000, 1, 6.0),
-    Setting("sgemm", 50_000, 16, 6.0), Setting("airquality", None, 1, 20.0), Setting("sgemm", None, 16, 20.0),
+    Setting("airquality", 14_000, 1, 4.0), Setting("airquality", 50_000, 1, 6.0), Setting("sgemm", 50_000, 16, 6.0),
+    Setting("airquality", None, 1, 20.0), Setting("sgemm", None, 16, 20.0),
 )  # fmt: skip
+#: a method may take so many times as long as `auto` did, and so many seconds at least
+PATIENCE, LEAST_LIMIT = 20.0, 2.0
 TINY = (Setting("china", 500, 1, 5.0), Setting("china", 500, 3, 5.0))
 
 
@@ -62,9 +64,8 @@ def run(report: Report) -> None:
                 made.append(build(setting, report.device))
             return made[0]
 
-        rows = f"{setting.n:,}" if setting.n else "all"
         for method in METHODS:
-            name = f"{setting.dataset} n={rows} sides={setting.sides}: {method}"
+            name = name_of(setting, method)
             if method == GPYTORCH and (why := why_no_keops()):
                 report.skip(name, why)
                 continue
@@ -72,6 +73,20 @@ def run(report: Report) -> None:
         made.clear()
         if report.device == "cuda":
             torch.cuda.empty_cache()
+
+
+def name_of(setting: Setting, method: str) -> str:
+    rows = f"{setting.n:,}" if setting.n else "all"
+    return f"{setting.dataset} n={rows} sides={setting.sides}: {method}"
+
+
+def limit_of(setting: Setting, report: Report) -> float:
+    """Return the seconds that a solve may take."""
+    limit = min(setting.limit, max(1.0, report.seconds_left() / 2))
+    ours = report.entries.get(name_of(setting, AUTO), {}).get("reached", {})
+    if ours:
+        limit = min(limit, max(LEAST_LIMIT, PATIENCE * max(one["seconds"] for one in ours.values())))
+    return limit
 
 
 def build(setting: Setting, device: str) -> apviz.KernelSystem:
@@ -88,7 +103,7 @@ def build(setting: Setting, device: str) -> apviz.KernelSystem:
 def cell(method: str, setting: Setting, system: Callable[[], apviz.KernelSystem], report: Report) -> Cell:
     """Return seconds to each tolerance of one method."""
     made = system()
-    limit = min(setting.limit, max(1.0, report.seconds_left() / 2))
+    limit = limit_of(setting, report)
     about: Cell = {
         "n": made.n, "d": made.d, "sides": setting.sides, "limit": round(limit, 1), "engine": made.operator.engine,
     }  # fmt: skip

@@ -23,7 +23,7 @@ DATASETS, TINY_N = ("sgemm", "airquality"), 400
 STARTS = ("from zero", "from the published step")
 METHODS = (AP, CG, OVERLAP)
 #: rows on which everything is compiled, and seconds of a step at most
-WARM_UP_ROWS, LIMIT = 4_500, 40.0
+WARM_UP_ROWS, LIMIT = 7_000, 40.0
 
 
 @lru_cache(maxsize=1)

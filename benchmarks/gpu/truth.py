@@ -46,6 +46,8 @@ OTHERS = (
     "piecewise 0", "piecewise 2", "linear", "polynomial", "periodic", "cosine", "white", "sum", "product",
     "spectral mixture",
 )  # fmt: skip
+#: kernels of several parts, which Triton compiles for up to half a minute
+COMPOSITE = OTHERS[-4:]
 
 
 class Case(NamedTuple):
@@ -62,18 +64,23 @@ class Case(NamedTuple):
 
 
 def cases(tiny: bool) -> list[Case]:
-    """Return all cases, those of few inputs first."""
+    """Return all cases: those of few inputs first, those that compile long, or with KeOps, last."""
     kernels = ("matern52", "rbf", "product") if tiny else (*OF_REGISTRY, *OTHERS)
-    return [
+    found = [
         Case(engine, str(dtype).removeprefix("torch."), kernel, d)
         for d in INPUTS[: 2 if tiny else None] for engine, dtypes in ENGINES.items() for kernel in kernels
-        for dtype in dtypes if engine != "keops" or is_tried_with_keops(kernel, dtype, d)
+        for dtype in dtypes if is_tried(engine, kernel, dtype, d)
     ]  # fmt: skip
+    return sorted(found, key=lambda case: (case.engine == "keops", case.kernel in COMPOSITE))
 
 
-def is_tried_with_keops(kernel: str, dtype: torch.dtype, d: int) -> bool:
-    """Whether KeOps is tried at this: it compiles some seconds for every kernel, dtype and d."""
-    return d == INPUTS[0] or (dtype == torch.float32 and kernel in ("matern52", "rbf"))
+def is_tried(engine: str, kernel: str, dtype: torch.dtype, d: int) -> bool:
+    """Whether a case is tried: what compiles long is not at every d."""
+    if d == INPUTS[0] or engine == "tiled":
+        return True
+    if engine == "keops":
+        return dtype == torch.float32 and kernel in ("matern52", "rbf")
+    return kernel not in COMPOSITE
 
 
 def kernel_of(name: str, d: int) -> Kernel:
