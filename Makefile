@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | screenshots
+# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized mutants audit lint bench screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -78,6 +78,10 @@ lint: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks $(PARTS)
+
+# wheels and data for a run on a GPU machine without a network, from APVIZ_DATA; there: sh benchmarks/gpu.sh .gpu-kit OUT
+gpu-kit: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.gpu.kit --to .gpu-kit
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

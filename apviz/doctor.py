@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import platform
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -42,6 +44,8 @@ TOL: Final = 1e-2
 USED, BUSY = 0.6, 0.5
 #: gibibytes free, below which blocks and stored matrices become small
 LITTLE_MEMORY = 2.0
+#: what has run on a GPU
+RUN_ON_GPUS: Final = Path(__file__).with_name("run_on_gpus.json")
 #: optional packages, by the extra that brings them
 EXTRAS: Final = {
     "panel": "dashboard",
@@ -136,6 +140,12 @@ def machine() -> Iterator[Finding]:
     )  # fmt: skip
     yield _compiler()
     yield _gpu()
+    yield Finding("apviz on GPUs", said_of_gpus())
+
+
+def said_of_gpus() -> str:
+    """Return what has and has not run on a GPU; `python -m benchmarks.gpu.summary` writes it from measurements."""
+    return " ".join(json.loads(RUN_ON_GPUS.read_text(encoding="utf-8"))["sentences"])
 
 
 def _version(package: str) -> str:

@@ -34,9 +34,17 @@ def describe() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in ("apviz", "torch", "pykeops")},
+        "versions": {name: version(name) for name in ("apviz", "torch", "pykeops")},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def version(package: str) -> str | None:
+    """Return the version of a package, or None where it is not installed: apviz may run from its checkout."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def keep(part: str, results: Any, machine: dict[str, Any] | None = None, *, show: bool = True) -> None:

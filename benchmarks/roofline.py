@@ -83,16 +83,25 @@ def minimum(form: str, d: int, sides: int, capability: int) -> float:
 
 def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precision: str = "ieee") -> Compiled:
     """Compiles a kernel of `apviz.operators.fused_kernels` for one part of d inputs, and reads what came out."""
+    structure = {"FORMS": ((form, 0, 0),), "PRODUCTS": (False,), "STARTS": (0, d), "TERMS": ((0,),)}
+    made = machine_code(kernel, capability, structure, tile, precision)
+    code = _disassembled(made.asm["cubin"])
+    entries = tile.rows * tile.columns / (32 * tile.warps)
+    mma = any("MMA" in opcode for opcode, _ in code.instructions)
+    an_entry = code.an_entry(entries, d)
+    spilled = round((an_entry["LDL"] + an_entry["STL"]) * entries)
+    return Compiled(code.registers, made.metadata.shared, spilled, an_entry, mma)
+
+
+def machine_code(kernel: str, capability: int, structure: dict[str, Any], tile: Any, precision: str = "ieee") -> Any:
+    """Compile a kernel of `apviz.operators.fused_kernels` for FORMS, PRODUCTS, STARTS and TERMS of a formula."""
     import triton
     from triton.backends.compiler import GPUTarget
 
     from apviz.operators import fused_kernels
 
     function = getattr(fused_kernels, kernel)
-    constants = {
-        "FORMS": ((form, 0, 0),), "PRODUCTS": (False,), "STARTS": (0, d), "TERMS": ((0,),),
-        "BM": tile.rows, "BN": tile.columns, "P": tile.sides, "PRECISION": precision,
-    }  # fmt: skip
+    constants = structure | {"BM": tile.rows, "BN": tile.columns, "P": tile.sides, "PRECISION": precision}
     doubles, pointers = ("features", "sums"), ("x", "z", "u", "out", "numbers", "a", "b")
     kinds = dict.fromkeys(doubles, "*fp64") | dict.fromkeys(pointers, "*fp32")
     kinds |= dict.fromkeys(constants, "constexpr")
@@ -103,13 +112,7 @@ def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precisi
         constexprs={name: value for name, value in constants.items() if name in signature},
     )  # fmt: skip
     target = GPUTarget("cuda", capability, 32)
-    made = triton.compile(source, target=target, options={"num_warps": tile.warps, "enable_fp_fusion": True})
-    code = _disassembled(made.asm["cubin"])
-    entries = tile.rows * tile.columns / (32 * tile.warps)
-    mma = any("MMA" in opcode for opcode, _ in code.instructions)
-    an_entry = code.an_entry(entries, d)
-    spilled = round((an_entry["LDL"] + an_entry["STL"]) * entries)
-    return Compiled(code.registers, made.metadata.shared, spilled, an_entry, mma)
+    return triton.compile(source, target=target, options={"num_warps": tile.warps, "enable_fp_fusion": True})
 
 
 @dataclass(frozen=True)

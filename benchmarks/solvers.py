@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,11 +157,11 @@ def choose(system: apviz.KernelSystem) -> str:
     return apviz.Automatic().prepare(system.operator, system.b.shape[1], like=system.b).choices["method"]
 
 
-def gpytorch_cell(system: apviz.KernelSystem, limit: float) -> dict[str, Any]:
+def gpytorch_cell(system: apviz.KernelSystem, limit: float, ranks: Sequence[int] | None = None) -> dict[str, Any]:
     """GPyTorch's CG with its KeOps kernel: seconds of an iteration, and of its own solves where those are short.
 
     An iteration: three, after one to warm up. Solves to 0.01 with a preconditioner of its default rank, of 100 and of
-    500, cut off after as many iterations as the limit holds; the fastest that got there counts.
+    500, or of the `ranks`, cut off after as many iterations as the limit holds; the fastest that got there counts.
     """
     import gpytorch
     from gpytorch.kernels.keops import MaternKernel
@@ -170,6 +170,7 @@ def gpytorch_cell(system: apviz.KernelSystem, limit: float) -> dict[str, Any]:
     inner = MaternKernel(nu=2.5, ard_num_dims=lengthscale.shape[1] if lengthscale.numel() > 1 else None)
     kernel = gpytorch.kernels.ScaleKernel(inner)
     inner.lengthscale, kernel.outputscale = lengthscale, system.kernel.outputscale
+    kernel, noise = kernel.to(system.x), torch.tensor(system.noise).to(system.x)
     settings, tol = gpytorch.settings, 0.01
 
     def solve(iterations: int, rank: int, tolerance: float) -> tuple[float, torch.Tensor]:
@@ -180,15 +181,17 @@ def gpytorch_cell(system: apviz.KernelSystem, limit: float) -> dict[str, Any]:
         ):  # fmt: skip
             warnings.simplefilter("ignore")  # that it was cut off
             started = time.perf_counter()
-            weights = kernel(system.x).add_diagonal(torch.tensor(system.noise)).solve(system.b)
+            weights = kernel(system.x).add_diagonal(noise).solve(system.b)
+            weights[:1].cpu()  # waits for a GPU
             return time.perf_counter() - started, weights
 
     seconds = {iterations: solve(iterations, 0, 1e-9)[0] for iterations in (1, 1, 4)}
-    each = (seconds[4] - seconds[1]) / 3
+    # of few rows the difference is noise
+    each = max((seconds[4] - seconds[1]) / 3, seconds[4] / 20)
     cell: dict[str, Any] = {"label": GPYTORCH, "seconds an iteration": round(each, 3), "reached": {}, "solves": []}
     if (most := int(limit / each)) < GPYTORCH_LEAST:
         return cell
-    for rank in (settings.max_preconditioner_size.value(), 100, 500):
+    for rank in ranks or (settings.max_preconditioner_size.value(), 100, 500):
         took, weights = solve(most, rank, tol)
         checked = checked_residual(system, weights)
         cell["solves"].append({"rank": rank, "seconds": round(took, 2), "checked residual": checked})

@@ -4,7 +4,8 @@ A program owns BM rows and goes over the columns BN at a time. Features come tra
 threads read neighbouring numbers. FORMS, PRODUCTS, STARTS and TERMS are what `Formula` has in `functions`, `starts` and
 `terms`, a form with its whole numbers beside it; `numbers` are the shapes, then the weights.
 
-Distances are sums of squared differences, never of products: nothing cancels. Every `tl.dot` says its precision.
+Triton 3.6 cannot index a constexpr tuple that holds strings or tuples: `item` and `length` read it in Python. No loop
+names a constexpr, which no version lets be named twice.
 """
 
 # mypy: ignore-errors
@@ -13,6 +14,16 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+
+@triton.constexpr_function
+def item(table, i, j):
+    return table[i][j]
+
+
+@triton.constexpr_function
+def length(table, i):
+    return len(table[i])
 
 
 @triton.jit
@@ -128,19 +139,55 @@ def between(
 
 
 @triton.jit
-def term(
-    x, z, n, m, rows, columns, rows_in, columns_in, numbers, TERM: tl.constexpr, WITHOUT: tl.constexpr,
-    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+def value_of(u, numbers, PART: tl.constexpr, FORMS: tl.constexpr):
+    """f(u) of a part."""
+    FORM: tl.constexpr = item(FORMS, PART, 0)
+    A: tl.constexpr = item(FORMS, PART, 1)
+    B: tl.constexpr = item(FORMS, PART, 2)
+    return value(u, FORM, A, B, tl.load(numbers + PART))
+
+
+@triton.jit
+def slope_of(u, numbers, PART: tl.constexpr, FORMS: tl.constexpr):
+    """f′(u) of a part."""
+    FORM: tl.constexpr = item(FORMS, PART, 0)
+    A: tl.constexpr = item(FORMS, PART, 1)
+    B: tl.constexpr = item(FORMS, PART, 2)
+    return slope(u, FORM, A, B, tl.load(numbers + PART))
+
+
+@triton.jit
+def factor(
+    x, z, n, m, rows, columns, rows_in, columns_in, numbers,
+    T: tl.constexpr, AT: tl.constexpr, WITHOUT: tl.constexpr,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The product of the parts of a term, but for `WITHOUT` of them, (BM, BN)."""
+    """The AT-th part of a term, (BM, BN); ones for the part `WITHOUT`."""
+    part: tl.constexpr = item(TERMS, T, AT)
+    found = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    if part != WITHOUT:
+        u = between(
+            x, z, n, m, rows, columns, rows_in, columns_in,
+            STARTS[part], STARTS[part + 1], PRODUCTS[part], BM, BN,
+        )  # fmt: skip
+        found = value_of(u, numbers, part, FORMS)
+    return found
+
+
+@triton.jit
+def term(
+    x, z, n, m, rows, columns, rows_in, columns_in, numbers, T: tl.constexpr, WITHOUT: tl.constexpr,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The product of the parts of the T-th term, but for `WITHOUT` of them, (BM, BN)."""
     product = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
-    for i in tl.static_range(len(TERM)):
-        p: tl.constexpr = TERM[i]
-        if p != WITHOUT:
-            u = between(
-                x, z, n, m, rows, columns, rows_in, columns_in, STARTS[p], STARTS[p + 1], PRODUCTS[p], BM, BN
-            )  # fmt: skip
-            product *= value(u, FORMS[p][0], FORMS[p][1], FORMS[p][2], tl.load(numbers + p))
+    for i in tl.static_range(length(TERMS, T)):
+        product *= factor(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, T, i, WITHOUT,
+            FORMS, PRODUCTS, STARTS, TERMS, BM, BN,
+        )  # fmt: skip
     return product
 
 
@@ -155,7 +202,7 @@ def entries(
     for t in tl.static_range(len(TERMS)):
         weight = tl.load(numbers + len(FORMS) + t)
         k += weight * term(
-            x, z, n, m, rows, columns, rows_in, columns_in, numbers, TERMS[t], -1, FORMS, PRODUCTS, STARTS, BM, BN
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, t, -1, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
         )  # fmt: skip
     return k
 
@@ -225,6 +272,46 @@ def fill_kernel(
 
 
 @triton.jit
+def derivatives_of_part(
+    x, z, weights, features, sums, numbers, n, m, program, rows, columns, rows_in, columns_in,
+    T: tl.constexpr, AT: tl.constexpr,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """What the AT-th part of the T-th term adds to `features` and `sums` from a tile; `weights` are aᵢᵀbⱼ."""
+    part: tl.constexpr = item(TERMS, T, AT)
+    FORM: tl.constexpr = item(FORMS, part, 0)
+    far, wide = tl.cast(n, tl.int64), tl.cast(m, tl.int64)
+    u = between(
+        x, z, n, m, rows, columns, rows_in, columns_in, STARTS[part], STARTS[part + 1], PRODUCTS[part], BM, BN
+    )  # fmt: skip
+    f = value_of(u, numbers, part, FORMS)
+    others = weights
+    if length(TERMS, T) > 1:
+        others *= term(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, T, part, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
+        )  # fmt: skip
+    if AT == 0:
+        at = sums + program * (len(FORMS) + len(TERMS)) + len(FORMS) + T
+        tl.store(at, tl.load(at) + tl.sum(tl.sum(others * f, 1), 0).to(tl.float64))
+    by_value = tl.load(numbers + len(FORMS) + T) * others
+    if FORM == "rational_quadratic":
+        at = sums + program * (len(FORMS) + len(TERMS)) + part
+        in_shape = tl.sum(tl.sum(-by_value * log_one_plus(u) * f, 1), 0)
+        tl.store(at, tl.load(at) + in_shape.to(tl.float64))
+    by_u = by_value * slope_of(u, numbers, part, FORMS)
+    for k in range(STARTS[part], STARTS[part + 1]):
+        right = tl.load(z + k * wide + columns, mask=columns_in, other=0.0)[None, :]
+        if PRODUCTS[part]:
+            by_feature = tl.sum(by_u * right, 1)
+        else:  # of differences, so that nothing cancels
+            left = tl.load(x + k * far + rows, mask=rows_in, other=0.0)[:, None]
+            by_feature = 2.0 * tl.sum(by_u * (left - right), 1)
+        into = features + k * far + rows
+        tl.store(into, tl.load(into, mask=rows_in) + by_feature.to(tl.float64), mask=rows_in)
+
+
+@triton.jit
 def gradient_kernel(
     x, z, a, b, features, sums, numbers, n, m, p,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
@@ -235,7 +322,6 @@ def gradient_kernel(
     program = tl.program_id(0).to(tl.int64)
     rows = program * BM + tl.arange(0, BM)
     rows_in = rows < n
-    far, wide = tl.cast(n, tl.int64), tl.cast(m, tl.int64)
     for start in range(0, m, BN):
         columns = start + tl.arange(0, BN)
         columns_in = columns < m
@@ -251,35 +337,8 @@ def gradient_kernel(
             )  # fmt: skip
             weights = tl.dot(of_rows, of_columns, weights, input_precision=PRECISION)
         for t in tl.static_range(len(TERMS)):
-            for i in tl.static_range(len(TERMS[t])):
-                part: tl.constexpr = TERMS[t][i]
-                shape = tl.load(numbers + part)
-                u = between(
-                    x, z, n, m, rows, columns, rows_in, columns_in,
-                    STARTS[part], STARTS[part + 1], PRODUCTS[part], BM, BN,
+            for i in tl.static_range(length(TERMS, t)):
+                derivatives_of_part(
+                    x, z, weights, features, sums, numbers, n, m, program, rows, columns, rows_in, columns_in, t, i,
+                    FORMS, PRODUCTS, STARTS, TERMS, BM, BN,
                 )  # fmt: skip
-                f = value(u, FORMS[part][0], FORMS[part][1], FORMS[part][2], shape)
-                others = weights
-                if len(TERMS[t]) > 1:
-                    others *= term(
-                        x, z, n, m, rows, columns, rows_in, columns_in, numbers,
-                        TERMS[t], part, FORMS, PRODUCTS, STARTS, BM, BN,
-                    )  # fmt: skip
-                if i == 0:
-                    at = sums + program * (len(FORMS) + len(TERMS)) + len(FORMS) + t
-                    tl.store(at, tl.load(at) + tl.sum(tl.sum(others * f, 1), 0).to(tl.float64))
-                by_value = tl.load(numbers + len(FORMS) + t) * others
-                if FORMS[part][0] == "rational_quadratic":
-                    at = sums + program * (len(FORMS) + len(TERMS)) + part
-                    in_shape = tl.sum(tl.sum(-by_value * log_one_plus(u) * f, 1), 0)
-                    tl.store(at, tl.load(at) + in_shape.to(tl.float64))
-                by_u = by_value * slope(u, FORMS[part][0], FORMS[part][1], FORMS[part][2], shape)
-                for k in range(STARTS[part], STARTS[part + 1]):
-                    right = tl.load(z + k * wide + columns, mask=columns_in, other=0.0)[None, :]
-                    if PRODUCTS[part]:
-                        by_feature = tl.sum(by_u * right, 1)
-                    else:  # of differences, so that nothing cancels
-                        left = tl.load(x + k * far + rows, mask=rows_in, other=0.0)[:, None]
-                        by_feature = 2.0 * tl.sum(by_u * (left - right), 1)
-                    into = features + k * far + rows
-                    tl.store(into, tl.load(into, mask=rows_in) + by_feature.to(tl.float64), mask=rows_in)

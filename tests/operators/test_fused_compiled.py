@@ -14,7 +14,7 @@ if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("Triton compiles nothing where it interprets", allow_module_level=True)
 
 from apviz.operators.fused import GRADIENT, tile_of
-from benchmarks.roofline import GPUS, compiled, minimum
+from benchmarks.roofline import GPUS, compiled, machine_code, minimum
 
 #: of architectures, one of which is enough for every day
 SOME = [pytest.param(each, marks=() if each == max(GPUS) else pytest.mark.slow) for each in GPUS]
@@ -64,3 +64,30 @@ def test_derivatives_and_blocks_fit_the_registers(capability):
 def test_three_tf32_products_are_on_tensor_cores(capability):
     tile = tile_of(16, capability)
     assert compiled("product_kernel", capability, "matern52", 9, tile, precision="tf32x3").mma
+
+
+#: forms, whether of inner products, starts of features, and terms: of one part, and of terms of several
+COMPOSITE = {
+    "FORMS": (("matern52", 0, 0), ("rational_quadratic", 0, 0), ("power", 2, 0)), "PRODUCTS": (False, False, True),
+    "STARTS": (0, 1, 2, 3), "TERMS": ((0, 1), (2,)),
+}  # fmt: skip
+FORMS = (("matern12", 0, 0), ("equal", 0, 0), ("rbf", 0, 0), ("piecewise", 3, 5), ("inner_product", 0, 0))
+KERNELS = [("vector_kernel", 1), ("product_kernel", 16), ("fill_kernel", 1), ("gradient_kernel", 16)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sides"),
+    [KERNELS[0], KERNELS[2], *(pytest.param(*each, marks=pytest.mark.slow) for each in (KERNELS[1], KERNELS[3]))],
+)
+def test_kernels_of_several_parts_compile(kernel, sides):
+    tile = GRADIENT if kernel == "gradient_kernel" else tile_of(sides, 90)
+    assert machine_code(kernel, 90, COMPOSITE, tile).asm["cubin"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize(("kernel", "sides"), KERNELS)
+def test_every_form_compiles(kernel, sides, form):
+    tile = GRADIENT if kernel == "gradient_kernel" else tile_of(sides, 90)
+    one = {"FORMS": (form,), "PRODUCTS": (form[0] == "inner_product",), "STARTS": (0, 3), "TERMS": ((0,),)}
+    assert machine_code(kernel, 90, one, tile).asm["cubin"]
