@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from benchmarks.gpu.budgets import STAGES, Stage, budget, chosen
 from benchmarks.gpu.report import RESTART, Report, replace
 from benchmarks.machine import RESULTS
@@ -44,7 +46,8 @@ def main() -> int:
 
 
 def inside(name: str, seconds: float, a: argparse.Namespace) -> None:
-    """Run one stage in this process."""
+    """Run one stage in this process; imports are part of its seconds."""
+    seconds -= time.time() - psutil.Process().create_time()
     report = Report(a.out / f"{name}.json", name, device=a.device, tiny=a.tiny, seconds=seconds)
     importlib.import_module(f"benchmarks.gpu.{name}").run(report)
     report.write(state="ended", at=None)
@@ -61,6 +64,8 @@ def outside(stages: list[Stage], a: argparse.Namespace) -> int:
             seconds = budget(end - time.monotonic(), stages[at:])
             print(f"== {stage.letter} {stage.name}: {seconds:.0f} s", flush=True)
             states[stage.name] = run_stage(stage.name, seconds, a, log)
+    for part in a.out.glob("*.part"):  # a stage was killed as it wrote
+        part.unlink()
     table(a.out, states)
     return int(any(state != "ended" for state in states.values()))
 
