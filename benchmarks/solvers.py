@@ -157,14 +157,20 @@ def choose(system: apviz.KernelSystem) -> str:
     return apviz.Automatic().prepare(system.operator, system.b.shape[1], like=system.b).choices["method"]
 
 
-def gpytorch_cell(system: apviz.KernelSystem, limit: float, ranks: Sequence[int] | None = None) -> dict[str, Any]:
-    """GPyTorch's CG with its KeOps kernel: seconds of an iteration, and of its own solves where those are short.
+def gpytorch_cell(
+    system: apviz.KernelSystem, limit: float, ranks: Sequence[int] | None = None, *, stored: bool = False
+) -> dict[str, Any]:
+    """GPyTorch's CG with its KeOps kernel, or K stored: seconds of an iteration, and of solves where those are short.
 
     An iteration: three, after one to warm up. Solves to 0.01 with a preconditioner of its default rank, of 100 and of
     500, or of the `ranks`, cut off after as many iterations as the limit holds; the fastest that got there counts.
     """
     import gpytorch
-    from gpytorch.kernels.keops import MaternKernel
+
+    if stored:
+        from gpytorch.kernels import MaternKernel
+    else:
+        from gpytorch.kernels.keops import MaternKernel
 
     lengthscale = torch.as_tensor(system.kernel.lengthscale).reshape(1, -1)
     inner = MaternKernel(nu=2.5, ard_num_dims=lengthscale.shape[1] if lengthscale.numel() > 1 else None)

@@ -19,6 +19,7 @@ import psutil
 
 from benchmarks.gpu.budgets import STAGES, Stage, budget, chosen
 from benchmarks.gpu.report import RESTART, Report, replace
+from benchmarks.gpu.suite import CHOSEN
 from benchmarks.machine import RESULTS
 
 LOG = "log.txt"
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu", help="folder of the results")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to try the run itself")
+    parser.add_argument("--tests", nargs="+", default=(), help="files or folders for the suite, if not all")
     parser.add_argument("--inside", nargs=2, metavar=("STAGE", "SECONDS"), help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.inside:
@@ -55,6 +57,7 @@ def inside(name: str, seconds: float, a: argparse.Namespace) -> None:
 
 def outside(stages: list[Stage], a: argparse.Namespace) -> int:
     """Run the stages one after another until their minutes are over; return 1 where one did not end."""
+    os.environ[CHOSEN] = " ".join(a.tests)
     a.out = a.out.resolve()
     a.out.mkdir(parents=True, exist_ok=True)
     end, states = time.monotonic() + 60 * a.minutes, {}

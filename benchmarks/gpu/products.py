@@ -57,7 +57,7 @@ def run(report: Report) -> None:
 def missing(engine: str, device: str) -> str:
     if engine.startswith("fused") and device != "cuda":
         return "fused kernels need a GPU"
-    return why_no_keops() if engine == "keops" else ""
+    return why_no_keops(device) if engine == "keops" else ""
 
 
 def data(d: int, sides: int, n: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:

@@ -21,8 +21,12 @@ from benchmarks.gpu.timing import why_no_keops
 from benchmarks.solvers import CHECKED_ROWS, LARGE, REPEATS, ROUNDING, SHORT, gpytorch_cell, paper_block_size
 
 TOLERANCES = (1e-2, 1e-3)
-AUTO, PAPER, GPYTORCH = "auto", "AP, the paper's", "GPyTorch + KeOps"
-METHODS = (AUTO, PAPER, "CG", "CG, pivoted Cholesky 100", GPYTORCH)
+AUTO, PAPER, CHOLESKY = "auto", "AP, the paper's", "Cholesky"
+GPYTORCH, STORED = "GPyTorch + KeOps", "GPyTorch, K stored"
+OURS = (AUTO, PAPER, "CG", "CG, pivoted Cholesky 100", CHOLESKY)
+METHODS = (*OURS, STORED, GPYTORCH)
+#: rows up to which K is stored
+MOST_STORED = 60_000
 MOST_EPOCHS = 100_000
 
 
@@ -51,6 +55,8 @@ def solver_of(method: str, system: apviz.KernelSystem, tol: float, most: int = M
     if method == PAPER:
         size = min(paper_block_size(system.n), system.n // 2)
         return apviz.AlternatingProjection(block_size=size, tol=tol, max_epochs=most)
+    if method == CHOLESKY:
+        return apviz.Cholesky()
     preconditioner = apviz.PivotedCholesky(rank=min(100, system.n // 4)) if "pivoted" in method else None
     return apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol, max_epochs=most)
 
@@ -66,13 +72,20 @@ def run(report: Report) -> None:
 
         for method in METHODS:
             name = name_of(setting, method)
-            if method == GPYTORCH and (why := why_no_keops()):
+            if why := why_not(method, setting, report.device):
                 report.skip(name, why)
                 continue
             report.measure(name, lambda m=method, s=setting, k=system: cell(m, s, k, report), 3.0)
         made.clear()
         if report.device == "cuda":
             torch.cuda.empty_cache()
+
+
+def why_not(method: str, setting: Setting, device: str) -> str:
+    """Return why a method is not run, or nothing."""
+    if method in (CHOLESKY, STORED) and (setting.n is None or setting.n > MOST_STORED):
+        return f"K is stored up to {MOST_STORED:,} rows"
+    return why_no_keops(device) if method == GPYTORCH else ""
 
 
 def name_of(setting: Setting, method: str) -> str:
@@ -95,7 +108,7 @@ def build(setting: Setting, device: str) -> apviz.KernelSystem:
     hyperparameters = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, hyperparameters, rhs=setting.sides, device=device)
     system.operator.prepare(setting.sides)
-    for method in METHODS[:-1]:
+    for method in OURS[:-1]:
         attempt(system, solver_of(method, system, 0.5, most=1), [apviz.StopHook(max_seconds=setting.limit / 4)])
     return system
 
@@ -107,8 +120,8 @@ def cell(method: str, setting: Setting, system: Callable[[], apviz.KernelSystem]
     about: Cell = {
         "n": made.n, "d": made.d, "sides": setting.sides, "limit": round(limit, 1), "engine": made.operator.engine,
     }  # fmt: skip
-    if method == GPYTORCH:
-        found = gpytorch_cell(made, limit, ranks=(100,))
+    if method in (GPYTORCH, STORED):
+        found = gpytorch_cell(made, limit, ranks=(100,), stored=method == STORED)
         return about | found | {"summary": of_gpytorch(found)}
     reached: Cell = {}
     for tol in TOLERANCES:

@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("kernels", "operators", "solvers", "preconditioners", "gp", "gpytorch", "tracing")
 TINY = ("test_rules.py", "test_partitions.py")
 #: processes; seconds of one test; seconds before the budget's end at which pytest is interrupted
-PROCESSES, TEST_SECONDS, REPORT_SECONDS = 8, 60, 12.0
+PROCESSES, TEST_SECONDS, REPORT_SECONDS = 14, 60, 12.0
+#: the tests to run, if not all: set by --tests
+CHOSEN = "APVIZ_GPU_TESTS"
 LOG = "log.txt"
 ENDED = {0: "all ran", 1: "all ran, some failed", 2: "interrupted at the budget", 5: "no test was collected"}
 
@@ -32,7 +34,8 @@ def command(report: Report, junit: Path) -> list[str]:
         found += ["-n", "1" if report.tiny else str(PROCESSES)]
     if find_spec("pytest_timeout"):
         found += [f"--timeout={TEST_SECONDS}"]
-    return found + [f"tests/{one}" for one in (TINY if report.tiny else FOLDERS)]
+    chosen = os.environ.get(CHOSEN, "").split()
+    return found + (chosen or [f"tests/{one}" for one in (TINY if report.tiny else FOLDERS)])
 
 
 def run(report: Report) -> None:

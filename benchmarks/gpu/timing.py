@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -41,12 +44,26 @@ def median_seconds(job: Callable[[], object], device: str, *, window: float = WI
     return statistics.median(once(job, device) for _ in range(repeats))
 
 
-def why_no_keops() -> str:
-    """Return why KeOps cannot be used, or nothing; the import itself may compile."""
+#: a product that KeOps compiles, in a process of its own: where it crashes, it takes the process with it
+TRIAL = """
+import sys, torch, apviz
+from apviz.operators import OPERATORS
+x = torch.rand(64, 3, device=sys.argv[1])
+OPERATORS["keops"](x, apviz.Matern52(), 0.1).matmul(torch.ones(64, 1, device=sys.argv[1]))
+"""
+TRIAL_SECONDS = 60.0
+
+
+@functools.cache
+def why_no_keops(device: str) -> str:
+    """Return why KeOps cannot be used on a device, or nothing."""
     if find_spec("pykeops") is None:
         return "pykeops is not installed"
+    command = [sys.executable, "-X", "faulthandler", "-c", TRIAL, device]
     try:
-        import pykeops.torch  # noqa: F401
-    except Exception as error:
-        return f"pykeops does not import: {type(error).__name__}: {str(error)[:300]}"
-    return ""
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"KeOps did not compile a product of 64 rows within {TRIAL_SECONDS:.0f} s"
+    if done.returncode == 0:
+        return ""
+    return f"KeOps ended with status {done.returncode} on a product of 64 rows: {done.stderr.strip()[-1500:]}"

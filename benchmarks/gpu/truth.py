@@ -87,6 +87,8 @@ def kernel_of(name: str, d: int) -> Kernel:
     """Return a kernel by the name in `OF_REGISTRY` or `OTHERS`, at scales that suit d inputs in [−1, 1]."""
     scale = 0.5 * math.sqrt(d)
     if name in OF_REGISTRY:
+        if name.startswith("piecewise"):
+            scale *= 4  # whose entries are zero at a distance of one lengthscale
         lengthscale = tuple(scale * (1 + 0.5 * i / d) for i in range(d))
         return KERNELS[name](lengthscale=lengthscale, outputscale=1.3)
     some = [0, 1]
@@ -112,7 +114,7 @@ def errors(case: Case, device: str, tiny: bool) -> Cell:
         return {"reason": "KeOps does not have this kernel"}
     if case.engine.startswith("fused") and device == "cpu":
         return {"reason": "fused kernels need a GPU"}
-    if case.engine == "keops" and (why := why_no_keops()):
+    if case.engine == "keops" and (why := why_no_keops(device)):
         return {"reason": why}
     n, dtype = TINY_ROWS if tiny else ROWS, getattr(torch, case.dtype)
     generator = torch.Generator().manual_seed(case.d)
