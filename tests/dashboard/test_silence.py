@@ -68,7 +68,7 @@ def told():
     print("given back", flush=True)
 
 server.give_back = told
-server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=1), open_browser=False)
+server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=10), open_browser=False)
 """
 
 
