@@ -231,13 +231,13 @@ TAKEN = {
     "stddev": lambda p: p.stddev,
     "covariance": lambda p: p.covariance_matrix,
     "part": lambda p: p[2:7].covariance_matrix,
-    "samples": lambda p: p.rsample(torch.Size([2]), base_samples=torch.linspace(-1, 1, 40).double().reshape(2, 20)),
-    "density": lambda p: p.log_prob(torch.zeros(20, dtype=torch.float64)),
+    "samples": lambda p: p.rsample(torch.Size([2]), base_samples=torch.linspace(-1, 1, 40).to(p.mean).reshape(2, 20)),
+    "density": lambda p: p.log_prob(torch.zeros_like(p.mean)),
 }
 
 
 def weighted(values):
-    return (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).reshape(values.shape)).sum()
+    return (values * torch.linspace(-1, 2, values.numel()).to(values).reshape(values.shape)).sum()
 
 
 @pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
