@@ -122,7 +122,7 @@ def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tenso
     x, z, operator = points(n, 3, 0), points(37, 3, 1), fused(points(n, 3, 0), kernel)
     k = textbook(x.double(), x.double())
     full, u, v = k + NOISE * torch.eye(n, dtype=torch.float64), normal(67, 3, 2), normal(n, 5, 3)
-    a, b = normal(n, 4, 4), normal(n, 4, 5)
+    one, a, b = u[:, :1], normal(n, 4, 4), normal(n, 4, 5)
     at = x.double().requires_grad_()
     total = ((a.double() @ b.double().T) * textbook(at, at)).sum()
     (by_inputs,) = torch.autograd.grad(total, at)
@@ -136,7 +136,7 @@ def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tenso
     ]
     return {
         "columns": error(operator.columns_matmul(chosen, on(u)), full[:, chosen] @ u.double()),
-        "columns of one side": error(operator.columns_matmul(chosen, on(u[:, :1])), full[:, chosen] @ u[:, :1].double()),
+        "columns of one side": error(operator.columns_matmul(chosen, on(one)), full[:, chosen] @ one.double()),
         "block": error(operator.block(chosen), full[chosen, chosen]),
         "rows": error(operator.rows_matmul(chosen, on(v)), full[chosen] @ v.double()),
         "cross": error(operator.cross_matmul(on(z), on(v)), textbook(z.double(), x.double()) @ v.double()),
