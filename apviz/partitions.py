@@ -290,4 +290,5 @@ def _nearest(points: Tensor, others: Tensor) -> Tensor:
     norms = others.square().sum(1)[:, None]
     # a chunk's distances stay in cache between the product and the minimum
     nearest = [torch.addmm(norms, others, chunk.T, alpha=-2).amin(0) for chunk in torch.split(points, 512)]
-    return torch.cat(nearest).add_(points.square().sum(1))
+    # 0 may round to less
+    return torch.cat(nearest).add_(points.square().sum(1)).clamp_min_(0.0)

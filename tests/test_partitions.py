@@ -17,6 +17,7 @@ from apviz.partitions import (
     Sequential,
     ShuffledRows,
     partitioner_named,
+    squared_distances,
 )
 
 EVERY_PARTITIONER = pytest.mark.parametrize(
@@ -301,3 +302,13 @@ def test_partitioners_are_found_by_name_an_object_passes_and_an_unknown_name_lis
     assert partitioner_named(mine) is mine
     with pytest.raises(ValueError, match=r"partition must be one of sequential, shuffled, kd-tree.*, got 'ball-tree'"):
         partitioner_named("ball-tree")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_a_compiler_the_squared_distance_to_the_nearest_point_is_not_below_zero_either(dtype, monkeypatch):
+    monkeypatch.setattr(native, "library", lambda: None)
+    x = points(2000, 3).to(dtype) + 50
+    found = squared_distances(x)(x, x[::7])
+    expected = cdist(x.double(), x[::7].double(), "sqeuclidean").min(1)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found, expected, atol=1e3 * torch.finfo(dtype).eps)

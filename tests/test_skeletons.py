@@ -8,8 +8,8 @@ import torch
 
 import apviz
 from apviz.factors import BlockFactors
-from apviz.operators import CountingOperator
-from apviz.partitions import KDTree, near_rows
+from apviz.operators import CountingOperator, native
+from apviz.partitions import KDTree, Sequential, near_rows
 from apviz.skeletons import ExactColumns, Skeletons, suggest
 
 NOISE = 0.05
@@ -86,6 +86,14 @@ def test_the_skeleton_is_of_distinct_rows_of_the_block():
         assert len(set(chosen)) == skeletons.rank and set(chosen) <= set(partition.solved(block).tolist())
 
 
+@pytest.fixture(params=["compiled distances", "distances by products"])
+def _distances(request, monkeypatch):
+    """As on the CPU with a compiler; as without one, and on GPUs."""
+    if request.param == "distances by products":
+        monkeypatch.setattr(native, "library", lambda: None)
+
+
+@pytest.mark.usefixtures("_distances")
 @pytest.mark.parametrize(("rank", "lengthscale"), [(4, 0.5), (20, 0.5), (20, 0.1), (40, 2.0)])
 def test_the_estimated_drift_is_that_of_updates_for_random_signs(rank, lengthscale):
     partition, operator, factors, skeletons, k = setup(rank=rank, lengthscale=lengthscale)
@@ -123,6 +131,24 @@ def test_where_all_that_is_far_is_zero_nothing_is_added_to_it():
     found = image_of(skeletons.bind(operator), u, 3, operator.n)
     far = np.setdiff1d(np.arange(operator.n), skeletons.near(3).numpy())
     assert np.isfinite(found).all() and np.abs(found[far]).max() < 1e-20
+
+
+@pytest.mark.usefixtures("_distances")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_far_rows_that_coincide_with_those_of_a_block_are_drawn_and_fitted(dtype):
+    x = np.tile(np.random.default_rng(0).uniform(-1, 1, (20, 3)), (30, 1))
+    system = apviz.KernelSystem(
+        x, np.ones(600), apviz.RBF(lengthscale=0.5), noise=NOISE, operator="dense", dtype=dtype, device="cpu"
+    )
+    partition = Sequential()(system.operator.inputs, 5, 0.0)
+    operator = CountingOperator(system.operator)
+    rows = [partition.solved(block) for block in range(len(partition))]
+    skeletons = Skeletons(operator, partition, BlockFactors(operator, rows), 5, 60, 0)  # of all rows of a block
+    for block in (0, 50, 119):
+        u = torch.ones(5, 1, dtype=dtype)
+        exact = image_of(ExactColumns(operator, rows), u, block, 600)
+        found = image_of(skeletons.bind(operator), u, block, 600)
+        np.testing.assert_allclose(found, exact, atol=1e-3 * np.abs(exact).max())
 
 
 def test_where_every_row_is_near_columns_are_exact():

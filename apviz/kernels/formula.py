@@ -30,7 +30,7 @@ class Gradients(NamedTuple):
     features: Tensor
     shapes: Tensor
     weights: Tensor
-    numbers: Tensor = torch.empty(0, dtype=torch.float64)
+    numbers: Tensor
 
 
 @dataclass(frozen=True, eq=False)

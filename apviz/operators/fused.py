@@ -150,7 +150,7 @@ class FusedOperator(Operator):
                 self._numbers, n, len(columns), a.shape[1], P=GRADIENT.sides, PRECISION=self.precision,
             )  # fmt: skip
         total = sums.sum(0)
-        return Gradients(features.T.contiguous(), total[:parts], total[parts:])
+        return Gradients(features.T.contiguous(), total[:parts], total[parts:], total.new_zeros(0))
 
     def _launch(self, kernel: Any, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
         of_tile = {"BM": tile.rows, "BN": tile.columns, "num_warps": tile.warps, "enable_fp_fusion": True}

@@ -376,7 +376,7 @@ def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> G
         _pointer(bt), i64(p), _pointer(out), _pointer(partial), _threads(n * m),
     )  # fmt: skip
     sums = partial.sum(0)
-    return Gradients(out, sums[:parts], sums[parts:])
+    return Gradients(out, sums[:parts], sums[parts:], sums.new_zeros(0))
 
 
 def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:

@@ -106,7 +106,7 @@ def eigen_path(trajectory: Trajectory) -> EigenPath:
     values, vectors = np.linalg.eigh(trajectory.span.gram)
     values, vectors = values[::-1], vectors[:, ::-1]
     gaps = np.array([step.weights for step in trajectory.steps]) - trajectory.goal
-    coordinates = np.sqrt(values) * (gaps @ vectors)
+    coordinates = np.sqrt(values.clip(0.0)) * (gaps @ vectors)
     coordinates = coordinates * np.where(coordinates[0] < 0, -1.0, 1.0)
     n, sizes = trajectory.span.n, np.array([len(rows) for rows in trajectory.blocks])
     if len(sizes):

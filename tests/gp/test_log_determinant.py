@@ -55,7 +55,7 @@ def test_value_and_gradient_are_those_of_the_quadratic_form_in_log_k(noise):
 
 def test_with_probes_that_make_it_exact_it_is_the_log_determinant_and_its_derivative():
     x, k = operator(40)
-    found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64))
+    found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=k.x.device))
     exact = dense(x, 0.3, 1e-2)
     np.testing.assert_allclose(found.value, np.linalg.slogdet(exact)[1], rtol=1e-10)
     np.testing.assert_allclose(found.left @ found.right.T, np.linalg.inv(exact), atol=1e-6)
@@ -100,10 +100,11 @@ def test_whitened_value_and_gradient_are_of_one_function_and_near_the_log_determ
     factor = randomly_pivoted_cholesky(k, rank, seed=0)
     whitening, z = Whitening(factor, k.noise_of()), rademacher(120, 5, 0, k.x).z
     # P, and L as dense matrices
+    identity = torch.eye(120, dtype=torch.float64, device=k.x.device)
     p = (factor @ factor.T).numpy() + np.diag(d)
-    whitener = whitening(torch.eye(120, dtype=torch.float64)).numpy()
+    whitener = whitening(identity).numpy()
     np.testing.assert_allclose(whitener @ p @ whitener.T, np.eye(120), atol=1e-8)
-    np.testing.assert_allclose(whitening.transposed(torch.eye(120, dtype=torch.float64)), whitener.T, atol=1e-12)
+    np.testing.assert_allclose(whitening.transposed(identity), whitener.T, atol=1e-12)
     np.testing.assert_allclose(whitening.log_determinant, np.linalg.slogdet(p)[1])
     assert whitening.largest_eigenvalue >= np.linalg.eigvalsh(p)[-1] * (1 - 1e-9)
     found = lanczos_log_determinant(k, z, whitening=whitening)
@@ -128,5 +129,7 @@ def test_a_whitening_of_other_hyperparameters_gives_the_same_log_determinant():
     x, k = operator(40)
     _, other = operator(40, lengthscale=0.7, noise=0.1)
     whitening = Whitening(randomly_pivoted_cholesky(other, 20, seed=0), 0.1)
-    found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64), whitening=whitening)
+    found = lanczos_log_determinant(
+        k, math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=k.x.device), whitening=whitening
+    )
     np.testing.assert_allclose(found.value, np.linalg.slogdet(dense(x, 0.3, 1e-2))[1], rtol=1e-9)

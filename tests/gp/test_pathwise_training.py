@@ -16,6 +16,7 @@ from apviz.gp.gradient import marginal_likelihood_gradient, step_system
 from apviz.gp.probes import pathwise
 from apviz.gp.training_settings import settings_of
 from apviz.operators import CountingOperator, make_operator
+from tests.device import DEVICE
 from tests.gp.small_trainings import CHOLESKY, data, training
 from tests.gp.test_gradient import LENGTHSCALE, MEAN, NOISE, SCALE, dense_gradient
 from tests.gp.test_gradient import data as gradient_data
@@ -198,8 +199,9 @@ def test_the_solve_of_a_step_on_few_rows_can_be_done_again_from_the_trace_alone(
     settings = settings_of(trace)
     assert settings == trained.settings
     rows = settings.rows_of(2, len(x))
+    of_step = settings.probes, settings.seed_of(2)
     step = step_system(
-        x[rows], y[rows], trace.hyperparameters_at(2), settings.solver_of_step, settings.probes, settings.seed_of(2),
+        x[rows].to(DEVICE), y[rows].to(DEVICE), trace.hyperparameters_at(2), settings.solver_of_step, *of_step,
         estimator=settings.estimator,
     )  # fmt: skip
     again = apviz.Recorder()

@@ -14,6 +14,7 @@ from apviz.gp.gradient import step_system
 from apviz.gp.training_settings import settings_of
 from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_plain, to_plain
+from tests.device import DEVICE
 
 SOLVERS = [
     apviz.AlternatingProjection(block_size=20, tol=1e-3, min_epochs=3),
@@ -62,7 +63,7 @@ def test_settings_of_another_version_are_an_error_that_says_so():
 def test_the_solve_of_a_step_can_be_done_again_from_the_trace_alone(solver):
     recorder = apviz.Recorder()
     trace = trained(solver, hooks=[recorder]).trace
-    settings, (x, y) = settings_of(trace), data()
+    settings, (x, y) = settings_of(trace), (each.to(DEVICE) for each in data())
     again = apviz.Recorder()
     step = step_system(x, y, trace.hyperparameters_at(2), settings.solver, settings.probes, settings.seed_of(2))
     solution = apviz.solve(step.system, settings.solver, [again], prepared=step.prepared)

@@ -176,7 +176,7 @@ def test_engines_compute_the_entries_of_kernels_on_raw_numbers_to_their_last_dig
             x, y, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device=DEVICE
         )
         expected = k(x, x) + h.noise * np.eye(len(x))
-        found = system.operator.matmul(torch.eye(len(x), dtype=dtype)).numpy()
+        found = system.operator.matmul(torch.eye(len(x), dtype=dtype, device=DEVICE)).numpy()
         np.testing.assert_allclose(found, expected, atol=20 * torch.finfo(dtype).eps * np.abs(expected).max())
 
 

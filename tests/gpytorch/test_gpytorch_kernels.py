@@ -27,6 +27,7 @@ from gpytorch.kernels import (
 
 import apviz
 from apviz.gpytorch.kernels import convert
+from tests.device import DEVICE
 
 N = 120
 
@@ -94,7 +95,7 @@ def data():
     x = np.column_stack([rng.uniform(0, 1, (N, 2)), rng.integers(0, 3, N)])
     y = np.sin(4 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=N)
     z = np.column_stack([rng.uniform(0, 1, (20, 2)), rng.integers(0, 3, 20)])
-    return torch.tensor(x), torch.tensor(y), torch.tensor(z)
+    return tuple(torch.tensor(values).to(DEVICE) for values in (x, y, z))
 
 
 def made(name):
@@ -102,7 +103,7 @@ def made(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # structure kernels are deprecated, and used
         x, y, z = data()
-        model = Model(x, y, *MODELS[name]()).double()
+        model = Model(x, y, *MODELS[name]()).to(DEVICE, torch.float64)
     model.likelihood.noise = 0.05
     return model, z
 
@@ -170,7 +171,7 @@ def test_gradients_of_estimates_have_the_truth_as_their_mean():
     """√n·I as probes leaves no randomness, so that the solver's tolerance is all that is left."""
     model, _ = made("deep")
     _, theirs = loss_and_gradients(model, natively())
-    probes = N**0.5 * torch.eye(N, dtype=torch.float64)
+    probes = N**0.5 * torch.eye(N, dtype=torch.float64, device=DEVICE)
     context = apviz.gpytorch.alternating_projection(
         solver=apviz.ConjugateGradient(tol=1e-10), probes=probes, log_determinant="lanczos"
     )
@@ -186,7 +187,7 @@ def test_gradients_of_estimates_have_the_truth_as_their_mean():
 )
 def test_a_converted_kernel_has_gpytorchs_entries_and_its_numbers_in_order(kernel):
     x, _, z = data()
-    ours, tensors = convert(kernel.double(), 3)
+    ours, tensors = convert(kernel.to(DEVICE, torch.float64), 3)
     torch.testing.assert_close(ours(x, z), kernel(x, z).to_dense().detach(), rtol=1e-6, atol=1e-7)
     numbers = [torch.as_tensor(value, dtype=torch.float64).reshape(-1) for value in ours.hyperparameters.values()]
     assert len(numbers) == len(tensors)

@@ -11,6 +11,7 @@ import torch
 from test_gpytorch_examples import ExactGP, exactly, example
 
 import apviz
+from tests.device import DEVICE
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
 TWO = torch.Size([2])
@@ -127,7 +128,7 @@ def test_a_part_it_cannot_take_is_named_at_the_first_call(parts, error, message,
 
 def test_a_likelihood_given_to_the_objective_alone_is_the_one_that_counts():
     e = example(30, 2)
-    other = likelihoods.FixedNoiseGaussianLikelihood(torch.linspace(0.1, 1, 30, dtype=torch.float64))
+    other = likelihoods.FixedNoiseGaussianLikelihood(torch.linspace(0.1, 1, 30, dtype=torch.float64, device=DEVICE))
     e.model.train()
     with exactly():
         expected = gpytorch.mlls.ExactMarginalLogLikelihood(other, e.model)(e.model(e.x), e.y).item()

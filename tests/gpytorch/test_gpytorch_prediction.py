@@ -13,6 +13,7 @@ import torch
 from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, kernels, simple
 
 import apviz
+from tests.device import DEVICE
 
 TIGHT = {"block_size": 40, "tol": 1e-8}
 alternating_projection = apviz.gpytorch.alternating_projection
@@ -175,12 +176,12 @@ def tutorial(dtype=torch.float64):
     torch.manual_seed(0)
     x = torch.linspace(0, 1, 100, dtype=torch.float64)
     y = torch.sin(x * (2 * math.pi)) + torch.randn(x.size(), dtype=torch.float64) * math.sqrt(0.04)
-    model = ExactGP(x, y, gpytorch.likelihoods.GaussianLikelihood()).double()
-    e = Example(model, x, y, torch.linspace(0, 1, 51, dtype=torch.float64))
+    x, y, z = (values.to(DEVICE) for values in (x, y, torch.linspace(0, 1, 51, dtype=torch.float64)))
+    e = Example(ExactGP(x, y, gpytorch.likelihoods.GaussianLikelihood()).to(DEVICE, torch.float64), x, y, z)
     with exactly():
         e.train(50)
-    model.to(dtype)
-    return Example(model, x.to(dtype), y.to(dtype), e.test_x.to(dtype))
+    e.model.to(dtype)
+    return Example(e.model, x.to(dtype), y.to(dtype), e.test_x.to(dtype))
 
 
 def latent(e):
@@ -231,13 +232,13 @@ TAKEN = {
     "stddev": lambda p: p.stddev,
     "covariance": lambda p: p.covariance_matrix,
     "part": lambda p: p[2:7].covariance_matrix,
-    "samples": lambda p: p.rsample(torch.Size([2]), base_samples=torch.linspace(-1, 1, 40).double().reshape(2, 20)),
-    "density": lambda p: p.log_prob(torch.zeros(20, dtype=torch.float64)),
+    "samples": lambda p: p.rsample(torch.Size([2]), base_samples=torch.linspace(-1, 1, 40).to(p.mean).reshape(2, 20)),
+    "density": lambda p: p.log_prob(torch.zeros_like(p.mean)),
 }
 
 
 def weighted(values):
-    return (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).reshape(values.shape)).sum()
+    return (values * torch.linspace(-1, 2, values.numel()).to(values).reshape(values.shape)).sum()
 
 
 @pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
@@ -266,7 +267,7 @@ def test_gradients_of_predictions_are_choleskys_in_test_inputs_and_in_the_model(
 @pytest.mark.parametrize("q", [1, 4])
 def test_batches_of_test_inputs_are_predicted_as_gpytorch_does_with_gradients(batch, q):
     found = []
-    inputs = torch.rand(*batch, q, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    inputs = torch.rand(*batch, q, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     for context in (contextlib.nullcontext, lambda: alternating_projection(solver=apviz.Automatic(tol=1e-9))):
         e = simple()
         e.model.train()
@@ -424,7 +425,7 @@ def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
 
 
 def test_a_fantasy_model_has_the_data_of_both_and_is_left_to_gpytorch_where_that_has_predicted():
-    e, x, y = simple(), torch.rand(3, 1, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    e, x, y = simple(), *(torch.rand(shape, dtype=torch.float64, device=DEVICE) for shape in ((3, 1), (3,)))
     with alternating_projection(**TIGHT), torch.no_grad():
         latent(e).mean  # noqa: B018
         fantasy = e.model.get_fantasy_model(x, y)(e.test_x).mean

@@ -10,6 +10,7 @@ import torch
 from test_gpytorch_examples import ExactGP, example
 
 import apviz
+from tests.device import DEVICE
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
 Normal, OfSeveral = gpytorch.distributions.MultivariateNormal, gpytorch.distributions.MultitaskMultivariateNormal
@@ -44,7 +45,7 @@ class OneAfterTheOther(ExactGP):
 
 
 def values(size):
-    return torch.linspace(0.1, 0.2, size, dtype=torch.float64)
+    return torch.linspace(0.1, 0.2, size, dtype=torch.float64, device=DEVICE)
 
 
 def correlated():

@@ -15,6 +15,7 @@ from gpytorch.utils.warnings import NumericalWarning
 from test_gpytorch_examples import EXAMPLES, ard, close, exact_probes, exactly, example, simple
 
 import apviz
+from tests.device import DEVICE
 
 kernels, means = gpytorch.kernels, gpytorch.means
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
@@ -292,7 +293,7 @@ def test_jitter_added_to_the_marginal_is_more_noise():
 
 
 def test_different_noises_added_to_the_marginal_are_noises():
-    e, added = simple(), torch.linspace(0.1, 1, 100, dtype=torch.float64)
+    e, added = simple(), torch.linspace(0.1, 1, 100, dtype=torch.float64, device=DEVICE)
 
     def density():
         marginal = e.likelihood(e.model.train()(e.x))

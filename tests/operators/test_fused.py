@@ -1,4 +1,4 @@
-"""The fused engine, run by Triton's interpreter on the CPU, against the textbook in float64 and its autograd.
+"""The fused engine against the textbook in float64 and its autograd: on a GPU, or by Triton's interpreter on the CPU.
 
 The interpreter runs the programs one after another on NumPy arrays: it shows what they compute, and neither races nor
 limits of shared memory nor what TF32 rounds away.
@@ -12,6 +12,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from apviz import Matern52
+from apviz.operators import fused
+from tests.device import ON_CPU
+from tests.operators import fused_cases
 
 pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gpu]'")
 ROOT = __file__.rsplit("/tests/", 1)[0]
@@ -23,9 +29,14 @@ KERNELS = (
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[str, float]]:
-    """Errors, relative to the largest number, of every case; found in one process, for Triton is told at its import."""
+    """Errors, relative to the largest number, of every case.
+
+    The interpreter has a process of its own, for Triton is told at its import.
+    """
+    if not ON_CPU:
+        return fused_cases.measured()
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    script = [sys.executable, "-m", "tests.operators.fused_in_the_interpreter"]
+    script = [sys.executable, "-m", "tests.operators.fused_cases"]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found: dict[str, dict[str, float]] = json.loads(ran.stdout)
@@ -84,6 +95,14 @@ def test_auto_takes_the_engine_only_where_it_has_been_right_on_a_few_rows(measur
     assert found["wrong"].startswith("False: the fused engine errs by") and "'tiled' is used" in found["wrong"]
     assert found["wrong derivatives"].startswith("False: the fused engine errs by 2.0e+00")
     assert found["failing"] == "False: the fused engine failed on this machine, and 'tiled' is used: no driver"
+
+
+def test_derivatives_are_all_on_the_device_of_the_points(monkeypatch):
+    monkeypatch.setattr(fused, "is_interpreted", lambda: True)
+    monkeypatch.setattr(fused.FusedOperator, "_launch", lambda *_, **__: None)
+    operator, v = fused.FusedOperator(torch.rand(5, 2), Matern52(), 0.1), torch.rand(5, 3, device="meta")
+    features = operator.inputs.to("meta")
+    assert {part.device.type for part in operator._gradients(features, features, v, v)} == {"meta"}
 
 
 def test_without_a_gpu_and_without_the_interpreter_it_says_what_to_take():

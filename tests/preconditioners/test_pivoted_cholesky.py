@@ -98,12 +98,12 @@ def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(
     low_rank = pivoted_cholesky(counting, rank).numpy()
     r = np.random.default_rng(1).standard_normal((120, 3))
     expected = np.linalg.solve(low_rank @ low_rank.T + 0.05 * np.eye(120), r)
-    applied = PivotedCholesky(rank=rank).build(counting)(torch.tensor(r))
+    applied = PivotedCholesky(rank=rank).build(counting)(torch.tensor(r, device=DEVICE))
     np.testing.assert_allclose(applied, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_applying_the_preconditioner_leaves_the_residual_as_it_was():
-    r = torch.ones(120, 2, dtype=torch.float64)
+    r = torch.ones(120, 2, dtype=torch.float64, device=DEVICE)
     PivotedCholesky(rank=5).build(make())(r)
     assert torch.equal(r, torch.ones(120, 2, dtype=torch.float64))
 
@@ -115,7 +115,7 @@ def test_in_float32_the_preconditioner_stays_positive_definite_along_the_leading
     apply = PivotedCholesky(rank=100).build(counting)
     k = noise_free(counting).numpy()
     eigenvalues, vectors = scipy.linalg.eigh(k, subset_by_index=[1492, 1499])
-    v = torch.tensor(vectors, dtype=torch.float32)
+    v = torch.tensor(vectors, dtype=torch.float32, device=DEVICE)
     values = (v * apply(v)).sum(0).double().numpy()
     assert (values > 0).all()
     exact = 1 / (eigenvalues + noise)
@@ -127,7 +127,7 @@ def test_a_preconditioned_kernel_matrix_is_better_conditioned():
     counting = make(kernel=RBF(lengthscale=1.0), noise=1e-3)
     k = noise_free(counting).numpy() + 1e-3 * np.eye(120)
     apply = PivotedCholesky(rank=60).build(counting)
-    values = np.linalg.eigvals(apply(torch.tensor(k)).numpy()).real
+    values = np.linalg.eigvals(apply(torch.tensor(k, device=DEVICE)).numpy()).real
     assert values.max() / values.min() < 0.05 * np.linalg.cond(k)
 
 

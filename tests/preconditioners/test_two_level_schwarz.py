@@ -58,7 +58,7 @@ def schwarz(rows, a):
 
 
 def applied(operator, chosen, dtype=torch.float64):
-    return chosen.build(operator)(torch.eye(operator.n, dtype=dtype)).double().numpy()
+    return chosen.build(operator)(torch.eye(operator.n, dtype=dtype, device=DEVICE)).double().numpy()
 
 
 PROPERTY = settings(max_examples=12)
@@ -146,12 +146,12 @@ def test_in_float32_it_stays_definite_where_the_largest_eigenvalue_is_1e7_times_
     noise = outputscale * 3e-5
     counting = make(x=x, kernel=RBF(lengthscale=1.0, outputscale=outputscale), noise=noise, dtype=torch.float32)
     apply = TwoLevelSchwarz(block_size=block_size, overlap=1.0, coarse_rank=rank, coarse=coarse).build(counting)
-    p = apply(torch.eye(500)).double().numpy()
+    p = apply(torch.eye(500, device=DEVICE)).double().numpy()
     assert np.abs(p - p.T).max() < 1e-4 * np.abs(p).max()
     # nothing above 1/σ², nothing below 0 beyond rounding of it
     spectrum = np.linalg.eigvalsh((p + p.T) / 2)
     assert spectrum[-1] < 2 / noise and spectrum[0] > 0
-    v = torch.tensor(vectors, dtype=torch.float32)
+    v = torch.tensor(vectors, dtype=torch.float32, device=DEVICE)
     leading = (v * apply(v)).sum(0).double().numpy() * eigenvalues * outputscale
     assert (leading > 0).all()
     if rank == 100:  # the coarse space has these
@@ -234,7 +234,7 @@ def test_the_seed_decides_which_rows_a_shuffled_block_holds():
 def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_columns(coarse):
     counting = make()
     apply = TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10, coarse=coarse).build(counting)
-    r = torch.tensor(np.random.default_rng(0).standard_normal((150, 5)))
+    r = torch.tensor(np.random.default_rng(0).standard_normal((150, 5)), device=DEVICE)
     kept = r.clone()
     together = apply(r)
     assert torch.equal(r, kept)
@@ -254,7 +254,7 @@ def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(
         expected += alone.entries + (150**2 if coarse == "galerkin" else 0)
     apply = chosen.build(counting)
     assert counting.entries == expected
-    apply(torch.ones(150, 1, dtype=torch.float64))
+    apply(torch.ones(150, 1, dtype=torch.float64, device=DEVICE))
     assert counting.entries == expected
 
 

@@ -398,7 +398,7 @@ def test_a_hopeless_matrix_is_named_with_the_jitter_tried(solver, what):
 @pytest.mark.parametrize("overlap", [0.0, 1.0])
 def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(overlap):
     n = 1_000_000
-    x = torch.linspace(0, 1, n)[:, None]
+    x = torch.linspace(0, 1, n, device=DEVICE)[:, None]
     from apviz.operators import TiledOperator
 
     operator = TiledOperator(x, apviz.RBF(lengthscale=0.1), 0.1, compiled=False)

@@ -12,6 +12,7 @@ from apviz import StopReason
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.posterior import Posterior
 from apviz.operators import make_operator, native
+from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 ROUND, MARGIN = np.longdouble, 1.01
@@ -226,14 +227,15 @@ def test_variances_known_to_be_too_large_say_so_in_any_unit(scale):
 
 def test_an_operator_of_other_points_is_refused():
     x, b = points()
-    kernel, far = apviz.RBF(lengthscale=0.3), torch.as_tensor(x) + 5000
+    x = torch.as_tensor(x, device=DEVICE)
+    kernel, far = apviz.RBF(lengthscale=0.3), x + 5000
     with pytest.raises(ValueError, match="the operator is of other points than x"):
         apviz.KernelSystem(
             x,
             b,
             kernel,
             noise=0.1,
-            operator=make_operator("dense", torch.as_tensor(x[::-1].copy()), kernel, 0.1, torch.float32),
+            operator=make_operator("dense", x.flip(0), kernel, 0.1, torch.float32),
         )
     with pytest.raises(ValueError, match="the operator is of other points than x"):
         apviz.KernelSystem(

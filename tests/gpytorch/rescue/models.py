@@ -56,6 +56,11 @@ def step(model):
     return float(loss.detach()), gradient, [str(w.message) for w in caught]
 
 
+def on(values):
+    """The same on the device of the tests."""
+    return values.to(DEVICE)
+
+
 def predict(model, z):
     """Mean, variance with the noise, that of f before it is clamped, and what was said."""
     model.eval()

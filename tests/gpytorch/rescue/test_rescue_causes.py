@@ -15,7 +15,19 @@ from scipy.spatial.distance import cdist
 import apviz
 from apviz.analysis import Limit
 from apviz.gpytorch.rescue import copying
-from tests.gpytorch.rescue.models import dense, far, gaussian, in_float64, model_of, predict, rbf, step, uniform, waves
+from tests.gpytorch.rescue.models import (
+    dense,
+    far,
+    gaussian,
+    in_float64,
+    model_of,
+    on,
+    predict,
+    rbf,
+    step,
+    uniform,
+    waves,
+)
 from tests.gpytorch.rescue.test_rescue_no_false_alarm import Multitask
 from tests.gpytorch.test_gpytorch_examples import ExactGP, kernels, means
 
@@ -123,7 +135,7 @@ def test_timestamps_are_mended_by_scaling_them_in_float64():
     scaled = (raw - raw.mean()) / raw.std()
     model = model_of(scaled, y, 0.01, rbf(600.0 / raw.std()), torch.float32)
     assert diagnose(model).limit is Limit.NOTHING
-    z = torch.tensor(scaled[::5])
+    z = on(torch.tensor(scaled[::5]))
     assert (
         max(far(predict(model, z.float()), dense(in_float64(model_of(scaled, y, 0.01, rbf(600.0 / raw.std()))), z)))
         < 0.01
@@ -132,7 +144,7 @@ def test_timestamps_are_mended_by_scaling_them_in_float64():
 
 def test_fast_predictive_variances_of_too_low_a_rank_are_named():
     x = uniform(300, 2)
-    model, z = model_of(x, np.sin(5 * x[:, 0]), 1e-2, rbf(0.3)), torch.tensor(uniform(30, 2, 1))
+    model, z = model_of(x, np.sin(5 * x[:, 0]), 1e-2, rbf(0.3)), on(torch.tensor(uniform(30, 2, 1)))
     tight = settings.cg_tolerance(1e-2), settings.eval_cg_tolerance(1e-4)
     with settings.max_cholesky_size(100), settings.max_root_decomposition_size(10), tight[0], tight[1]:
         with settings.fast_pred_var():

@@ -19,15 +19,15 @@ from tests.gpytorch.rescue.models import (
     dense,
     exact_gradient,
     far,
-    gaussian,
     in_float64,
     model_of,
+    on,
     predict,
     rbf,
     step,
     uniform,
 )
-from tests.gpytorch.test_gpytorch_examples import ExactGP, kernels, means
+from tests.gpytorch.test_gpytorch_examples import kernels, means
 
 diagnose = apviz.gpytorch.diagnose
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal")
@@ -54,16 +54,14 @@ def test_1129_cg_terminates_in_training_where_rows_come_again():
     y = np.sin(3 * x[:, 0]) + 1e-2 * rng.standard_normal(len(x))
     matern = kernels.ScaleKernel(kernels.MaternKernel(0.5))
     matern.base_kernel.lengthscale = 0.3
-    model, z = model_of(x, y, 1e-7, matern), torch.linspace(0, 1, 30, dtype=torch.float64)
+    model, z = model_of(x, y, 1e-7, matern), on(torch.linspace(0, 1, 30, dtype=torch.float64))
     (said,) = terminated(step(model)[2])
     assert float(re.search(r"residual norm ([\d.e+]+)", said)[1]) > 1
     found = diagnose(model)
     assert found.limit is Limit.DUPLICATES and found.change == {"rows": "distinct"}
     assert "425 of the 850 rows are copies" in found.evidence
     # c copies tell what one row does with the mean of their targets and σ²/c
-    fewer = ExactGP(
-        torch.tensor(x[::2]), torch.tensor(y.reshape(-1, 2).mean(1)), gaussian(5e-8), kernel=matern
-    ).double()
+    fewer = model_of(x[::2], y.reshape(-1, 2).mean(1), 5e-8, matern)
     assert not terminated(step(fewer)[2])
     mean, variance, _, said = predict(fewer, z)
     off = far((mean, variance + 5e-8), dense(model, z))
@@ -76,9 +74,9 @@ def test_1220_cg_terminates_on_normalised_data_in_float64():
     x = np.random.default_rng(0).standard_normal((2, 500, 6))
     y = np.sin(x @ np.random.default_rng(1).standard_normal(6) / 6**0.5)
     y = (y - y[0].mean()) / y[0].std()
-    model, z = model_of(x[0], y[0], 1e-3, rbf(1.97, 8.84)), torch.tensor(x[1])
+    model, z = model_of(x[0], y[0], 1e-3, rbf(1.97, 8.84)), on(torch.tensor(x[1]))
     with settings.max_cholesky_size(100):
-        assert terminated(joint_likelihood_of(model, z, torch.tensor(y[1]))[1])
+        assert terminated(joint_likelihood_of(model, z, on(torch.tensor(y[1])))[1])
         found = diagnose(model)
         assert found.limit is Limit.NOISE and found.change == {"solver": "auto"}
         assert "σ² = 0.001 is 0.0001 of k(x, x)" in found.evidence
@@ -97,9 +95,9 @@ def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
     raw = np.random.default_rng(0).uniform(0, 1, (2, 400, 4))
     x, y = np.stack([made.fit_transform(z) for z in raw]), np.sin(3 * raw.sum(2))
     model = model_of(x[0], y[0], 1e-4, rbf(1.5), torch.float32)
-    z = torch.tensor(x[1], dtype=torch.float32)
+    z = on(torch.tensor(x[1], dtype=torch.float32))
     with settings.max_cholesky_size(100):
-        assert terminated(joint_likelihood_of(model, z, torch.tensor(y[1], dtype=torch.float32))[1])
+        assert terminated(joint_likelihood_of(model, z, on(torch.tensor(y[1], dtype=torch.float32)))[1])
         found = diagnose(model)
         assert found.limit is Limit.NOISE and found.change["solver"] == "auto"
         truth = dense(model, z[:50])
@@ -114,7 +112,7 @@ def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
 def test_1551_cg_in_float32_runs_on_to_its_cap_and_in_float64_it_converges():
     """gpytorch#1551: CG does not converge for rounding in float32, and runs all of its iterations."""
     x = uniform(400, 2)
-    model, z = model_of(x, np.sin(3 * x.sum(1)), 3e-4, rbf(0.3), torch.float32), torch.tensor(uniform(30, 2, 1))
+    model, z = model_of(x, np.sin(3 * x.sum(1)), 3e-4, rbf(0.3), torch.float32), on(torch.tensor(uniform(30, 2, 1)))
     with settings.max_cholesky_size(100), settings.cg_tolerance(1e-5), settings.eval_cg_tolerance(1e-5):
         assert terminated(step(model)[2])
         found = diagnose(model)
@@ -130,7 +128,7 @@ def test_534_a_posterior_in_float32_is_another_than_in_float64():
     """gpytorch#534: a model fitted in float64 predicts badly once it is converted to float32."""
     x = np.sort(np.random.default_rng(0).uniform(0, 1, 100))
     y = np.sin(6 * x) + 1e-3 * np.random.default_rng(1).standard_normal(100)
-    double, z = model_of(x, y, 1e-6, rbf(0.3, 10.0)), torch.linspace(0, 1, 40, dtype=torch.float64)
+    double, z = model_of(x, y, 1e-6, rbf(0.3, 10.0)), on(torch.linspace(0, 1, 40, dtype=torch.float64))
     assert diagnose(double).limit is Limit.NOTHING
     single = model_of(x, y, 1e-6, rbf(0.3, 10.0), torch.float32)
     truth = dense(single, z)
@@ -145,7 +143,7 @@ def test_727_without_noise_cg_terminates_in_a_prediction():
     """gpytorch#727: sin(60x⁴) at 200 points, no noise, in float32 by CG."""
     x = np.linspace(0, 1, 200)
     model = model_of(x, np.sin(60 * x**4), 1e-5, rbf(0.05), torch.float32, means.ZeroMean())
-    z = torch.linspace(0, 1, 50)
+    z = on(torch.linspace(0, 1, 50))
     with settings.max_cholesky_size(0):
         assert terminated(predict(model, z)[3])
         found = diagnose(model)
@@ -161,7 +159,7 @@ def test_1304_at_the_default_tolerance_of_one_little_is_solved():
     """gpytorch#1304: a relative residual of 1 is that of W = 0, and the default tolerance in training."""
     x = uniform(850, 2)
     y = np.sin(5 * x[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(850)
-    model, z = model_of(x, y, 1e-2, rbf(0.1)), torch.tensor(uniform(30, 2, 1))
+    model, z = model_of(x, y, 1e-2, rbf(0.1)), on(torch.tensor(uniform(30, 2, 1)))
     gradient, truth = exact_gradient(model), dense(model, z)
     assert settings.cg_tolerance.value() == 1 and (step(model)[1] - gradient).norm() > 0.4 * gradient.norm()
     found = diagnose(model)
@@ -176,7 +174,7 @@ def test_1304_at_the_default_tolerance_of_one_little_is_solved():
 def test_1960_predictions_are_noisy_where_products_are_rounded_more_than_the_noise_is_large():
     """gpytorch#1960: on a GPU that rounds products the predictions jump about, more so the smaller the noise."""
     x = np.sort(np.random.default_rng(0).uniform(0, 1, 300))
-    z, jumps = torch.linspace(0.2, 0.8, 61), {}
+    z, jumps = on(torch.linspace(0.2, 0.8, 61)), {}
     for noise in (1e-2, 1e-6):
         model = model_of(x, np.sin(6 * x), noise, rbf(0.3, 10.0), torch.float32)
         truth = dense(model, z)
@@ -192,7 +190,7 @@ def test_1960_predictions_are_noisy_where_products_are_rounded_more_than_the_noi
 def test_2407_the_loss_is_nan_though_data_and_hyperparameters_are_not():
     """gpytorch#2407: after some steps, as the noise falls, the loss is NaN; here by preconditioned CG in float32."""
     x = np.linspace(0, 1, 600)
-    model, z = model_of(x, np.sin(6 * x), 1e-5, rbf(1.0), torch.float32), torch.linspace(0, 1, 20)
+    model, z = model_of(x, np.sin(6 * x), 1e-5, rbf(1.0), torch.float32), on(torch.linspace(0, 1, 20))
     with settings.max_cholesky_size(0), settings.min_preconditioning_size(1):
         assert np.isnan(step(model)[0])
         found = diagnose(model, losses=[1.2, 0.4, float("nan")])
@@ -231,5 +229,5 @@ def test_nan_error_after_a_step_that_was_too_large():
     model, losses, raised = trained(0.1)
     assert raised is None and losses[-1] < losses[0]
     assert diagnose(model, losses=losses).limit is Limit.NOTHING
-    z = torch.linspace(0, 1, 20)
+    z = on(torch.linspace(0, 1, 20))
     assert max(far(predict(model, z), dense(model, z))) < 0.01

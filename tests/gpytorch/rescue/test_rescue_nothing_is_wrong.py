@@ -9,7 +9,7 @@ import torch
 
 import apviz
 from apviz.analysis import Limit
-from tests.gpytorch.rescue.models import model_of, rbf, waves
+from tests.gpytorch.rescue.models import model_of, on, rbf, waves
 from tests.gpytorch.test_gpytorch_examples import ExactGP
 
 diagnose = apviz.gpytorch.diagnose
@@ -40,13 +40,13 @@ def test_negative_variances_are_named_and_the_change_mends_them():
 
 def test_test_rows_far_from_all_training_rows_are_named():
     x, y = waves()
-    model, far = model_of(x, y, 0.01, rbf(0.3)), torch.linspace(15, 18, 30, dtype=torch.float64)
+    model, far = model_of(x, y, 0.01, rbf(0.3)), on(torch.linspace(15, 18, 30, dtype=torch.float64))
     with torch.no_grad():
         mean = model.eval()(far).mean
     assert (mean == model.mean_module(far)).all()
     found = diagnose(model.train(), test_inputs=far)
     assert found.limit is Limit.EXTRAPOLATION and not found.change
-    assert diagnose(model.train(), test_inputs=torch.linspace(0, 1, 30, dtype=torch.float64)).limit is Limit.NOTHING
+    assert diagnose(model.train(), test_inputs=on(torch.linspace(0, 1, 30, dtype=torch.float64))).limit is Limit.NOTHING
 
 
 def test_rows_five_lengthscales_apart_are_named():

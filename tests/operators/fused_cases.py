@@ -13,8 +13,8 @@ from torch import Tensor
 
 import apviz
 from apviz.operators import OPERATORS
+from tests.device import DEVICE
 
-torch.set_num_threads(1)
 NOISE = 0.3
 
 
@@ -105,11 +105,16 @@ def normal(n: int, p: int, seed: int) -> Tensor:
 
 
 def error(found: Tensor, true: Tensor) -> float:
-    return float((found.double() - true).abs().max() / true.abs().max())
+    return float((found.cpu().double() - true).abs().max() / true.abs().max())
+
+
+def on(values: Tensor) -> Tensor:
+    """The same where the engine runs; oracles stay on the CPU."""
+    return values.to(DEVICE)
 
 
 def fused(x: Tensor, kernel: apviz.Kernel) -> apviz.operators.Operator:
-    return OPERATORS["fused"](x, kernel, NOISE)
+    return OPERATORS["fused"](on(x), kernel, NOISE)
 
 
 def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tensor]) -> dict[str, float]:
@@ -117,11 +122,11 @@ def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tenso
     x, z, operator = points(n, 3, 0), points(37, 3, 1), fused(points(n, 3, 0), kernel)
     k = textbook(x.double(), x.double())
     full, u, v = k + NOISE * torch.eye(n, dtype=torch.float64), normal(67, 3, 2), normal(n, 5, 3)
-    a, b = normal(n, 4, 4), normal(n, 4, 5)
+    one, a, b = u[:, :1], normal(n, 4, 4), normal(n, 4, 5)
     at = x.double().requires_grad_()
     total = ((a.double() @ b.double().T) * textbook(at, at)).sum()
     (by_inputs,) = torch.autograd.grad(total, at)
-    derivatives = operator.bilinear_derivatives(a, b, with_inputs=True)
+    derivatives = operator.bilinear_derivatives(on(a), on(b), with_inputs=True)
     assert derivatives.inputs is not None
     by_hyperparameters = [
         # of an outputscale: the kernel is linear in it
@@ -130,11 +135,11 @@ def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tenso
         if name == "outputscale" and isinstance(value, float)
     ]
     return {
-        "columns": error(operator.columns_matmul(chosen, u), full[:, chosen] @ u.double()),
-        "columns of one side": error(operator.columns_matmul(chosen, u[:, :1]), full[:, chosen] @ u[:, :1].double()),
+        "columns": error(operator.columns_matmul(chosen, on(u)), full[:, chosen] @ u.double()),
+        "columns of one side": error(operator.columns_matmul(chosen, on(one)), full[:, chosen] @ one.double()),
         "block": error(operator.block(chosen), full[chosen, chosen]),
-        "rows": error(operator.rows_matmul(chosen, v), full[chosen] @ v.double()),
-        "cross": error(operator.cross_matmul(z, v), textbook(z.double(), x.double()) @ v.double()),
+        "rows": error(operator.rows_matmul(chosen, on(v)), full[chosen] @ v.double()),
+        "cross": error(operator.cross_matmul(on(z), on(v)), textbook(z.double(), x.double()) @ v.double()),
         "derivatives": max([error(derivatives.inputs, by_inputs), *by_hyperparameters]),
     }
 
@@ -143,18 +148,19 @@ def of_inputs(d: int) -> float:
     lengthscale = math.sqrt(d)
     x, u = points(70, d, d), normal(70, 16, 1)
     true = (matern52(x.double(), x.double(), lengthscale) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
-    return error(fused(x, apviz.Matern52(lengthscale=lengthscale)).matmul(u), true)
+    return error(fused(x, apviz.Matern52(lengthscale=lengthscale)).matmul(on(u)), true)
 
 
 def of_sides(p: int) -> float:
     x, u = points(70, 2, 0), normal(70, p, 1)
     true = (matern32(x.double(), x.double()) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
-    return error(fused(x, apviz.Matern32()).matmul(u), true)
+    return error(fused(x, apviz.Matern32()).matmul(on(u)), true)
 
 
 def of_an_edge(n: int, m: int) -> float:
     z, x, v = points(n, 2, 0), points(m, 2, 1), normal(m, 3, 2)
-    return error(fused(x, apviz.RBF(lengthscale=0.5)).cross_matmul(z, v), rbf(z.double(), x.double(), 0.5) @ v.double())
+    found = fused(x, apviz.RBF(lengthscale=0.5)).cross_matmul(on(z), on(v))
+    return error(found, rbf(z.double(), x.double(), 0.5) @ v.double())
 
 
 def refusals() -> dict[str, str]:
@@ -189,7 +195,8 @@ def trusted() -> dict[str, str]:
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     engine.log.addHandler(handler)
-    x, kernel = points(400, 2, 0), apviz.Matern32(lengthscale=0.5)
+    engine._trusted.clear()
+    x, kernel = on(points(400, 2, 0)), apviz.Matern32(lengthscale=0.5)
     found = {
         "right": str(engine.is_trusted(x, kernel, NOISE)),
         "float64": str(engine.is_trusted(x.double(), kernel, NOISE)),
@@ -217,6 +224,8 @@ def trusted() -> dict[str, str]:
     engine.FusedOperator._gradients = wrong_derivatives  # type: ignore[method-assign]
     found["wrong derivatives"] = f"{engine.is_trusted(x, kernel, NOISE)}: {said[-1]}"
     engine.FusedOperator._gradients = gradients  # type: ignore[method-assign]
+    engine._trusted.clear()
+    engine.log.removeHandler(handler)
     return found
 
 
@@ -224,19 +233,20 @@ def solves() -> dict[str, float]:
     x = points(300, 2, 0)
     b = torch.cat([torch.sin(6 * x[:, :1]), normal(300, 2, 1)], 1)
     k = matern52(x.double(), x.double(), 0.3) + NOISE * torch.eye(300, dtype=torch.float64)
-    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=NOISE, operator="fused", device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=NOISE, operator="fused", device=DEVICE)
     found = {}
     for name, solver in {
         "alternating projection": apviz.AlternatingProjection(block_size=100, tol=1e-2),
         "CG": apviz.ConjugateGradient(tol=1e-2),
     }.items():
-        weights = apviz.solve(system, solver).weights.double()
+        weights = apviz.solve(system, solver).weights.cpu().double()
         left = torch.linalg.vector_norm(b.double() - k @ weights, dim=0) / torch.linalg.vector_norm(b.double(), dim=0)
         found[name] = float(left.mean())
     return found
 
 
-def main() -> None:
+def measured() -> dict[str, dict[str, float] | dict[str, str]]:
+    """Every case, by name."""
     found: dict[str, dict[str, float] | dict[str, str]] = {name: of_a_kernel(*case) for name, case in CASES.items()}
     found["inputs"] = {str(d): of_inputs(d) for d in (1, 2, 3, 7, 26, 100, 385, 400)}
     found["sides"] = {str(p): of_sides(p) for p in (1, 2, 15, 16, 17, 32, 33, 64, 65)}
@@ -245,13 +255,14 @@ def main() -> None:
     x, u = points(70, 2, 0) + 64.0, normal(70, 3, 1)
     true = (rbf(x.double(), x.double(), 0.2) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
     operator = fused(x, apviz.RBF(lengthscale=0.2))
-    found["far"] = {"columns": error(operator.matmul(u), true)}
-    found["twice"] = {"difference": float((operator.matmul(u) - operator.matmul(u)).abs().max())}
+    found["far"] = {"columns": error(operator.matmul(on(u)), true)}
+    found["twice"] = {"difference": float((operator.matmul(on(u)) - operator.matmul(on(u))).abs().max())}
     found["solved"] = solves()
     found["refused"] = refusals()
     found["trusted"] = trusted()
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    print(json.dumps(measured()))
