@@ -58,7 +58,9 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
     if device.type == "cuda":
         import torch
 
-        return torch.cuda.mem_get_info(device)[0]
+        # what PyTorch keeps for this process's next arrays is free to it too
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     available = int(psutil.virtual_memory().available)
     shared = [available, *_left_by_control_groups(root)]
     # torchrun says how many processes of a job are on this machine

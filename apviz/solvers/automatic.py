@@ -7,20 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from apviz.memory import SHARE, free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
-from apviz.solvers.cholesky import Cholesky
+from apviz.solvers.cholesky import Cholesky, arrays
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
 from apviz.solvers.rehearsal import affordable_iterations, cheapest
 
 # rows up to which a factorisation takes a tenth of a second
 CHOLESKY_ROWS = 2_000
+# and on a GPU in float32, where at 14,000 rows a solve by Cholesky takes 0.4 of the time of blocks on an H100
+# (`benchmarks/results/gpu/solves.json`)
+GPU_CHOLESKY_ROWS = 20_000
 # rows on which CG is rehearsed: so many, of few rows a sixth, but so many times the rank
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
 # what overlapping alternating projection usually costs, set-up included, in works: so much and so much for each factor
@@ -35,11 +40,11 @@ SKELETON_WORK = 0.65
 class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there; up to about 8,000 rows it is often faster
-    than what is chosen (`benchmarks/README.md`). CG, alone or with randomly pivoted Cholesky,
-    where a rehearsal on 1,000 rows takes so few iterations that blocks would cost more. Else alternating projection on
-    blocks of neighbours sized by n and the free memory, which hands over to CG where it turns out to be slow
-    (`benchmarks/results/solvers` has the times of every method on every set).
+    Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 20,000; on a
+    processor it is often faster than what is chosen up to about 8,000 rows (`benchmarks/README.md`). CG, alone or with
+    randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that blocks would cost more. Else
+    alternating projection on blocks of neighbours sized by n and the free memory, which hands over to CG where it turns
+    out to be slow (`benchmarks/results/solvers` has the times of every method on every set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
@@ -83,8 +88,8 @@ class Automatic(Solver):
     def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
         """The solver, and why."""
         n = operator.n
-        if n <= CHOLESKY_ROWS:
-            return Cholesky(tol=self.tol), f"n = {n:,} is at most {CHOLESKY_ROWS:,}"
+        if n <= (few := cholesky_rows(operator)):
+            return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
         if n >= SKELETON_ROWS:
             usual *= SKELETON_WORK
@@ -102,6 +107,15 @@ class Automatic(Solver):
         solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
         how = f"with rank {plan.rank} would take" if plan.rank else "would take"
         return solver, f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+
+
+def cholesky_rows(operator: Operator) -> int:
+    """Returns the rows up to which a factorisation of K is the shortest way, on the device of an operator."""
+    x, n = operator.x, operator.n
+    if x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1:
+        if arrays(n) * x.element_size() <= SHARE * free_memory(x.device):
+            return GPU_CHOLESKY_ROWS
+    return CHOLESKY_ROWS
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:

@@ -23,6 +23,11 @@ from apviz.solvers.steps import column_inner
 MAX_REFINEMENTS = 10
 
 
+def arrays(n: int) -> int:
+    """Counts the numbers that a factorisation holds at once: three n × n arrays."""
+    return 3 * n**2
+
+
 @SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
@@ -54,7 +59,7 @@ class Cholesky(Solver):
     def build(self, operator: CountingOperator, columns: int) -> Factored:
         n, x = operator.n, operator.x
         what = f"a Cholesky factorisation of n = {n} rows needs"
-        require_memory(3 * n**2 * x.element_size(), x.device, what, "use an iterative solver")
+        require_memory(arrays(n) * x.element_size(), x.device, what, "use an iterative solver")
         scale = operator.largest_signal + operator.noise
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:

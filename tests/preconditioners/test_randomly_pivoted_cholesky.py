@@ -251,7 +251,7 @@ def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(
     factor = factor_of(counting, rank, 5)
     r = np.random.default_rng(1).standard_normal((120, 3))
     expected = np.linalg.solve(factor @ factor.T + 0.05 * np.eye(120), r)
-    applied = RandomlyPivotedCholesky(rank=rank, seed=5).build(counting)(torch.tensor(r))
+    applied = RandomlyPivotedCholesky(rank=rank, seed=5).build(counting)(torch.tensor(r, device=DEVICE))
     np.testing.assert_allclose(applied, expected, rtol=1e-8, atol=1e-8)
 
 

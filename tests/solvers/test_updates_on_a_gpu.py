@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import apviz
 from apviz.factors import BlockFactors
+from apviz.memory import free_memory
 from apviz.operators import CountingOperator, TiledOperator, make_operator
 from apviz.partitions import KDTree
 from apviz.skeletons import ExactColumns, Skeletons
@@ -140,3 +141,24 @@ def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
         left = b.double() - k.matmul(solution.weights.cpu())
         assert solution.converged
         assert float((left.norm(dim=0) / b.double().norm(dim=0)).mean()) < 1.01e-2
+
+
+@only_on_a_gpu("of the processor the limit is 2,000 rows")
+@pytest.mark.parametrize(("n", "dtype", "chosen"), [
+    (6_000, torch.float32, "Cholesky"), (6_000, torch.float64, None), (21_000, torch.float32, None),
+])  # fmt: skip
+def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, chosen):
+    x = torch.rand(n, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    system = apviz.KernelSystem(x, x[:, 0], apviz.Matern52(lengthscale=0.1), noise=0.01, dtype=dtype, device=DEVICE)
+    solver, _ = apviz.Automatic().resolve(system.operator)
+    assert (solver.name == "Cholesky") == (chosen == "Cholesky")
+
+
+@only_on_a_gpu("PyTorch keeps no memory of the processor")
+def test_memory_that_pytorch_keeps_for_its_next_arrays_is_free():
+    device = torch.device(DEVICE)
+    before = free_memory(device)
+    large = torch.empty(2**30, dtype=torch.uint8, device=device)
+    assert free_memory(device) <= before - 2**30
+    del large
+    assert free_memory(device) >= before - 2**22
