@@ -112,10 +112,9 @@ class Automatic(Solver):
 def cholesky_rows(operator: Operator) -> int:
     """Returns the rows up to which a factorisation of K is the shortest way, on the device of an operator."""
     x, n = operator.x, operator.n
-    if x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1:
-        if arrays(n) * x.element_size() <= SHARE * free_memory(x.device):
-            return GPU_CHOLESKY_ROWS
-    return CHOLESKY_ROWS
+    is_fast = x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1
+    fits = is_fast and arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
+    return GPU_CHOLESKY_ROWS if fits else CHOLESKY_ROWS
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:
