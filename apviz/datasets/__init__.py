@@ -10,7 +10,7 @@ from apviz.datasets.published import (
     published_residuals,
     published_training,
 )
-from apviz.datasets.tables import Decimal, Table, inspect_table, load_table
+from apviz.datasets.tables import Table, inspect_table, load_table
 from apviz.hyperparameters import Hyperparameters
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "CardError",
     "Dataset",
     "DatasetUnavailable",
-    "Decimal",
     "DownloadError",
     "Entry",
     "Hyperparameters",
