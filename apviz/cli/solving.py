@@ -74,7 +74,7 @@ DecimalOption = Annotated[
 ]
 
 
-def _decimal(given: list[str] | None) -> datasets.Decimal:
+def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
     """Mark for all columns, or one for each."""
     if not given or given[0] in (".", ","):
         return given[0] if given else None
