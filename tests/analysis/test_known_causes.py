@@ -1,6 +1,9 @@
-"""Solves whose trouble was put there: `benchmarks.causes`, a part of it."""
+"""Solves whose trouble was put there: `benchmarks.causes`, a part of it, and what was kept of all of it."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +11,8 @@ import torch
 from apviz.analysis import Limit
 from benchmarks.causes.running import AnyCase, case_of, count, ended, is_healthy
 from benchmarks.causes.systems import CASES, HEALTHY, Case
+
+KEPT = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "causes.json").read_text())["results"]
 
 #: seconds and more on a busy core
 LONG = {"σ² of 1e-6, an RBF", "σ² of 1e-4 and 1,200 rows", "σ² of 1e-5", "σ² of 1e-5, 3 inputs"}
@@ -79,3 +84,22 @@ def test_of_the_cases_100_have_a_cause_and_25_are_healthy():
     assert sum(case.cause != HEALTHY for case in cases) == 100 and sum(case.cause == HEALTHY for case in cases) == 25
     assert {case.cause for case in cases} <= {limit.name for limit in Limit} and len({c.cause for c in cases}) >= 28
     assert all(bool(case.undone) == (case.cause != HEALTHY) for case in cases if isinstance(case, Case))
+
+
+def test_what_was_kept_was_drawn_fresh_and_has_few_missed_and_no_false_alarm():
+    totals = {int(name.removeprefix("seed ")): each for name, each in KEPT.items() if name.startswith("seed ")}
+    assert totals and min(totals) >= 100  # thresholds were set with smaller ones
+    for each in totals.values():
+        assert (each["causes"], each["healthy"]) == (100, 25)
+        assert each["right"] >= 95 and each["false alarms"] == 0
+    first = next(iter(totals.values()))
+    assert first["right"] == sum(row["said"] == row["cause"] != HEALTHY for row in KEPT["rows"])
+    assert [row["cause"] for row in KEPT["rows"]] == [case.cause for case in every()]
+
+
+def test_the_table_of_the_benchmarks_page_is_of_what_was_kept():
+    page = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text("utf-8")
+    table = page.partition("<!-- of results/causes.json -->")[2].partition("\n\n")[0]
+    rows = [[int(cell) for cell in line.strip("| ").split(" | ")] for line in table.strip().splitlines()[2:]]
+    totals = {name.removeprefix("seed "): each for name, each in KEPT.items() if name.startswith("seed ")}
+    assert rows == [[int(seed), each["right"], each["false alarms"]] for seed, each in totals.items()]
