@@ -93,7 +93,9 @@ def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precisi
     return Compiled(code.registers, made.metadata.shared, spilled, an_entry, mma)
 
 
-def machine_code(kernel: str, capability: int, structure: dict[str, Any], tile: Any, precision: str = "ieee") -> Any:
+def machine_code(
+    kernel: str, capability: int, structure: dict[str, Any], tile: Any, precision: str = "ieee", dtype: str = "fp32"
+) -> Any:
     """Compile a kernel of `apviz.operators.fused_kernels` for FORMS, PRODUCTS, STARTS and TERMS of a formula."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -103,7 +105,7 @@ def machine_code(kernel: str, capability: int, structure: dict[str, Any], tile: 
     function = getattr(fused_kernels, kernel)
     constants = structure | {"BM": tile.rows, "BN": tile.columns, "P": tile.sides, "PRECISION": precision}
     doubles, pointers = ("features", "sums"), ("x", "z", "u", "out", "numbers", "a", "b")
-    kinds = dict.fromkeys(doubles, "*fp64") | dict.fromkeys(pointers, "*fp32")
+    kinds = dict.fromkeys(doubles, "*fp64") | dict.fromkeys(pointers, f"*{dtype}")
     kinds |= dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "i32") for name in function.arg_names}
     aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(signature) if signature[name][0] == "*"}
@@ -173,12 +175,12 @@ def row(capability: int, form: str, d: int, sides: int) -> dict[str, Any]:
     from apviz.operators.fused import tile_of
 
     tile = tile_of(sides, capability)
-    found = compiled("vector_kernel" if sides == 1 else "product_kernel", capability, form, d, tile)
+    found = compiled(tile.kernel, capability, form, d, tile)
     pipes, least = found.cycles(capability), minimum(form, d, tile.sides, capability)
     name, multiprocessors, gigahertz = GPUS[capability]
     busiest = max(pipes, key=lambda pipe: pipes[pipe])
     return {
-        "gpu": name, "kernel": form, "inputs": d, "sides": sides, "tile": list(tile), "registers": found.registers,
+        "gpu": name, "kernel": form, "inputs": d, "sides": sides, "tile": list(tile[:4]), "registers": found.registers,
         "shared bytes": found.shared, "spilled": found.spilled, "programs": found.programs(tile.warps),
         "cycles": {pipe: round(cycles, 4) for pipe, cycles in pipes.items()}, "busiest": busiest,
         "times the minimum": round(pipes[busiest] / least, 3),

@@ -68,7 +68,7 @@ def value(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
     elif FORM == "inner_product":
         f = u
     elif FORM == "equal":
-        f = tl.where(u == 0.0, 1.0, 0.0)
+        f = tl.where(u == 0.0, 1.0, 0.0).to(u.dtype)
     elif FORM == "power":
         f = whole_power(u, A)
     else:
@@ -125,7 +125,7 @@ def between(
     START: tl.constexpr, END: tl.constexpr, OF_PRODUCT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """u of a part, (BM, BN): squared distances of features START to END, or their products."""
-    u = tl.zeros((BM, BN), dtype=tl.float32)
+    u = tl.zeros((BM, BN), dtype=x.dtype.element_ty)
     n, m = tl.cast(n, tl.int64), tl.cast(m, tl.int64)  # D n may be more than 32 bits hold
     for k in range(START, END):
         left = tl.load(x + k * n + rows, mask=rows_in, other=0.0)[:, None]
@@ -165,7 +165,7 @@ def factor(
 ):  # fmt: skip
     """The AT-th part of a term, (BM, BN); ones for the part `WITHOUT`."""
     part: tl.constexpr = item(TERMS, T, AT)
-    found = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    found = tl.zeros((BM, BN), dtype=x.dtype.element_ty) + 1.0
     if part != WITHOUT:
         u = between(
             x, z, n, m, rows, columns, rows_in, columns_in,
@@ -182,7 +182,7 @@ def term(
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The product of the parts of the T-th term, but for `WITHOUT` of them, (BM, BN)."""
-    product = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    product = tl.zeros((BM, BN), dtype=x.dtype.element_ty) + 1.0
     for i in tl.static_range(length(TERMS, T)):
         product *= factor(
             x, z, n, m, rows, columns, rows_in, columns_in, numbers, T, i, WITHOUT,
@@ -198,7 +198,7 @@ def entries(
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """A tile of k, (BM, BN)."""
-    k = tl.zeros((BM, BN), dtype=tl.float32)
+    k = tl.zeros((BM, BN), dtype=x.dtype.element_ty)
     for t in tl.static_range(len(TERMS)):
         weight = tl.load(numbers + len(FORMS) + t)
         k += weight * term(
@@ -237,13 +237,13 @@ def product_kernel(
 
 @triton.jit
 def vector_kernel(
-    x, z, u, out, numbers, n, m, each,
+    x, z, u, out, numbers, n, m, p, each,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for one right-hand side: one product an entry, where `tl.dot` would make sixteen."""
+    """The same for one right-hand side (p = 1): one product an entry, where `tl.dot` would make sixteen."""
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
-    split = tl.program_id(1)
+    split = tl.program_id(2)
     rows_in = rows < n
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
@@ -255,6 +255,37 @@ def vector_kernel(
         total += k * tl.load(u + columns, mask=columns_in, other=0.0)[None, :]
     at = out + split.to(tl.int64) * n + rows
     tl.store(at, tl.load(at, mask=rows_in) + tl.sum(total, 1), mask=rows_in)
+
+
+@triton.jit
+def double_kernel(
+    x, z, u, out, numbers, n, m, p, each,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same in float64, without `tl.dot`: tiles are (BN, BM), so that a thread sums over columns in its registers.
+
+    A tile of K is that of k(z, x) here, which is k(x, z).
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    sides = tl.program_id(1) * P + tl.arange(0, P)
+    split = tl.program_id(2)
+    rows_in, sides_in = rows < n, sides < p
+    total = tl.zeros((P, BM), dtype=tl.float64)
+    for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
+        columns = start + tl.arange(0, BN)
+        columns_in = columns < m
+        k = entries(
+            z, x, m, n, columns, rows, columns_in, rows_in, numbers, FORMS, PRODUCTS, STARTS, TERMS, BN, BM
+        )  # fmt: skip
+        w = tl.load(
+            u + columns.to(tl.int64)[None, :] * p + sides[:, None],
+            mask=columns_in[None, :] & sides_in[:, None], other=0.0,
+        )  # fmt: skip
+        total += tl.sum(w[:, :, None] * k[None, :, :], 1)
+    at = out + split.to(tl.int64) * n * p + rows[None, :] * p + sides[:, None]
+    inside = rows_in[None, :] & sides_in[:, None]
+    tl.store(at, tl.load(at, mask=inside) + total, mask=inside)
 
 
 @triton.jit
