@@ -29,9 +29,12 @@ from benchmarks.machine import RESULTS
 ISSUED, LOADED = 128, 32
 #: of special functions (MUFU); and FP32, by compute capability
 MUFU, FP32 = 16, {80: 64, 90: 128, 100: 128}
+#: FP64 outside tensor cores, by compute capability, and conversions to and from it
+FP64, CONVERTED = {80: 32, 90: 64, 100: 64}, 16
 #: multiprocessors and GHz at boost of the SXM modules, of NVIDIA's architecture papers
 GPUS = {80: ("A100", 108, 1.41), 90: ("H100", 132, 1.98), 100: ("B200", 148, 1.85)}
 FP32_OPCODES = ("FFMA", "FADD", "FMUL", "FMNMX", "FSETP", "FSEL", "FFMA2", "FADD2", "FMUL2")
+FP64_OPCODES = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 SHARED_OPCODES = ("LDS", "STS", "STSM", "LDSM")
 #: FP32 and special instructions of the functions of a distance, at least: √u as u·rsqrt(u), exp as 2^(x log₂e)
 FUNCTIONS = {"rbf": (1, 1), "matern12": (2, 2), "matern32": (4, 2), "matern52": (5, 2)}
@@ -69,7 +72,8 @@ class Compiled:
         return {
             "issue": sum(opcodes.values()) / ISSUED,
             "FP32": fp32 / FP32[capability],
-            "MUFU": opcodes["MUFU"] / MUFU,
+            "FP64": sum(opcodes[opcode] for opcode in FP64_OPCODES) / FP64[capability],
+            "MUFU": opcodes["MUFU"] / MUFU + opcodes["F2F"] / CONVERTED,
             "shared memory": sum(opcodes[opcode] for opcode in SHARED_OPCODES) / LOADED,
         }
 
@@ -81,10 +85,12 @@ def minimum(form: str, d: int, sides: int, capability: int) -> float:
     return max(fp32 / FP32[capability], special / MUFU)
 
 
-def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precision: str = "ieee") -> Compiled:
+def compiled(
+    kernel: str, capability: int, form: str, d: int, tile: Any, precision: str = "ieee", dtype: str = "fp32"
+) -> Compiled:
     """Compiles a kernel of `apviz.operators.fused_kernels` for one part of d inputs, and reads what came out."""
     structure = {"FORMS": ((form, 0, 0),), "PRODUCTS": (False,), "STARTS": (0, d), "TERMS": ((0,),)}
-    made = machine_code(kernel, capability, structure, tile, precision)
+    made = machine_code(kernel, capability, structure, tile, precision, dtype)
     code = _disassembled(made.asm["cubin"])
     entries = tile.rows * tile.columns / (32 * tile.warps)
     mma = any("MMA" in opcode for opcode, _ in code.instructions)
@@ -140,7 +146,7 @@ class _Code:
         total = Counter(self.instructions[at][0] for at in outer if not any(at in loop for loop in inner))
         for loop in inner:
             body = Counter(self.instructions[at][0] for at in loop)
-            differences = body["FADD"] + 2 * body["FADD2"]
+            differences = body["FADD"] + 2 * body["FADD2"] + body["DADD"]
             features = max(1, round(differences / entries))
             for opcode, number in body.items():
                 total[opcode] += number * d / features

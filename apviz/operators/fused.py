@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from apviz.kernels import Formula, Gradients, Kernel
 from apviz.operators.interface import Noise, Operator
@@ -25,8 +26,10 @@ FORMS = frozenset({
 })  # fmt: skip
 #: every part of a product is evaluated anew for each of its derivatives
 MAX_PARTS = 6
-#: programs that fill the largest GPUs a few times over, and the fewest columns that are worth a program of their own
-PROGRAMS, LEAST_COLUMNS = 512, 512
+#: programs that fill the largest GPUs a few times over; in float64 a multiprocessor holds as few as two
+PROGRAMS = {torch.float32: 512, torch.float64: 1024}
+#: the fewest columns that are worth a program of their own
+LEAST_COLUMNS = 512
 #: rows on which it must be right before it is chosen, and the largest relative error allowed there
 TRIED, TRUSTED = 300, {torch.float32: 1e-4, torch.float64: 1e-11}
 
@@ -50,7 +53,7 @@ class Tile(NamedTuple):
 VECTOR, NARROW = Tile(128, 32, 1, 4, "vector_kernel"), Tile(128, 64, 16, 4, "product_kernel")
 WIDE, OLDER = Tile(128, 32, 32, 4, "product_kernel"), Tile(128, 32, 16, 4, "product_kernel")
 #: products in float64, by right-hand sides
-DOUBLE = tuple(Tile(128, 8, sides, 4, "double_kernel") for sides in (1, 4, 16))
+DOUBLE = tuple(Tile(256, 8, sides, 4, "double_kernel") for sides in (1, 4, 16))
 #: blocks, by dtype, and derivatives
 FILL = {
     torch.float32: Tile(128, 32, 1, 4, "fill_kernel"), torch.float64: Tile(64, 32, 1, 4, "fill_kernel"),
@@ -118,8 +121,11 @@ class FusedOperator(Operator):
         if not (n and m and p):
             return
         tile = tile_of(p, self._capability, u.dtype)
+        if m < tile.columns:  # `double_kernel` reads whole tiles
+            columns, u = (pad(part, (0, 0, 0, tile.columns - m)) for part in (columns, u))
+            m = tile.columns
         grid = (-(-n // tile.rows), -(-p // tile.sides))
-        splits = max(1, min(PROGRAMS // (grid[0] * grid[1]), m // LEAST_COLUMNS))
+        splits = max(1, min(PROGRAMS[u.dtype] // (grid[0] * grid[1]), m // LEAST_COLUMNS))
         each = -(-m // (splits * tile.columns)) * tile.columns
         splits = -(-m // each)
         parts = out.new_zeros(splits, n, p) if splits > 1 or not out.is_contiguous() else out[None]
@@ -189,8 +195,8 @@ class FusedTF32Operator(FusedOperator):
 def is_trusted(x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> bool:
     """Tests whether the fused engine has a kernel, and is right on this machine: on some rows, in float64.
 
-    Products, a block and derivatives are held to it, once for each form of kernel, number of features, device and dtype. Where
-    the engine cannot be used the answer is no; where it is wrong or fails, it is no with a warning.
+    Products, a block and derivatives are held to it, once for each form of kernel, number of features, device and
+    dtype. Where the engine cannot be used the answer is no; where it is wrong or fails, it is no with a warning.
     """
     if not is_installed():
         return False

@@ -6,6 +6,9 @@ threads read neighbouring numbers. FORMS, PRODUCTS, STARTS and TERMS are what `F
 
 Triton 3.6 cannot index a constexpr tuple that holds strings or tuples: `item` and `length` read it in Python. No loop
 names a constexpr, which no version lets be named twice.
+
+The dtype is that of the pointers. Number literals take the dtype of the tensor next to them in arithmetic; in `where`,
+`maximum` and comparisons Triton 3.6 rounds them to float32, so there they must be exact in float32.
 """
 
 # mypy: ignore-errors
@@ -311,22 +314,22 @@ def double_kernel(
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same in float64, without `tl.dot`: tiles are (BN, BM), so that a thread sums over columns in its registers.
+    """The same in float64, without `tl.dot`: tiles are k(z, x), (BN, BM), so a thread sums over columns in registers.
 
-    A tile of K is that of k(z, x) here, which is k(x, z).
+    m ≥ BN: the last tile ends with the last column, and skips columns that an earlier tile has added. Masks would cost
+    as much as the arithmetic; rows beyond n repeat the last one and are not stored.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     sides = tl.program_id(1) * P + tl.arange(0, P)
     split = tl.program_id(2)
     rows_in, sides_in = rows < n, sides < p
-    # addresses within bounds instead of masks, which would cost as much as the arithmetic
     near, everywhere = tl.minimum(rows, n - 1), tl.full((BM,), True, tl.int1)
     total = tl.zeros((P, BM), dtype=tl.float64)
     for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
-        columns = start + tl.arange(0, BN)
-        columns_in = columns < m
+        columns = tl.minimum(start, m - BN) + tl.arange(0, BN)
+        columns_in = columns >= start
         k = entries(
-            z, x, m, n, tl.minimum(columns, m - 1), near, tl.full((BN,), True, tl.int1), everywhere, numbers,
+            z, x, m, n, columns, near, tl.full((BN,), True, tl.int1), everywhere, numbers,
             FORMS, PRODUCTS, STARTS, TERMS, BN, BM,
         )  # fmt: skip
         w = tl.load(

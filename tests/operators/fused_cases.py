@@ -88,7 +88,8 @@ CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
         lambda x, z: rbf(x[:, :2], z[:, :2], 0.4) * matern32(x[:, 2:], z[:, 2:], 2.0),
     ),
     "with-white": (
-        apviz.RBF(lengthscale=0.4) + 0.3 * apviz.White(), lambda x, z: rbf(x, z, 0.4) + 0.3 * (squared(x, z) == 0).to(x),
+        apviz.RBF(lengthscale=0.4) + 0.3 * apviz.White(),
+        lambda x, z: rbf(x, z, 0.4) + 0.3 * (squared(x, z) == 0).to(x),
     ),
     "sum-of-products": (
         0.7 * apviz.RBF(lengthscale=0.4).on((0,)) * apviz.Matern32(lengthscale=2.0).on((2,))
@@ -144,7 +145,9 @@ def of_a_kernel(
         "columns of one side": error(operator.columns_matmul(chosen, on(one, dtype)), full[:, chosen] @ one.double()),
         "block": error(operator.block(chosen), full[chosen, chosen]),
         "rows": error(operator.rows_matmul(chosen, on(v, dtype)), full[chosen] @ v.double()),
-        "cross": error(operator.cross_matmul(on(z, dtype), on(v, dtype)), textbook(z.double(), x.double()) @ v.double()),
+        "cross": error(
+            operator.cross_matmul(on(z, dtype), on(v, dtype)), textbook(z.double(), x.double()) @ v.double()
+        ),
         "derivatives": max([error(derivatives.inputs, by_inputs), *by_hyperparameters]),
     }
 
