@@ -22,7 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.machine import RESULTS
+
+#: as Triton and as torch call them
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 
 #: instructions a cycle of a multiprocessor, all four of its schedulers together: NVIDIA's CUDA programming guide,
 #: throughput of native arithmetic instructions, compute capability 8.0, 9.0, 10.0
@@ -38,6 +43,8 @@ FP64_OPCODES = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 SHARED_OPCODES = ("LDS", "STS", "STSM", "LDSM")
 #: FP32 and special instructions of the functions of a distance, at least: √u as u·rsqrt(u), exp as 2^(x log₂e)
 FUNCTIONS = {"rbf": (1, 1), "matern12": (2, 2), "matern32": (4, 2), "matern52": (5, 2)}
+#: FP64 instructions of an exponential and of a root, as `fused_kernels.decay` and `root` have them
+EXP64, ROOT64 = 15, 7
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,13 @@ class Compiled:
         }
 
 
-def minimum(form: str, d: int, sides: int, capability: int) -> float:
+def minimum(form: str, d: int, sides: int, capability: int, dtype: str = "fp32") -> float:
     """Cycles per kernel entry that no kernel can do without; two FP32 operations issue at once from Blackwell on."""
     of_form, special = FUNCTIONS[form]
-    fp32 = 2 * d + of_form + sides
-    return max(fp32 / FP32[capability], special / MUFU)
+    arithmetic = 2 * d + of_form + sides
+    if dtype == "fp64":
+        return (arithmetic + EXP64 + ROOT64 * (special - 1)) / FP64[capability]
+    return max(arithmetic / FP32[capability], special / MUFU)
 
 
 def compiled(
@@ -176,18 +185,18 @@ def _disassembled(cubin: bytes) -> _Code:
     return _Code(registers, instructions, labels)
 
 
-def row(capability: int, form: str, d: int, sides: int) -> dict[str, Any]:
+def row(capability: int, form: str, d: int, sides: int, dtype: str = "fp32") -> dict[str, Any]:
     """What a product costs on the GPU of an architecture."""
     from apviz.operators.fused import tile_of
 
-    tile = tile_of(sides, capability)
-    found = compiled(tile.kernel, capability, form, d, tile)
-    pipes, least = found.cycles(capability), minimum(form, d, tile.sides, capability)
+    tile = tile_of(sides, capability, DTYPES[dtype])
+    found = compiled(tile.kernel, capability, form, d, tile, dtype=dtype)
+    pipes, least = found.cycles(capability), minimum(form, d, tile.sides, capability, dtype)
     name, multiprocessors, gigahertz = GPUS[capability]
     busiest = max(pipes, key=lambda pipe: pipes[pipe])
     return {
-        "gpu": name, "kernel": form, "inputs": d, "sides": sides, "tile": list(tile[:4]), "registers": found.registers,
-        "shared bytes": found.shared, "spilled": found.spilled, "programs": found.programs(tile.warps),
+        "gpu": name, "kernel": form, "dtype": dtype, "inputs": d, "sides": sides, "tile": list(tile[:4]),
+        "registers": found.registers, "shared bytes": found.shared, "spilled": found.spilled, "programs": found.programs(tile.warps),
         "cycles": {pipe: round(cycles, 4) for pipe, cycles in pipes.items()}, "busiest": busiest,
         "times the minimum": round(pipes[busiest] / least, 3),
         "entries per second": round(multiprocessors * gigahertz * 1e9 / pipes[busiest] / 1e9, 1) * 1e9,
@@ -196,16 +205,18 @@ def row(capability: int, form: str, d: int, sides: int) -> dict[str, Any]:
 
 def main() -> None:
     rows = [
-        row(capability, form, d, sides)
-        for form, d, sides in (
-            ("matern52", 3, 16), ("matern52", 9, 16), ("matern52", 26, 16), ("matern52", 385, 16),
-            ("matern52", 9, 1), ("matern52", 9, 32), ("matern32", 9, 16), ("matern12", 9, 16), ("rbf", 9, 16),
+        row(capability, form, d, sides, dtype)
+        for form, d, sides, dtype in (
+            *(("matern52", d, 16, "fp32") for d in (3, 9, 26, 385)),
+            ("matern52", 9, 1, "fp32"), ("matern52", 9, 32, "fp32"),
+            *((form, 9, 16, "fp32") for form in ("matern32", "matern12", "rbf")),
+            *(("matern52", d, sides, "fp64") for d in (3, 13) for sides in (1, 16)),
         )
         for capability in GPUS
     ]  # fmt: skip
     for each in rows:
         print(
-            f"{each['gpu']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: {each['registers']:3} "
+            f"{each['gpu']} {each['dtype']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: {each['registers']:3} "
             f"registers, {each['programs']} programs, spilled {each['spilled']}; at most "
             f"{each['entries per second'] / 1e12:.2f} 10¹² entries/s ({each['busiest']}), "
             f"{each['times the minimum']:.2f} times the minimum",
