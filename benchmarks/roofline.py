@@ -196,7 +196,8 @@ def row(capability: int, form: str, d: int, sides: int, dtype: str = "fp32") -> 
     busiest = max(pipes, key=lambda pipe: pipes[pipe])
     return {
         "gpu": name, "kernel": form, "dtype": dtype, "inputs": d, "sides": sides, "tile": list(tile[:4]),
-        "registers": found.registers, "shared bytes": found.shared, "spilled": found.spilled, "programs": found.programs(tile.warps),
+        "registers": found.registers, "shared bytes": found.shared, "spilled": found.spilled,
+        "programs": found.programs(tile.warps),
         "cycles": {pipe: round(cycles, 4) for pipe, cycles in pipes.items()}, "busiest": busiest,
         "times the minimum": round(pipes[busiest] / least, 3),
         "entries per second": round(multiprocessors * gigahertz * 1e9 / pipes[busiest] / 1e9, 1) * 1e9,
@@ -216,8 +217,8 @@ def main() -> None:
     ]  # fmt: skip
     for each in rows:
         print(
-            f"{each['gpu']} {each['dtype']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: {each['registers']:3} "
-            f"registers, {each['programs']} programs, spilled {each['spilled']}; at most "
+            f"{each['gpu']} {each['dtype']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: "
+            f"{each['registers']:3} registers, {each['programs']} programs, spilled {each['spilled']}; at most "
             f"{each['entries per second'] / 1e12:.2f} 10¹² entries/s ({each['busiest']}), "
             f"{each['times the minimum']:.2f} times the minimum",
             flush=True,

@@ -1,7 +1,7 @@
 """Stage c: kernel entries a second of products, next to the bound counted from machine code and to measured ceilings.
 
-Products K U and K[:, I] U, Matérn-5/2, random data, every engine in float32, and the fused one in float64 too; `cuBLAS` multiplies stored columns of K,
-whose evaluation it does not pay for: the yardstick of reading memory.
+Products K U and K[:, I] U, Matérn-5/2, random data: every engine in float32, the fused one in float64 too; `cuBLAS`
+multiplies stored columns of K, whose evaluation it does not pay for: the yardstick of reading memory.
 """
 
 from __future__ import annotations
