@@ -229,7 +229,7 @@ def _is_right(operator: FusedOperator) -> bool:
 def _error(operator: FusedOperator) -> float:
     """The largest of products, a block and derivatives in the inputs, over the largest number of each."""
     exact_one, generator = exact(operator), torch.Generator().manual_seed(0)
-    v, w = (torch.randn(operator.n, 3, generator=generator).to(operator.x) for _ in range(2))
+    v, w = (torch.randn(operator.n, 5, generator=generator).to(operator.x) for _ in range(2))
     block = slice(0, min(operator.n, FILL[torch.float32].rows))
     pairs = [
         (operator.matmul(v), exact_one.matmul(v.double())),
