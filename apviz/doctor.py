@@ -209,7 +209,7 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
         found["compiled tiles"] = Engine(TiledOperator)
     found["torch tiles"] = Engine(partial(TiledOperator, compiled=False))
     if device.type == "cuda" and fused.is_installed():
-        found["fused kernels"] = Engine(OPERATORS["fused"], dtypes=(torch.float32,))
+        found["fused kernels"] = Engine(OPERATORS["fused"])
     if keops and _version("pykeops") and _has_compiler():
         # it compiles for every kernel, dtype and number of inputs
         found["KeOps"] = Engine(OPERATORS["keops"], ("matern52",), (3,), (torch.float32,))

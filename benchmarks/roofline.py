@@ -22,19 +22,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.machine import RESULTS
+
+#: as Triton and as torch call them
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 
 #: instructions a cycle of a multiprocessor, all four of its schedulers together: NVIDIA's CUDA programming guide,
 #: throughput of native arithmetic instructions, compute capability 8.0, 9.0, 10.0
 ISSUED, LOADED = 128, 32
 #: of special functions (MUFU); and FP32, by compute capability
 MUFU, FP32 = 16, {80: 64, 90: 128, 100: 128}
+#: FP64 outside tensor cores, by compute capability, and conversions to and from it
+FP64, CONVERTED = {80: 32, 90: 64, 100: 64}, 16
 #: multiprocessors and GHz at boost of the SXM modules, of NVIDIA's architecture papers
 GPUS = {80: ("A100", 108, 1.41), 90: ("H100", 132, 1.98), 100: ("B200", 148, 1.85)}
 FP32_OPCODES = ("FFMA", "FADD", "FMUL", "FMNMX", "FSETP", "FSEL", "FFMA2", "FADD2", "FMUL2")
+FP64_OPCODES = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 SHARED_OPCODES = ("LDS", "STS", "STSM", "LDSM")
 #: FP32 and special instructions of the functions of a distance, at least: √u as u·rsqrt(u), exp as 2^(x log₂e)
 FUNCTIONS = {"rbf": (1, 1), "matern12": (2, 2), "matern32": (4, 2), "matern52": (5, 2)}
+#: FP64 instructions of an exponential and of a root, as `fused_kernels.decay` and `root` have them
+EXP64, ROOT64 = 15, 7
 
 
 @dataclass(frozen=True)
@@ -69,22 +79,27 @@ class Compiled:
         return {
             "issue": sum(opcodes.values()) / ISSUED,
             "FP32": fp32 / FP32[capability],
-            "MUFU": opcodes["MUFU"] / MUFU,
+            "FP64": sum(opcodes[opcode] for opcode in FP64_OPCODES) / FP64[capability],
+            "MUFU": opcodes["MUFU"] / MUFU + opcodes["F2F"] / CONVERTED,
             "shared memory": sum(opcodes[opcode] for opcode in SHARED_OPCODES) / LOADED,
         }
 
 
-def minimum(form: str, d: int, sides: int, capability: int) -> float:
+def minimum(form: str, d: int, sides: int, capability: int, dtype: str = "fp32") -> float:
     """Cycles per kernel entry that no kernel can do without; two FP32 operations issue at once from Blackwell on."""
     of_form, special = FUNCTIONS[form]
-    fp32 = 2 * d + of_form + sides
-    return max(fp32 / FP32[capability], special / MUFU)
+    arithmetic = 2 * d + of_form + sides
+    if dtype == "fp64":
+        return (arithmetic + EXP64 + ROOT64 * (special - 1)) / FP64[capability]
+    return max(arithmetic / FP32[capability], special / MUFU)
 
 
-def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precision: str = "ieee") -> Compiled:
+def compiled(
+    kernel: str, capability: int, form: str, d: int, tile: Any, precision: str = "ieee", dtype: str = "fp32"
+) -> Compiled:
     """Compiles a kernel of `apviz.operators.fused_kernels` for one part of d inputs, and reads what came out."""
     structure = {"FORMS": ((form, 0, 0),), "PRODUCTS": (False,), "STARTS": (0, d), "TERMS": ((0,),)}
-    made = machine_code(kernel, capability, structure, tile, precision)
+    made = machine_code(kernel, capability, structure, tile, precision, dtype)
     code = _disassembled(made.asm["cubin"])
     entries = tile.rows * tile.columns / (32 * tile.warps)
     mma = any("MMA" in opcode for opcode, _ in code.instructions)
@@ -93,7 +108,9 @@ def compiled(kernel: str, capability: int, form: str, d: int, tile: Any, precisi
     return Compiled(code.registers, made.metadata.shared, spilled, an_entry, mma)
 
 
-def machine_code(kernel: str, capability: int, structure: dict[str, Any], tile: Any, precision: str = "ieee") -> Any:
+def machine_code(
+    kernel: str, capability: int, structure: dict[str, Any], tile: Any, precision: str = "ieee", dtype: str = "fp32"
+) -> Any:
     """Compile a kernel of `apviz.operators.fused_kernels` for FORMS, PRODUCTS, STARTS and TERMS of a formula."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -103,7 +120,7 @@ def machine_code(kernel: str, capability: int, structure: dict[str, Any], tile: 
     function = getattr(fused_kernels, kernel)
     constants = structure | {"BM": tile.rows, "BN": tile.columns, "P": tile.sides, "PRECISION": precision}
     doubles, pointers = ("features", "sums"), ("x", "z", "u", "out", "numbers", "a", "b")
-    kinds = dict.fromkeys(doubles, "*fp64") | dict.fromkeys(pointers, "*fp32")
+    kinds = dict.fromkeys(doubles, "*fp64") | dict.fromkeys(pointers, f"*{dtype}")
     kinds |= dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "i32") for name in function.arg_names}
     aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(signature) if signature[name][0] == "*"}
@@ -138,7 +155,7 @@ class _Code:
         total = Counter(self.instructions[at][0] for at in outer if not any(at in loop for loop in inner))
         for loop in inner:
             body = Counter(self.instructions[at][0] for at in loop)
-            differences = body["FADD"] + 2 * body["FADD2"]
+            differences = body["FADD"] + 2 * body["FADD2"] + body["DADD"]
             features = max(1, round(differences / entries))
             for opcode, number in body.items():
                 total[opcode] += number * d / features
@@ -168,18 +185,19 @@ def _disassembled(cubin: bytes) -> _Code:
     return _Code(registers, instructions, labels)
 
 
-def row(capability: int, form: str, d: int, sides: int) -> dict[str, Any]:
+def row(capability: int, form: str, d: int, sides: int, dtype: str = "fp32") -> dict[str, Any]:
     """What a product costs on the GPU of an architecture."""
     from apviz.operators.fused import tile_of
 
-    tile = tile_of(sides, capability)
-    found = compiled("vector_kernel" if sides == 1 else "product_kernel", capability, form, d, tile)
-    pipes, least = found.cycles(capability), minimum(form, d, tile.sides, capability)
+    tile = tile_of(sides, capability, DTYPES[dtype])
+    found = compiled(tile.kernel, capability, form, d, tile, dtype=dtype)
+    pipes, least = found.cycles(capability), minimum(form, d, tile.sides, capability, dtype)
     name, multiprocessors, gigahertz = GPUS[capability]
     busiest = max(pipes, key=lambda pipe: pipes[pipe])
     return {
-        "gpu": name, "kernel": form, "inputs": d, "sides": sides, "tile": list(tile), "registers": found.registers,
-        "shared bytes": found.shared, "spilled": found.spilled, "programs": found.programs(tile.warps),
+        "gpu": name, "kernel": form, "dtype": dtype, "inputs": d, "sides": sides, "tile": list(tile[:4]),
+        "registers": found.registers, "shared bytes": found.shared, "spilled": found.spilled,
+        "programs": found.programs(tile.warps),
         "cycles": {pipe: round(cycles, 4) for pipe, cycles in pipes.items()}, "busiest": busiest,
         "times the minimum": round(pipes[busiest] / least, 3),
         "entries per second": round(multiprocessors * gigahertz * 1e9 / pipes[busiest] / 1e9, 1) * 1e9,
@@ -188,17 +206,19 @@ def row(capability: int, form: str, d: int, sides: int) -> dict[str, Any]:
 
 def main() -> None:
     rows = [
-        row(capability, form, d, sides)
-        for form, d, sides in (
-            ("matern52", 3, 16), ("matern52", 9, 16), ("matern52", 26, 16), ("matern52", 385, 16),
-            ("matern52", 9, 1), ("matern52", 9, 32), ("matern32", 9, 16), ("matern12", 9, 16), ("rbf", 9, 16),
+        row(capability, form, d, sides, dtype)
+        for form, d, sides, dtype in (
+            *(("matern52", d, 16, "fp32") for d in (3, 9, 26, 385)),
+            ("matern52", 9, 1, "fp32"), ("matern52", 9, 32, "fp32"),
+            *((form, 9, 16, "fp32") for form in ("matern32", "matern12", "rbf")),
+            *(("matern52", d, sides, "fp64") for d in (3, 13) for sides in (1, 16)),
         )
         for capability in GPUS
     ]  # fmt: skip
     for each in rows:
         print(
-            f"{each['gpu']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: {each['registers']:3} "
-            f"registers, {each['programs']} programs, spilled {each['spilled']}; at most "
+            f"{each['gpu']} {each['dtype']} {each['kernel']:9} d {each['inputs']:3} sides {each['sides']:2}: "
+            f"{each['registers']:3} registers, {each['programs']} programs, spilled {each['spilled']}; at most "
             f"{each['entries per second'] / 1e12:.2f} 10¹² entries/s ({each['busiest']}), "
             f"{each['times the minimum']:.2f} times the minimum",
             flush=True,

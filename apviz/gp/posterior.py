@@ -32,7 +32,7 @@ PAPER_LANCZOS_RANK = 1000
 
 # test points at a time where nothing is held per training point
 CHUNK = 8192
-# engines without float64
+# engines that are asked for by name for their float32
 SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
 #: what to do where memory is short

@@ -28,9 +28,9 @@ DENSE_MAX_N = 4_000
 def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> Operator:
     """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
-    On a GPU, in float32, `auto` takes the fused kernels beyond, where Triton is installed and they have the kernel and
-    have been right on a few hundred rows of these points. Ranks (`apviz.distributed`) share the work of all but
-    `dense`, which is for few rows and every rank's own; there `auto` takes tiles.
+    On a GPU, in float32 or float64, `auto` takes the fused kernels beyond, where Triton is installed and they have the
+    kernel and have been right on a few hundred rows of these points. Ranks (`apviz.distributed`) share the work of all
+    but `dense`, which is for few rows and every rank's own; there `auto` takes tiles.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from apviz.kernels import Formula, Gradients, Kernel
 from apviz.operators.interface import Noise, Operator
@@ -25,40 +26,50 @@ FORMS = frozenset({
 })  # fmt: skip
 #: every part of a product is evaluated anew for each of its derivatives
 MAX_PARTS = 6
-#: programs that fill the largest GPUs a few times over, and the fewest columns that are worth a program of their own
-PROGRAMS, LEAST_COLUMNS = 512, 512
-#: rows on which it must be right before it is chosen, and the error up to which it is, of the largest number
-TRIED, TRUSTED = 300, 1e-4
+#: programs that fill the largest GPUs a few times over; in float64 a multiprocessor holds as few as two
+PROGRAMS = {torch.float32: 512, torch.float64: 1024}
+#: the fewest columns that are worth a program of their own
+LEAST_COLUMNS = 512
+#: rows on which it must be right before it is chosen, and the largest relative error allowed there
+TRIED, TRUSTED = 300, {torch.float32: 1e-4, torch.float64: 1e-11}
 
 log = logging.getLogger("apviz")
 
 
 class Tile(NamedTuple):
-    """Rows and columns of a tile, right-hand sides at once, and warps of a program: no loop spills a register.
+    """Rows and columns of a tile, right-hand sides at once, warps of a program, and its kernel of `fused_kernels`.
 
-    `tests/operators/test_fused_compiled.py` holds them to it.
+    No loop spills a register: `tests/operators/test_fused_compiled.py` holds them to it.
     """
 
     rows: int
     columns: int
     sides: int
     warps: int
+    kernel: str
 
 
-#: of one right-hand side; of up to 16, and of up to 32 at a time; of 16 before compute capability 9.0; of derivatives
-VECTOR, NARROW, WIDE = Tile(128, 32, 1, 4), Tile(128, 64, 16, 4), Tile(128, 32, 32, 4)
-OLDER, GRADIENT = Tile(128, 32, 16, 4), Tile(64, 64, 16, 8)
+#: products in float32: one right-hand side, up to 16, up to 32 at a time, and 16 before compute capability 9.0
+VECTOR, NARROW = Tile(128, 32, 1, 4, "vector_kernel"), Tile(128, 64, 16, 4, "product_kernel")
+WIDE, OLDER = Tile(128, 32, 32, 4, "product_kernel"), Tile(128, 32, 16, 4, "product_kernel")
+#: products in float64, by right-hand sides
+DOUBLE = tuple(Tile(256, 8, sides, 4, "double_kernel") for sides in (1, 4, 16))
+#: blocks, by dtype, and derivatives
+FILL = {
+    torch.float32: Tile(128, 32, 1, 4, "fill_kernel"), torch.float64: Tile(64, 32, 1, 4, "fill_kernel"),
+}  # fmt: skip
+GRADIENT = Tile(64, 64, 16, 8, "gradient_kernel")
 
 
 class FusedOperator(Operator):
-    """Evaluates K in Triton, in float32 by direct differences, products in full float32 (`input_precision="ieee"`).
+    """Evaluates K in Triton by direct differences, in float32 (products too: `input_precision="ieee"`) or float64.
 
     Any kernel of `apviz.kernels` but those of GPyTorch's own code, any d, any number of right-hand sides; beyond 32 of
-    them entries are evaluated once for every 32 (16 before compute capability 9.0). Sums are made in a fixed
-    order: the same numbers every time.
+    them entries are evaluated once for every 32 (16 before compute capability 9.0, and in float64). Sums are made in a
+    fixed order: the same numbers every time. Derivatives in float64 are computed by torch tiles.
 
     Raises:
-        ValueError: another dtype than float32; a kernel that it lacks; no GPU.
+        ValueError: another dtype than float32 and float64; a kernel that it lacks; no GPU.
         ImportError: Triton is not installed.
     """
 
@@ -66,8 +77,10 @@ class FusedOperator(Operator):
     precision: ClassVar[str] = "ieee"
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
-        if (dtype or x.dtype) != torch.float32:
-            raise ValueError(f"operator 'fused' is for float32, not {dtype or x.dtype}; use operator='tiled'")
+        if (dtype or x.dtype) not in TRUSTED:
+            raise ValueError(
+                f"operator 'fused' computes in float32 or float64, not {dtype or x.dtype}; use operator='tiled'"
+            )
         if not is_installed():
             raise ImportError("operator 'fused' needs Triton: pip install 'apviz[gpu]', or use operator='tiled'")
         if x.device.type != "cuda" and not is_interpreted():
@@ -86,7 +99,7 @@ class FusedOperator(Operator):
             "PRODUCTS": tuple(function.of_product for function in functions),
             "STARTS": self.formula.starts, "TERMS": self.formula.terms,
         }  # fmt: skip
-        self._numbers = torch.tensor([*self.formula.shapes, *self.formula.weights], dtype=torch.float32).to(x.device)
+        self._numbers = torch.tensor([*self.formula.shapes, *self.formula.weights], dtype=self.x.dtype).to(x.device)
         self._transposed = self.inputs.T.contiguous()
         major, minor = torch.cuda.get_device_capability(x.device) if x.is_cuda else (9, 0)
         self._capability = 10 * major + minor
@@ -95,7 +108,8 @@ class FusedOperator(Operator):
     def engine(self) -> str:
         import triton
 
-        how = "interpreted on the CPU" if is_interpreted() else "products in " + self.precision
+        precision = self.precision if self.x.dtype == torch.float32 else "float64"
+        how = "interpreted on the CPU" if is_interpreted() else "products in " + precision
         return f"Triton {triton.__version__}, {how}"
 
     def _features(self, rows: Tensor) -> Tensor:
@@ -103,67 +117,65 @@ class FusedOperator(Operator):
         return self._transposed if rows is self.inputs else rows.T.contiguous()
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        from apviz.operators import fused_kernels
-
         (n, m), p = (len(rows), len(columns)), u.shape[1]
         if not (n and m and p):
             return
-        tile = tile_of(p, self._capability)
+        tile = tile_of(p, self._capability, u.dtype)
+        if m < tile.columns:  # `double_kernel` reads whole tiles
+            columns, u = (pad(part, (0, 0, 0, tile.columns - m)) for part in (columns, u))
+            m = tile.columns
         grid = (-(-n // tile.rows), -(-p // tile.sides))
-        splits = max(1, min(PROGRAMS // (grid[0] * grid[1]), m // LEAST_COLUMNS))
+        splits = max(1, min(PROGRAMS[u.dtype] // (grid[0] * grid[1]), m // LEAST_COLUMNS))
         each = -(-m // (splits * tile.columns)) * tile.columns
         splits = -(-m // each)
-        parts = torch.zeros(splits, n, p, device=out.device) if splits > 1 or not out.is_contiguous() else out[None]
-        arguments = self._features(rows), self._features(columns), u.contiguous(), parts, self._numbers, n, m
-        if p == 1:
-            self._launch(fused_kernels.vector_kernel, (grid[0], splits), tile, *arguments, each)
-        else:
-            self._launch(
-                fused_kernels.product_kernel, (*grid, splits), tile, *arguments, p, each,
-                P=tile.sides, PRECISION=self.precision,
-            )  # fmt: skip
+        parts = out.new_zeros(splits, n, p) if splits > 1 or not out.is_contiguous() else out[None]
+        self._launch(
+            (*grid, splits), tile, self._features(rows), self._features(columns), u.contiguous(), parts, self._numbers,
+            n, m, p, each, P=tile.sides, PRECISION=self.precision,
+        )  # fmt: skip
         if parts.data_ptr() != out.data_ptr():
             out += parts.sum(0)
 
     def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
-        from apviz.operators import fused_kernels
-
-        n, m = len(rows), len(columns)
-        found = torch.empty(n, m, device=rows.device) if out is None else out
+        (n, m), tile = (len(rows), len(columns)), FILL[rows.dtype]
+        found = rows.new_empty(n, m) if out is None else out
         if n and m:
-            grid = -(-n // VECTOR.rows), -(-m // VECTOR.columns)
-            features = self._features(rows), self._features(columns)
-            self._launch(fused_kernels.fill_kernel, grid, VECTOR, *features, found, self._numbers, n, m)
+            grid = -(-n // tile.rows), -(-m // tile.columns)
+            self._launch(grid, tile, self._features(rows), self._features(columns), found, self._numbers, n, m)
         return found
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        from apviz.operators import fused_kernels
-
+        if rows.dtype != torch.float32:
+            return super()._gradients(rows, columns, a, b)
         (n, d), parts, terms = rows.shape, len(self.formula.functions), len(self.formula.terms)
         programs = -(-n // GRADIENT.rows)
         features = torch.zeros(d, n, dtype=torch.float64, device=rows.device)
         sums = torch.zeros(programs, parts + terms, dtype=torch.float64, device=rows.device)
         if n and len(columns):
             self._launch(
-                fused_kernels.gradient_kernel, (programs,), GRADIENT,
+                (programs,), GRADIENT,
                 self._features(rows), self._features(columns), a.contiguous(), b.contiguous(), features, sums,
                 self._numbers, n, len(columns), a.shape[1], P=GRADIENT.sides, PRECISION=self.precision,
             )  # fmt: skip
         total = sums.sum(0)
         return Gradients(features.T.contiguous(), total[:parts], total[parts:], total.new_zeros(0))
 
-    def _launch(self, kernel: Any, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
+    def _launch(self, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
+        from apviz.operators import fused_kernels
+
         of_tile = {"BM": tile.rows, "BN": tile.columns, "num_warps": tile.warps, "enable_fp_fusion": True}
         if is_interpreted():
             del of_tile["num_warps"], of_tile["enable_fp_fusion"]
-        kernel[grid](*arguments, **self._structure, **constants, **of_tile)
+        getattr(fused_kernels, tile.kernel)[grid](*arguments, **self._structure, **constants, **of_tile)
 
     def in_dtype(self, dtype: torch.dtype) -> Operator:
-        if dtype == torch.float32:
+        if dtype == self.x.dtype or is_trusted(self.given, self.kernel, self.noise_of(), dtype):
             return super().in_dtype(dtype)
         return TiledOperator(self.given, self.kernel, self.noise_of(), dtype)
 
-    def exact(self) -> TiledOperator:
+    def exact(self) -> Operator:
+        if is_trusted(self.given, self.kernel, self.noise_of(), torch.float64):
+            return super().in_dtype(torch.float64)
         return exact(self)
 
     def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
@@ -183,8 +195,8 @@ class FusedTF32Operator(FusedOperator):
 def is_trusted(x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> bool:
     """Tests whether the fused engine has a kernel, and is right on this machine: on some rows, in float64.
 
-    Products, a block and derivatives are held to it, once for each form of kernel, number of features and device. Where
-    the engine cannot be used the answer is no; where it is wrong or fails, it is no with a warning.
+    Products, a block and derivatives are held to it, once for each form of kernel, number of features, device and
+    dtype. Where the engine cannot be used the answer is no; where it is wrong or fails, it is no with a warning.
     """
     if not is_installed():
         return False
@@ -193,7 +205,7 @@ def is_trusted(x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | Non
         operator = FusedOperator(x[few], kernel, noise[few] if isinstance(noise, Tensor) else noise, dtype)
     except ValueError:  # of another dtype, or a kernel that it lacks
         return False
-    key = operator.formula.structure, operator.formula.starts, x.device
+    key = operator.formula.structure, operator.formula.starts, x.device, operator.x.dtype
     if key not in _trusted:
         _trusted[key] = _is_right(operator)
     return _trusted[key]
@@ -208,16 +220,17 @@ def _is_right(operator: FusedOperator) -> bool:
     except Exception as failed:  # a compiler, a driver: whatever it is, there is another engine
         log.warning("the fused engine failed on this machine, and 'tiled' is used: %s", failed)
         return False
-    if not error < TRUSTED:
+    is_right = error < TRUSTED[operator.x.dtype]
+    if not is_right:
         log.warning("the fused engine errs by %.1e on this machine, and 'tiled' is used: please report it", error)
-    return error < TRUSTED
+    return is_right
 
 
 def _error(operator: FusedOperator) -> float:
     """The largest of products, a block and derivatives in the inputs, over the largest number of each."""
-    exact_one, generator = operator.exact(), torch.Generator().manual_seed(0)
-    v, w = (torch.randn(operator.n, 3, generator=generator).to(operator.x) for _ in range(2))
-    block = slice(0, min(operator.n, VECTOR.rows))
+    exact_one, generator = exact(operator), torch.Generator().manual_seed(0)
+    v, w = (torch.randn(operator.n, 5, generator=generator).to(operator.x) for _ in range(2))
+    block = slice(0, min(operator.n, FILL[torch.float32].rows))
     pairs = [
         (operator.matmul(v), exact_one.matmul(v.double())),
         (operator.matmul(v[:, :1].contiguous()), exact_one.matmul(v[:, :1].double())),
@@ -230,8 +243,10 @@ def _error(operator: FusedOperator) -> float:
     return max(float((found.double() - true).abs().max() / true.abs().max()) for found, true in pairs)
 
 
-def tile_of(sides: int, capability: int) -> Tile:
-    """Returns the tile for so many right-hand sides on a GPU of compute capability 80, 90, …"""
+def tile_of(sides: int, capability: int, dtype: torch.dtype = torch.float32) -> Tile:
+    """Returns the tile of products with `sides` right-hand sides on a GPU of compute capability 80, 90, …"""
+    if dtype == torch.float64:
+        return next((tile for tile in DOUBLE if sides <= tile.sides), DOUBLE[-1])
     if sides == 1:
         return VECTOR
     if capability < 90:

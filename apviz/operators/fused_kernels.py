@@ -6,6 +6,9 @@ threads read neighbouring numbers. FORMS, PRODUCTS, STARTS and TERMS are what `F
 
 Triton 3.6 cannot index a constexpr tuple that holds strings or tuples: `item` and `length` read it in Python. No loop
 names a constexpr, which no version lets be named twice.
+
+The dtype is that of the pointers. Number literals take the dtype of the tensor next to them in arithmetic; in `where`,
+`maximum` and comparisons Triton 3.6 rounds them to float32, so there they must be exact in float32.
 """
 
 # mypy: ignore-errors
@@ -43,6 +46,54 @@ def log_one_plus(u):
 
 
 @triton.jit
+def decay(v):
+    """exp(v) for v ≤ 0, to rounding in float64; below e⁻⁷⁰⁸ it is 0.
+
+    The function that Triton links for float64 branches for every number, so that no two can be computed at once.
+    """
+    if v.dtype == tl.float64:
+        # v = n log 2 + rest; adding 1.5 · 2⁵² rounds to the integer n, which is then in the lowest bits
+        shifted = v * 1.4426950408889634 + 6755399441055744.0
+        n = shifted - 6755399441055744.0
+        rest = (v - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10  # n times the first is exact
+        # (exp(rest) − 1 − rest) / rest² at |rest| ≤ log 2 / 2, interpolated at Chebyshev points: error 2e-17
+        p = 2.510038549551032e-08 * rest + 2.7620088445409746e-07
+        p = p * rest + 2.7557268459997064e-06
+        p = p * rest + 2.4801521295954376e-05
+        p = p * rest + 1.9841269863053618e-04
+        p = p * rest + 1.3888888917213717e-03
+        p = p * rest + 8.333333333330062e-03
+        p = p * rest + 4.166666666662413e-02
+        p = p * rest + 1.6666666666666669e-01
+        p = p * rest + 5.000000000000001e-01
+        f = (p * rest + 1.0) * rest + 1.0
+        bits = f.to(tl.int64, bitcast=True) + (shifted.to(tl.int64, bitcast=True) << 52)
+        f = tl.where(v < -708.0, 0.0, bits.to(tl.float64, bitcast=True))
+    else:
+        f = tl.exp(v)
+    return f
+
+
+@triton.jit
+def root(u):
+    """√u for u ≥ 0, to rounding in float64; below 2⁻¹⁰⁰ to 1e-15.
+
+    A start in float32 and two steps of Goldschmidt's: the instruction of float64 branches for every number.
+    """
+    if u.dtype == tl.float64:
+        start = tl.rsqrt(tl.maximum(u, 7.888609052210118e-31).to(tl.float32)).to(tl.float64)
+        r = u * start
+        half = 0.5 * start
+        left = 0.5 - r * half
+        r += r * left
+        half += half * left
+        r += (u - r * r) * half
+    else:
+        r = tl.sqrt(u)
+    return r
+
+
+@triton.jit
 def bracket(r, Q: tl.constexpr, J: tl.constexpr):
     """1 + c₁r + c₂r² + c₃r³ of the piecewise polynomial (Rasmussen & Williams, equation 4.21)."""
     c1: tl.constexpr = 0.0 if Q == 0 else J + Q
@@ -54,21 +105,21 @@ def bracket(r, Q: tl.constexpr, J: tl.constexpr):
 @triton.jit
 def value(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
     """f(u), as `native_forms.h` has it."""
-    r = tl.sqrt(u)
+    r = root(u)
     if FORM == "rbf":
-        f = tl.exp(-u)
+        f = decay(-u)
     elif FORM == "matern12":
-        f = tl.exp(-r)
+        f = decay(-r)
     elif FORM == "matern32":
-        f = (1.0 + r) * tl.exp(-r)
+        f = (1.0 + r) * decay(-r)
     elif FORM == "matern52":
-        f = (1.0 + r + u * (1.0 / 3.0)) * tl.exp(-r)
+        f = (1.0 + r + u * (1.0 / 3.0)) * decay(-r)
     elif FORM == "rational_quadratic":
-        f = tl.exp(-shape * log_one_plus(u))
+        f = decay(-shape * log_one_plus(u))
     elif FORM == "inner_product":
         f = u
     elif FORM == "equal":
-        f = tl.where(u == 0.0, 1.0, 0.0)
+        f = tl.where(u == 0.0, 1.0, 0.0).to(u.dtype)
     elif FORM == "power":
         f = whole_power(u, A)
     else:
@@ -81,17 +132,17 @@ def value(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
 @triton.jit
 def slope(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
     """f′(u); 0 where it has none."""
-    r = tl.sqrt(u)
+    r = root(u)
     if FORM == "rbf":
-        f = -tl.exp(-u)
+        f = -decay(-u)
     elif FORM == "matern12":
-        f = tl.where(r > 0.0, tl.exp(-r) / (-2.0 * tl.where(r > 0.0, r, 1.0)), 0.0)
+        f = tl.where(r > 0.0, decay(-r) / (-2.0 * tl.where(r > 0.0, r, 1.0)), 0.0)
     elif FORM == "matern32":
-        f = -0.5 * tl.exp(-r)
+        f = -0.5 * decay(-r)
     elif FORM == "matern52":
-        f = (1.0 + r) * tl.exp(-r) * (-1.0 / 6.0)
+        f = (1.0 + r) * decay(-r) * (-1.0 / 6.0)
     elif FORM == "rational_quadratic":
-        f = -shape / (1.0 + u) * tl.exp(-shape * log_one_plus(u))
+        f = -shape / (1.0 + u) * decay(-shape * log_one_plus(u))
     elif FORM == "inner_product":
         f = u * 0.0 + 1.0
     elif FORM == "equal":
@@ -125,7 +176,7 @@ def between(
     START: tl.constexpr, END: tl.constexpr, OF_PRODUCT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """u of a part, (BM, BN): squared distances of features START to END, or their products."""
-    u = tl.zeros((BM, BN), dtype=tl.float32)
+    u = tl.zeros((BM, BN), dtype=x.dtype.element_ty)
     n, m = tl.cast(n, tl.int64), tl.cast(m, tl.int64)  # D n may be more than 32 bits hold
     for k in range(START, END):
         left = tl.load(x + k * n + rows, mask=rows_in, other=0.0)[:, None]
@@ -165,7 +216,7 @@ def factor(
 ):  # fmt: skip
     """The AT-th part of a term, (BM, BN); ones for the part `WITHOUT`."""
     part: tl.constexpr = item(TERMS, T, AT)
-    found = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    found = tl.zeros((BM, BN), dtype=x.dtype.element_ty) + 1.0
     if part != WITHOUT:
         u = between(
             x, z, n, m, rows, columns, rows_in, columns_in,
@@ -182,7 +233,7 @@ def term(
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The product of the parts of the T-th term, but for `WITHOUT` of them, (BM, BN)."""
-    product = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    product = tl.zeros((BM, BN), dtype=x.dtype.element_ty) + 1.0
     for i in tl.static_range(length(TERMS, T)):
         product *= factor(
             x, z, n, m, rows, columns, rows_in, columns_in, numbers, T, i, WITHOUT,
@@ -198,7 +249,7 @@ def entries(
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """A tile of k, (BM, BN)."""
-    k = tl.zeros((BM, BN), dtype=tl.float32)
+    k = tl.zeros((BM, BN), dtype=x.dtype.element_ty)
     for t in tl.static_range(len(TERMS)):
         weight = tl.load(numbers + len(FORMS) + t)
         k += weight * term(
@@ -237,13 +288,13 @@ def product_kernel(
 
 @triton.jit
 def vector_kernel(
-    x, z, u, out, numbers, n, m, each,
+    x, z, u, out, numbers, n, m, p, each,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for one right-hand side: one product an entry, where `tl.dot` would make sixteen."""
+    """The same for one right-hand side (p = 1): one product an entry, where `tl.dot` would make sixteen."""
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
-    split = tl.program_id(1)
+    split = tl.program_id(2)
     rows_in = rows < n
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
@@ -255,6 +306,40 @@ def vector_kernel(
         total += k * tl.load(u + columns, mask=columns_in, other=0.0)[None, :]
     at = out + split.to(tl.int64) * n + rows
     tl.store(at, tl.load(at, mask=rows_in) + tl.sum(total, 1), mask=rows_in)
+
+
+@triton.jit
+def double_kernel(
+    x, z, u, out, numbers, n, m, p, each,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same in float64, without `tl.dot`: tiles are k(z, x), (BN, BM), so a thread sums over columns in registers.
+
+    m ≥ BN: the last tile ends with the last column, and skips columns that an earlier tile has added. Masks would cost
+    as much as the arithmetic; rows beyond n repeat the last one and are not stored.
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    sides = tl.program_id(1) * P + tl.arange(0, P)
+    split = tl.program_id(2)
+    rows_in, sides_in = rows < n, sides < p
+    near, everywhere = tl.minimum(rows, n - 1), tl.full((BM,), True, tl.int1)
+    total = tl.zeros((P, BM), dtype=tl.float64)
+    for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
+        columns = tl.minimum(start, m - BN) + tl.arange(0, BN)
+        columns_in = columns >= start
+        k = entries(
+            z, x, m, n, columns, near, tl.full((BN,), True, tl.int1), everywhere, numbers,
+            FORMS, PRODUCTS, STARTS, TERMS, BN, BM,
+        )  # fmt: skip
+        w = tl.load(
+            u + columns.to(tl.int64)[None, :] * p + sides[:, None],
+            mask=columns_in[None, :] & sides_in[:, None], other=0.0,
+        )  # fmt: skip
+        total += tl.sum(w[:, :, None] * k[None, :, :], 1)
+    at = out + split.to(tl.int64) * n * p + rows[None, :] * p + sides[:, None]
+    inside = rows_in[None, :] & sides_in[:, None]
+    tl.store(at, tl.load(at, mask=inside) + total, mask=inside)
 
 
 @triton.jit

@@ -1,7 +1,7 @@
 """Stage c: kernel entries a second of products, next to the bound counted from machine code and to measured ceilings.
 
-Products K U and K[:, I] U, Matérn-5/2, float32, random data, every engine; `cuBLAS` multiplies stored columns of K,
-whose evaluation it does not pay for: the yardstick of reading memory.
+Products K U and K[:, I] U, Matérn-5/2, random data: every engine in float32, the fused one in float64 too; `cuBLAS`
+multiplies stored columns of K, whose evaluation it does not pay for: the yardstick of reading memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from benchmarks.gpu.report import Cell, Report
 from benchmarks.gpu.timing import median_seconds, synchronize, why_no_keops
 
 INPUTS, SIDES = (13, 3, 90), (16, 1)
-ENGINES = ("fused", "fused-tf32x3", "tiled", "keops")
+#: the engine and dtype of a name
+ENGINES = {
+    "fused": ("fused", torch.float32), "fused-tf32x3": ("fused-tf32x3", torch.float32),
+    "fused float64": ("fused", torch.float64), "tiled": ("tiled", torch.float32), "keops": ("keops", torch.float32),
+}  # fmt: skip
+#: the dtype of a bound, and the names it is for
+BOUNDS = {"fp32": ("fused", "fused-tf32x3"), "fp64": ("fused float64",)}
 #: seconds that compiling with KeOps may take
 KEOPS_SECONDS = 12.0
 
@@ -60,15 +66,18 @@ def missing(engine: str, device: str) -> str:
     return why_no_keops(device) if engine == "keops" else ""
 
 
-def data(d: int, sides: int, n: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def data(
+    d: int, sides: int, n: int, device: str, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(d)
     x = 2 * torch.rand(n, d, generator=generator) - 1
-    return x.to(device), torch.randn(n, sides, generator=generator).to(device)
+    return x.to(device, dtype), torch.randn(n, sides, generator=generator).to(device, dtype)
 
 
-def rates(engine: str, d: int, sides: int, sizes: Sizes, device: str) -> Cell:
+def rates(name: str, d: int, sides: int, sizes: Sizes, device: str) -> Cell:
     """Return kernel entries a second of K U and of K[:, I] U."""
-    x, u = data(d, sides, sizes.n, device)
+    engine, dtype = ENGINES[name]
+    x, u = data(d, sides, sizes.n, device, dtype)
     operator = OPERATORS[engine](x, apviz.Matern52(lengthscale=0.3 * math.sqrt(d)), 0.1)
     operator.prepare(sides)
     some = u[: sizes.columns].contiguous()
@@ -132,26 +141,27 @@ def stored(report: Report, sizes: Sizes) -> None:
 
 def bounds(report: Report) -> None:
     """Count the fused kernels' instructions, and hold the measured rates against the bound."""
-    for d in INPUTS:
-        for sides in SIDES:
-            name = f"bound d={d} sides={sides}"
-            if report.device != "cuda":
-                report.skip(name, "the machine code is that of a GPU: not counted on a CPU")
-                continue
-            report.measure(name, lambda d=d, p=sides: bound(report, d, p), 2.0)
+    for dtype, compared in BOUNDS.items():
+        for d in INPUTS:
+            for sides in SIDES:
+                name = f"bound{compared[0].removeprefix('fused')} d={d} sides={sides}"
+                if report.device != "cuda":
+                    report.skip(name, "the machine code is that of a GPU: not counted on a CPU")
+                    continue
+                report.measure(name, lambda t=dtype, d=d, p=sides: bound(report, t, d, p), 2.0)
 
 
-def bound(report: Report, d: int, sides: int) -> Cell:
+def bound(report: Report, dtype: str, d: int, sides: int) -> Cell:
     from benchmarks.roofline import GPUS, row
 
     about = torch.cuda.get_device_properties(0)
     capability = 10 * about.major + about.minor
     if capability not in GPUS:
         return {"reason": f"benchmarks/roofline.py does not know compute capability {about.major}.{about.minor}"}
-    found: Cell = row(capability, "matern52", d, sides)
+    found: Cell = row(capability, "matern52", d, sides, dtype)
     most = found["entries per second"] * about.multi_processor_count / GPUS[capability][1]
     shares = {}
-    for engine in ("fused", "fused-tf32x3"):
+    for engine in BOUNDS[dtype]:
         cell = report.entries.get(f"{engine} d={d} sides={sides}", {})
         if "K U" in cell:
             shares[engine] = round(cell["K U"]["entries_per_s"] / most, 3)

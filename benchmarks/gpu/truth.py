@@ -38,7 +38,7 @@ WORKERS = 8
 #: seconds that solves and speeds of `apviz doctor` need at least
 DOCTOR_SECONDS = 6.0
 ENGINES = {
-    "fused": (torch.float32,), "fused-tf32x3": (torch.float32,), "tiled": (torch.float32, torch.float64),
+    "fused": (torch.float32, torch.float64), "fused-tf32x3": (torch.float32,), "tiled": (torch.float32, torch.float64),
     "keops": (torch.float32, torch.float64),
 }  # fmt: skip
 OF_REGISTRY = tuple(KERNELS)

@@ -1,4 +1,7 @@
-"""What `test_fused.py` measures, as JSON: errors of the fused engine against formulas in float64 that are all here."""
+"""What `test_fused.py` measures, as JSON: errors of the fused engine against formulas in float64 that are all here.
+
+Points and right-hand sides are float32 numbers, whatever the dtype of the engine.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,8 @@ CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
         lambda x, z: rbf(x[:, :2], z[:, :2], 0.4) * matern32(x[:, 2:], z[:, 2:], 2.0),
     ),
     "with-white": (
-        apviz.RBF(lengthscale=0.4) + 0.3 * apviz.White(), lambda x, z: rbf(x, z, 0.4) + 0.3 * (squared(x, z) == 0),
+        apviz.RBF(lengthscale=0.4) + 0.3 * apviz.White(),
+        lambda x, z: rbf(x, z, 0.4) + 0.3 * (squared(x, z) == 0).to(x),
     ),
     "sum-of-products": (
         0.7 * apviz.RBF(lengthscale=0.4).on((0,)) * apviz.Matern32(lengthscale=2.0).on((2,))
@@ -108,25 +112,27 @@ def error(found: Tensor, true: Tensor) -> float:
     return float((found.cpu().double() - true).abs().max() / true.abs().max())
 
 
-def on(values: Tensor) -> Tensor:
+def on(values: Tensor, dtype: torch.dtype) -> Tensor:
     """The same where the engine runs; oracles stay on the CPU."""
-    return values.to(DEVICE)
+    return values.to(DEVICE, dtype)
 
 
-def fused(x: Tensor, kernel: apviz.Kernel) -> apviz.operators.Operator:
-    return OPERATORS["fused"](on(x), kernel, NOISE)
+def fused(x: Tensor, kernel: apviz.Kernel, dtype: torch.dtype) -> apviz.operators.Operator:
+    return OPERATORS["fused"](on(x, dtype), kernel, NOISE)
 
 
-def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tensor]) -> dict[str, float]:
+def of_a_kernel(
+    kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype
+) -> dict[str, float]:
     n, chosen = 90, slice(20, 87)
-    x, z, operator = points(n, 3, 0), points(37, 3, 1), fused(points(n, 3, 0), kernel)
+    x, z, operator = points(n, 3, 0), points(37, 3, 1), fused(points(n, 3, 0), kernel, dtype)
     k = textbook(x.double(), x.double())
     full, u, v = k + NOISE * torch.eye(n, dtype=torch.float64), normal(67, 3, 2), normal(n, 5, 3)
     one, a, b = u[:, :1], normal(n, 4, 4), normal(n, 4, 5)
     at = x.double().requires_grad_()
     total = ((a.double() @ b.double().T) * textbook(at, at)).sum()
     (by_inputs,) = torch.autograd.grad(total, at)
-    derivatives = operator.bilinear_derivatives(on(a), on(b), with_inputs=True)
+    derivatives = operator.bilinear_derivatives(on(a, dtype), on(b, dtype), with_inputs=True)
     assert derivatives.inputs is not None
     by_hyperparameters = [
         # of an outputscale: the kernel is linear in it
@@ -135,31 +141,33 @@ def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tenso
         if name == "outputscale" and isinstance(value, float)
     ]
     return {
-        "columns": error(operator.columns_matmul(chosen, on(u)), full[:, chosen] @ u.double()),
-        "columns of one side": error(operator.columns_matmul(chosen, on(one)), full[:, chosen] @ one.double()),
+        "columns": error(operator.columns_matmul(chosen, on(u, dtype)), full[:, chosen] @ u.double()),
+        "columns of one side": error(operator.columns_matmul(chosen, on(one, dtype)), full[:, chosen] @ one.double()),
         "block": error(operator.block(chosen), full[chosen, chosen]),
-        "rows": error(operator.rows_matmul(chosen, on(v)), full[chosen] @ v.double()),
-        "cross": error(operator.cross_matmul(on(z), on(v)), textbook(z.double(), x.double()) @ v.double()),
+        "rows": error(operator.rows_matmul(chosen, on(v, dtype)), full[chosen] @ v.double()),
+        "cross": error(
+            operator.cross_matmul(on(z, dtype), on(v, dtype)), textbook(z.double(), x.double()) @ v.double()
+        ),
         "derivatives": max([error(derivatives.inputs, by_inputs), *by_hyperparameters]),
     }
 
 
-def of_inputs(d: int) -> float:
+def of_inputs(d: int, dtype: torch.dtype) -> float:
     lengthscale = math.sqrt(d)
     x, u = points(70, d, d), normal(70, 16, 1)
     true = (matern52(x.double(), x.double(), lengthscale) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
-    return error(fused(x, apviz.Matern52(lengthscale=lengthscale)).matmul(on(u)), true)
+    return error(fused(x, apviz.Matern52(lengthscale=lengthscale), dtype).matmul(on(u, dtype)), true)
 
 
-def of_sides(p: int) -> float:
+def of_sides(p: int, dtype: torch.dtype) -> float:
     x, u = points(70, 2, 0), normal(70, p, 1)
     true = (matern32(x.double(), x.double()) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
-    return error(fused(x, apviz.Matern32()).matmul(on(u)), true)
+    return error(fused(x, apviz.Matern32(), dtype).matmul(on(u, dtype)), true)
 
 
-def of_an_edge(n: int, m: int) -> float:
+def of_an_edge(n: int, m: int, dtype: torch.dtype) -> float:
     z, x, v = points(n, 2, 0), points(m, 2, 1), normal(m, 3, 2)
-    found = fused(x, apviz.RBF(lengthscale=0.5)).cross_matmul(on(z), on(v))
+    found = fused(x, apviz.RBF(lengthscale=0.5), dtype).cross_matmul(on(z, dtype), on(v, dtype))
     return error(found, rbf(z.double(), x.double(), 0.5) @ v.double())
 
 
@@ -175,9 +183,9 @@ def refusals() -> dict[str, str]:
 
     evaluated = apviz.kernels.Evaluated(of_pairs, {"scale": (2.0,)}, {"scale": (1,)}, "own")
     for name, make in {
-        "float64": lambda: fused(x.double(), rbf_),
-        "evaluated": lambda: fused(x, evaluated),
-        "many parts": lambda: fused(x, many),
+        "float16": lambda: fused(x, rbf_, torch.float16),
+        "evaluated": lambda: fused(x, evaluated, torch.float32),
+        "many parts": lambda: fused(x, many, torch.float32),
     }.items():
         try:
             make()
@@ -196,11 +204,14 @@ def trusted() -> dict[str, str]:
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     engine.log.addHandler(handler)
     engine._trusted.clear()
-    x, kernel = on(points(400, 2, 0)), apviz.Matern32(lengthscale=0.5)
+    x, kernel = on(points(400, 2, 0), torch.float32), apviz.Matern32(lengthscale=0.5)
     found = {
         "right": str(engine.is_trusted(x, kernel, NOISE)),
         "float64": str(engine.is_trusted(x.double(), kernel, NOISE)),
+        "float16": str(engine.is_trusted(x.half(), kernel, NOISE)),
     }
+    operator = engine.FusedOperator(x, kernel, NOISE)
+    found["exact"] = f"{operator.exact().name} in {operator.exact().x.dtype}"
     accumulate = engine.FusedOperator._accumulate
 
     def wrong(self: Any, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
@@ -213,6 +224,7 @@ def trusted() -> dict[str, str]:
         engine._trusted.clear()
         engine.FusedOperator._accumulate = broken  # type: ignore[method-assign]
         found[name] = f"{engine.is_trusted(x, kernel, NOISE)}: {said[-1]}"
+        found[f"exact of {name}"] = f"{operator.exact().name}: {said[-1]}"
     engine.FusedOperator._accumulate = accumulate  # type: ignore[method-assign]
     gradients = engine.FusedOperator._gradients
 
@@ -245,18 +257,27 @@ def solves() -> dict[str, float]:
     return found
 
 
-def measured() -> dict[str, dict[str, float] | dict[str, str]]:
-    """Every case, by name."""
-    found: dict[str, dict[str, float] | dict[str, str]] = {name: of_a_kernel(*case) for name, case in CASES.items()}
-    found["inputs"] = {str(d): of_inputs(d) for d in (1, 2, 3, 7, 26, 100, 385, 400)}
-    found["sides"] = {str(p): of_sides(p) for p in (1, 2, 15, 16, 17, 32, 33, 64, 65)}
+def of_a_dtype(dtype: torch.dtype) -> dict[str, dict[str, float]]:
+    """Every case in float32 or float64, by name."""
+    found = {name: of_a_kernel(*case, dtype) for name, case in CASES.items()}
+    found["inputs"] = {str(d): of_inputs(d, dtype) for d in (1, 2, 3, 7, 26, 100, 385, 400)}
+    found["sides"] = {str(p): of_sides(p, dtype) for p in (1, 2, 4, 5, 15, 16, 17, 32, 33, 64, 65)}
     shapes = ((1, 1), (1, 130), (63, 64), (64, 64), (65, 1), (129, 63), (3, 1500))
-    found["edges"] = {f"{n}x{m}": of_an_edge(n, m) for n, m in shapes}
+    found["edges"] = {f"{n}x{m}": of_an_edge(n, m, dtype) for n, m in shapes}
     x, u = points(70, 2, 0) + 64.0, normal(70, 3, 1)
     true = (rbf(x.double(), x.double(), 0.2) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
-    operator = fused(x, apviz.RBF(lengthscale=0.2))
-    found["far"] = {"columns": error(operator.matmul(on(u)), true)}
-    found["twice"] = {"difference": float((operator.matmul(on(u)) - operator.matmul(on(u))).abs().max())}
+    operator, u = fused(x, apviz.RBF(lengthscale=0.2), dtype), on(u, dtype)
+    found["far"] = {"columns": error(operator.matmul(u), true)}
+    found["twice"] = {"difference": float((operator.matmul(u) - operator.matmul(u)).abs().max())}
+    return found
+
+
+def measured() -> dict[str, dict[str, float] | dict[str, str]]:
+    """Every case, by name."""
+    found: dict[str, dict[str, float] | dict[str, str]] = {}
+    for dtype in (torch.float32, torch.float64):
+        name = str(dtype).removeprefix("torch.")
+        found |= {f"{name} {case}": errors for case, errors in of_a_dtype(dtype).items()}
     found["solved"] = solves()
     found["refused"] = refusals()
     found["trusted"] = trusted()

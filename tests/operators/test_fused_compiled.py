@@ -13,8 +13,8 @@ pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gp
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("Triton compiles nothing where it interprets", allow_module_level=True)
 
-from apviz.operators.fused import GRADIENT, tile_of
-from benchmarks.roofline import GPUS, compiled, machine_code, minimum
+from apviz.operators.fused import DOUBLE, FILL, GRADIENT, tile_of
+from benchmarks.roofline import DTYPES, GPUS, compiled, machine_code, minimum
 
 #: of architectures, one of which is enough for every day
 SOME = [pytest.param(each, marks=() if each == max(GPUS) else pytest.mark.slow) for each in GPUS]
@@ -24,7 +24,7 @@ MANY = [(capability, d, sides) for capability in GPUS for d in (1, 9, 100, 385) 
 
 def check(capability: int, form: str, d: int, sides: int) -> None:
     tile = tile_of(sides, capability)
-    found = compiled("vector_kernel" if sides == 1 else "product_kernel", capability, form, d, tile)
+    found = compiled(tile.kernel, capability, form, d, tile)
     # on Blackwell of many inputs one register in a tile of columns, of some thousand instructions
     assert found.spilled <= (2 if capability == 100 and d >= 100 else 0) and found.registers <= 255
     assert found.programs(tile.warps) >= 2, (
@@ -46,6 +46,29 @@ def test_a_product_spills_nothing_and_is_near_the_fewest_instructions(capability
     check(capability, "matern52", d, sides)
 
 
+DOUBLES = [
+    pytest.param(each, d, sides, marks=() if each == 90 and d in (3, 13) and sides in (1, 16) else pytest.mark.slow)
+    for each in GPUS for d in (1, 3, 13, 100, 385) for sides in (1, 4, 16)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("capability", "d", "sides"), DOUBLES)
+def test_a_product_in_float64_spills_nothing_and_is_near_the_fewest_instructions(capability, d, sides):
+    tile = tile_of(sides, capability, DTYPES["fp64"])
+    found = compiled(tile.kernel, capability, "matern52", d, tile, dtype="fp64")
+    assert found.spilled == 0 and found.registers <= 255
+    assert found.programs(tile.warps) >= 2
+    assert round(found.an_entry["MUFU"]) == 1, "the start of one root; everything else is arithmetic in float64"
+    assert max(found.cycles(capability).values()) <= 1.35 * minimum("matern52", d, sides, capability, "fp64")
+
+
+@pytest.mark.parametrize("tile", [*DOUBLE[::2], FILL[DTYPES["fp64"]]])
+def test_float64_takes_from_float32_only_the_start_of_a_root(tile):
+    code = machine_code(tile.kernel, 90, COMPOSITE, tile, dtype="fp64").asm["ptx"]
+    assert code.count("cvt.f64.f32") == code.count("rsqrt.approx.ftz.f32") > 0
+    assert "ex2.approx" not in code and "lg2.approx" not in code
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["matern12", "matern32", "matern52", "rbf"])
 @pytest.mark.parametrize(("capability", "d", "sides"), MANY)
@@ -55,8 +78,8 @@ def test_every_product_spills_nothing_and_is_near_the_fewest_instructions(capabi
 
 @pytest.mark.parametrize("capability", SOME)
 def test_derivatives_and_blocks_fit_the_registers(capability):
-    for kernel, tile in (("gradient_kernel", GRADIENT), ("fill_kernel", tile_of(1, capability))):
-        found = compiled(kernel, capability, "matern52", 9, tile)
+    for tile, dtype in ((GRADIENT, "fp32"), *((FILL[of_torch], dtype) for dtype, of_torch in DTYPES.items())):
+        found = compiled(tile.kernel, capability, "matern52", 9, tile, dtype=dtype)
         assert found.registers <= 255 and found.spilled == 0
 
 
@@ -72,22 +95,23 @@ COMPOSITE = {
     "STARTS": (0, 1, 2, 3), "TERMS": ((0, 1), (2,)),
 }  # fmt: skip
 FORMS = (("matern12", 0, 0), ("equal", 0, 0), ("rbf", 0, 0), ("piecewise", 3, 5), ("inner_product", 0, 0))
-KERNELS = [("vector_kernel", 1), ("product_kernel", 16), ("fill_kernel", 1), ("gradient_kernel", 16)]
+#: tiles with their kernels, and dtypes; the first three are enough for every day
+KERNELS = [
+    (tile_of(1, 90), "fp32"), (FILL[DTYPES["fp32"]], "fp32"), (DOUBLE[0], "fp64"),
+    (tile_of(16, 90), "fp32"), (GRADIENT, "fp32"), *((tile, "fp64") for tile in (*DOUBLE[1:], FILL[DTYPES["fp64"]])),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("kernel", "sides"),
-    [KERNELS[0], KERNELS[2], *(pytest.param(*each, marks=pytest.mark.slow) for each in (KERNELS[1], KERNELS[3]))],
+    ("tile", "dtype"), [*KERNELS[:3], *(pytest.param(*each, marks=pytest.mark.slow) for each in KERNELS[3:])]
 )
-def test_kernels_of_several_parts_compile(kernel, sides):
-    tile = GRADIENT if kernel == "gradient_kernel" else tile_of(sides, 90)
-    assert machine_code(kernel, 90, COMPOSITE, tile).asm["cubin"]
+def test_kernels_of_several_parts_compile(tile, dtype):
+    assert machine_code(tile.kernel, 90, COMPOSITE, tile, dtype=dtype).asm["cubin"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize(("kernel", "sides"), KERNELS)
-def test_every_form_compiles(kernel, sides, form):
-    tile = GRADIENT if kernel == "gradient_kernel" else tile_of(sides, 90)
+@pytest.mark.parametrize(("tile", "dtype"), KERNELS)
+def test_every_form_compiles(tile, dtype, form):
     one = {"FORMS": (form,), "PRODUCTS": (form[0] == "inner_product",), "STARTS": (0, 3), "TERMS": ((0,),)}
-    assert machine_code(kernel, 90, one, tile).asm["cubin"]
+    assert machine_code(tile.kernel, 90, one, tile, dtype=dtype).asm["cubin"]
