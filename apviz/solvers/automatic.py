@@ -23,9 +23,9 @@ from apviz.solvers.rehearsal import affordable_iterations, cheapest
 
 # rows up to which a factorisation takes a tenth of a second
 CHOLESKY_ROWS = 2_000
-# and on a GPU in float32, where at 14,000 rows a solve by Cholesky takes 0.4 of the time of blocks on an H100
+# and on a GPU in float32, while it fits: with 50,000 rows it takes 1.05 s on an H100, blocks 1.6 s to 0.001
 # (`benchmarks/results/gpu/solves.json`)
-GPU_CHOLESKY_ROWS = 20_000
+GPU_CHOLESKY_ROWS = 50_000
 # rows on which CG is rehearsed: so many, of few rows a sixth, but so many times the rank
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
 # what overlapping alternating projection usually costs, set-up included, in works: so much and so much for each factor
@@ -40,11 +40,11 @@ SKELETON_WORK = 0.65
 class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 20,000; on a
-    processor it is often faster than what is chosen up to about 8,000 rows (`benchmarks/README.md`). CG, alone or with
-    randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that blocks would cost more. Else
-    alternating projection on blocks of neighbours sized by n and the free memory, which hands over to CG where it turns
-    out to be slow (`benchmarks/results/solvers` has the times of every method on every set).
+    Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 50,000 that
+    fit; on a processor it is often faster than what is chosen up to about 8,000 rows (`benchmarks/README.md`). CG,
+    alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that blocks would
+    cost more. Else alternating projection on blocks of neighbours sized by n and the free memory, which hands over to
+    CG where it turns out to be slow (`benchmarks/results/solvers` has the times of every method on every set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.

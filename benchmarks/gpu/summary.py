@@ -46,7 +46,10 @@ def sentences(found: dict[str, dict[str, Any]]) -> list[str]:
         said += of_truth(found["truth"]["entries"])
     if "suite" in found:
         said += of_suite(found["suite"]["entries"].get("outcomes", {}))
-    ran = [CALLED[name] for name, one in found.items() if measured(one) and name not in ("truth", "suite")]
+    ran = [
+        f"{CALLED[name]} ({measured(one)} of {len(one['entries'])} entries)"
+        for name, one in found.items() if measured(one) and name not in ("truth", "suite")
+    ]  # fmt: skip
     left = [CALLED[stage.name] for stage in STAGES if not measured(found.get(stage.name, {}))]
     said += [f"Measured too: {', '.join(ran)}."] if ran else []
     return said + ([f"Not run: {', '.join(left)}."] if left else [])

@@ -145,7 +145,7 @@ def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
 
 @only_on_a_gpu("of the processor the limit is 2,000 rows")
 @pytest.mark.parametrize(("n", "dtype", "chosen"), [
-    (6_000, torch.float32, "Cholesky"), (6_000, torch.float64, None), (21_000, torch.float32, None),
+    (6_000, torch.float32, "Cholesky"), (6_000, torch.float64, None), (51_000, torch.float32, None),
 ])  # fmt: skip
 def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, chosen):
     x = torch.rand(n, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
