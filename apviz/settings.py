@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 C = TypeVar("C")
 #: settings by their former names, which work for one release and are read in files of any version
@@ -80,47 +79,36 @@ class without_tf32(contextlib.ContextDecorator):  # noqa: N801
     """Compute matrix products in full float32, whatever PyTorch's global flags allow, and restore the flags.
 
     TF32 keeps 10 bits of a number, bfloat16 7; residuals and Cholesky factors need all 23. A decorator too. The flags
-    belong to the process: of guards that are nested, or entered by several threads, the last one restores them.
+    belong to the process, so that another thread may restore them inside a guard: every product has a guard of its own.
+    Nothing is counted, for a count that an interrupt leaves behind would switch all later guards off.
     """
 
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-    _entered: ClassVar[int] = 0
-    _restore: ClassVar[tuple[str, dict[Any, str]] | None] = None
+    def __init__(self) -> None:
+        self._before: tuple[str, dict[Any, str]] | None = None
+
+    def _recreate_cm(self) -> without_tf32:
+        return without_tf32()
 
     def __enter__(self) -> None:
-        with self._lock:
-            without_tf32._entered += 1
-            if self._entered == 1:
-                without_tf32._restore = _leave_tf32()
+        import torch
+
+        try:
+            precision = torch.get_float32_matmul_precision()
+        except RuntimeError:  # only the newer flags, of each backend, were set
+            precision = "highest"
+        newer = {backend: backend.fp32_precision for backend in _newer_flags()}
+        if precision != "highest" or {"tf32", "bf16"} & set(newer.values()):
+            self._before = precision, newer
+            torch.set_float32_matmul_precision("highest")  # sets the newer flags too
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            without_tf32._entered -= 1
-            if self._entered == 0 and self._restore is not None:
-                _set_precision(*self._restore)
+        import torch
 
-
-def _leave_tf32() -> tuple[str, dict[Any, str]] | None:
-    """Set full precision and return what was set before; None where that was full precision."""
-    import torch
-
-    try:
-        precision = torch.get_float32_matmul_precision()
-    except RuntimeError:  # only the newer flags, of each backend, were set
-        precision = "highest"
-    newer = {backend: backend.fp32_precision for backend in _newer_flags()}
-    if precision == "highest" and not {"tf32", "bf16"} & set(newer.values()):
-        return None
-    torch.set_float32_matmul_precision("highest")  # sets the newer flags too
-    return precision, newer
-
-
-def _set_precision(precision: str, newer: dict[Any, str]) -> None:
-    import torch
-
-    torch.set_float32_matmul_precision(precision)
-    for backend, value in newer.items():
-        backend.fp32_precision = value
+        if self._before is not None:
+            precision, newer = self._before
+            torch.set_float32_matmul_precision(precision)
+            for backend, value in newer.items():
+                backend.fp32_precision = value
 
 
 @functools.cache

@@ -217,3 +217,9 @@ def test_inputs_in_half_precision_are_solved_in_float32(given, dtype):
 def test_half_precision_is_refused_as_the_dtype_of_a_solve(given, dtype):
     with pytest.raises(ValueError, match="dtype must be torch.float32, torch.float64 or None, got"):
         apviz.KernelSystem(given[0], given[1], KERNEL, noise=NOISE, dtype=dtype, device=DEVICE)
+
+
+def test_a_guard_that_was_never_left_does_not_switch_off_those_that_follow():
+    without_tf32().__enter__()  # as where Ctrl-C comes between its entry and its body
+    with fast(WAYS["high"]), without_tf32():
+        assert torch.get_float32_matmul_precision() == "highest"

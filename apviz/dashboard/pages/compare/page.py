@@ -12,7 +12,6 @@ import param
 from panel.viewable import Viewable
 
 from apviz.advice import Advice
-from apviz.analysis.verdict import judge
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
@@ -223,7 +222,7 @@ class Compare(SolvingPage):
         if name not in self._traces:
             # a cursor goes with its run; an address may name an update and no run
             update = None if name else self.choice.update
-            self.choice.param.update(selected=self._best(), update=update)
+            self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
             if name and name not in self.choice.runs:
                 problems.append(f"{name} is none of the runs that are shown")
         trace, update = self._traces.get(self.choice.selected), self.choice.update
@@ -231,13 +230,6 @@ class Compare(SolvingPage):
             self.choice.update = None
             problems.append(why_missing(trace, update))
         return problems
-
-    def _best(self) -> str:
-        """The run that the verdict puts first; empty where there is none."""
-        ranked = [each.trace for each in judge(self._traces.values()).standings]
-        # without a verdict the first that was asked for
-        best = ranked[0] if ranked else next(iter(self._traces.values()), None)
-        return next((name for name, trace in self._traces.items() if trace is best), "")
 
     def _show_selected(self) -> None:
         if not self._is_open:
