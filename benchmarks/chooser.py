@@ -10,6 +10,7 @@ so far; a factorisation cannot be stopped and is skipped above 16,000 rows. Resu
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import sys
@@ -25,7 +26,7 @@ import apviz
 from apviz import comparison
 from apviz.solvers import attempt, overlapping
 from apviz.solvers.choices import coarse_rank
-from benchmarks.machine import keep
+from benchmarks.machine import RESULTS, keep
 
 TOLERANCES = (0.1, 0.01, 0.001)
 GOAL = 1.2
@@ -92,6 +93,13 @@ SYSTEMS |= {
     "sgemm, n = 50,000": lambda: registered("sgemm", LARGE),
     "keggundirected, n = 50,886": lambda: registered("keggundirected", 50_886),
 }
+
+
+#: systems of up to 8,000 rows, and the larger ones, each with a file of its own
+PARTS = {
+    "chooser_small": [name for name in SYSTEMS if name.endswith(f"n = {SMALL:,}") or name.endswith(f"n = {MEDIUM:,}")],
+}
+PARTS["chooser"] = [name for name in SYSTEMS if name not in PARTS["chooser_small"]]
 
 
 def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
@@ -176,14 +184,43 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"every method": of(with_cholesky), "without Cholesky": of(without), "goal": GOAL}
 
 
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns the lines of a table in Markdown: how `auto` and Cholesky stand, by numbers of training rows."""
+    lines = [
+        f"| rows | solves | Cholesky is fastest in | `auto` within {GOAL} of the best in | `auto` at worst | "
+        "Cholesky at worst |",
+        "|---|---|---|---|---|---|",
+    ]
+    for n in sorted({row["n"] for row in rows}):
+        some = [row for row in rows if row["n"] == n]
+        direct = [
+            row["methods"][CHOLESKY]["seconds"] / row["methods"][row["best"]]["seconds"]
+            for row in some if row["methods"][CHOLESKY]["converged"]
+        ]  # fmt: skip
+        fastest = sum(row["best"] == CHOLESKY for row in some)
+        near = sum(row["regret"] <= GOAL for row in some)
+        worst = max(row["regret"] for row in some)
+        lines.append(f"| {n:,} | {len(some)} | {fastest} | {near} | {worst:.1f} times | {max(direct):.1f} times |")
+    return lines
+
+
+def rows_kept(part: str) -> list[dict[str, Any]]:
+    """Returns the rows of a part that were measured before, with Cholesky among the methods."""
+    path = RESULTS / f"{part}.json"
+    results = json.loads(path.read_text())["results"] if path.exists() else []
+    return [row for row in results["rows"] if CHOLESKY in row["methods"]] if isinstance(results, dict) else []
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    rows: list[dict[str, Any]] = []
-    for name in sys.argv[1:] or SYSTEMS:
-        rows += measure_all(name)
-        keep("chooser", {"summary": summary(rows), "rows": rows}, show=False)
-    print(summary(rows))
+    for part, systems in PARTS.items():
+        rows = [row for row in rows_kept(part) if row["system"] not in sys.argv[1:]] if sys.argv[1:] else []
+        for name in [name for name in sys.argv[1:] or SYSTEMS if name in systems]:
+            rows += measure_all(name)
+            keep(part, {"summary": summary(rows), "rows": rows}, show=False)
+        if rows:
+            print(part, summary(rows))
 
 
 if __name__ == "__main__":

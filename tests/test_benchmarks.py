@@ -257,6 +257,15 @@ def test_the_regret_of_auto_is_counted_with_and_without_cholesky():
     assert found["without Cholesky"]["worst"] == 1.05 and found["without Cholesky"]["above 1.2"] == 0
 
 
+def test_the_table_of_small_systems_is_of_the_results():
+    from benchmarks.chooser import rows_kept, table
+    from benchmarks.machine import RESULTS
+
+    page = (RESULTS.parent / "README.md").read_text("utf-8")
+    shown = page.partition("<!-- of results/chooser_small.json -->\n")[2].partition("\n\n")[0]
+    assert shown.splitlines() == table(rows_kept("chooser_small"))
+
+
 def test_the_seconds_of_a_step_by_botorch_are_the_results():
     from benchmarks.machine import RESULTS
 
