@@ -41,7 +41,7 @@ class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
     Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 50,000 that
-    fit; on a processor it is often faster than what is chosen up to about 4,000 rows (`benchmarks/README.md`). CG,
+    fit; on a processor it is often faster than what is chosen up to 4,000 rows or more (`benchmarks/README.md`). CG,
     alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that blocks would
     cost more. Else alternating projection on blocks of neighbours sized by n and the free memory, which hands over to
     CG where it turns out to be slow (`benchmarks/results/solvers` has the times of every method on every set).
