@@ -194,7 +194,8 @@ def gpytorch_cell(
     seconds = {iterations: solve(iterations, 0, 1e-9)[0] for iterations in (1, 1, 4)}
     # of few rows the difference is noise
     each = max((seconds[4] - seconds[1]) / 3, seconds[4] / 20)
-    cell: dict[str, Any] = {"label": GPYTORCH, "seconds an iteration": round(each, 3), "reached": {}, "solves": []}
+    label = "GPyTorch, K stored" if stored else GPYTORCH
+    cell: dict[str, Any] = {"label": label, "seconds an iteration": round(each, 3), "reached": {}, "solves": []}
     if (most := int(limit / each)) < GPYTORCH_LEAST:
         return cell
     for rank in ranks or (settings.max_preconditioner_size.value(), 100, 500):

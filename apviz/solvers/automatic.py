@@ -41,10 +41,11 @@ class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
     Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 50,000 that
-    fit; on a processor it is often faster than what is chosen up to 4,000 rows or more (`benchmarks/README.md`). CG,
-    alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that blocks would
-    cost more. Else alternating projection on blocks of neighbours sized by n and the free memory, which hands over to
-    CG where it turns out to be slow (`benchmarks/results/solvers` has the times of every method on every set).
+    fit, where σ² is above what float32 rounds; on a processor it is often faster than what is chosen up to 4,000 rows
+    or more (`benchmarks/README.md`). CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes
+    so few iterations that blocks would cost more. Else alternating projection on blocks of neighbours sized by n and
+    the free memory, which hands over to CG where it turns out to be slow (`benchmarks/results/solvers` has the times of
+    every method on every set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
@@ -114,7 +115,17 @@ def cholesky_rows(operator: Operator) -> int:
     x, n = operator.x, operator.n
     is_fast = x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1
     fits = is_fast and arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
-    return GPU_CHOLESKY_ROWS if fits else CHOLESKY_ROWS
+    return (
+        GPU_CHOLESKY_ROWS if fits and survives_rounding(n, operator.noise, operator.largest_signal) else CHOLESKY_ROWS
+    )
+
+
+def survives_rounding(n: int, noise: float, signal: float) -> bool:
+    """Tells whether σ² is above what a factorisation in float32 rounds of an entry of K (Higham 2002, theorem 10.3).
+
+    Below it a factor needs jitter, with which refinement may stagnate where blocks, which are smaller, converge.
+    """
+    return noise >= n * torch.finfo(torch.float32).eps / 2 * (signal + noise)
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:

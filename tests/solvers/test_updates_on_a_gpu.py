@@ -18,7 +18,7 @@ from apviz.operators import CountingOperator, TiledOperator, make_operator
 from apviz.partitions import KDTree
 from apviz.skeletons import ExactColumns, Skeletons
 from apviz.solvers import attempt
-from apviz.solvers.automatic import overlapping
+from apviz.solvers.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
 from apviz.solvers.steps import Alone, Coarse, History, column_squares
 from tests.device import DEVICE, only_on_a_gpu
@@ -144,14 +144,25 @@ def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
 
 
 @only_on_a_gpu("of the processor the limit is 2,000 rows")
-@pytest.mark.parametrize(("n", "dtype", "chosen"), [
-    (6_000, torch.float32, "Cholesky"), (6_000, torch.float64, None), (51_000, torch.float32, None),
+@pytest.mark.parametrize(("n", "dtype", "noise", "chosen"), [
+    (6_000, torch.float32, 0.01, "Cholesky"), (6_000, torch.float64, 0.01, None), (6_000, torch.float32, 1e-5, None),
+    (51_000, torch.float32, 0.01, None),
 ])  # fmt: skip
-def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, chosen):
+def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, noise, chosen):
     x = torch.rand(n, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
-    system = apviz.KernelSystem(x, x[:, 0], apviz.Matern52(lengthscale=0.1), noise=0.01, dtype=dtype, device=DEVICE)
+    system = apviz.KernelSystem(x, x[:, 0], apviz.Matern52(lengthscale=0.1), noise=noise, dtype=dtype, device=DEVICE)
     solver, _ = apviz.Automatic().resolve(system.operator)
     assert (solver.name == "Cholesky") == (chosen == "Cholesky")
+
+
+@pytest.mark.parametrize("n", [300, 1_500])
+def test_with_noise_above_rounding_the_flattest_k_has_a_factor_in_float32(n):
+    x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    least = n * 2.0**-24 * 1.01
+    k = (-torch.cdist(x, x).square() / 2e4).exp() + least * torch.eye(n, dtype=torch.float64)
+    assert survives_rounding(n, least, 1.0) and not survives_rounding(n, least / 2, 1.0)
+    _, failed = torch.linalg.cholesky_ex(k.float())
+    assert not failed
 
 
 @only_on_a_gpu("PyTorch keeps no memory of the processor")
