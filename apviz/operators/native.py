@@ -57,7 +57,6 @@ FLAGS = (
     (*COMMON, "-march=native", "-fopenmp-simd"),
     COMMON,
 )
-VECTOR_BYTES = 64
 # below this many kernel entries a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
 # kRowGroup of native_loops.h
@@ -293,7 +292,7 @@ def _function(name: str, dtype: torch.dtype, structure: Structure | None = None)
 
 def _transposed(z: Tensor) -> Tensor:
     """z (m, d) as (d, m'), m' padded to whole vectors."""
-    lanes = VECTOR_BYTES // z.element_size()
+    lanes = _counted("lanes", z.dtype)
     zt = z.new_zeros(z.shape[1], len(z) + -len(z) % lanes)
     zt[:, : len(z)] = z.T
     return zt
@@ -316,8 +315,8 @@ def symmetric_matmul_(out: Tensor, formula: Formula, x: Tensor, u: Tensor) -> No
 def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: Tensor) -> None:
     (n, d), width = x.shape, u.shape[1]
     zt = _transposed(z)
-    m, lanes = zt.shape[1], VECTOR_BYTES // x.element_size()
-    if width <= _narrow(x.dtype):
+    m, lanes = zt.shape[1], _counted("lanes", x.dtype)
+    if width <= _counted("narrow", x.dtype):
         padded = u.new_zeros(width, m)
         padded[:, : len(z)] = u.T
     elif m > len(z) or width % lanes:
@@ -333,9 +332,9 @@ def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: 
 
 
 @cache
-def _narrow(dtype: torch.dtype) -> int:
-    """Up to how many right-hand sides `native.cpp` wants them as rows."""
-    function = _engine()[f"narrow_{'f32' if dtype == torch.float32 else 'f64'}"]
+def _counted(what: str, dtype: torch.dtype) -> int:
+    """A number of `native.h`: the lanes of a vector, or up to how many right-hand sides it wants them as rows."""
+    function = _engine()[f"{what}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = ctypes.c_int64
     return int(function())
 

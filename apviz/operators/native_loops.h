@@ -154,7 +154,7 @@ void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, co
             for (int64_t j = 0; j < columns; j += lanes) {
               V sum = {};
               for (int64_t q = 0; q < p; ++q) sum += load(bt + q * m + c + j) * left[i * p + q];
-              std::memcpy(w + j, &sum, sizeof sum);
+              store(w + j, sum);
             }
             Kernel::differentiated(k, us, weights, i * kColumns, columns, sums);
           }
