@@ -12,7 +12,7 @@ from apviz.method import abbreviations
 SOLVERS = [
     apviz.AlternatingProjection(block_size=50),
     apviz.AlternatingProjection(
-        block_size=50, partition="principal-axis-tree", overlap=1.0, history=15, coarse_rank=20, skeleton_rank=8
+        block_size=50, partition="principal-axis-tree", overlap=1.0, history=15, skeleton_rank=8
     ),
     apviz.ConjugateGradient(),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=100)),
@@ -33,5 +33,5 @@ def test_the_short_forms_of_several_methods_are_one_line_each_said_once():
     line = abbreviations([solver.method for solver in SOLVERS])
     forms = [part.partition(": ")[0] for part in line.split(" · ")]
     assert sorted(forms) == sorted(["AP", "PCG", "pa-tree", "+", "b", "q", "r", "s"])
-    assert "r: vectors of the coarse space, or rank of the preconditioner" in line
+    assert "r: rank of the preconditioner, or vectors of the coarse space" in line
     assert abbreviations([apviz.Cholesky().method, apviz.ConjugateGradient().method]) == ""

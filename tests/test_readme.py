@@ -19,8 +19,8 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in (
-    "guide/index", "guide/data", "guide/methods", "guide/gaussian_process", "guide/gpytorch", "guide/dashboard",
-    "guide/reading", "guide/paper", "guide/ranks", "guide/cluster", "lessons",
+    "guide/index", "guide/data", "guide/methods", "guide/own_solver", "guide/gaussian_process", "guide/gpytorch",
+    "guide/dashboard", "guide/reading", "guide/paper", "guide/ranks", "guide/cluster", "lessons",
 )]  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 README, BENCHMARKS = (path.read_text("utf-8") for path in PAGES[:2])

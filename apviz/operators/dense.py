@@ -14,6 +14,8 @@ from apviz.settings import without_tf32
 
 #: rows of entries that are not stored, evaluated at once: 16 MB in float32 at n = 4,000
 ROWS_AT_ONCE = 1_000
+#: `Operator.entry_price`, measured as that of `TiledOperator`
+STORED_ENTRY_FLOPS = (15.0, 0.0, 0.0, 4.0)
 
 
 class DenseOperator(Operator):
@@ -35,6 +37,10 @@ class DenseOperator(Operator):
     @property
     def engine(self) -> str:
         return "stored matrix"
+
+    @property
+    def _entry_flops(self) -> tuple[float, float, float, float]:
+        return STORED_ENTRY_FLOPS
 
     @without_tf32()
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:

@@ -29,6 +29,8 @@ DERIVATIVE_TILE = 1024
 # roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
 ROUNDINGS_PER_ENTRY = 8.0
 
+#: `Operator.entry_price` of torch's tiles, measured as that of the compiled ones
+TORCH_ENTRY_FLOPS = (0.0, 330.0, 30.0, 6.0)
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
 
@@ -191,6 +193,17 @@ class Operator(ABC):
     def matmul_price(self, columns: int) -> float:
         """Returns about the seconds of a product with K, in those of n² entries evaluated for columns of it."""
         return 1.0
+
+    def entry_price(self, columns: int) -> float:
+        """Returns about the flops of a Cholesky factorisation that take as long as an entry of such a product."""
+        each, of_part, of_input, of_column = self._entry_flops
+        parts, inputs = len(self.formula.functions), self.inputs.shape[1]
+        return each + of_part * parts + of_input * inputs + of_column * columns
+
+    @property
+    def _entry_flops(self) -> tuple[float, float, float, float]:
+        """What adds up to `entry_price`: a constant, and so much a part of the kernel, an input, and a column."""
+        return TORCH_ENTRY_FLOPS
 
     @without_tf32()
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:

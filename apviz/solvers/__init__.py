@@ -1,7 +1,6 @@
 """Solvers: frozen settings, one file each, all returning the same `Solution`."""
 
 from apviz.factors import NotPositiveDefinite
-from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.askotch import ASkotch
 from apviz.solvers.automatic import Automatic, overlapping
 from apviz.solvers.cholesky import Cholesky
@@ -9,13 +8,15 @@ from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.coordinate_descent import CoordinateDescentPlusPlus
 from apviz.solvers.gradient_descent import GradientDescent
 from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.run import Run
 from apviz.solvers.solve import attempt, checked_hooks, solve
+from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated
 from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 
 __all__ = [
     "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "CoordinateDescentPlusPlus",
-    "Epoch", "GradientDescent", "Hook", "NotConverged", "NotPositiveDefinite", "Prepared", "Run", "Solution", "Solver",
-    "StochasticDualDescent", "StopReason", "Update", "attempt", "checked_hooks", "overlapping",
-    "solve",
+    "Epoch", "EpochEnd", "Events", "GradientDescent", "Hook", "NotConverged", "NotPositiveDefinite", "Prepared",
+    "Remeasure", "Run", "Solution", "Solver", "State", "StochasticDualDescent", "StopReason", "Update", "Updated",
+    "attempt", "checked_hooks", "overlapping", "solve",
 ]  # fmt: skip

@@ -15,9 +15,9 @@ from apviz.method import Method
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners.nystrom import nystrom
 from apviz.settings import Auto, chosen, require, require_whole, require_whole_or_auto
-from apviz.solvers.interface import SOLVERS, Prepared, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
-from apviz.solvers.run import Run
+from apviz.solvers.state import State
 
 # of n, rows of a block where that is chosen: the paper's; but so many at least, for every update has a price of its own
 BLOCK_SHARE, LEAST_ROWS = 100, 50
@@ -77,27 +77,21 @@ class ASkotch(IterativeSolver):
             size = min(self.block_size, operator.n)
         return replace(self, block_size=size, rank=min(self.rank, size)), choices
 
-    def build(self, operator: CountingOperator, columns: int) -> _Prepared:
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
         settings, choices = self.resolve(operator, columns)
-        return _Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
+        return Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Prepared(Prepared):
-    solver: ASkotch
-
-    def run(self, run: Run) -> StopReason:
-        return _Accelerated(self, run).iterate()
+    def init(self, prepared: Prepared, state: State) -> _Accelerated:
+        return _Accelerated(self, state)
 
 
 class _Accelerated(Iteration):
     """The state of one solve; `point`, v and y are the paper's w, v and z."""
 
-    def __init__(self, prepared: _Prepared, run: Run) -> None:
-        self.settings = s = prepared.solver
-        self.size = int(chosen("block_size", s.block_size))
-        n = prepared.operator.n
-        super().__init__(prepared, run, updates_of(n, self.size))
+    def __init__(self, settings: ASkotch, start: State) -> None:
+        self.settings, n = settings, start.operator.n
+        self.size = int(chosen("block_size", settings.block_size))
+        super().__init__(start, settings.seed, updates_of(n, self.size))
         nu = n / self.size
         mu = min(self.operator.noise / self.operator.uncounted.largest_signal, 1 / nu, nu)
         self.beta, self.gamma = 1 - math.sqrt(mu / nu), 1 / math.sqrt(mu * nu)

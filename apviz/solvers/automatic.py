@@ -14,12 +14,13 @@ from apviz.memory import SHARE, free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
-from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
 from apviz.solvers.cholesky import Cholesky, arrays
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.rehearsal import affordable_iterations, cheapest
+from apviz.solvers.state import Events, State
 
 # rows up to which a factorisation takes a tenth of a second
 CHOLESKY_ROWS = 2_000
@@ -33,6 +34,8 @@ REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
 USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
 # the share of it where there are skeletons
 SKELETON_WORK = 0.65
+# the work of a factorisation beside its flops: the entries of K, and a pass in float64
+ENTRIES, PASS = 1.0, 2.0
 
 
 @SOLVERS.register("automatic")
@@ -86,6 +89,12 @@ class Automatic(Solver):
         built = solver.build_for(operator, columns, like)
         return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
 
+    def init(self, prepared: Prepared, state: State) -> State:
+        return prepared.solver.init(prepared, state)
+
+    def epochs(self, prepared: Prepared, state: State) -> Events:
+        return prepared.solver.epochs(prepared, state)
+
     def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
         """The solver, and why."""
         n = operator.n
@@ -94,12 +103,16 @@ class Automatic(Solver):
         usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
         if n >= SKELETON_ROWS:
             usual *= SKELETON_WORK
+        direct = cholesky_work(operator, columns)
+        least = min(usual, direct)
         rank = coarse_rank(n)
         ranks, rows = (
             [rank, rank // 2, rank // 4, 0],
             max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank),
         )
-        plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, usual, rows, self.seed))
+        plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, least, rows, self.seed))
+        if plan is None and direct <= usual:
+            return Cholesky(tol=self.tol), f"takes as long as {direct:.0f} work, blocks {usual:.0f} (estimates)"
         if plan is None:
             most = affordable_iterations(operator, columns, rank, usual)
             why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"
@@ -120,12 +133,23 @@ def cholesky_rows(operator: Operator) -> int:
     )
 
 
-def survives_rounding(n: int, noise: float, signal: float) -> bool:
-    """Tells whether σ² is above what a factorisation in float32 rounds of an entry of K (Higham 2002, theorem 10.3).
+def cholesky_work(operator: Operator, columns: int) -> float:
+    """Returns the work in which products with K take as long as a factorisation of it; inf where that has no place."""
+    x, n = operator.x, operator.n
+    fits = arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
+    is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)
+    if x.is_cuda or operator.layout.ranks > 1 or not (fits and is_right):
+        return math.inf
+    flops = n / 3 + 2 * columns  # ÷ n²: the factor, and the solves with it
+    return flops / operator.entry_price(columns) + ENTRIES + PASS
+
+
+def survives_rounding(n: int, noise: float, signal: float, dtype: torch.dtype = torch.float32) -> bool:
+    """Tells whether σ² is above what a factorisation rounds of an entry of K (Higham 2002, theorem 10.3).
 
     Below it a factor needs jitter, with which refinement may stagnate where blocks, which are smaller, converge.
     """
-    return noise >= n * torch.finfo(torch.float32).eps / 2 * (signal + noise)
+    return noise >= n * torch.finfo(dtype).eps / 2 * (signal + noise)
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:

@@ -14,10 +14,9 @@ from apviz.memory import require_memory
 from apviz.method import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
-from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
-from apviz.solvers.refinement import NO_GAIN, Limits
-from apviz.solvers.run import Run
-from apviz.solvers.steps import column_inner
+from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.refinement import NO_GAIN
+from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated, column_inner
 
 # with the factor of K, or of K with jitter: each lowers the residual by what the factor lacks in digits
 MAX_REFINEMENTS = 10
@@ -70,6 +69,18 @@ class Cholesky(Solver):
             )
         return Factored(solver=self, given=operator.uncounted, operator=operator.uncounted, factor=factor)
 
+    def epochs(self, prepared: Factored, state: State) -> Events:
+        """Solves with the factor, and again for what is left: what the factor lacks in digits."""
+        for _ in range(MAX_REFINEMENTS):
+            before, residual = state.r.clone(), state.residual
+            u = torch.cholesky_solve(state.r, prepared.factor)
+            state.w += u
+            fresh = yield Remeasure()
+            yield Updated(-1, 0.5 * column_inner(u, before + fresh), is_whole_epoch=True)
+            yield EpochEnd()
+            if state.residual > NO_GAIN * residual:
+                return
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Factored(Prepared):
@@ -77,46 +88,3 @@ class Factored(Prepared):
 
     solver: Cholesky
     factor: Tensor
-
-    def run(self, run: Run) -> StopReason:
-        return _Direct(self, run).solve()
-
-
-class _Direct:
-    """The update of a direct solve, and its refinements."""
-
-    def __init__(self, prepared: Factored, run: Run) -> None:
-        self.prepared, self.run, self.b = prepared, run, run.b
-        if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(run.operator.x.dtype, copy=True)
-        else:
-            self.w = run.initial_weights
-            self.r = run.residual_of(self.w).to(run.operator.x.dtype)
-
-    def solve(self) -> StopReason:
-        run, r = self.run, self.r
-        run.start(self, Limits(self.prepared.solver.tol, 0, MAX_REFINEMENTS, 1))
-        while True:
-            before, residual = r.clone(), run.residual
-            u = torch.cholesky_solve(r, self.prepared.factor)
-            self.w += u
-            fresh, squared = run.fresh_residual()
-            r.copy_(fresh)
-            run.updated(-1, 0.5 * column_inner(u, before + fresh), squared)
-            reason = run.end_epoch(squared, is_fresh=True)
-            if reason is StopReason.MAX_EPOCHS or (reason is None and run.residual > NO_GAIN * residual):
-                return StopReason.STAGNATED
-            if reason is not None:
-                return reason
-
-    # --- what the run asks for ------------------------------------------------------------------------------------
-
-    def weights(self) -> Tensor:
-        return self.w
-
-    def block_norms(self) -> None:
-        return None
-
-    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """There is no recursion: each update starts from B − KW."""
-        return True

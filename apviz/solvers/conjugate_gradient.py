@@ -14,12 +14,11 @@ from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
-from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, require_whole
+from apviz.settings import FORMER_NAMES, renamed, require
 from apviz.solvers.choices import resolve
-from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
-from apviz.solvers.refinement import Limits
-from apviz.solvers.run import Run
-from apviz.solvers.steps import column_squares
+from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.state import EpochEnd, Events, State, Updated
+from apviz.solvers.stopping import Stopping
 
 
 @SOLVERS.register(CONJUGATE_GRADIENT)
@@ -61,13 +60,10 @@ class ConjugateGradient(Solver):
     name: ClassVar[str] = "ConjugateGradient"
 
     def __post_init__(self) -> None:
-        require_tolerance(self.tol)
+        Stopping.of(self)
         known = self.preconditioner is None or hasattr(self.preconditioner, "build")
         accepted = "an object of apviz.preconditioners, such as apviz.PivotedCholesky(rank=100), or None"
         require(known and not isinstance(self.preconditioner, type), "preconditioner", self.preconditioner, accepted)
-        require_whole("max_epochs", self.max_epochs, 1)
-        require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
-        require_whole("check_every", self.check_every, 1)
 
     @property
     def method(self) -> Method:
@@ -90,84 +86,42 @@ class ConjugateGradient(Solver):
         preconditioner, choices = resolve(self.preconditioner, operator, columns)
         return replace(self, preconditioner=preconditioner), choices
 
-    def build(self, operator: CountingOperator, columns: int) -> Preconditioned:
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
         settings, choices = self.resolve(operator, columns)
         apply = settings.preconditioner.build(operator) if settings.preconditioner else None
-        return Preconditioned(
+        return Prepared(
             solver=settings, given=operator.uncounted, operator=operator.uncounted.sharded(),
             choices=choices, preconditioner=apply,
         )  # fmt: skip
 
+    def init(self, prepared: Prepared, state: State) -> Directions:
+        return Directions(**vars(state), precondition=prepared.preconditioner or _identity)
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Preconditioned(Prepared):
-    """Set-up: the preconditioner, or none."""
-
-    solver: ConjugateGradient
-
-    def run(self, run: Run) -> StopReason:
-        b = self.in_order(run.b)
-        if run.initial_weights is None:
-            w, r = torch.zeros_like(b, dtype=torch.float64), b.to(run.operator.x.dtype, copy=True)
-        else:
-            w = self.in_order(run.initial_weights)
-            r = run.residual_of(run.initial_weights).to(run.operator.x.dtype)
-        iteration, s = Iteration(run, run.operator, self.preconditioner or _identity, b, w, r), self.solver
-        run.start(iteration, Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every))
-        return iteration.iterate()
+    def epochs(self, prepared: Prepared, state: Directions) -> Events:
+        return iterations(state)
 
 
-class Iteration:
+@dataclass(eq=False, kw_only=True)
+class Directions(State):
     """The state of the iteration.
 
     Args:
-        run: has been told of it before `iterate`.
-        precondition: of residuals of which all rows are here.
-        b, w, r: (n, l+1) the right-hand sides, and weights and residual to start from, which are changed.
-        norms: of blocks of r, (m, l+1), where the run reports some.
+        precondition: r ↦ P⁻¹r, of residuals of which all rows are here.
+        norms: of blocks of r, (m, l+1), where the solve reports some.
+        restart: whether the next direction is the steepest one.
     """
 
-    def __init__(
-        self, run: Run, operator: Operator, precondition: Apply, b: Tensor, w: Tensor, r: Tensor,
-        norms: Callable[[Tensor], Tensor | None] = lambda r: None,
-    ) -> None:  # fmt: skip
-        self.run, self.operator = run, operator
-        self._precondition = precondition
-        self.b, self.w, self.r, self._norms = b, w, r, norms
-        self.restart = True
+    precondition: Apply
+    norms: Callable[[Tensor], Tensor | None] = lambda r: None
+    restart: bool = True
 
-    def iterate(self) -> StopReason:
-        run, w, r, layout = self.run, self.w, self.r, self.operator.layout
-        rz = p = r  # set at once by the restart
-        while True:
-            z = self.precondition(r)
-            rz, rz_before = layout.sum(_inner(r, z)), rz
-            p = z.clone() if self.restart else p.mul_(_ratio(rz, rz_before)).add_(z)
-            self.restart = False
-            kp = self.operator.matmul(p)
-            curvature, slope = layout.sum(torch.stack([_inner(p, kp), _inner(p, r)]))
-            step = _ratio(rz, curvature)
-            w += p * step
-            r.addcmul_(kp, step, value=-1)
-            squared = layout.sum(column_squares(r))
-            # h is quadratic; step · rᵀz ÷ 2 would hold only as far as rounding leaves p conjugate
-            run.updated(-1, step.double() * (slope.double() - 0.5 * step.double() * curvature.double()), squared)
-            reason = run.end_epoch(squared)
-            if reason is not None:
-                return reason
-
-    def precondition(self, r: Tensor) -> Tensor:
+    def preconditioned(self) -> Tensor:
         """Computes P⁻¹r for the rows that are here: every rank applies P to all of them."""
         layout = self.operator.layout
-        return r if self._precondition is _identity else layout.local(self._precondition(layout.whole(r)))
-
-    # --- what the run asks for ------------------------------------------------------------------------------------
-
-    def weights(self) -> Tensor:
-        return self.w
+        return self.r if self.precondition is _identity else layout.local(self.precondition(layout.whole(self.r)))
 
     def block_norms(self) -> Tensor | None:
-        return self._norms(self.r)
+        return self.norms(self.r)
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """A claim that was false restarts the recursion from B − KW."""
@@ -175,6 +129,26 @@ class Iteration:
             self.r.copy_(fresh)
             self.restart = True
         return claimed
+
+
+def iterations(state: Directions) -> Events:
+    """Iterates (Hestenes & Stiefel, 1952), every right-hand side with steps of its own."""
+    w, r, operator = state.w, state.r, state.operator
+    rz = p = r  # set at once by the restart
+    while True:
+        z = state.preconditioned()
+        rz, rz_before = operator.layout.sum(_inner(r, z)), rz
+        p = z.clone() if state.restart else p.mul_(_ratio(rz, rz_before)).add_(z)
+        state.restart = False
+        kp = operator.matmul(p)
+        curvature, slope = operator.layout.sum(torch.stack([_inner(p, kp), _inner(p, r)]))
+        step = _ratio(rz, curvature)
+        w += p * step
+        r.addcmul_(kp, step, value=-1)
+        # h is quadratic; step · rᵀz ÷ 2 would hold only as far as rounding leaves p conjugate
+        decrease = step.double() * (slope.double() - 0.5 * step.double() * curvature.double())
+        yield Updated(-1, decrease, is_whole_epoch=True)
+        yield EpochEnd()
 
 
 def _identity(r: Tensor) -> Tensor:

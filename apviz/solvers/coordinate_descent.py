@@ -15,10 +15,9 @@ from apviz.memory import free_memory, require_memory
 from apviz.method import Method
 from apviz.operators import CountingOperator, Operator
 from apviz.settings import Auto, chosen, require_number, require_whole_or_auto
-from apviz.solvers.interface import SOLVERS, Prepared, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
-from apviz.solvers.run import Run
-from apviz.solvers.steps import column_squares
+from apviz.solvers.state import State, column_squares
 
 # of n, rows of a block where that is chosen: 200 of the paper's 4,096
 BLOCK_SHARE = 20
@@ -85,27 +84,21 @@ class CoordinateDescentPlusPlus(IterativeSolver):
             choices["kept_blocks"] = f"{kept:,}: what half of the free memory holds"
         return replace(self, block_size=size, kept_blocks=kept), choices
 
-    def build(self, operator: CountingOperator, columns: int) -> _Prepared:
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
         settings, choices = self.resolve(operator, columns)
-        return _Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
+        return Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Prepared(Prepared):
-    solver: CoordinateDescentPlusPlus
-
-    def run(self, run: Run) -> StopReason:
-        return _Descent(self, run).iterate()
+    def init(self, prepared: Prepared, state: State) -> _Descent:
+        return _Descent(self, state)
 
 
 class _Descent(Iteration):
     """The state of one solve; names are the paper's."""
 
-    def __init__(self, prepared: _Prepared, run: Run) -> None:
-        self.settings = s = prepared.solver
-        self.size = int(chosen("block_size", s.block_size))
-        n = prepared.operator.n
-        super().__init__(prepared, run, updates_of(n, self.size))
+    def __init__(self, settings: CoordinateDescentPlusPlus, start: State) -> None:
+        self.settings, n = settings, start.operator.n
+        self.size = int(chosen("block_size", settings.block_size))
+        super().__init__(start, settings.seed, updates_of(n, self.size))
         self.t, self.skip = 0, round(n / self.size + 1)  # half of the updates between two looks at the rate
         self.blocks: list[tuple[Tensor, Tensor]] = []  # rows, and the factor of K[I, I] + λ
         self.z = self.point.direction()

@@ -10,10 +10,9 @@ import torch
 from apviz.method import Method
 from apviz.operators import CountingOperator
 from apviz.settings import require
-from apviz.solvers.interface import SOLVERS, Prepared, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iterate, Iteration, IterativeSolver, estimated_largest_eigenvalue
-from apviz.solvers.run import Run
-from apviz.solvers.steps import column_inner, column_squares
+from apviz.solvers.state import State, column_inner, column_squares
 
 StepLength = Literal["exact", "constant"]
 
@@ -59,6 +58,9 @@ class GradientDescent(IterativeSolver):
         largest = estimated_largest_eigenvalue(operator, self.seed) if self.step == "constant" else None
         return _Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted, largest=largest)
 
+    def init(self, prepared: _Prepared, state: State) -> _Descent:
+        return _Descent(prepared, state)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prepared(Prepared):
@@ -66,15 +68,12 @@ class _Prepared(Prepared):
     #: λmax(K), estimated, of constant steps
     largest: float | None
 
-    def run(self, run: Run) -> StopReason:
-        return _Descent(self, run).iterate()
-
 
 class _Descent(Iteration):
     """The state of one solve."""
 
-    def __init__(self, prepared: _Prepared, run: Run) -> None:
-        super().__init__(prepared, run)
+    def __init__(self, prepared: _Prepared, start: State) -> None:
+        super().__init__(start, prepared.solver.seed)
         self.largest = prepared.largest
 
     def update(self) -> None:

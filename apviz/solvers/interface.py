@@ -17,6 +17,8 @@ from apviz.memory import explained
 from apviz.method import Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
 from apviz.registry import Registry
+from apviz.solvers.state import Events, State
+from apviz.solvers.stopping import LIMITS
 
 if TYPE_CHECKING:
     from apviz.factors import BlockFactors
@@ -225,7 +227,10 @@ class Hook:
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """Settings of a solver; what it builds from K is its `Prepared`, and the state of a solve lives in its `Run`."""
+    """Settings of a solver, frozen; what it builds from K is its `Prepared`, and what a solve changes is its `State`.
+
+    A solver of your own has `epochs`, and `build` and `init` where it needs them (`docs/guide/own_solver.md`).
+    """
 
     name: ClassVar[str]
 
@@ -237,7 +242,7 @@ class Solver(ABC):
     @property
     def method(self) -> Method:
         """The method as data."""
-        own = {name: value for name, value in settings_of(self).items() if name not in (*_LIMITS, "seed")}
+        own = {name: value for name, value in settings_of(self).items() if name not in (*LIMITS, "seed")}
         return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
@@ -273,13 +278,30 @@ class Solver(ABC):
                 torch.cuda.synchronize()
             return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
 
-    @abstractmethod
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        """Builds what `prepare` returns, but for who asked and what it cost; a solver of your own has this."""
+        """Builds what `prepare` returns, but for who asked and what it cost; nothing, where a solver needs nothing."""
+        return Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted)
 
     def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
         """Builds it for right-hand sides like these, (n, columns); for a solver that chooses by them."""
         return self.build(operator, columns)
+
+    def init(self, prepared: Any, state: State) -> State:
+        """Makes the state of a solve of the one that it starts from, with what this solver needs besides.
+
+        Args:
+            prepared: what `build` returned, with the limits of this solve.
+            state: at the weights to start from, which it owns.
+        """
+        return state
+
+    @abstractmethod
+    def epochs(self, prepared: Any, state: Any) -> Events:
+        """Moves the state for ever, and tells the driver of each update and of the end of each epoch.
+
+        The driver counts, clocks, evaluates B − KW, tells the hooks, and closes the generator when the solve is over.
+        A generator that ends by itself says that nothing more can be gained: the solve has stagnated.
+        """
 
 
 SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
@@ -299,12 +321,8 @@ class Cost:
         return cost
 
 
-# settings that say when to end, of which a set-up knows nothing
-_LIMITS = ("tol", "max_epochs", "min_epochs", "check_every")
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Prepared(ABC):
+class Prepared:
     """A set-up: what a solver built from an operator, for solves with any B.
 
     Args:
@@ -338,10 +356,6 @@ class Prepared(ABC):
     factors: BlockFactors | None = None
     preconditioner: Apply | None = None
 
-    @abstractmethod
-    def run(self, run: Run) -> StopReason:
-        """Solves, leaves the weights in the run, and returns why it ended."""
-
     def ending_as(self, solver: Solver) -> Prepared:
         """Returns the same set-up with the tolerance and the caps of `solver`.
 
@@ -351,7 +365,7 @@ class Prepared(ABC):
         assert self.asked is not None  # `Solver.prepare` says who asked
         if solver == self.asked:
             return self
-        limits = {name: getattr(solver, name) for name in _LIMITS if hasattr(solver, name)}
+        limits = {name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)}
         known = {field.name for field in fields(self.asked)}
         if (
             type(solver) is not type(self.asked)

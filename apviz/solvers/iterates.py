@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.settings import require_seed, require_tolerance, require_whole
-from apviz.solvers.interface import Prepared, Solver, StopReason
-from apviz.solvers.refinement import Limits
-from apviz.solvers.run import Run
-from apviz.solvers.steps import column_inner, column_squares
+from apviz.settings import require_seed
+from apviz.solvers.interface import Solver
+from apviz.solvers.state import EpochEnd, Events, State, Updated, column_inner
+from apviz.solvers.stopping import Stopping
 
 # rows of the block by which λmax is estimated
 SUBSAMPLE_ROWS = 500
@@ -93,33 +92,35 @@ class IterativeSolver(Solver):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_tolerance(self.tol)
-        require_whole("max_epochs", self.max_epochs, 1)
-        require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
-        require_whole("check_every", self.check_every, 1)
+        Stopping.of(self)
         require_seed(self.seed)
 
+    def epochs(self, prepared: object, state: Iteration) -> Events:
+        """Has the state make its updates, an epoch of them after another."""
+        point = state.point
+        while True:
+            for _ in range(state.updates):
+                w, r = point.w.clone(), point.r.clone()
+                state.update()
+                # h is quadratic: the trapezoid rule is exact
+                if (yield Updated(-1, 0.5 * column_inner(point.w - w, r + point.r))):
+                    break
+            yield EpochEnd()
 
-class Iteration(ABC):
+
+class Iteration(State, ABC):
     """The state of a solve whose updates give `point`, the iterate that counts, its next value.
 
     Args:
+        start: at the weights to start from.
+        seed: of what is drawn.
         updates: in an epoch.
     """
 
-    def __init__(self, prepared: Prepared, run: Run, updates: int = 1) -> None:
-        self.run, self.operator, self.updates = run, run.operator, updates
-        settings = prepared.solver
-        assert isinstance(settings, IterativeSolver)
-        self._limits = Limits(settings.tol, settings.min_epochs, settings.max_epochs, settings.check_every)
-        self.b = run.b
-        if run.initial_weights is None:
-            w, r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(self.operator.x.dtype, copy=True)
-        else:
-            w = run.initial_weights
-            r = run.residual_of(w).to(self.operator.x.dtype)
-        self.point, self.r = Iterate(w, r), r
-        self.generator = torch.Generator().manual_seed(int(settings.seed))
+    def __init__(self, start: State, seed: int, updates: int = 1) -> None:
+        super().__init__(**vars(start))
+        self.updates, self.point = updates, Iterate(self.w, self.r)
+        self.generator = torch.Generator().manual_seed(int(seed))
 
     @abstractmethod
     def update(self) -> None:
@@ -128,37 +129,6 @@ class Iteration(ABC):
     def sampled(self, size: int) -> Tensor:
         """Draws distinct rows, each equally likely."""
         return torch.randperm(len(self.b), generator=self.generator)[:size].to(self.b.device)
-
-    def iterate(self) -> StopReason:
-        """Runs epochs until the solve is over."""
-        run, point = self.run, self.point
-        run.start(self, self._limits)
-        while True:
-            for _ in range(self.updates):
-                w, r = point.w.clone(), point.r.clone()
-                self.update()
-                # h is quadratic: the trapezoid rule is exact
-                decrease = 0.5 * column_inner(point.w - w, r + point.r)
-                squared = column_squares(point.r)
-                run.updated(-1, decrease, squared)
-                if run.ends_inside_epoch(squared):
-                    break
-            reason = run.end_epoch(column_squares(point.r))
-            if reason is not None:
-                return reason
-
-    # --- what the run asks for ------------------------------------------------------------------------------------
-
-    def weights(self) -> Tensor:
-        return self.point.w
-
-    def block_norms(self) -> Tensor | None:
-        return None
-
-    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """B − KW afresh becomes the residual of `point`; what has drifted of the others goes on."""
-        self.point.r.copy_(fresh)
-        return True
 
 
 def updates_of(n: int, size: int) -> int:

@@ -10,12 +10,12 @@ they may claim convergence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
-from torch import Tensor
+
+from apviz.solvers.stopping import Stopping
 
 # of the tolerance, up to which the drift may be outweighed by going further down
 DRIFT_SHARE = 0.6
@@ -36,47 +36,6 @@ RUNAWAY = 10.0
 LOOK_STEP = 0.3
 # a residual that the rounding of K W in float32 seldom comes near (`benchmarks/notes.md`)
 FLOAT32_RESIDUAL = 0.02
-
-
-class Recursion(Protocol):
-    """A solver at work, in its own order of rows and in the units of the run."""
-
-    #: (n, l+1) right-hand sides in the dtype they were given in
-    b: Tensor
-    #: (n, l+1) the residual in the recursion's own dtype, updated in place
-    r: Tensor
-
-    def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1) in float64; asking changes nothing, for hooks ask when they like."""
-        ...
-
-    def block_norms(self) -> Tensor | None:
-        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
-        ...
-
-    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """Takes B − KW, (n, l+1), and whether r was where it was to go before; returns whether it goes on from it."""
-        ...
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a run: it may end below `tol` after `minimum` epochs, and ends after `maximum`.
-
-    Args:
-        check_every: epochs between evaluations of B − KW where the recursion does not ask for one.
-        look_every: updates between looks at the residual inside an epoch, which then may end early; 0: none.
-        reduction: the most by which the recursion lowers the residual between two passes; 0: by any amount.
-        go_exact: of a recursion that drifts from B − KW by more than rounding, what ends that where it does too much.
-    """
-
-    tol: float
-    minimum: int
-    maximum: int
-    check_every: int
-    look_every: int = 0
-    reduction: float = 0.0
-    go_exact: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,27 +70,30 @@ class Refinement:
     """Says how far the recursion is to go until the next pass, and when going on is in vain.
 
     Args:
-        limits: of the solve.
+        stopping: of the solve.
         residual: the mean relative residual at the start.
         dtype: of the recursion.
+        reduction: the most by which the recursion lowers the residual between two passes; 0: by any amount.
+        drifts: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost.
         more_digits: what would give it more digits, in words.
         jitter: the largest on a block, where that is more than σ²; else 0.
     """
 
     def __init__(
         self,
-        limits: Limits,
+        stopping: Stopping,
         residual: float,
         dtype: torch.dtype,
         *,
+        reduction: float = 0.0,
+        drifts: bool = False,
         more_digits: Sequence[str] = (),
         jitter: float = 0.0,
     ) -> None:
-        self._limits, self._dtype, self._jitter = limits, dtype, jitter
+        self._stopping, self._dtype, self._jitter, self._reduction = stopping, dtype, jitter, reduction
         *first, last = *more_digits, "more noise", "a larger tolerance"
         self._remedy = f"use {', '.join(first)} or {last}"
-        #: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost
-        self.drifts = limits.go_exact is not None
+        self.drifts = drifts
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
         self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
         self._passes: list[tuple[int, float, float]] = []  # (epoch, residual, energy)
@@ -143,18 +105,18 @@ class Refinement:
 
         What is left and the drift are independent, so their squares add up. Below the drift there is no use in going.
         """
-        tol, drift = self._limits.tol, self._drift if self.drifts else self._rounding_share * self._start
+        tol, drift = self._stopping.tol, self._drift if self.drifts else self._rounding_share * self._start
         tol -= min(self._bound, 0.5 * tol)
         if drift > DRIFT_SHARE * tol:
-            return max(drift, self._limits.reduction * self._start, self._look_at if self.drifts else 0.5 * tol)
+            return max(drift, self._reduction * self._start, self._look_at if self.drifts else 0.5 * tol)
         margin = CONFIDENT if self.drifts else 1.0
         below = math.sqrt(min(margin * tol, SQUARED) ** 2 - drift**2)
-        return max(below, self._look_at if self.drifts else self._limits.reduction * self._start)
+        return max(below, self._look_at if self.drifts else self._reduction * self._start)
 
     def looked(self, claimed: float, drift: float) -> bool:
         """Takes note of the drift estimated from some rows; returns whether a pass is worth making."""
         self._drift = drift
-        tol = self._limits.tol
+        tol = self._stopping.tol
         if math.hypot(claimed, drift) < CONFIDENT * tol or (drift > DRIFT_SHARE * tol and drift > claimed):
             return True
         self._look_at = LOOK_STEP * claimed
@@ -164,11 +126,11 @@ class Refinement:
         """Whether the pass to come is to be in float64: it may claim convergence, or float32 would round too much."""
         expected = math.hypot(claimed, self._drift)
         coarse = self.drifts and self._dtype == torch.float32
-        return not coarse or expected < max(1.1 * self._limits.tol, FLOAT32_RESIDUAL)
+        return not coarse or expected < max(1.1 * self._stopping.tol, FLOAT32_RESIDUAL)
 
     def runs_away(self, claimed: float) -> bool:
         """Whether a recursion that drifts has a residual that it should not have."""
-        return self.drifts and not claimed < RUNAWAY * max(self._start, self._limits.tol)
+        return self.drifts and not claimed < RUNAWAY * max(self._start, self._stopping.tol)
 
     def exact_from_now(self) -> None:
         """Takes note that the recursion has given up what made it drift."""
@@ -177,7 +139,7 @@ class Refinement:
 
     def passed(self, found: Pass, energy: float, *, claims: bool) -> None:
         """Takes note of a pass; `claims`: the recursion was at its aim."""
-        met = found.residual < self._limits.tol
+        met = found.residual < self._stopping.tol
         # what neither the recursion nor its drift explains is the bound on rounding in float64
         self._bound = max(0.0, found.residual - (found.claimed + found.drift))
         self._is_bound = self._bound > found.claimed + found.drift
@@ -205,7 +167,7 @@ class Refinement:
         within = 64 * torch.finfo(torch.float64).eps * max(abs(energy_now), 1e-300)
         if now > NO_PROGRESS * residual and abs(energy - energy_now) <= within:
             return "stagnated: three evaluations of B − KW found no progress"
-        if self._jitter and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._limits.maximum:
+        if self._jitter and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._stopping.max_epochs:
             far = f"{epochs:.0e} epochs away" if math.isfinite(epochs) else "out of reach"
             return (
                 f"stagnated: the last passes gained next to nothing, and at their rate the tolerance is {far}, for "
@@ -221,7 +183,7 @@ class Refinement:
         Decreases of h are a sum of decaying exponentials, so they will not decay faster than they do now, nor the
         residual faster than their root.
         """
-        spacing, chosen = SPACING * self._limits.maximum, self._passes[-1:]
+        spacing, chosen = SPACING * self._stopping.max_epochs, self._passes[-1:]
         for each in self._passes[-2::-1]:
             if len(chosen) < 6 and each[0] <= chosen[-1][0] - spacing:
                 chosen.append(each)
@@ -233,4 +195,4 @@ class Refinement:
         if min(before, after) <= 0 or min(residuals[3:]) < NO_GAIN * min(residuals[:3]):
             return 0.0
         decay = math.log(before / after) / ((epochs[5] + epochs[3] - epochs[2] - epochs[0]) / 2)  # an epoch
-        return 2 * math.log(residuals[-1] / self._limits.tol) / decay if decay > 0 else math.inf
+        return 2 * math.log(residuals[-1] / self._stopping.tol) / decay if decay > 0 else math.inf

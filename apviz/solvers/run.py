@@ -1,4 +1,4 @@
-"""The run of a solve: what a solver reports to and hooks look at."""
+"""The run of a solve: it drives a solver's generator, has it certified, and is what hooks look at."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from apviz.operators import CountingOperator
 from apviz.operators.counting import Entries
 from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
+from apviz.solvers.certify import Certifier, Measured
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
-from apviz.solvers.passes import Measured, Passes
-from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
-from apviz.solvers.steps import column_inner, column_squares
+from apviz.solvers.refinement import Pass
+from apviz.solvers.state import Continue, Events, Remeasure, State, Updated, column_inner, column_squares
+from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
 from apviz.system import KernelSystem
 
-# times the residual at the start, or 1, beyond which a solve has diverged
-EXPLODED = 1e4
-
 
 class Run:
-    """A solve in progress: what a solver reports to, and what hooks may look at.
+    """A solve in progress: what drives it, and what hooks may look at.
 
     What solvers work on and report is in units of the run (`apviz.solvers.units`), what hooks and users see in theirs.
 
@@ -34,7 +32,6 @@ class Run:
         system, prepared: what is solved, with which settings and set-up; none of the settings says `auto` any more.
         operator: counts the kernel entries, in the order of rows of the solve; a solver asks nothing of the system's
             operator behind its back.
-        initial_weights: (n, l+1) float64, in the user's order and the units of the run, or None.
     """
 
     def __init__(
@@ -52,24 +49,22 @@ class Run:
         self.clock.add(cost.seconds if cost else 0.0)
         self.operator = CountingOperator(prepared.operator, Entries(cost.entries if cost else 0))
         self._units = Units(system.given_b)
-        self.initial_weights = None
-        if initial_weights is not None:
-            scaled = self._units.of_users(initial_weights)
-            # where b is zero, so is the solution
-            self.initial_weights = scaled.masked_fill_(self._units.is_zero.to(scaled.device), 0.0)
+        self._initial = initial_weights
         self.epoch_number = self.update_number = 0
         self.setup_work = self.setup_seconds = 0.0
-        self.stop_message = ""
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
-        self._passes = Passes(self.operator, self._units, self.clock)  # before hooks can reach what it is made from
-        self._stopped_inside = False
+        # before hooks can reach what it is made from
+        self._certifier = Certifier(self.operator, self._units, self.clock, Stopping.of(self.solver))
         self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._measured: Measured | None = None  # of the weights now, if it is
+        self._asked_at: int | None = None  # the number of the update after which the solver asked for B − KW
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
-        self._first_energy = self._last_energy = self._first_residual = 0.0
+        self._stop_message = ""
+        self._stopped_inside = False
+        self._first_energy = self._last_energy = 0.0
         self._residual_is_measured = False
         self._residual_per_rhs = torch.ones_like(self._units.norms)
 
@@ -101,12 +96,12 @@ class Run:
     @property
     def weights(self) -> Tensor:
         """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
-        return self._units.in_users(self.prepared.in_users_order(self._recursion.weights()).double())
+        return self._units.in_users(self.prepared.in_users_order(self._state.weights()).double())
 
     @property
     def residual_vectors(self) -> Tensor:
         """The residual R as the recursion has it, (n, l+1), in the user's order and units; a copy."""
-        return self._units.in_users(self.prepared.in_users_order(self._recursion.r))
+        return self._units.in_users(self.prepared.in_users_order(self._state.r))
 
     @property
     def initial_energy(self) -> float:
@@ -153,140 +148,149 @@ class Run:
         """Whether a hook has asked the solve to stop."""
         return self._stop_requested is not None
 
-    # --- what a solver calls ------------------------------------------------------------------------------------
+    # --- the solve ------------------------------------------------------------------------------------------------
 
-    def start(self, recursion: Recursion, limits: Limits) -> None:
-        """Tells the hooks that the set-up is done, and `recursion` at its first residual."""
-        self._recursion, self._limits = recursion, limits
+    def solve(self) -> Solution:
+        """Drives the solver's generator until the solve is over, and returns what it ended with."""
+        self._begin(self.solver.init(self.prepared, self._start()))
+        events = self.solver.epochs(self.prepared, self._state)
+        try:
+            return self._solution(self._driven(events))
+        finally:
+            events.close()
+
+    def _begin(self, state: State) -> None:
+        """Tells the hooks that the set-up is done, and of the state before the first update."""
+        self._state = state
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         if self._measured is None:  # W = 0: B − KW is B
-            squared = self.operator.layout.sum(column_squares(recursion.b))
-            self._measured = Measured(recursion.b, squared, *[torch.zeros_like(squared)] * 3)
+            squared = self.operator.layout.sum(column_squares(state.b))
+            self._measured = Measured(state.b, squared, *[torch.zeros_like(squared)] * 3)
         self._first_energy = self._last_energy = self._base_energy = self._summed(self._measured.energy)
         for hook in self.hooks:
             hook.on_start(self)
         self._report_epoch(self._measured.squared, math.nan, math.nan)
-        self._first_residual = self.residual
-        self._begin_passes()
+        self._certify(state)
 
-    def go_on(self, recursion: Recursion, limits: Limits) -> None:
-        """Goes on with another recursion, from the weights and in the order of rows of the one before."""
-        self._recursion, self._limits = recursion, limits
-        self._rebase(self._measured)
-        self._measured = None
-        self._begin_passes()
+    def _driven(self, events: Events) -> StopReason:
+        """Answers a solver's events until the solve is over; says why it is."""
+        reply: object = None
+        while True:
+            try:
+                event = events.send(reply)
+            except StopIteration:
+                return StopReason.STAGNATED
+            reply = None
+            if isinstance(event, Updated):
+                reply = self._updated(event)
+            elif isinstance(event, Remeasure):
+                self._measured, self._asked_at = self._certifier.measure(), self.update_number
+                self._state.r.copy_(self._measured.r)
+                reply = self._measured.r
+            elif isinstance(event, Continue):
+                self._continue(event.state)
+            elif (reason := self._end_epoch()) is not None:
+                return reason
 
-    def _begin_passes(self) -> None:
-        recursion, limits = self._recursion, self._limits
+    def _start(self) -> State:
+        """The weights and the residual to start from, in the solver's order of rows."""
+        operator, units, in_order = self.operator, self._units, self.prepared.in_order
+        b = in_order(units.b)
+        share = None if bool((units.share == 1).all()) else units.share
+        if self._initial is None:
+            w, r = torch.zeros_like(b, dtype=torch.float64), b.to(operator.x.dtype, copy=True)
+        else:
+            scaled = units.of_users(self._initial)
+            # where b is zero, so is the solution
+            w = in_order(scaled.masked_fill_(units.is_zero.to(scaled.device), 0.0))
+            self._measured = self._certifier.measured_at(b, w)
+            r = self._measured.r.to(operator.x.dtype, copy=True)
+        return State(operator=operator, b=b, w=w, r=r, share=share, choices=self.choices)
+
+    def _certify(self, state: State) -> None:
+        """Has a state watched from now on."""
+        state.epoch, state.residual = self.epoch_number, self.residual
         jitter = float(self.factors.jitter.max()) if self.factors is not None else 0.0
-        self._passes.begin(
-            recursion, limits,
-            Refinement(
-                limits, self.residual, recursion.r.dtype, more_digits=self._more_digits(),
-                jitter=jitter if jitter > self.system.noise else 0.0,
-            ),
+        self._certifier.begin(
+            state, more_digits=self._more_digits(), jitter=jitter if jitter > self.system.noise else 0.0,
+            largest_b=float(self.system.b.abs().max()),
         )  # fmt: skip
 
-    def weighted(self, norms: Tensor) -> Tensor:
-        """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
-        return self._units.weighted(norms)
+    def _continue(self, state: State) -> None:
+        """Goes on with another state, from the weights and in the order of rows of the one before."""
+        self._state = state
+        self._rebase(self._measured)
+        self._measured = self._asked_at = None
+        self._certify(state)
 
-    def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor) -> None:
-        """Reports an update to the hooks.
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether the solver asked for B − KW since it last moved the weights."""
+        return self._asked_at is not None and self.update_number <= self._asked_at + 1
 
-        Args:
-            energy_decrease: (l+1,) float64 decreases of h, one a right-hand side.
-            squared_residual: (l+1,) squared norms of the residual; not looked at where `records_updates` is false.
-        """
+    def _squared(self) -> Tensor:
+        """The squared norms of the residual, (l+1,): where it was evaluated, with the bound on its rounding."""
+        return self._measured.squared if self._is_fresh and self._measured is not None else self._state.squared()
+
+    def _updated(self, event: Updated) -> bool:
+        """Tells the hooks of an update; returns whether the epoch is to end here."""
         self.update_number += 1
-        decrease = (energy_decrease * self._units.share).sum()
+        decrease = (event.energy_decrease * self._units.share).sum()
         self._decrease += decrease
-        if not self.records_updates:
-            return
-        update = Update(
-            self.update_number, self.epoch_number + 1, block, self.work,
-            decrease * self._units.energy, squared_residual / self._units.norms.to(squared_residual.device).square(),
-            self.clock.mark(), self.operator.traffic,
-        )  # fmt: skip
-        for hook in self.hooks:
-            hook.on_update(update)
+        if self.records_updates:
+            squared = self._squared()
+            update = Update(
+                self.update_number, self.epoch_number + 1, event.block, self.work,
+                decrease * self._units.energy, squared / self._units.norms.to(squared.device).square(),
+                self.clock.mark(), self.operator.traffic,
+            )  # fmt: skip
+            for hook in self.hooks:
+                hook.on_update(update)
+        return not event.is_whole_epoch and self._ends_inside_epoch()
 
-    def ends_inside_epoch(self, squared_residual: Tensor) -> bool:
-        """Tests whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
+    def _ends_inside_epoch(self) -> bool:
+        """Whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
         self._stopped_inside = self.must_stop
         if self._stopped_inside:
             return True
-        limits = self._limits
-        looks = limits.look_every > 0 and self.update_number % limits.look_every == 0
-        may_end = looks and self.epoch_number + 1 >= limits.minimum
-        return may_end and self._passes.wants_one(squared_residual)
+        look_every = self._state.look_every
+        looks = look_every > 0 and self.update_number % look_every == 0
+        may_end = looks and self.epoch_number + 1 >= self._certifier.stopping.min_epochs
+        return may_end and self._certifier.wants_one(self._squared())
 
-    def end_epoch(self, squared_residual: Tensor, *, is_fresh: bool = False) -> StopReason | None:
-        """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs.
-
-        Args:
-            squared_residual: (l+1,) squared norms by the recursion.
-            is_fresh: they are of B − KW already (`fresh_residual`), and there is no recursion that could have drifted.
-        """
+    def _end_epoch(self) -> StopReason | None:
+        """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs."""
+        certifier, squared, is_fresh = self._certifier, self._squared(), self._is_fresh
+        self._asked_at = None
         self.epoch_number += 1
         self._stop_requested = self.operator.layout.agreed(self._stop_wished)
         if self._stopped_inside:  # a last and incomplete epoch
-            self._report_epoch(squared_residual, math.nan, math.nan)
+            self._report_epoch(squared, math.nan, math.nan)
             return self._stopped()
         found: Pass | None = None
-        exploded = self._has_exploded(self._units.mean_relative(squared_residual))
         if is_fresh:
-            found = self._passes.direct(self.epoch_number, squared_residual)
-        elif (made := self._passes.at_end_of(self.epoch_number, squared_residual, exploded=exploded)) is not None:
-            found, fresh, squared_residual, self._measured = made
+            found = certifier.direct(self.epoch_number, squared)
+        elif (made := certifier.at_end_of(self.epoch_number, squared)) is not None:
+            found, fresh, squared, self._measured = made
             if self._measured is None:
                 self._base_energy, self._decrease = self._energy_now(fresh), torch.zeros_like(self._decrease)
         self._rebase(self._measured)
         checked, drift = (found.residual, found.drift) if found is not None else (math.nan, math.nan)
-        self._report_epoch(squared_residual, checked, drift)
+        self._report_epoch(squared, checked, drift)
         if found is not None:
             for hook in self.hooks:
                 hook.on_pass(found)
-        return self._ends(found, may_stagnate=not is_fresh)
-
-    def _ends(self, found: Pass | None, *, may_stagnate: bool) -> StopReason | None:
-        """Why the solve is over after an epoch, at whose end a pass may have been made, or None.
-
-        Args:
-            may_stagnate: whether what passes found is looked through for progress; a direct solve does so itself.
-        """
-        limits, residual, is_lost = self._limits, self.residual, self._passes.is_lost
-        is_exact = found is not None and found.is_exact
-        if not math.isfinite(residual) or self._has_exploded(residual):
-            self.stop_message = f"diverged: {self._lost('beyond', 'divide')}" if is_lost else self._diverged()
-            return StopReason.DIVERGED
-        if is_exact and residual < limits.tol and self.epoch_number >= limits.minimum:
-            return StopReason.CONVERGED
-        if is_exact and residual >= limits.tol and is_lost:
-            self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
-            return StopReason.STAGNATED
-        if found is not None and may_stagnate and (floor := self._passes.floor(found, self._last_energy)):
-            self.stop_message = floor
-            return StopReason.STAGNATED
-        if self.must_stop:
+        reason = certifier.ending(self.epoch_number, found, self._last_energy, is_recursion=not is_fresh)
+        if reason is None and self.must_stop:
             return self._stopped()
-        return StopReason.MAX_EPOCHS if self.epoch_number >= limits.maximum else None
-
-    def fresh_residual(self) -> tuple[Tensor, Tensor]:
-        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence."""
-        self._measured = self._passes.measure()
-        return self._measured.r, self._measured.squared
-
-    def residual_of(self, w: Tensor) -> Tensor:
-        """Computes B − KW, (n, l+1) in float64, for w: (n, l+1) to start from, in the order of the user's rows."""
-        self._measured = self._passes.measured_at(self.prepared.in_order(self.b), self.prepared.in_order(w))
-        return self._measured.r
+        is_last = self.epoch_number >= certifier.stopping.max_epochs
+        return StopReason.MAX_EPOCHS if reason is None and is_last else reason
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _energy_now(self, r: Tensor) -> float:
         """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
-        by_column = self.operator.layout.sum(column_inner(self._recursion.weights(), self._recursion.b + r))
+        by_column = self.operator.layout.sum(column_inner(self._state.weights(), self._state.b + r))
         return self._summed(-0.5 * by_column)
 
     def _rebase(self, measured: Measured | None) -> None:
@@ -298,23 +302,21 @@ class Run:
         """The sum of (l+1,) energies, each of which has the unit of its right-hand side."""
         return float((by_column * self._units.share).sum())
 
-    def _has_exploded(self, residual: float) -> bool:
-        return residual > EXPLODED * max(1.0, self._first_residual)
-
     def _stopped(self) -> StopReason:
-        self.stop_message = f"stopped: {self._stop_requested}"
+        self._stop_message = f"stopped: {self._stop_requested}"
         return StopReason.STOPPED
 
     def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
         """The one transfer from the device in an epoch."""
         self._residual_per_rhs = self._units.relative_per_rhs(squared)
+        self._state.epoch, self._state.residual = self.epoch_number, self.residual
         self._last_energy = self._base_energy - float(self._decrease)
         of_residual = of_energy = math.nan
         if (now := self._measured) is not None:
             of_residual = self._units.relative(now.rounding.square())
             of_energy = self._units.energy_in_users(self._summed(now.energy_rounding))
         self._residual_is_measured, self._measured = now is not None, None  # the next update moves W
-        norms, block_norms = None, self._recursion.block_norms()
+        norms, block_norms = None, self._state.block_norms()
         if block_norms is not None:
             norms = (block_norms.double() * self._units.share).sum(1).sqrt().cpu() * self._units.largest
         seconds = self.seconds()
@@ -329,13 +331,13 @@ class Run:
         for hook in self.hooks:
             hook.on_epoch(epoch)
 
-    def solution(self, reason: StopReason) -> Solution:
-        """Returns what the solve ended with."""
+    def _solution(self, reason: StopReason) -> Solution:
+        """What the solve ended with."""
         weights = self.weights
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
             stop_reason=reason,
-            stop_message=self.stop_message or reason.value,
+            stop_message=self._stop_message or self._certifier.message or reason.value,
             residual=self.residual,
             residual_per_rhs=self.residual_per_rhs,
             epochs=self.epoch_number,
@@ -347,18 +349,8 @@ class Run:
             residual_is_measured=self._residual_is_measured,
         )
 
-    def _diverged(self) -> str:
-        """What makes a recursion explode, and what helps: nobody is sent to float64 who is there already."""
-        remedy = " or ".join([*self._more_digits(), "more noise"])
-        dtype = self._recursion.r.dtype
-        return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"
-
     def _more_digits(self) -> list[str]:
         """What gives the recursion more digits, in words; nothing where it has all there are."""
-        if self._recursion.r.dtype == torch.float64:
+        if self._state.r.dtype == torch.float64:
             return []
         return ["inner_dtype='float64'" if hasattr(self.solver, "inner_dtype") else "a system in float64"]
-
-    def _lost(self, what: str, do: str) -> str:
-        largest = float(self.system.b.abs().max())
-        return f"the weights of right-hand sides up to {largest:.1e} are {what} {torch.float64}; {do} B"

@@ -111,8 +111,7 @@ def attempt(
             else:
                 prepared = prepared.ending_as(solver)
                 cost = prepared.cost.taken()
-            run = Run(system, prepared, hooks, initial_weights, cost, clock)
-            solution = run.solution(prepared.run(run))
+            solution = Run(system, prepared, hooks, initial_weights, cost, clock).solve()
             if system.times_written != written:
                 raise RuntimeError(
                     "x or b of the system was written into while it was solved, by a hook or another thread, so the "

@@ -1,4 +1,4 @@
-"""Steps: what is done with an update: it alone, along the last ones again, or onto a coarse space after it."""
+"""Steps: what is done with an update: it alone, or along the last ones again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
 from apviz.operators.layout import Layout
 from apviz.skeletons import Columns
+from apviz.solvers.state import column_inner
 
 
 class Step(Protocol):
@@ -37,7 +38,7 @@ class Step(Protocol):
         ...
 
 
-class Alone:
+class PlainStep:
     """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
 
     Args:
@@ -66,36 +67,7 @@ class Alone:
         pass
 
 
-class Coarse:
-    """Projects, after another step, onto a coarse space too: W += V VᵀR for VᵀKV = I.
-
-    Args:
-        first: the step before.
-        v, kv: (n, r) V and KV.
-        layout: of their rows.
-    """
-
-    def __init__(self, first: Step, v: Tensor, kv: Tensor, layout: Layout) -> None:
-        self.first, self.v, self.kv, self.layout = first, v, kv, layout
-
-    def use_(self, columns: Columns) -> None:
-        self.first.use_(columns)
-
-    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
-        decrease = self.first.project_(w, r, block, rows, u)
-        c = self.layout.sum(self.v.T @ r)
-        w += self.v @ c
-        r.addmm_(self.kv, c, alpha=-1)
-        return decrease + 0.5 * column_inner(c, c + self.layout.sum(self.v.T @ r))
-
-    def with_waiting(self, w: Tensor) -> Tensor:
-        return self.first.with_waiting(w)
-
-    def flush_to_weights_(self, w: Tensor) -> None:
-        self.first.flush_to_weights_(w)
-
-
-class History:
+class Subspace:
     """Minimises h over the span of the last q updates instead of along the new one alone, per right-hand side.
 
     Sequential subspace optimisation (Narkiss & Zibulevsky, 2005): what conjugacy is to CG, for projections. K times
@@ -180,14 +152,3 @@ class History:
         alone = torch.zeros_like(steps)
         alone[:, slot] = 1.0
         return torch.where((info == 0)[:, None] & steps.isfinite().all(1, keepdim=True), steps, alone)
-
-
-def column_inner(a: Tensor, b: Tensor) -> Tensor:
-    """Sums aᵢᵀbᵢ of every column in float64: (n, p), (n, p) to (p,)."""
-    return torch.sum(a * b, 0, dtype=torch.float64)
-
-
-def column_squares(r: Tensor) -> Tensor:
-    """Sums ‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
-    norms: Tensor = torch.linalg.vector_norm(r, dim=0, dtype=torch.float64)
-    return norms.square()

@@ -9,9 +9,9 @@ from typing import ClassVar
 from apviz.method import Method
 from apviz.operators import CountingOperator, Operator
 from apviz.settings import Auto, chosen, require, require_number, require_whole
-from apviz.solvers.interface import SOLVERS, Prepared, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, estimated_largest_eigenvalue, updates_of
-from apviz.solvers.run import Run
+from apviz.solvers.state import State
 
 # of all updates, over which the iterates are averaged: the paper's r = 100/t_max
 AVERAGED = 100
@@ -83,6 +83,9 @@ class StochasticDualDescent(IterativeSolver):
             solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices, largest=largest
         )  # fmt: skip
 
+    def init(self, prepared: _Prepared, state: State) -> _Descent:
+        return _Descent(prepared, state)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prepared(Prepared):
@@ -90,18 +93,15 @@ class _Prepared(Prepared):
     #: λmax(K), estimated
     largest: float
 
-    def run(self, run: Run) -> StopReason:
-        return _Descent(self, run).iterate()
-
 
 class _Descent(Iteration):
     """The state of one solve; `point` is the average, the paper's ᾱ."""
 
-    def __init__(self, prepared: _Prepared, run: Run) -> None:
+    def __init__(self, prepared: _Prepared, start: State) -> None:
         self.settings = s = prepared.solver
         n = prepared.operator.n
-        super().__init__(prepared, run, updates_of(n, s.batch_size))
-        self.share = chosen("averaging", s.averaging)
+        super().__init__(start, s.seed, updates_of(n, s.batch_size))
+        self.averaging = chosen("averaging", s.averaging)
         self.beta = s.step / prepared.largest * n / s.batch_size
         self.alpha, self.v = self.point.copy(), self.point.direction()
 
@@ -111,4 +111,4 @@ class _Descent(Iteration):
         step = self.beta * (self.alpha.r[rows] + self.v.r[rows])
         self.v.step_(rows, step, self.operator.columns_matmul(rows, step))
         self.alpha.add_(self.v)
-        self.point.mix_(1 - self.share, self.alpha)
+        self.point.mix_(1 - self.averaging, self.alpha)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,8 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import apviz
-from apviz.solvers import Prepared, Solver, StopReason
-from apviz.solvers.refinement import Limits
+from apviz.solvers import Solver
+from apviz.solvers.state import EpochEnd, Updated
 from tests.device import DEVICE
 
 EXACT = {"solver": apviz.Cholesky(tol=1e-6), "dtype": "float64", "device": DEVICE}
@@ -270,21 +269,16 @@ class Explodes(Solver):
     name = "Explodes"
     label = "explodes"
 
-    def build(self, operator, columns):
-        return Bang(solver=self, given=operator.uncounted, operator=operator.uncounted)
-
-
-class Bang(Prepared):
-    def run(self, run):
-        w = torch.full_like(run.b, torch.inf)
-        state = SimpleNamespace(b=run.b, r=w, weights=lambda: w, block_norms=lambda: None)
-        run.start(state, Limits(tol=1e-2, minimum=0, maximum=1, check_every=1))
-        return StopReason.DIVERGED
+    def epochs(self, prepared, state):
+        state.w.fill_(torch.inf)
+        state.r.fill_(torch.inf)
+        yield Updated(-1, torch.zeros(state.b.shape[1], dtype=torch.float64))
+        yield EpochEnd()
 
 
 def test_a_solve_that_diverges_leaves_no_model():
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=Explodes())
-    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="the solve for the mean diverged: .* float64"):
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="the solve for the mean diverged: .* more noise"):
         gp.fit(*data())
     with pytest.raises(ValueError, match="not fitted yet"):
         gp.predict(held_out())

@@ -934,7 +934,7 @@ def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_f
 
 
 def test_auto_does_without_skeletons_that_drift_by_more_than_notebook_08_says():
-    from apviz.solvers.alternating_projection import MAX_DRIFT
+    from apviz.solvers.blocks import MAX_DRIFT
     from apviz.solvers.choices import SKELETON_ROWS
 
     assert f"would let the residual drift by more than {MAX_DRIFT:.0%}, `auto` does without" in prose("08")

@@ -45,7 +45,6 @@ SOLVERS = {
         block_size=BLOCK, rule="cyclic", partition="kd-tree", overlap=0.7, tol=1e-6
     ),
     "shuffled, history": apviz.AlternatingProjection(block_size=BLOCK, rule="shuffled", history=4, tol=1e-2),
-    "coarse": apviz.AlternatingProjection(block_size=BLOCK, coarse_rank=12, inner_dtype="float32", tol=1e-2),
     "skeletons": overlapping(block_size=60, skeleton_rank=12, near_rows=250, fallback_rank=0, tol=1e-4),
     # CG alone makes 1e-7 of what is rounding before and after this one, and takes an iteration more or less
     "CG": apviz.ConjugateGradient(tol=2e-3),

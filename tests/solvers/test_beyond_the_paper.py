@@ -1,4 +1,4 @@
-"""Overlap, a history of updates, and a coarse space, against dense float64 linear algebra."""
+"""Overlap and a history of updates, against dense float64 linear algebra."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
-from apviz.operators import CountingOperator
-from apviz.partitions import KDTree
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.solvers import Hook
 from tests.device import DEVICE
 
@@ -45,7 +42,7 @@ def states(system, **options):
     return [(w.numpy(), r.numpy()) for w, r in watch.states], recorder.trace
 
 
-VARIANTS = [{"history": 5}, {"history": 100, "overlap": 1.0}, {"coarse_rank": 20}, {"history": 3, "coarse_rank": 9}]
+VARIANTS = [{"history": 5}, {"history": 100, "overlap": 1.0}]
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -91,22 +88,6 @@ def test_a_history_takes_less_work_on_an_ill_conditioned_system():
     assert kept.converged and kept.work < 0.7 * plain.work
 
 
-def test_after_every_update_nothing_of_the_residual_is_left_in_the_coarse_space():
-    system, _, b = problem(seed=5)
-    found, _ = states(system, coarse_rank=15, overlap=0.5)
-    order = KDTree()(system.operator.inputs, 40, 0.5).order  # the space is drawn in the stored order
-    factor = randomly_pivoted_cholesky(CountingOperator(system.operator.reordered(order)), 15, 0)
-    v = np.linalg.qr(factor[order.argsort()].numpy())[0]
-    for _, r in found[1:]:
-        assert np.abs(v.T @ r).max() < 1e-9 * np.abs(b).max()
-
-
-def test_a_coarse_space_of_full_rank_solves_in_one_update():
-    system, k, b = problem(n=60, columns=2)
-    solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, coarse_rank=60, tol=1e-6, max_epochs=1))
-    np.testing.assert_allclose(solution.weights.numpy(), np.linalg.solve(k, b), rtol=1e-5, atol=1e-6)
-
-
 def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_is_whole():
     system, _, _ = problem(n=800, d=2, noise=0.5)
     for overlap, whole in ((0.0, True), (1.0, False)):
@@ -117,7 +98,7 @@ def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_i
         assert (updates % 40 == 0) == whole
 
 
-@pytest.mark.parametrize("setting", ["history", "coarse_rank", "block_size"])
+@pytest.mark.parametrize("setting", ["history", "block_size"])
 @pytest.mark.parametrize("value", [-1, 1.5, "some"])
 def test_a_setting_out_of_range_is_named(setting, value):
     with pytest.raises(ValueError, match=f"{setting} must be .*got {value!r}"):

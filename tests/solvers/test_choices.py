@@ -22,14 +22,12 @@ def system(n=900, d=5, columns=3, noise=0.1, lengthscale=0.5):
     )
 
 
-AUTO = apviz.AlternatingProjection(
-    block_size="auto", partition="kd-tree", overlap="auto", history="auto", coarse_rank="auto"
-)
+AUTO = apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", history="auto")
 
 
 def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_it():
     solver, reasons = resolve(AUTO, system().operator, 3)
-    values = {name: getattr(solver, name) for name in ("block_size", "overlap", "history", "coarse_rank")}
+    values = {name: getattr(solver, name) for name in ("block_size", "overlap", "history")}
     assert not any(isinstance(value, str) for value in values.values())
     assert {name: reason.partition(":")[0] for name, reason in reasons.items()} == {
         name: str(value) for name, value in values.items()
@@ -38,7 +36,7 @@ def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_
 
 
 def test_given_values_always_win():
-    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, history=3, coarse_rank=2)
+    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, history=3)
     assert resolve(given, system().operator, 3) == (given, {})
     mixed, reasons = resolve(apviz.AlternatingProjection(block_size="auto", overlap=3.0), system().operator, 3)
     assert mixed.overlap == 3.0 and set(reasons) == {"block_size"}

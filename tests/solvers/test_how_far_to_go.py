@@ -5,15 +5,16 @@ import math
 import pytest
 import torch
 
-from apviz.solvers.refinement import Limits, Pass, Refinement
+from apviz.solvers.refinement import Pass, Refinement
+from apviz.solvers.stopping import Stopping
 
 TOL = 1e-3
 MOST = 100  # epochs
 
 
 def refinement(residual=1.0, *, drifts=False, dtype=torch.float32, tol=TOL, reduction=0.0, **settings):
-    limits = Limits(tol, 0, MOST, 10, reduction=reduction, go_exact=(lambda: None) if drifts else None)
-    return Refinement(limits, residual, dtype, **settings)
+    stopping = Stopping(tol=tol, max_epochs=MOST, check_every=10)
+    return Refinement(stopping, residual, dtype, reduction=reduction, drifts=drifts, **settings)
 
 
 def passes(refine, residual, *, claimed=None, drift=0.0, epoch=1, energy=0.0, claims=True):

@@ -12,9 +12,7 @@ from tests.solvers.oracle import problem
 
 SOLVERS = (
     apviz.AlternatingProjection(block_size=9, tol=1e-6),
-    apviz.AlternatingProjection(
-        block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, history=4, coarse_rank=3
-    ),
+    apviz.AlternatingProjection(block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, history=4),
     apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", history=3, tol=1e-6),
     apviz.ConjugateGradient(tol=1e-6),
     apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=9, overlap=0.5, coarse_rank=5), tol=1e-6),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import apviz
-import apviz.solvers.alternating_projection as alternating_projection
+import apviz.solvers.blocks as prepared_blocks
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.skeletons import Suggestion
 from apviz.solvers import Hook, attempt, choices
@@ -52,7 +52,7 @@ SOLVERS = [
     blocks(),
     blocks(skeleton_rank=0),
     blocks(rule="cyclic"),
-    blocks(history=0, coarse_rank=30),
+    blocks(history=0),
     apviz.AlternatingProjection(block_size=1000),
     apviz.ConjugateGradient(),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
@@ -133,7 +133,7 @@ def test_a_tolerance_of_a_tenth_needs_one_pass_and_the_look_before_it_says_so():
 
 
 def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
-    monkeypatch.setattr(alternating_projection, "near_size", lambda partition: max(partition.solved_sizes()))
+    monkeypatch.setattr(prepared_blocks, "near_size", lambda partition: max(partition.solved_sizes()))
     system, residual = problem(noise=1e-3, lengthscale=1.0, d=3)
     solution = attempt(system, blocks(skeleton_rank=3, tol=1e-4, max_epochs=300))
     assert solution.converged and residual(solution.weights) < 1e-4
@@ -182,11 +182,11 @@ def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
     monkeypatch.setattr(choices, "SKELETON_ROWS", 0)
     poor = lambda operator, partition, *_: Suggestion(12, max(partition.solved_sizes()), 0.01)  # noqa: E731
-    monkeypatch.setattr(alternating_projection, "suggest", poor)
+    monkeypatch.setattr(prepared_blocks, "suggest", poor)
     solver = apviz.solvers.overlapping(block_size=100, tol=1e-4, fallback_rank=0)
     passes, works = [], []
     for bad in (0.3, np.inf):
-        monkeypatch.setattr(alternating_projection, "BAD_DRIFT", bad)
+        monkeypatch.setattr(prepared_blocks, "BAD_DRIFT", bad)
         seen, recorder = Passes(), apviz.Recorder()
         solution = attempt(system, solver, [seen, recorder])
         assert solution.converged and residual(solution.weights) < 1e-4

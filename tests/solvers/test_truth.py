@@ -445,7 +445,6 @@ class Random:
             tol=tol,
             max_epochs=int(max(2, min(40, 4000 // max(1, n // size)))),
             history=int(rng.choice([0, 0, 3, 16])),
-            coarse_rank=int(rng.choice([0, 0, 0, min(5, n // 2)])),
             skeleton_rank=int(rng.choice([0, 0, 3, 15])),
             inner_dtype=str(rng.choice(["system", "float32", "auto"])),
             factor_dtype=str(rng.choice(["inner", "float16" if noise > 1e-8 else "inner"])),

@@ -20,7 +20,8 @@ from apviz.skeletons import ExactColumns, Skeletons
 from apviz.solvers import attempt
 from apviz.solvers.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
-from apviz.solvers.steps import Alone, Coarse, History, column_squares
+from apviz.solvers.state import column_squares
+from apviz.solvers.steps import PlainStep, Subspace
 from tests.device import DEVICE, only_on_a_gpu
 
 N, SIDES, BLOCK = 400, 3, 100
@@ -51,7 +52,7 @@ def moved(value):
     return value
 
 
-@pytest.mark.parametrize("kind", ["alone", "history", "coarse"])
+@pytest.mark.parametrize("kind", ["plain", "subspace"])
 @pytest.mark.parametrize("with_skeletons", [False, True], ids=["exact", "skeletons"])
 def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, with_skeletons):
     stored, _, rows, factors, skeletons = prepared
@@ -59,12 +60,9 @@ def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, wi
     rows, factors, skeletons = (moved(each) for each in (rows, factors, skeletons))
     r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
     columns = skeletons.bind(operator) if with_skeletons else ExactColumns(operator, rows)
-    step = Alone(columns, operator.layout)
-    if kind == "history":
-        step = History(operator, columns, 2, r, 150)
-    if kind == "coarse":
-        v = torch.zeros(N, 5, device="meta")
-        step = Coarse(step, v, v, operator.layout)
+    step = PlainStep(columns, operator.layout)
+    if kind == "subspace":
+        step = Subspace(operator, columns, 2, r, 150)
     for block in (0, 3, 1):
         u = factors.project(block, r)
         decrease = step.project_(w, r, block, rows[block], u)

@@ -35,7 +35,7 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "gauss-southwell": lambda: apviz.AlternatingProjection(block_size=8, tol=1e-9, max_epochs=12),
     "random": lambda: apviz.AlternatingProjection(block_size=8, rule="random", history=4, tol=1e-9, max_epochs=12),
     "overlapping": lambda: apviz.AlternatingProjection(
-        block_size=10, overlap=0.5, partition="kd-tree", coarse_rank=5, tol=1e-9, max_epochs=12
+        block_size=10, overlap=0.5, partition="kd-tree", tol=1e-9, max_epochs=12
     ),
     "cg": lambda: apviz.ConjugateGradient(tol=1e-9, max_epochs=20),
     "schwarz": lambda: apviz.ConjugateGradient(preconditioner=TwoLevelSchwarz(block_size=10, coarse_rank=5), tol=1e-9),

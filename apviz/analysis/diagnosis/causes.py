@@ -222,12 +222,12 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
     )
     if kappa < LARGE_KAPPA:
         return _well_conditioned(trace, evidence, most)
-    if (takeover := json.loads(trace.attrs.get("choices", "{}")).get("takeover")) is not None:
-        evidence += f" Projections were slow, and CG took over ({takeover})."
+    if (handover := json.loads(trace.attrs.get("choices", "{}")).get("handover")) is not None:
+        evidence += f" Projections were slow, and CG took over ({handover})."
         return Diagnosis(Limit.CONDITIONING, evidence, "Take CG with a preconditioner of low rank from the start.")
     if of.is_overlapped(trace):
-        advice = "Add a coarse space for what is smooth, which no block sees."
-        return Diagnosis(Limit.CONDITIONING, evidence, advice, {"coarse_rank": "auto"})
+        advice = "Take CG with two-level Schwarz, whose coarse space holds what is smooth; no block sees that."
+        return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
     if trace.method.has_blocks:
         return Diagnosis(Limit.CONDITIONING, evidence, "Overlapping blocks, which depend on κ least.", OVERLAP)
     advice = "Let apviz choose: overlapping alternating projection, or CG with a preconditioner of low rank."

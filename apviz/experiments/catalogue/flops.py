@@ -24,9 +24,9 @@ from apviz.operators.interface import add_rows_
 from apviz.operators.tiled import TiledOperator
 from apviz.rules import GaussSouthwell
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
-from apviz.solvers.alternating_projection import _Projection
+from apviz.solvers.blocks import Projection
 from apviz.solvers.run import Run
-from apviz.solvers.steps import column_inner
+from apviz.solvers.state import column_inner
 from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"),)
@@ -40,18 +40,18 @@ ENTRIES, RECORD = "entries", "record"
 #: which function does what: the functions themselves, so that one that is renamed or moved is missed at once
 CALLERS: Final = {
     BlockFactors.__init__: CACHE,
-    _Projection.block_norms: RULE,
+    Projection.norms_of: RULE,
     GaussSouthwell.begin: RULE,
     BlockFactors.solve: SOLVE,
     add_rows_: WEIGHTS,
     Operator.subtract_columns_: RESIDUAL,
     column_inner: RECORD,
     Run.__init__: RECORD,
-    Run.start: RECORD,
-    Run.updated: RECORD,
-    Run.b: RECORD,
-    Run.solution: RECORD,
-    Run.end_epoch: RECORD,
+    Run._start: RECORD,
+    Run._begin: RECORD,
+    Run._updated: RECORD,
+    Run._solution: RECORD,
+    Run._end_epoch: RECORD,
 }
 EVALUATING: Final = {TiledOperator._tile: ENTRIES, Operator.block: ENTRIES}
 

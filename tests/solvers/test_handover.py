@@ -46,7 +46,7 @@ def test_cg_takes_over_from_slow_projections_and_arrives_with_less_work(taken_ov
     blocks = trace["update"]["block"].values
     after = int(np.argmax(blocks < 0))
     assert after > 0 and (blocks[:after] >= 0).all() and (blocks[after:] == -1).all()
-    said = json.loads(trace.attrs["choices"])["takeover"]
+    said = json.loads(trace.attrs["choices"])["handover"]
     assert re.fullmatch(
         rf"CG with rank ({RANK}|{RANK // 2}) after epoch \d+: about \d+ iterations in place of (\d+ works|no end) "
         r"\(estimates\)", said
@@ -59,7 +59,7 @@ def test_nothing_is_taken_over_where_projections_are_fast():
     solution = attempt(system, SOLVER, [recorder])
     assert solution.converged and residual(solution.weights) < 1e-3 * (1 + 1e-6)
     assert (recorder.trace["update"]["block"].values >= 0).all()
-    assert "takeover" not in json.loads(recorder.trace.attrs["choices"])
+    assert "handover" not in json.loads(recorder.trace.attrs["choices"])
 
 
 def test_the_energy_of_a_run_that_was_taken_over_is_h_of_its_weights(taken_over):
@@ -85,7 +85,7 @@ def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_pat
     assert min(y for y in drawn if y is not None and not math.isnan(y)) >= 0
     assert "CG took over (CG with rank" in diagnose(trace).evidence
     trace.save(tmp_path / "run.zarr")
-    assert "takeover" in json.loads(apviz.open_trace(tmp_path / "run.zarr").attrs["choices"])
+    assert "handover" in json.loads(apviz.open_trace(tmp_path / "run.zarr").attrs["choices"])
 
 
 @pytest.mark.slow
@@ -96,9 +96,9 @@ def test_a_run_with_skeletons_is_taken_over_from_b_minus_kw():
 
 
 def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
-    from apviz.solvers import takeover
+    from apviz.solvers import handover
 
-    monkeypatch.setattr(takeover, "free_memory", lambda device: 2400 * 8 * 5 * 8 / takeover.MEMORY_SHARE)
+    monkeypatch.setattr(handover, "free_memory", lambda device: 2400 * 8 * 5 * 8 / handover.MEMORY_SHARE)
     system, _ = problem(slow=True)
     recorder = apviz.Recorder()
     attempt(system, replace(SOLVER, max_epochs=20), [recorder])
@@ -106,23 +106,23 @@ def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
 
 
 def test_where_half_the_rank_arrives_soon_the_whole_is_not_tried(monkeypatch):
-    from apviz.solvers import takeover
+    from apviz.solvers import handover
 
     tried = []
 
-    class Counted(takeover.Rehearsal):
+    class Counted(handover.Rehearsal):
         def __init__(self, operator, r, rank, rows, seed):
             tried.append(rank)
             super().__init__(operator, r, rank, rows, seed)
 
-    monkeypatch.setattr(takeover, "Rehearsal", Counted)
-    monkeypatch.setattr(takeover, "MUCH_WORK", math.inf)
+    monkeypatch.setattr(handover, "Rehearsal", Counted)
+    monkeypatch.setattr(handover, "MUCH_WORK", math.inf)
     system, residual = problem(slow=True, dtype=torch.float32)
     recorder = apviz.Recorder()
     solution = attempt(system, SOLVER, [recorder])
     assert solution.converged and residual(solution.weights) < 1e-3 * (1 + 1e-6)
     assert set(tried) == {RANK // 2}
-    assert f"CG with rank {RANK // 2} after" in json.loads(recorder.trace.attrs["choices"])["takeover"]
+    assert f"CG with rank {RANK // 2} after" in json.loads(recorder.trace.attrs["choices"])["handover"]
 
 
 @pytest.mark.parametrize("b", [0.0, 1.0])
@@ -138,7 +138,7 @@ def test_at_a_small_tolerance_a_second_rehearsal_on_half_of_the_rows_tells_how_i
     recorder = apviz.Recorder()
     solution = attempt(system, replace(SOLVER, tol=5e-5), [recorder])
     assert solution.converged and residual(solution.weights) < 5e-5
-    said = json.loads(recorder.trace.attrs["choices"])["takeover"]
+    said = json.loads(recorder.trace.attrs["choices"])["handover"]
     taken = int((recorder.trace["update"]["block"].values < 0).sum())
     foreseen = int(re.search(r"about (\d+) iterations", said)[1])
     assert foreseen / 3 < taken < 3 * foreseen

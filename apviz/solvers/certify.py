@@ -1,8 +1,12 @@
-"""Passes: B − KW evaluated anew in the course of a solve; when, in which dtype, and what follows from it."""
+"""Certification: B − KW evaluated in the course of any solve; when, in which dtype, and whether the solve is over.
+
+Nothing else says that a solve converged.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,12 +14,16 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator
 from apviz.solvers.clock import Clock
-from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
-from apviz.solvers.steps import column_inner, column_squares
+from apviz.solvers.interface import StopReason
+from apviz.solvers.refinement import Pass, Refinement
+from apviz.solvers.state import State, column_inner, column_squares
+from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
 
 # of the tolerance, that rounding in float64 may be without being looked at
 NEGLIGIBLE_TOL_SHARE = 1e-3
+# times the residual at the start, or 1, beyond which a solve has diverged
+EXPLODED = 1e4
 # roundings of a sum of n products in float64, besides the root of n: sums are of chunks
 SUM_ROUNDINGS = 64.0
 # rows on which the drift is looked at: a share of all, but at least so many
@@ -91,27 +99,42 @@ class ExactResidual:
         return float((torch.linalg.vector_norm(missed, dim=0).cpu() / norms).mean()) * math.sqrt(n / size)
 
 
-class Passes:
-    """The passes of one solve, in the order of rows and the units of its run.
+class Certifier:
+    """The passes of one solve, in the order of rows and the units of its run, and why it is over.
 
     Args:
         operator: K; what is evaluated here counts as its work.
+        stopping: of the solve.
 
     Attributes:
-        is_lost: whether the weights last evaluated are beyond what float64 holds in the user's units.
+        message: what is said of the end, in place of the words of its reason; "" where those do.
     """
 
-    def __init__(self, operator: CountingOperator, units: Units, clock: Clock) -> None:
-        self._operator, self._units, self._clock = operator, units, clock
+    def __init__(self, operator: CountingOperator, units: Units, clock: Clock, stopping: Stopping) -> None:
+        self._operator, self._units, self._clock, self.stopping = operator, units, clock, stopping
         self._exact = ExactResidual(operator)
-        self.is_lost = False
+        self.message = ""
+        self._first_residual: float | None = None
         self._number = 0
+        self._is_lost = False  # the weights last evaluated are beyond what float64 holds in the user's units
         self._is_wanted = self._claims = self._runs_away = False
         self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
 
-    def begin(self, recursion: Recursion, limits: Limits, refinement: Refinement) -> None:
-        """Takes note of what is at work, its limits, and what says how far it is to go."""
-        self._recursion, self._limits, self._refinement = recursion, limits, refinement
+    def begin(self, state: State, *, more_digits: Sequence[str], jitter: float, largest_b: float) -> None:
+        """Takes note of the state at work.
+
+        Args:
+            more_digits: what would give its recursion more digits, in words; nothing where it has all there are.
+            jitter: the largest on a block, where that is more than σ²; else 0.
+            largest_b: the largest |b|, for messages.
+        """
+        self._state, self._more_digits, self._largest_b = state, more_digits, largest_b
+        if self._first_residual is None:
+            self._first_residual = state.residual
+        self._refinement = Refinement(
+            self.stopping, state.residual, state.r.dtype, reduction=state.reduction, drifts=state.drifts,
+            more_digits=more_digits, jitter=jitter,
+        )  # fmt: skip
 
     def measured_at(self, b: Tensor, w: Tensor) -> Measured:
         """Evaluates B − KW in float64 for weights to start from."""
@@ -122,84 +145,98 @@ class Passes:
 
         W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
         """
-        w = self._recursion.weights()
+        w = self._state.weights()
         held = self._units.as_held(w)
         lost = torch.tensor(float(held is not w), dtype=torch.float64, device=w.device)
-        self.is_lost = bool(self._operator.layout.sum(lost))
-        return self._exact.residual(self._recursion.b, held, self._limits.tol)
+        self._is_lost = bool(self._operator.layout.sum(lost))
+        return self._exact.residual(self._state.b, held, self.stopping.tol)
 
     def wants_one(self, squared: Tensor) -> bool:
         """Tests whether an epoch is to end here for a pass, from the recursion's (l+1,) squared norms."""
         self._is_wanted = self._is_due(self._units.mean_relative(squared))
         return self._is_wanted
 
-    def at_end_of(
-        self, epoch: int, squared: Tensor, *, exploded: bool
-    ) -> tuple[Pass, Tensor, Tensor, Measured | None] | None:
+    def at_end_of(self, epoch: int, squared: Tensor) -> tuple[Pass, Tensor, Tensor, Measured | None] | None:
         """Makes a pass where one is due at the end of an epoch, from the recursion's (l+1,) squared norms.
 
         One is due after the last epoch whatever the recursion claims, so that the residual is that of the weights.
 
-        Args:
-            exploded: the recursion's residual is so large that the solve has diverged, if B − KW bears it out.
-
         Returns:
             what was found, B − KW, (n, l+1), its (l+1,) squared norms, and the rest where that was in float64.
         """
-        limits, refinement, claimed = self._limits, self._refinement, self._units.mean_relative(squared)
-        last = epoch >= limits.maximum
+        stopping, refinement, claimed = self.stopping, self._refinement, self._units.mean_relative(squared)
+        last, exploded = epoch >= stopping.max_epochs, self._has_exploded(claimed)
         self._runs_away = refinement.runs_away(claimed)
         self._claims = exploded
-        if epoch >= limits.minimum:
-            self._claims |= self._is_wanted or (claimed < limits.tol if last else self._is_due(claimed))
+        if epoch >= stopping.min_epochs:
+            self._claims |= self._is_wanted or (claimed < stopping.tol if last else self._is_due(claimed))
         self._is_wanted = False
-        is_regular = math.isfinite(claimed) and (last or epoch % limits.check_every == 0)
+        is_regular = math.isfinite(claimed) and (last or epoch % stopping.check_every == 0)
         if not (self._claims or is_regular or self._runs_away):
             return None
         return self._make(epoch, claimed, last or exploded or refinement.needs_float64(claimed))
 
     def direct(self, epoch: int, squared: Tensor) -> Pass:
-        """Makes a pass of the (l+1,) squared norms that `measure` gave a direct solve in this epoch."""
+        """Makes a pass of the (l+1,) squared norms that `measure` gave at the end of this epoch."""
         residual = self._units.mean_relative(squared)
         return self._found(epoch, math.nan, residual, math.nan, is_exact=True, is_adopted=True)
 
-    def floor(self, found: Pass, energy: float) -> str | None:
-        """Says why going on from a pass is in vain, or None; what drifts is told to be exact first.
+    def ending(self, epoch: int, found: Pass | None, energy: float, *, is_recursion: bool) -> StopReason | None:
+        """Says why the solve is over after an epoch, at whose end a pass may have been made, or None.
 
         Args:
-            energy: h(W) after the pass, in any unit.
+            energy: h(W), in any unit.
+            is_recursion: whether progress is looked for in what passes found; a solver that asks for B − KW itself
+                does so itself.
         """
-        refinement, go_exact = self._refinement, self._limits.go_exact
+        stopping, residual = self.stopping, self._state.residual
+        is_exact = found is not None and found.is_exact
+        if not math.isfinite(residual) or self._has_exploded(residual):
+            self.message = f"diverged: {self._lost('beyond', 'divide')}" if self._is_lost else self._diverged()
+            return StopReason.DIVERGED
+        if is_exact and residual < stopping.tol and epoch >= stopping.min_epochs:
+            return StopReason.CONVERGED
+        if is_exact and residual >= stopping.tol and self._is_lost:
+            self.message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
+            return StopReason.STAGNATED
+        if found is not None and is_recursion and (floor := self._floor(found, energy)):
+            self.message = floor
+            return StopReason.STAGNATED
+        return None
+
+    def _floor(self, found: Pass, energy: float) -> str | None:
+        """Why going on from a pass is in vain, or None; what drifts is told to be exact first."""
+        refinement, state = self._refinement, self._state
         refinement.passed(found, energy, claims=self._claims)
         floor = refinement.floor()
-        if refinement.drifts and go_exact is not None and (floor or self._runs_away):
-            go_exact()
+        if refinement.drifts and (floor or self._runs_away):
+            state.go_exact()
             refinement.exact_from_now()
             return None
         return floor
 
     def _is_due(self, claimed: float) -> bool:
         """Whether B − KW is to be evaluated: the recursion is at its aim, and what drifts does not rather go on."""
-        refinement, recursion = self._refinement, self._recursion
+        refinement, state = self._refinement, self._state
         if refinement.runs_away(claimed):
             return True
         if not claimed < refinement.aim:
             return False
         if not refinement.drifts:
             return True
-        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._units.norms, self._generator)
+        drift = self._exact.drift(state.r, state.b, state.weights(), self._units.norms, self._generator)
         return refinement.looked(claimed, drift)
 
     def _make(self, epoch: int, claimed: float, is_exact: bool) -> tuple[Pass, Tensor, Tensor, Measured | None]:
-        recursion, measured = self._recursion, self.measure() if is_exact else None
+        state, measured = self._state, self.measure() if is_exact else None
         if measured is not None:
             fresh, squared = measured.r, measured.squared
         else:
-            fresh = recursion.b - self._operator.matmul(recursion.weights().to(recursion.r))
+            fresh = state.b - self._operator.matmul(state.weights().to(state.r))
             squared = self._operator.layout.sum(column_squares(fresh))
-        drift = self._units.relative(self._operator.layout.sum(column_squares(recursion.r - fresh)))
+        drift = self._units.relative(self._operator.layout.sum(column_squares(state.r - fresh)))
         # one that has drifted so far follows its own rounding
-        is_adopted = not self.is_lost and recursion.adopt(fresh, self._claims or drift > claimed)
+        is_adopted = not self._is_lost and state.adopt(fresh, self._claims or drift > claimed)
         residual = self._units.mean_relative(squared)
         found = self._found(epoch, claimed, residual, drift, is_exact=is_exact, is_adopted=is_adopted)
         return found, fresh, squared, measured
@@ -211,3 +248,15 @@ class Passes:
         seconds = self._clock.seconds(self._clock.mark())
         work, traffic = self._operator.work, self._operator.traffic
         return Pass(self._number, epoch, work, seconds, claimed, residual, drift, is_exact, is_adopted, traffic)
+
+    def _has_exploded(self, residual: float) -> bool:
+        return residual > EXPLODED * max(1.0, self._first_residual or 0.0)
+
+    def _diverged(self) -> str:
+        """What makes a recursion explode, and what helps: nobody is sent to float64 who is there already."""
+        remedy = " or ".join([*self._more_digits, "more noise"])
+        dtype = self._state.r.dtype
+        return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"
+
+    def _lost(self, what: str, do: str) -> str:
+        return f"the weights of right-hand sides up to {self._largest_b:.1e} are {what} {torch.float64}; {do} B"

@@ -1,0 +1,205 @@
+"""What alternating projection builds from K, and the state that it moves: blocks, their factors, and columns of K."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+import torch
+from torch import Tensor
+
+from apviz.factors import BlockFactors, check_fits
+from apviz.memory import explained
+from apviz.operators import CountingOperator
+from apviz.partitions import Partition, partitioner_named
+from apviz.settings import chosen
+from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest
+from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes
+from apviz.solvers.interface import Prepared
+from apviz.solvers.state import State, column_squares
+from apviz.solvers.steps import PlainStep, Step, Subspace
+
+if TYPE_CHECKING:
+    from apviz.solvers.projection import AlternatingProjection
+
+InnerDtype = Literal["system", "float32", "float64", "auto"]
+FactorDtype = Literal["inner", "float16", "auto"]
+DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
+# the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
+REDUCTION = 0.01
+# of the residual, beyond which a drift costs more passes than skeletons save: estimated, there are none; found by a
+# pass, there are better ones from then on
+MAX_DRIFT, BAD_DRIFT = 0.3, 0.3
+# looks at the residual in an epoch of overlapping blocks, which costs more than an iteration of CG
+LOOKS = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Blocks(Prepared):
+    """Set-up: the partition, the factors of its blocks, and skeletons."""
+
+    solver: AlternatingProjection
+    partition: Partition
+    factors: BlockFactors
+    skeletons: Skeletons | None = None
+    #: whether a solve may make better ones, for itself, where a pass finds that they drift too far
+    may_improve: bool = False
+
+
+def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
+    """Cuts the rows into blocks, factors these, and finds skeletons where they are worth it.
+
+    Args:
+        asked: the settings, of which some may say `auto`.
+        columns: right-hand sides that are to be expected.
+        like: (n, columns), some like them, or None.
+    """
+    settings, choices = asked.resolve(operator, columns)
+    dtype = DTYPES.get(settings.inner_dtype, operator.x.dtype)
+    inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
+    partition, stored = _cut(settings, inner)
+    if asked.skeleton_rank == "auto" and settings.skeleton_rank:
+        rank, near, why = _probed(settings, stored, partition, like)
+        if rank:
+            settings = replace(settings, skeleton_rank=rank, near_rows=near)
+            choices = {**choices, "skeleton_rank": why}
+        else:
+            settings, others = replace(asked, skeleton_rank=0, inner_dtype=settings.inner_dtype).resolve(inner, columns)
+            choices = {**choices, **others, "skeleton_rank": why}
+            partition, stored = _cut(settings, inner)
+    rows = [partition.solved(block) for block in range(len(partition))]
+    shared = stored.sharded()
+    factors = BlockFactors(shared, rows, dtype=_kept(settings, stored))
+    skeletons = None
+    if settings.skeleton_rank:
+        rank = int(chosen("skeleton_rank", settings.skeleton_rank))
+        near = settings.near_rows or near_size(partition)
+        skeletons = Skeletons(shared, partition, factors, rank, near, settings.seed)
+    return Blocks(
+        solver=settings, given=operator.uncounted, operator=shared.uncounted, choices=choices, partition=partition,
+        factors=factors, skeletons=skeletons, may_improve=skeletons is not None and asked.skeleton_rank == "auto",
+    )  # fmt: skip
+
+
+def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
+    """The blocks, and the operator with its rows as they are stored."""
+    size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+    check_fits(operator.x, size, overlap, _kept(settings, operator), operator.layout.ranks)
+    partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
+    return partition, operator if partition.is_identity else operator.reordered(partition.order)
+
+
+def _kept(settings: AlternatingProjection, operator: CountingOperator) -> torch.dtype:
+    """The dtype in which factors are kept."""
+    return torch.float16 if settings.factor_dtype == "float16" else operator.x.dtype
+
+
+def _probed(
+    settings: AlternatingProjection, stored: CountingOperator, partition: Partition, like: Tensor | None
+) -> tuple[int, int, str]:
+    """The rank of the skeletons and the near rows that a few blocks suggest, and why; 0 where none is worth it."""
+    first = int(chosen("skeleton_rank", settings.skeleton_rank))
+    ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
+    nears = [settings.near_rows] if settings.near_rows else nears
+    if like is not None:
+        like = like if partition.is_identity else like[partition.order]
+    found = stored.layout.agreed(suggest(stored, partition, ranks, nears, settings.tol, like, settings.seed))
+    if found.drift > MAX_DRIFT:
+        return 0, 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
+    why = f"lets the residual drift by about {found.drift:.1%} (an estimate) beyond {found.near:,} near rows"
+    return found.rank, found.near, f"{found.rank}: {why}"
+
+
+class Projection(State):
+    """The state of alternating projection; rows are in the stored order of the partition.
+
+    Args:
+        prepared: the blocks.
+        start: at the weights to start from.
+
+    Attributes:
+        step: takes W and R past an update.
+        no_norms: in place of norms, for rules that look at none.
+    """
+
+    step: Step
+
+    def __init__(self, prepared: Blocks, start: State) -> None:
+        super().__init__(**vars(start))
+        settings, partition = prepared.solver, prepared.partition
+        self.partition, self.factors, self.skeletons = partition, prepared.factors, prepared.skeletons
+        self._seed, self._may_improve = settings.seed, prepared.may_improve
+        columns: Columns = ExactColumns(self.operator, self.factors.rows)
+        if prepared.skeletons is not None:
+            columns = prepared.skeletons.bind(self.operator)
+        self.step = PlainStep(columns, self.operator.layout)
+        if settings.history:
+            longest, length = max(partition.solved_sizes()), int(chosen("history", settings.history))
+            self.step = Subspace(self.operator, columns, length, self.r, longest)
+        self.reduction, self.drifts = REDUCTION, prepared.skeletons is not None
+        if partition.margins and settings.needs_norms:
+            self.look_every = max(1, len(partition) // LOOKS)
+        self.no_norms, self._spare = self.r[:0], torch.empty_like(self.r)
+        self._norms: Tensor | None = None  # ‖R_I‖² of the blocks for the residual now, if they were asked for
+        self._start = self._norm(self.r) if self._may_improve else None  # at the last pass
+
+    @property
+    def norms(self) -> Tensor:
+        """‖R_I‖² per block and right-hand side as rules compare them, (m, l+1)."""
+        norms = self.block_norms()
+        return norms if self.share is None else norms * self.share.to(norms)
+
+    def moved(self) -> None:
+        """Takes note that the residual has changed."""
+        self._norms = None
+
+    def weights(self) -> Tensor:
+        return self.step.with_waiting(self.w)
+
+    def block_norms(self) -> Tensor:
+        if self._norms is None:
+            self._norms = self.norms_of(self.r)
+        return self._norms
+
+    def norms_of(self, r: Tensor) -> Tensor:
+        """Computes ‖r_I‖² of any r: (n, l+1), (m, l+1)."""
+        return self.operator.squared_norms(r, self.partition.starts, self._spare)
+
+    def squared(self) -> Tensor:
+        return self.block_norms().sum(0)
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
+        """B − KW always becomes the residual: the projection does not care where R came from."""
+        is_bad = self._start is not None and self._norm(self.r - fresh) > BAD_DRIFT * self._start
+        self.r.copy_(fresh)
+        self.moved()
+        if self._start is not None:
+            self._start = self._norm(self.r)
+        if is_bad:
+            self._improve_skeletons()
+        return True
+
+    def go_exact(self) -> None:
+        """Gives up the skeletons: what the updates so far did to R was not exact."""
+        if self.drifts:
+            self.step.flush_to_weights_(self.w)
+            self.step.use_(ExactColumns(self.operator, self.factors.rows))
+
+    def _norm(self, r: Tensor) -> float:
+        return math.sqrt(float(self.operator.layout.sum(column_squares(r)).sum()))
+
+    def _improve_skeletons(self) -> None:
+        """Takes twice the near rows and twice the rank, for this solve."""
+        old, n = self.skeletons, self.operator.n
+        if old is None or 2 * old.near_size > n // 2:
+            return
+        rank, near = 2 * old.rank, 2 * old.near_size
+        try:
+            with explained("better skeletons", "the solve goes on without them"):
+                self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, self._seed)
+        except MemoryError:  # the solve goes on with those there are
+            return
+        self.step.flush_to_weights_(self.w)
+        self.step.use_(self.skeletons.bind(self.operator))
+        self.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.epoch}"

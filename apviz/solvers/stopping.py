@@ -1,0 +1,50 @@
+"""When a solve ends: its tolerance, and the fewest and the most epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from apviz.settings import require_tolerance, require_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """Says when a solve may end, and when it must.
+
+    Args:
+        tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed from B − KW, is below this.
+        max_epochs, min_epochs: in epochs, or in iterations of a Krylov method.
+        check_every: epochs between evaluations of B − KW where there is no other reason for one.
+
+    Raises:
+        ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> from apviz.solvers.stopping import Stopping
+        >>> Stopping(tol=1e-3).max_epochs
+        1000
+    """
+
+    tol: float = 1e-2
+    max_epochs: int = 1000
+    min_epochs: int = 0
+    check_every: int = 50
+
+    def __post_init__(self) -> None:
+        require_tolerance(self.tol)
+        require_whole("max_epochs", self.max_epochs, 1)
+        require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
+        require_whole("check_every", self.check_every, 1)
+
+    @classmethod
+    def of(cls, solver: object) -> Stopping:
+        """Returns what a solver's settings say, with the defaults where it has no such setting.
+
+        Raises:
+            ValueError: a setting out of range.
+        """
+        return cls(**{name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)})
+
+
+#: settings that say when to end, of which a set-up knows nothing
+LIMITS = tuple(field.name for field in fields(Stopping))
