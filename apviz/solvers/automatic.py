@@ -43,9 +43,9 @@ ENTRIES, PASS = 1.0, 2.0
 class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there, and on a GPU in float32 up to 50,000 that
-    fit, where σ² is above what float32 rounds; on a processor it is often faster than what is chosen up to 4,000 rows
-    or more (`benchmarks/README.md`). CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes
+    Cholesky up to 2,000 rows, which takes less time than any blocks there, and beyond where its n³/3 flops take less
+    time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++ compiler. On a GPU in
+    float32 up to 50,000 rows. In each case where it fits the memory, and σ² is above what its dtype rounds. CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes
     so few iterations that blocks would cost more. Else alternating projection on blocks of neighbours sized by n and
     the free memory, which hands over to CG where it turns out to be slow (`benchmarks/results/solvers` has the times of
     every method on every set).
@@ -112,7 +112,7 @@ class Automatic(Solver):
         )
         plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, least, rows, self.seed))
         if plan is None and direct <= usual:
-            return Cholesky(tol=self.tol), f"takes as long as {direct:.0f} work, blocks {usual:.0f} (estimates)"
+            return Cholesky(tol=self.tol), f"factoring K takes about {direct:.0f} work, blocks {usual:.0f} (estimates)"
         if plan is None:
             most = affordable_iterations(operator, columns, rank, usual)
             why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"

@@ -1,6 +1,7 @@
 """What `auto` chooses, and that what is given stays."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 import apviz
 from apviz.factors import factor_bytes
 from apviz.partitions import partitioner_named
-from apviz.solvers import choices
+from apviz.solvers import automatic, choices
+from apviz.solvers.automatic import cholesky_work
 from apviz.solvers.choices import resolve
 from tests.device import DEVICE
 
@@ -131,6 +133,36 @@ def test_auto_chooses_for_the_right_hand_sides_that_come():
 def test_auto_factors_a_small_matrix_and_says_why():
     solver, why = apviz.Automatic(tol=1e-3).resolve(system(700).operator)
     assert solver == apviz.Cholesky(tol=1e-3) and why["method"].startswith("Cholesky: n = 700 is at most")
+
+
+def many_inputs(d, noise=1e-3, dtype=torch.float32):
+    x = torch.randn(2500, d, generator=torch.Generator().manual_seed(0))
+    kernel = apviz.Matern52(lengthscale=0.7 * d**0.5)
+    found = apviz.KernelSystem(x, x[:, 0], kernel, noise=noise, operator="tiled", dtype=dtype, device="cpu")
+    found.operator.prepare()
+    return found.operator
+
+
+def test_auto_factors_k_where_entries_are_so_expensive_that_blocks_cost_more():
+    solver, reasons = apviz.Automatic(tol=1e-3).resolve(many_inputs(200))
+    assert isinstance(solver, apviz.Cholesky) and "factoring K takes about" in reasons["method"]
+    assert not isinstance(apviz.Automatic(tol=1e-3).resolve(many_inputs(2))[0], apviz.Cholesky)
+
+
+def test_auto_never_factors_what_does_not_fit_or_what_rounding_would_hide_the_noise_of(monkeypatch):
+    assert cholesky_work(many_inputs(200), 1) < 10
+    assert cholesky_work(many_inputs(200, noise=1e-4), 1) == math.inf  # n·eps/2 = 1.5e-4
+    assert cholesky_work(many_inputs(200, noise=1e-4, dtype=torch.float64), 1) < 10
+    monkeypatch.setattr(automatic, "free_memory", lambda device: 3 * 2500**2 * 4)
+    assert cholesky_work(many_inputs(200), 1) == math.inf
+
+
+def test_a_factor_costs_the_less_work_the_more_an_entry_costs():
+    few, many, sides = cholesky_work(many_inputs(3), 1), cholesky_work(many_inputs(100), 1), 16
+    assert many < few and cholesky_work(many_inputs(3), sides) < few
+    slow = many_inputs(3)
+    slow._compiled = False  # as where no C++ compiler is
+    assert cholesky_work(slow, 1) < 0.5 * few
 
 
 def test_a_preconditioner_built_by_hand_says_what_to_do_with_auto():
