@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,23 +21,11 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
+from apviz.methods import METHODS, MethodEntry
 from apviz.places import P, Place, is_there, place_of
-from apviz.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.preconditioners import PRECONDITIONERS
 from apviz.settings import require_number
-from apviz.solvers import (
-    AlternatingProjection,
-    ASkotch,
-    Automatic,
-    Cholesky,
-    ConjugateGradient,
-    CoordinateDescentPlusPlus,
-    GradientDescent,
-    Hook,
-    Solver,
-    StochasticDualDescent,
-    attempt,
-    overlapping,
-)
+from apviz.solvers import SOLVERS, Cholesky, Hook, Solver, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace, open_trace
 from apviz.tracing.claim import Claim
@@ -45,16 +34,6 @@ log = logging.getLogger("apviz")
 
 # a fit of two to four seconds on two cores, most of it in 1,000 × 1,000 Cholesky factors
 FIT_ROWS, FIT_STEPS, FIT_STEP_SIZE = 1_000, 40, 0.2
-
-METHODS = (
-    "ap", "overlap", "cg", "pcg", "rpcg", "nystrom", "schwarz", "auto", "cholesky", "cd++", "askotch", "sdd",
-    "gradient", "steepest",
-)  # fmt: skip
-#: methods of other papers, and the oldest
-RIVALS: dict[str, Callable[..., Solver]] = {
-    "cd++": CoordinateDescentPlusPlus, "askotch": ASkotch, "sdd": StochasticDualDescent,
-    "gradient": partial(GradientDescent, step="constant"), "steepest": GradientDescent,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,13 +156,12 @@ def choose_solvers(
     max_epochs: int = 100,
     seed: int = 0,
 ) -> list[Solver]:
-    """Makes the solvers of the methods named; the cap is one of epochs and of iterations.
+    """Makes the solvers of the methods named, in the order of `apviz.methods.METHODS`, which says what each is.
 
-    `ap` is alternating projection with the rules, sizes, partitions and overlap given; `overlap` the same with
-    everything chosen by apviz; `pcg` and `rpcg` CG with pivoted and randomly pivoted Cholesky of each rank;
-    `nystrom` CG with the randomised Nyström preconditioner of each; `schwarz` CG with two-level Schwarz; `auto` what
-    suits the system; `cd++`, `askotch`, `sdd` the methods of other papers as these have them; `gradient` and
-    `steepest` descent.
+    Args:
+        rules, block_sizes, partitions, ranks: one solver for every combination of those that a method takes.
+        overlap: of the blocks of `ap`.
+        max_epochs: limit of epochs and of iterations.
 
     Raises:
         ValueError: an unknown method, or a setting the solver refuses.
@@ -191,45 +169,19 @@ def choose_solvers(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"methods must be among {', '.join(METHODS)}, got {', '.join(unknown)}")
-    solvers: list[Solver] = []
-    if "ap" in methods:
-        solvers += [
-            AlternatingProjection(
-                block_size=size,
-                rule=rule,
-                partition=partition,
-                overlap=overlap,
-                tol=tol,
-                max_epochs=max_epochs,
-                seed=seed,
-            )
-            for size in block_sizes
-            for partition in partitions
-            for rule in rules
-        ]
-    if "overlap" in methods:
-        solvers.append(overlapping(tol=tol, max_epochs=max_epochs, seed=seed))
-    if "cg" in methods:
-        solvers.append(ConjugateGradient(tol=tol, max_epochs=max_epochs))
-    if "pcg" in methods:
-        solvers += [
-            ConjugateGradient(preconditioner=PivotedCholesky(rank=rank), tol=tol, max_epochs=max_epochs)
-            for rank in ranks
-        ]
-    if "rpcg" in methods:
-        random = [RandomlyPivotedCholesky(rank=rank, seed=seed) for rank in ranks]
-        solvers += [ConjugateGradient(preconditioner=one, tol=tol, max_epochs=max_epochs) for one in random]
-    if "nystrom" in methods:
-        sketched = [Nystrom(rank=rank, seed=seed) for rank in ranks]
-        solvers += [ConjugateGradient(preconditioner=one, tol=tol, max_epochs=max_epochs) for one in sketched]
-    if "schwarz" in methods:
-        solvers.append(ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), tol=tol, max_epochs=max_epochs))
-    if "auto" in methods:
-        solvers.append(Automatic(tol=tol, max_epochs=max_epochs, seed=seed))
-    if "cholesky" in methods:
-        solvers.append(Cholesky(tol=tol))
-    limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs, "seed": seed}
-    return solvers + [make(**limits) for name, make in RIVALS.items() if name in methods]
+    swept = {"rule": rules, "block_size": block_sizes, "partition": partitions, "rank": ranks}
+    common = {"overlap": overlap, "tol": tol, "max_epochs": max_epochs, "seed": seed}
+    return [solver for name in METHODS if name in methods for solver in _solvers_of(METHODS[name], swept, common)]
+
+
+def _solvers_of(entry: MethodEntry, swept: Mapping[str, Sequence[Any]], common: dict[str, Any]) -> Iterator[Solver]:
+    """One solver for every combination of the settings that a method is swept over."""
+    for values in itertools.product(*(swept[name] for name in entry.sweeps)):
+        own = dict(zip(entry.sweeps, values, strict=True))
+        settings = {**common, **own, **entry.fixed}
+        if entry.preconditioner is not None:
+            settings["preconditioner"] = PRECONDITIONERS.make(entry.preconditioner, **own, seed=common["seed"])
+        yield SOLVERS.make(entry.family, **settings)
 
 
 def by_gauss_southwell(solver: Solver) -> bool:

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: families, by the names under which `apviz.solvers` registers them
-ALTERNATING_PROJECTION: Final = "alternating-projection"
-CONJUGATE_GRADIENT: Final = "conjugate-gradient"
-CHOLESKY: Final = "cholesky"
+from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, label_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +55,11 @@ class Method:
             partition = None if self.partition == "sequential" else self.partition
             words = ["AP", self.rule, partition and partition.replace("principal-axis", "pa"), *blocks]
         elif self.family == CONJUGATE_GRADIENT:
-            kind = _PRECONDITIONERS.get(self.preconditioner or "", self.preconditioner)
+            kind = label_of(self.family, self.preconditioner)
             partition = None if self.partition == "principal-axis-tree" else self.partition
             words = ["CG"] if self.preconditioner is None else ["PCG", kind, partition, *blocks]
         else:
-            words = [_FAMILIES.get(self.family, self.family), *blocks]
+            words = [label_of(self.family), *blocks]
         text = " ".join(word for word in (*words, self.variant) if word)
         if self.source == "gpytorch":
             return "GPyTorch CG"
@@ -142,15 +139,6 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
 
 #: settings that may be numbers
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
-#: in a label
-_FAMILIES: Final = {
-    CHOLESKY: "Cholesky", "automatic": "auto", "coordinate-descent++": "CD++", "askotch": "ASkotch",
-    "stochastic-dual-descent": "SDD", "gradient-descent": "gradient descent",
-}  # fmt: skip
-_PRECONDITIONERS: Final = {
-    "pivoted-cholesky": "", "randomly-pivoted-cholesky": "randomly pivoted", "two-level-schwarz": "Schwarz",
-    "nystrom": "Nyström",
-}  # fmt: skip
 
 
 def _setting(letter: str, value: float | str | None) -> str:

@@ -8,6 +8,7 @@ import torch
 
 import apviz
 from apviz import comparison
+from apviz.methods import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_every_combination_of_rule_partition_and_block_size_is_a_solver():
 @pytest.mark.slow
 def test_every_method_by_its_name_solves_the_same_system(tmp_path, data):
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, dtype=torch.float64)
-    solvers = comparison.choose_solvers(comparison.METHODS, block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)
+    solvers = comparison.choose_solvers(list(METHODS), block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)
     outcomes = list(comparison.compare(system, solvers, tmp_path, eigenvalues=True))
     assert len(outcomes) == 3 + 13
     *outcomes, gradient, steepest = outcomes  # which need κ times as long

@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import apviz
+from apviz.comparison import choose_solvers
+from apviz.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {name: (ROOT / name).read_text("utf-8") for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")}
@@ -28,9 +30,9 @@ def added(path: str) -> str:
     """The lines that an example of CONTRIBUTING.md adds to a file."""
     blocks = re.findall(r"```diff\n(.*?)```", DOCUMENTS["CONTRIBUTING.md"], re.DOTALL)
     files = [part for block in blocks for part in re.split(r"^--- .*\n\+\+\+ b/", block, flags=re.MULTILINE)[1:]]
-    (lines,) = [part.splitlines()[1:] for part in files if part.splitlines()[0] == path]
-    assert all(line.startswith("+") for line in lines)
-    return "\n".join(line[1:] for line in lines) + "\n"
+    found = [part.splitlines()[1:] for part in files if part.splitlines()[0] == path]
+    assert found and all(line.startswith("+") for lines in found for line in lines)
+    return "".join(line[1:] + "\n" for lines in found for line in lines)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -115,6 +117,19 @@ def test_the_solver_arrives_where_a_direct_one_does_and_its_energies_add_up(buil
     least = -0.5 * np.trace(system.b.numpy().T @ expected)
     decreases = recorder.trace["update"]["energy_decrease"].values
     assert -decreases.sum() == pytest.approx(least, rel=1e-9)
+
+
+def test_a_preconditioner_and_its_entry_make_a_method_that_compares_as_any_other(build, system, monkeypatch):
+    for key in ("jacobi", "heavy-ball"):
+        monkeypatch.setitem(METHODS, key, None)  # nothing stays
+    build("apviz/solvers/heavy_ball.py")
+    build("apviz/preconditioners/jacobi.py")
+    build("apviz/methods.py")
+    solvers = choose_solvers(["jacobi", "heavy-ball"], tol=1e-8, max_epochs=5000)
+    assert {solver.label for solver in solvers} == {"PCG diagonal", "heavy ball"}
+    for solver in solvers:
+        solution = apviz.solve(system, solver)
+        np.testing.assert_allclose(solution.weights, direct(system), atol=1e-6)
 
 
 def test_the_figure_draws_the_energies_that_the_trace_has(build, system):

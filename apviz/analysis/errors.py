@@ -7,7 +7,7 @@ import math
 import numpy as np
 import xarray as xr
 
-from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
+from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.tracing.trace import Trace, sign_of
 
 #: test errors this close to the last are as good as it

@@ -28,10 +28,12 @@ from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.kernels import KERNELS
+from apviz.methods import METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
+from apviz.rules import RULES
 from apviz.solvers import Hook, Solver
 from apviz.system import KernelSystem
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
@@ -106,6 +108,11 @@ def _load(
     return datasets.load(name, seed=seed)  # raises, with the names there are
 
 
+def _ranked() -> str:
+    """The methods that are swept over a rank."""
+    return ", ".join(name for name, entry in METHODS.items() if "rank" in entry.sweeps)
+
+
 @app.command()
 def compare(
     dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
@@ -120,21 +127,23 @@ def compare(
     decimal: DecimalOption = None,
     # torchrun takes --n for one of its own options, and refuses it
     n: Annotated[int | None, typer.Option("--n", "--rows", help="Training rows to keep; all if not given.")] = None,
-    methods: Annotated[str, typer.Option(help=f"Among {', '.join(comparison.METHODS)}.")] = "ap,cg,pcg,auto",
-    rules: Annotated[str, typer.Option(help="Among gauss-southwell, cyclic, random, shuffled.")] = (
+    methods: Annotated[str, typer.Option(help=f"Among {', '.join(METHODS)}.")] = "ap,cg,pcg,auto",
+    rules: Annotated[str, typer.Option(help=f"{SETTINGS['rule'].help} Among {', '.join(RULES)}.")] = (
         "gauss-southwell,cyclic,random"
     ),
-    block_sizes: Annotated[str, typer.Option(help="Rows a block owns.")] = "200,1000",
-    partition: Annotated[str, typer.Option(help=f"Among {', '.join(PARTITIONS)}.")] = "sequential",
-    overlap: Annotated[float, typer.Option(help="Margin of a block, as a fraction of its own rows.")] = 0.0,
-    rank: Annotated[str, typer.Option(help="Ranks of the preconditioners of pcg and rpcg.")] = "100",
+    block_sizes: Annotated[str, typer.Option(help=SETTINGS["block_size"].help)] = "200,1000",
+    partition: Annotated[
+        str, typer.Option(help=f"{SETTINGS['partition'].help} Among {', '.join(PARTITIONS)}.")
+    ] = "sequential",
+    overlap: Annotated[float, typer.Option(help=SETTINGS["overlap"].help)] = 0.0,
+    rank: Annotated[str, typer.Option(help=f"{SETTINGS['rank'].help} Of {_ranked()}.")] = "100",
     kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
     lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
     outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
     noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
     rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 16,
-    tol: Annotated[float, typer.Option(help="Mean relative residual to reach.")] = 1e-2,
-    max_epochs: Annotated[int, typer.Option(help="Cap on epochs, and on CG iterations.")] = 100,
+    tol: Annotated[float, typer.Option(help=SETTINGS["tol"].help)] = 1e-2,
+    max_epochs: Annotated[int, typer.Option(help=SETTINGS["max_epochs"].help)] = 100,
     seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -244,8 +253,8 @@ def advise(
     outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
     noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
     rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 1,
-    tol: Annotated[float, typer.Option(help="Mean relative residual to reach.")] = 1e-2,
-    max_epochs: Annotated[int, typer.Option(help="Cap on epochs, and on CG iterations.")] = 1000,
+    tol: Annotated[float, typer.Option(help=SETTINGS["tol"].help)] = 1e-2,
+    max_epochs: Annotated[int, typer.Option(help=SETTINGS["max_epochs"].help)] = 1000,
     seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

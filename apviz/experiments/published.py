@@ -15,7 +15,8 @@ from typing import Final
 from apviz import datasets
 from apviz.datasets import DatasetUnavailable, PublishedRun
 from apviz.experiments.base import Row, duration, spread
-from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, Method
+from apviz.method import Method
+from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
 from apviz.tracing.schema import TRAINING as TRAINING_KIND
 from apviz.tracing.store import Record

@@ -20,7 +20,8 @@ from torch import Tensor
 from apviz.gpytorch.expressions import same_inputs
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.matrix import Matrix, describe
-from apviz.method import CONJUGATE_GRADIENT, Method
+from apviz.method import Method
+from apviz.methods import CONJUGATE_GRADIENT
 from apviz.settings import require
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason

@@ -20,7 +20,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from apviz.method import CHOLESKY
+from apviz.methods import CHOLESKY
 from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, positive, x_buttons
 from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
 from apviz.plots._style import (

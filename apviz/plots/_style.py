@@ -17,7 +17,8 @@ from typing import Any, Final, Literal, get_args
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from apviz.method import ALTERNATING_PROJECTION, CHOLESKY, CONJUGATE_GRADIENT, Method
+from apviz.method import Method
+from apviz.methods import ALTERNATING_PROJECTION, METHODS, entry_of
 
 ThemeName = Literal["light", "dark"]
 
@@ -56,18 +57,13 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
     "AP kd-tree": ("#600C00", "#B98A7A"),
     "AP pa-tree": ("#0089A8", "#4FD8EE"),
     "AP overlapping": ("#5A7A00", "#A6D94A"),
-    "CG": ("#A83600", "#E8592F"),
-    "PCG": ("#1A1A1F", "#F4F4F4"),
-    "PCG randomly pivoted": ("#7A45F0", "#9470F0"),
-    "PCG two-level": ("#A88454", "#E9D694"),
-    "Cholesky": ("#8C9096", "#8C9097"),
+    **{entry.name: entry.colours for entry in METHODS.values() if entry.colours is not None},
 }
 
-#: neighbours as blocks of gauss-southwell, and what preconditions CG: their keys of `COLORS`
+#: neighbours as blocks of gauss-southwell: their keys of `COLORS`
 _TREES: Final = {"kd-tree": "AP kd-tree", "principal-axis-tree": "AP pa-tree"}
-_PRECONDITIONED: Final = {
-    "": "CG", "randomly-pivoted-cholesky": "PCG randomly pivoted", "two-level-schwarz": "PCG two-level",
-}  # fmt: skip
+#: what preconditioners without a colour of their own have
+_PRECONDITIONED: Final = METHODS["pcg"].name
 
 #: for methods that none of the families covers
 OTHERS: Final[tuple[tuple[str, str], ...]] = (
@@ -123,10 +119,11 @@ def color_family(method: Method) -> str:
         rule = (method.rule or "").partition(" ")[0]  # the schedule of the last block has no colour of its own
         tree = _TREES.get(method.partition or "") if rule == "gauss-southwell" else None
         return tree or rule
-    if method.family == CONJUGATE_GRADIENT and method.source != "gpytorch":
-        return _PRECONDITIONED.get(method.preconditioner or "", "PCG")
-    if method.family == CHOLESKY:
-        return "Cholesky"
+    entry = entry_of(method.family, method.preconditioner) if method.source != "gpytorch" else None
+    if entry is not None and entry.colours is not None:
+        return entry.name
+    if method.preconditioner is not None and method.source != "gpytorch":
+        return _PRECONDITIONED
     return method.family if method.source is None else f"{method.source} {method.family}"
 
 

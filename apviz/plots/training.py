@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
+from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.plots._axes import as_traces, finish, log_ticks, positive
 from apviz.plots._curves import with_looks
 from apviz.plots._labels import CAPTION_WIDTH, escaped

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.method import ALTERNATING_PROJECTION, Method
+from apviz.method import Method
+from apviz.methods import ALTERNATING_PROJECTION
 from apviz.partitions import Partition, Partitioner
 from apviz.rkhs.span import Floats, Span
 from apviz.rules import Random, Shuffled

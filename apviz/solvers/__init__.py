@@ -7,7 +7,7 @@ from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.coordinate_descent import CoordinateDescentPlusPlus
 from apviz.solvers.gradient_descent import GradientDescent
-from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.interface import SOLVERS, Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
 from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.run import Run
 from apviz.solvers.solve import attempt, checked_hooks, solve
@@ -15,8 +15,8 @@ from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated
 from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 
 __all__ = [
-    "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "CoordinateDescentPlusPlus",
-    "Epoch", "EpochEnd", "Events", "GradientDescent", "Hook", "NotConverged", "NotPositiveDefinite", "Prepared",
-    "Remeasure", "Run", "Solution", "Solver", "State", "StochasticDualDescent", "StopReason", "Update", "Updated",
-    "attempt", "checked_hooks", "overlapping", "solve",
+    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient",
+    "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "GradientDescent", "Hook", "NotConverged",
+    "NotPositiveDefinite", "Prepared", "Remeasure", "Run", "Solution", "Solver", "State", "StochasticDualDescent",
+    "StopReason", "Update", "Updated", "attempt", "checked_hooks", "overlapping", "solve",
 ]  # fmt: skip

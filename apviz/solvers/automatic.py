@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.memory import SHARE, free_memory
+from apviz.methods import RECOMMENDED
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
@@ -45,10 +46,11 @@ class Automatic(Solver):
 
     Cholesky up to 2,000 rows, which takes less time than any blocks there, and beyond where its n³/3 flops take less
     time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++ compiler. On a GPU in
-    float32 up to 50,000 rows. In each case where it fits the memory, and σ² is above what its dtype rounds. CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes
-    so few iterations that blocks would cost more. Else alternating projection on blocks of neighbours sized by n and
-    the free memory, which hands over to CG where it turns out to be slow (`benchmarks/results/solvers` has the times of
-    every method on every set).
+    float32 up to 50,000 rows. In each case beyond 2,000 rows where it fits the memory, and σ² is above what its dtype
+    rounds. CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that
+    blocks would cost more. Else alternating projection on blocks of neighbours sized by n and the free memory, which
+    hands over to CG where it turns out to be slow (`benchmarks/results/solvers` has the times of every method on every
+    set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
@@ -166,9 +168,4 @@ def overlapping(**settings: Any) -> AlternatingProjection:
         >>> overlapping(tol=1e-3, overlap=0.5).partition
         'principal-axis-tree'
     """
-    chosen = {
-        "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
-        "skeleton_rank": "auto", "inner_dtype": "auto", "factor_dtype": "auto",
-        "fallback_rank": "auto",
-    }  # fmt: skip
-    return AlternatingProjection(**{**chosen, **settings})
+    return AlternatingProjection(**{**RECOMMENDED, **settings})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter, more_digits
 from apviz.memory import require_memory
-from apviz.method import CHOLESKY
+from apviz.methods import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
 from apviz.solvers.interface import SOLVERS, Prepared, Solver

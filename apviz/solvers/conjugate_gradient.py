@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from apviz.method import CONJUGATE_GRADIENT, Method, settings_of, variant_of
+from apviz.method import Method, settings_of, variant_of
+from apviz.methods import CONJUGATE_GRADIENT
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner

@@ -14,7 +14,8 @@ from typing import ClassVar, get_args
 
 from torch import Tensor
 
-from apviz.method import ALTERNATING_PROJECTION, Method
+from apviz.method import Method
+from apviz.methods import ALTERNATING_PROJECTION
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apviz.method import ALTERNATING_PROJECTION, CHOLESKY, CONJUGATE_GRADIENT, Method
+from apviz.method import Method
+from apviz.methods import ALTERNATING_PROJECTION, CHOLESKY, CONJUGATE_GRADIENT
 from apviz.settings import FORMER_NAMES
 
 _FAMILIES: Final = {

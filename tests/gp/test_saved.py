@@ -56,7 +56,7 @@ def predictions(gp):
         {
             "solver": apviz.ConjugateGradient(
                 preconditioner=apviz.TwoLevelSchwarz(
-                    block_size=10, overlap=0.5, partition=partitions.KDTree()
+                    block_size=10, overlap=0.5, coarse_rank=3, partition=partitions.KDTree()
                 )
             ),
             "training_solver": apviz.ConjugateGradient(

@@ -82,7 +82,7 @@ def solve_of(seed: int) -> Solve:
     if isinstance(solver, apviz.AlternatingProjection):
         tree = {"partition": one_of("kd-tree", "principal-axis-tree"), "overlap": float(one_of(0.3, 1.0))}
         solver = replace(solver, **one_of(
-            {}, {}, {"history": 4}, {"skeleton_rank": int(rng.integers(1, 9)), **tree},
+            {}, {}, {"skeleton_rank": int(rng.integers(1, 9)), **tree},
             {"history": int(rng.integers(1, 6))}, {"fallback_rank": int(rng.integers(20, 60))},
             {"factor_dtype": "float16"},
         ), inner_dtype=one_of("system", "system", "float32", "float64", "auto"))  # fmt: skip

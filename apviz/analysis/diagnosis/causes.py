@@ -17,7 +17,7 @@ from apviz.analysis.diagnosis.data import LARGE_KAPPA
 from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, QUICK_WORK, more_noise
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
 from apviz.analysis.errors import conjugate_gradient_iterations
-from apviz.method import CHOLESKY, CONJUGATE_GRADIENT
+from apviz.methods import CHOLESKY, CONJUGATE_GRADIENT
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
-from apviz.comparison import METHODS, choose_block_sizes, choose_solvers
+from apviz.comparison import choose_block_sizes, choose_solvers
 from apviz.dashboard.settings.fields import Fields
+from apviz.methods import METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
+from apviz.rules import RULES
 from apviz.solvers import Solver
 
-RULES = ("gauss-southwell", "cyclic", "random", "shuffled")
-#: what a method is called on a page; the keys are those of `apviz compare --methods`
-METHOD_TITLES = {
-    "ap": "Alternating projection (paper), with the settings below",
-    "overlap": "Alternating projection on overlapping blocks",
-    "cg": "Conjugate gradients",
-    "pcg": "CG, pivoted Cholesky",
-    "rpcg": "CG, randomly pivoted Cholesky",
-    "nystrom": "CG, Nyström",
-    "schwarz": "CG, two-level Schwarz",
-    "auto": "What apviz chooses",
-    "cholesky": "Cholesky, exact",
-    "cd++": "CD++, coordinate descent with momentum",
-    "askotch": "ASkotch, sketch-and-project",
-    "sdd": "SDD, stochastic dual descent",
-    "gradient": "Gradient descent, constant step",
-    "steepest": "Steepest descent",
-}
-assert set(METHOD_TITLES) == set(METHODS)
+_CAP = SETTINGS["max_epochs"]
+
+
+def number(name: str, default: float, *, above: bool = False) -> param.Number:
+    """Makes the parameter of a setting of `apviz.methods.SETTINGS`.
+
+    Args:
+        above: whether its low end itself is not accepted.
+    """
+    setting = SETTINGS[name]
+    bounds = (setting.low, setting.high)
+    return param.Number(default, bounds=bounds, inclusive_bounds=(not above, True), label=setting.label)
 
 
 class MethodChoice(param.Parameterized):
     """Settings of the methods that are ticked."""
 
     methods = param.ListSelector(default=["ap", "overlap", "cg", "pcg"], objects=list(METHODS), label="Methods")
-    rules = param.ListSelector(default=["gauss-southwell", "cyclic", "random"], objects=list(RULES), label="Rules")
-    partitions = param.ListSelector(default=["sequential"], objects=list(PARTITIONS), label="Partitions")
-    block_sizes = param.List(default=[100, 400], item_type=int, label="Block sizes b")
-    overlap = param.Number(0.0, bounds=(0, 4), label="Overlap, as a part of a block")
-    ranks = param.List(default=[100], item_type=int, label="Ranks of pivoted Cholesky")
-    tol = param.Number(0.01, bounds=(0, 1), inclusive_bounds=(False, True), label="Tolerance")
-    max_epochs = param.Integer(100, bounds=(1, 100_000), label="Most epochs, or iterations")
+    rules = param.ListSelector(
+        default=["gauss-southwell", "cyclic", "random"], objects=list(RULES), label=SETTINGS["rule"].label
+    )
+    partitions = param.ListSelector(default=["sequential"], objects=list(PARTITIONS), label=SETTINGS["partition"].label)
+    block_sizes = param.List(default=[100, 400], item_type=int, label=SETTINGS["block_size"].label)
+    overlap = number("overlap", 0.0)
+    ranks = param.List(default=[100], item_type=int, label=SETTINGS["rank"].label)
+    tol = number("tol", 0.01, above=True)
+    max_epochs = param.Integer(100, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
 
     def solvers(self, seed: int) -> list[Solver]:
         """Solvers, one for every combination of the settings.
@@ -53,8 +47,7 @@ class MethodChoice(param.Parameterized):
         Raises:
             ValueError: nothing is chosen, or a setting that a solver refuses.
         """
-        self._require(("ap",), rule=self.rules, partition=self.partitions, block_size=self.block_sizes)
-        self._require(("pcg", "rpcg", "nystrom"), rank=self.ranks)
+        self._require_values()
         found = choose_solvers(
             self.methods, rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
             overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
@@ -63,18 +56,19 @@ class MethodChoice(param.Parameterized):
             raise ValueError("no method is chosen: tick at least one")
         return found
 
-    def _require(self, methods: Sequence[str], **settings: list[Any]) -> None:
-        """Checks that a method that is ticked has its settings; it would be left out without a word.
+    def _require_values(self) -> None:
+        """Checks that every method that is ticked has values of what it is swept over; else no solver would be made.
 
         Raises:
             ValueError: a setting of which nothing is chosen.
         """
-        for method in set(methods) & set(self.methods):
-            missing = [name.replace("_", " ") for name, values in settings.items() if not values]
+        given = {"rule": self.rules, "partition": self.partitions, "block_size": self.block_sizes, "rank": self.ranks}
+        for entry in (METHODS[method] for method in self.methods):
+            missing = [name.replace("_", " ") for name in entry.sweeps if not given[name]]
             if missing:
                 raise ValueError(
-                    f"“{METHOD_TITLES[method]}” is ticked, and no {' and no '.join(missing)} is given: give at least "
-                    "one, or untick the method"
+                    f"“{entry.name}” is ticked, and no {' and no '.join(missing)} is given: give at least one, or "
+                    "untick the method"
                 )
 
 
@@ -83,9 +77,7 @@ def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
     m = methods.param
     return [
         pmui.Typography("Methods", variant="h6"),
-        pmui.CheckBoxGroup.from_param(
-            m.methods, label="", options={title: name for name, title in METHOD_TITLES.items()}
-        ),
+        pmui.CheckBoxGroup.from_param(m.methods, label="", options={entry.name: key for key, entry in METHODS.items()}),
         pmui.MultiChoice.from_param(m.rules, sizing_mode="stretch_width"),
         pmui.MultiChoice.from_param(m.partitions, sizing_mode="stretch_width"),
         *(
@@ -101,9 +93,9 @@ class BatchSizeSweep(param.Parameterized):
     sizes = param.List([], item_type=int, label="Batch sizes b (empty: n/2, n/4, … n/64)")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
     partition = param.Selector(default="sequential", objects=list(PARTITIONS), label="Partition")
-    overlap = param.Number(0.0, bounds=(0, 4), label="Overlap, as a part of a block")
-    tol = param.Number(0.01, bounds=(0, 1), inclusive_bounds=(False, True), label="Tolerance")
-    max_epochs = param.Integer(200, bounds=(1, 100_000), label="Most epochs")
+    overlap = number("overlap", 0.0)
+    tol = number("tol", 0.01, above=True)
+    max_epochs = param.Integer(200, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
 
     def solvers(self, n: int) -> list[Solver]:
         """Solvers, one for every b, for a system of n rows.

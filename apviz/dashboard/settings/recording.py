@@ -8,28 +8,30 @@ from panel.viewable import Viewable
 
 from apviz.comparison import choose_solvers
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import METHOD_TITLES, RULES
+from apviz.dashboard.settings.methods import number
+from apviz.methods import CHOLESKY, METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
+from apviz.rules import RULES
 from apviz.solvers import Solver
 
 #: residuals, and for one input weights, that one run may record
 MAX_RECORDED_VALUES = 20_000_000
 
 #: without Cholesky, which is over after one update
-PICTURED_METHODS = tuple(name for name in METHOD_TITLES if name != "cholesky")
+PICTURED_METHODS = tuple(name for name, entry in METHODS.items() if entry.family != CHOLESKY)
 
 
 class RecordChoice(param.Parameterized):
     """Settings of one method, and of the updates after which the residual is recorded."""
 
     method = param.Selector(default="ap", objects=list(PICTURED_METHODS), label="Method")
-    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
+    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Block rule")
     partition = param.Selector(default="principal-axis-tree", objects=list(PARTITIONS), label="Partition")
     block_size = param.Integer(100, bounds=(1, None), label="Block size b")
-    overlap = param.Number(0.5, bounds=(0, 4), label="Overlap, as a part of a block")
-    rank = param.Integer(100, bounds=(1, None), label="Rank of pivoted Cholesky")
-    tol = param.Number(0.01, bounds=(0, 1), inclusive_bounds=(False, True), label="Tolerance")
-    max_epochs = param.Integer(100, bounds=(1, 100_000), label="Most epochs, or iterations")
+    overlap = number("overlap", 0.5)
+    rank = param.Integer(100, bounds=(1, None), label="Preconditioner rank")
+    tol = number("tol", 0.01, above=True)
+    max_epochs = param.Integer(100, bounds=(1, 100_000), label=SETTINGS["max_epochs"].label)
     updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record, from the first on")
 
     def solver(self, n: int, seed: int) -> Solver:
@@ -71,7 +73,7 @@ def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
     fit()
     return [
         pmui.Typography("Method", variant="h6"),
-        pmui.Select.from_param(p.method, options={METHOD_TITLES[name]: name for name in PICTURED_METHODS}, **wide),
+        pmui.Select.from_param(p.method, options={METHODS[name].name: name for name in PICTURED_METHODS}, **wide),
         *of_blocks,
         rank,
         fields.add(p.tol, **wide),

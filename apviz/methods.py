@@ -1,0 +1,155 @@
+"""The registry of methods: what each is called, what it is, which settings it takes; one entry a method.
+
+Command line, dashboard, labels, colours and comparisons read it. A method is one file with its solver or
+preconditioner, and one entry here; `family` and `preconditioner` are the names under which those are registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: families, by the names under which `apviz.solvers` registers them
+ALTERNATING_PROJECTION: Final = "alternating-projection"
+CONJUGATE_GRADIENT: Final = "conjugate-gradient"
+CHOLESKY: Final = "cholesky"
+
+#: settings of alternating projection that apviz recommends: overlapping blocks of neighbours, and steps along past ones
+RECOMMENDED: Final[dict[str, Any]] = {
+    "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
+    "skeleton_rank": "auto", "inner_dtype": "auto", "factor_dtype": "auto", "fallback_rank": "auto",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSetting:
+    """A setting that several methods share, as a person is asked for it.
+
+    Args:
+        label: of a field, at most four words.
+        help: one sentence.
+        low, high: what is accepted, of a number.
+    """
+
+    label: str
+    help: str
+    low: float | None = None
+    high: float | None = None
+
+
+#: settings by name, as solvers and preconditioners have them
+SETTINGS: Final[dict[str, MethodSetting]] = {
+    "rule": MethodSetting(label="Block rules", help="Which block is projected onto next."),
+    "partition": MethodSetting(label="Partitions", help="How rows are cut into blocks."),
+    "block_size": MethodSetting(label="Block sizes b", help="Rows a block owns.", low=1),
+    "overlap": MethodSetting(
+        label="Overlap", help="Rows a block also solves on, as a fraction of its own rows.", low=0, high=4
+    ),
+    "rank": MethodSetting(label="Preconditioner ranks", help="Rank of a low-rank preconditioner.", low=1),
+    "tol": MethodSetting(label="Tolerance", help="Mean relative residual to reach.", low=0, high=1),
+    "max_epochs": MethodSetting(
+        label="Max. epochs / iterations", help="Limit of epochs, or of CG iterations.", low=1, high=100_000
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodEntry:
+    """A method that can be asked for by name.
+
+    Args:
+        name: what a person calls it.
+        description: one sentence.
+        family: of the solver, as `apviz.solvers` registers it.
+        short: the words of a label; None: those that `apviz.method.Method` puts together.
+        preconditioner: as `apviz.preconditioners` registers it.
+        sweeps: settings of which several values may be asked for, each a solver of its own.
+        fixed: settings that make it this method.
+        colours: on white and on black; None: those of methods that have none of their own.
+    """
+
+    name: str
+    description: str
+    family: str
+    short: str | None = None
+    preconditioner: str | None = None
+    sweeps: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    colours: tuple[str, str] | None = None
+
+
+#: methods by the word of `apviz compare --methods`
+METHODS: Final[dict[str, MethodEntry]] = {
+    "ap": MethodEntry(
+        name="Alternating projection", family=ALTERNATING_PROJECTION, sweeps=("block_size", "partition", "rule"),
+        description="Projects onto one block of rows after another, as the paper does, with the settings given.",
+    ),
+    "overlap": MethodEntry(
+        name="Overlapping projections", family=ALTERNATING_PROJECTION, fixed=RECOMMENDED,
+        description="Alternating projection on overlapping blocks of neighbours, with everything chosen by apviz.",
+    ),
+    "cg": MethodEntry(
+        name="CG", family=CONJUGATE_GRADIENT, colours=("#A83600", "#E8592F"),
+        description="Conjugate gradients without a preconditioner.",
+    ),
+    "pcg": MethodEntry(
+        name="CG + pivoted Cholesky", family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", short="",
+        sweeps=("rank",), colours=("#1A1A1F", "#F4F4F4"),
+        description="CG with a pivoted Cholesky preconditioner of each rank.",
+    ),
+    "rpcg": MethodEntry(
+        name="CG + randomly pivoted Cholesky", family=CONJUGATE_GRADIENT, preconditioner="randomly-pivoted-cholesky",
+        short="randomly pivoted", sweeps=("rank",), colours=("#7A45F0", "#9470F0"),
+        description="CG with a randomly pivoted Cholesky preconditioner of each rank.",
+    ),
+    "nystrom": MethodEntry(
+        name="CG + Nyström", family=CONJUGATE_GRADIENT, preconditioner="nystrom", short="Nyström", sweeps=("rank",),
+        description="CG with the randomised Nyström preconditioner of each rank.",
+    ),
+    "schwarz": MethodEntry(
+        name="CG + two-level Schwarz", family=CONJUGATE_GRADIENT, preconditioner="two-level-schwarz", short="Schwarz",
+        colours=("#A88454", "#E9D694"),
+        description="CG preconditioned by overlapping blocks and a coarse space, with everything chosen by apviz.",
+    ),
+    "auto": MethodEntry(
+        name="Automatic (recommended)", family="automatic", short="auto",
+        description="The method that apviz chooses for the system.",
+    ),
+    "cholesky": MethodEntry(
+        name="Cholesky", family=CHOLESKY, short="Cholesky", colours=("#8C9096", "#8C9097"),
+        description="Factors the whole matrix: exact, n³/3 multiplications, three n × n arrays.",
+    ),
+    "cd++": MethodEntry(
+        name="CD++", family="coordinate-descent++", short="CD++",
+        description="Randomised block coordinate descent with momentum (Dereziński et al.).",
+    ),
+    "askotch": MethodEntry(
+        name="ASkotch", family="askotch", short="ASkotch",
+        description="Accelerated sketch-and-project with Nyström blocks (Rathore et al.).",
+    ),
+    "sdd": MethodEntry(
+        name="Stochastic dual descent", family="stochastic-dual-descent", short="SDD",
+        description="Random batches of dual coordinates with momentum and averaging (Lin et al.).",
+    ),
+    "gradient": MethodEntry(
+        name="Gradient descent", family="gradient-descent", short="gradient descent", fixed={"step": "constant"},
+        description="Gradient descent with the constant step 1/λmax, estimated.",
+    ),
+    "steepest": MethodEntry(
+        name="Steepest descent", family="gradient-descent", short="gradient descent", fixed={"step": "exact"},
+        description="Gradient descent with exact line searches.",
+    ),
+}  # fmt: skip
+
+
+def entry_of(family: str, preconditioner: str | None = None) -> MethodEntry | None:
+    """Returns the first method of a family with this preconditioner; None where the registry has none."""
+    found = (each for each in METHODS.values() if (each.family, each.preconditioner) == (family, preconditioner))
+    return next(found, None)
+
+
+def label_of(family: str, preconditioner: str | None = None) -> str:
+    """Returns the words of a label for a family, or for the preconditioner of CG; the registered name of others."""
+    entry = entry_of(family, preconditioner)
+    return (preconditioner or family) if entry is None or entry.short is None else entry.short

@@ -1,0 +1,69 @@
+"""The registry of methods: complete, without a name twice, and all that a new method takes besides its own file."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+import apviz
+from apviz import comparison
+from apviz.methods import METHODS, SETTINGS, MethodEntry, entry_of
+from apviz.preconditioners import PRECONDITIONERS
+from apviz.solvers import SOLVERS
+from apviz.solvers.iterates import IterativeSolver
+
+
+def test_every_solver_and_every_preconditioner_has_an_entry_and_every_entry_has_one():
+    assert {entry.family for entry in METHODS.values()} == set(SOLVERS)
+    assert {entry.preconditioner for entry in METHODS.values()} - {None} == set(PRECONDITIONERS)
+
+
+def test_no_name_description_or_colour_is_there_twice():
+    for what in ("name", "description"):
+        found = [getattr(entry, what) for entry in METHODS.values()]
+        assert len(set(found)) == len(found)
+    colours = [entry.colours for entry in METHODS.values() if entry.colours]
+    assert len(set(colours)) == len(colours)
+
+
+def test_every_setting_that_is_swept_or_fixed_is_one_of_the_solver_or_its_preconditioner():
+    for entry in METHODS.values():
+        parts = [SOLVERS[entry.family], *([PRECONDITIONERS[entry.preconditioner]] if entry.preconditioner else [])]
+        known = set().union(*(part.__dataclass_fields__ for part in parts))
+        assert {*entry.sweeps, *entry.fixed} <= known
+        assert set(entry.sweeps) <= set(SETTINGS)
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_a_method_that_is_asked_for_is_the_one_that_is_made(key):
+    made = comparison.choose_solvers([key], rules=["cyclic"], block_sizes=[30, 60], ranks=[7, 8], tol=0.5, seed=3)
+    entry = METHODS[key]
+    assert len(made) == (2 if entry.sweeps else 1)
+    for solver in made:
+        method = solver.method
+        assert (method.family, method.preconditioner) == (entry.family, entry.preconditioner)
+        assert entry_of(method.family, method.preconditioner).family == entry.family
+        assert solver.tol == 0.5
+        assert {name: getattr(solver, name) for name in entry.fixed} == dict(entry.fixed)
+
+
+def test_a_new_method_is_a_solver_and_an_entry(monkeypatch):
+    monkeypatch.setattr(SOLVERS, "_kinds", dict(SOLVERS._kinds))
+
+    @SOLVERS.register("still")
+    @dataclass(frozen=True, kw_only=True)
+    class Still(IterativeSolver):
+        """Stays where it is."""
+
+        name: ClassVar[str] = "Still"
+
+        def epochs(self, prepared, state):
+            yield from ()
+
+    entry = MethodEntry(name="Stays", description="Does nothing.", family="still", short="still")
+    monkeypatch.setitem(METHODS, "still", entry)
+    (solver,) = comparison.choose_solvers(["still"])
+    assert solver == Still(max_epochs=100) and solver.label == "still"
+    x = [[0.0], [1.0]]
+    system = apviz.KernelSystem(x, [1.0, 0.0], apviz.RBF(), noise=0.1, device="cpu")
+    assert str(apviz.solvers.attempt(system, solver).stop_reason) == "stagnated"
