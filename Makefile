@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -37,6 +37,12 @@ notebooks/html/index.html: $(wildcard notebooks/*.ipynb notebooks/build/*.py not
 
 lab: $(VENV)/installed-lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00-start-here.ipynb
+
+# for the loop of a change: lint, types, imports, and two minutes of tests
+check: lint
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/solvers/test_alternating_projection.py \
+	  tests/solvers/test_conjugate_gradient_and_cholesky.py tests/solvers/test_own_solver.py tests/solvers/test_choices.py \
+	  tests/operators/test_native.py tests/kernels tests/test_registry_of_methods.py tests/test_documents.py
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"

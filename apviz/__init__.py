@@ -10,7 +10,7 @@ from importlib import metadata
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = [*(name for name in __all__ if name != "gpytorch"), "__version__"]  # GPyTorch is optional
+__all__ = [*(name for name in __all__ if name != "gpytorch"), "__version__"]  # noqa: PLE0604  # GPyTorch is optional
 
 try:
     __version__ = metadata.version("apviz")

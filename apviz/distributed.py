@@ -87,7 +87,7 @@ def init(*, backend: str = "auto", patience: float = 20.0) -> Ranks:
         (0, 1)
         >>> apviz.distributed.finish()
     """
-    global _current
+    global _current  # noqa: PLW0603  # a process has one
     if _current is not None:
         return _current
     if backend == "auto":
@@ -155,7 +155,7 @@ def fail(error: BaseException) -> None:
 
 def finish() -> None:
     """Leaves the job; for scripts that go on alone."""
-    global _current
+    global _current  # noqa: PLW0603  # a process has one
     if _current is not None:
         _current.leave()
         _current = None

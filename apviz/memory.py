@@ -40,7 +40,7 @@ _ceiling: int | None = None
 
 def keep_below(ceiling: int | None) -> None:
     """Lets this process hold so many bytes and no more, as the worker of a cluster may; None: as many as there are."""
-    global _ceiling
+    global _ceiling  # noqa: PLW0603  # a process has one
     _ceiling = ceiling
 
 

@@ -306,8 +306,8 @@ def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
     """Says where rounding moves inputs by a part of a lengthscale that entries of K show; dtype: they were given in."""
     given, inputs = operator.given, operator.inputs
     eps = torch.finfo(dtype if dtype.is_floating_point else torch.float64).eps
-    for scale, columns in operator.kernel.shortest_scales(given.shape[1]):
-        scale = scale.to(given.device)
+    for shortest, columns in operator.kernel.shortest_scales(given.shape[1]):
+        scale = shortest.to(given.device)
         by_given = eps * given[:, columns].abs().amax(0).double() / scale
         spans = (given[:, columns].amax(0).double() - given[:, columns].amin(0).double()) / scale
         by_dtype = torch.finfo(inputs.dtype).eps * spans / 2

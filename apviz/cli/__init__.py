@@ -1,5 +1,7 @@
-"""The command line. `dashboard` begins with little, so that it listens at once; what the other commands need takes
-seconds to import, and is imported when one of them is asked for.
+"""The command line.
+
+`dashboard` imports little, so that it listens at once; the imports of the other commands take seconds, and wait until
+one of them is asked for.
 """
 
 from __future__ import annotations

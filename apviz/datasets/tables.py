@@ -387,7 +387,7 @@ def load_table(
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Reads a table of one's own and preprocesses it as `load` does.
+    r"""Reads a table of one's own and preprocesses it as `load` does.
 
     Separators, decimal commas and the encoding are found (see `inspect_table`). Texts become inputs of 0 and 1, one for
     each of the 20 commonest; dates become days since the first. What was made of the table, what is left out of it, and

@@ -1,5 +1,7 @@
-"""What an experiment is: cells computed one after another, tables of them with numbers as the paper writes them, and
-figures of their traces."""
+"""What an experiment is: cells computed one after another, tables of them, and figures of their traces.
+
+Tables have numbers as the paper writes them.
+"""
 
 from __future__ import annotations
 

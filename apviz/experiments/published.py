@@ -40,8 +40,10 @@ FOOTNOTES: Final = {
 
 @dataclass(frozen=True)
 class Trained:
-    """A row of a table of trainings, and of one of predictive means, whose NLL is `–`; solves are CG's iterations or
-    AP's epochs."""
+    """A row of a table of trainings, and of one of predictive means, whose NLL is `–`.
+
+    Solves are CG's iterations or AP's epochs.
+    """
 
     rmse: str = "–"
     nll: str = "–"

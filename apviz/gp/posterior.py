@@ -328,8 +328,8 @@ class Posterior:
             variance[rows] = found
         explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
         out = -0.5 * (explained + explained.mT)
-        for group, rows in zip(out, z.reshape(-1, size, z.shape[1]), strict=True):
-            group += self.system.kernel(rows.to(group))
+        for group, rows in enumerate(z.reshape(-1, size, z.shape[1])):
+            out[group] += self.system.kernel(rows.to(out))
         # the sums of `variance` are in float64, and between 0 and the prior's
         out.diagonal(dim1=1, dim2=2).copy_(variance.reshape(-1, size))
         return out, w

@@ -180,12 +180,12 @@ class _Conversion:
     def _leaf(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
         of, computes_as = self.member.of, partial(_computes_as, type(kernel).forward)
         one = torch.ones(1, dtype=torch.float64)
-        for name, theirs in KERNELS.items():
+        for theirs in KERNELS.values():
             named, settings = theirs.gpytorch or ("", {})
             if computes_as(named) and all(getattr(kernel, key) == value for key, value in settings.items()):
                 # (*batch, 1) or (*batch): the shapes, such as α
                 shape = {each: _number(of, getattr(kernel, each), kernel) for each in theirs.parameter_names()}
-                return _made(KERNELS[name], lengthscale=of(kernel.lengthscale, 2), **shape)
+                return _made(theirs, lengthscale=of(kernel.lengthscale, 2), **shape)
         if computes_as("PeriodicKernel"):
             period = of(kernel.period_length, 2)
             return _made(Periodic, lengthscale=of(kernel.lengthscale, 2).sqrt(), period=period)

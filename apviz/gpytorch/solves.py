@@ -150,7 +150,7 @@ class Solves:
     def _log_determinant(
         self, system: KernelSystem, z: Tensor, wants_gradient: bool, model: Hashable
     ) -> LogDeterminant:
-        """log det K with the whitening of an earlier step, so that values and gradients stay of one function.
+        """Log det K with the whitening of an earlier step, so that values and gradients stay of one function.
 
         One that takes twice the steps it took when it was new is followed by a new one in the next call.
         """

@@ -244,7 +244,7 @@ def _error(operator: FusedOperator) -> float:
 
 
 def tile_of(sides: int, capability: int, dtype: torch.dtype = torch.float32) -> Tile:
-    """Returns the tile of products with `sides` right-hand sides on a GPU of compute capability 80, 90, …"""
+    """Returns the tile of products with `sides` right-hand sides on a GPU of compute capability 80, 90, …."""
     if dtype == torch.float64:
         return next((tile for tile in DOUBLE if sides <= tile.sides), DOUBLE[-1])
     if sides == 1:

@@ -21,16 +21,19 @@ import triton.language as tl
 
 @triton.constexpr_function
 def item(table, i, j):
+    """Returns table[i][j] at compile time."""
     return table[i][j]
 
 
 @triton.constexpr_function
 def length(table, i):
+    """Returns len(table[i]) at compile time."""
     return len(table[i])
 
 
 @triton.jit
 def whole_power(base, DEGREE: tl.constexpr):
+    """Computes base^DEGREE."""
     power = base * 0.0 + 1.0
     for _ in tl.static_range(DEGREE):
         power *= base
@@ -175,7 +178,7 @@ def between(
     x, z, n, m, rows, columns, rows_in, columns_in,
     START: tl.constexpr, END: tl.constexpr, OF_PRODUCT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """u of a part, (BM, BN): squared distances of features START to END, or their products."""
+    """U of a part, (BM, BN): squared distances of features START to END, or their products."""
     u = tl.zeros((BM, BN), dtype=x.dtype.element_ty)
     n, m = tl.cast(n, tl.int64), tl.cast(m, tl.int64)  # D n may be more than 32 bits hold
     for k in range(START, END):
@@ -348,7 +351,7 @@ def fill_kernel(
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """out = k(x, z), (n, m)."""
+    """Out = k(x, z), (n, m)."""
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     rows_in, columns_in = rows < n, columns < m
@@ -402,8 +405,11 @@ def gradient_kernel(
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ): `features` (D, n) float64 += those in x; `sums` (programs, parts + terms)
-    float64 = those in the shapes and in the weights."""
+    """Computes derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ).
+
+    `features` (D, n) float64 += those in x; `sums` (programs, parts + terms) float64 = those in the shapes and in the
+    weights.
+    """
     program = tl.program_id(0).to(tl.int64)
     rows = program * BM + tl.arange(0, BM)
     rows_in = rows < n

@@ -179,7 +179,7 @@ class Operator(ABC):
 
     @abstractmethod
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        """out += k(rows, columns) u for features rows (r, D), columns (c, D), u (c, p)."""
+        """Out += k(rows, columns) u for features rows (r, D), columns (c, D), u (c, p)."""
 
     def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
         """k(rows, columns) for features, (r, c); in `out`, contiguous, where given."""

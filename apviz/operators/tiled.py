@@ -160,7 +160,7 @@ class TiledOperator(Operator):
         return [(slice(i, min(i + size, len(inputs))), inputs[i : i + size]) for i in range(0, len(inputs), size)]
 
     def _tile(self, x: Tensor, z: Tensor) -> Tensor:
-        """k of two tiles of features."""
+        """K of two tiles of features."""
         return self.formula.values(x, z, direct_distances if self._direct else product_distances)
 
 

@@ -170,7 +170,7 @@ def _differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[list
         texts = [sign + text if text else None for text in forms]
         if len({text for text in texts if text is not None}) > 1:
             for differences, text in zip(found, texts, strict=True):
-                differences += [text] if text is not None else []
+                differences.extend([text] if text is not None else [])
     return found
 
 

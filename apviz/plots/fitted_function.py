@@ -121,7 +121,7 @@ class FittedFunction:
         return go.Frame(data=data, traces=[0, 2, 3, 4], layout={"annotations": [{"text": label}]})
 
     def _curves(self, update: int) -> tuple[Any, Any]:
-        """s after the update, and after the recorded one before it."""
+        """S after the update, and after the recorded one before it."""
         if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"the function after update {update} was not recorded, or is not finite; there are "

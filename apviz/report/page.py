@@ -44,8 +44,9 @@ class Section:
 
 
 def find_traces(folder: str | Place) -> list[Trace]:
-    """Traces of solves in a folder, or below a URL (`*.zarr`), oldest first; one that cannot be read is left out with
-    a warning.
+    """Traces of solves in a folder, or below a URL (`*.zarr`), oldest first.
+
+    One that cannot be read is left out with a warning.
 
     Raises:
         FileNotFoundError: no such folder, or no trace of a solve in it that can be read.

@@ -1,5 +1,8 @@
-"""ASkotch: accelerated sketch-and-project with Nyström-preconditioned blocks (Rathore, Frangella, Yang, Dereziński &
-Udell, "Have ASkotch: a neat solution for large-scale kernel ridge regression", arXiv:2407.10070)."""
+"""ASkotch: accelerated sketch-and-project with Nyström-preconditioned blocks.
+
+Rathore, Frangella, Yang, Dereziński & Udell, "Have ASkotch: a neat solution for large-scale kernel ridge regression",
+arXiv:2407.10070.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Handover:
         self._reached = [(operator.work, state.residual)]
 
     def is_faster(self) -> bool:
-        """Whether CG is expected to arrive before the projections; asked after every epoch, looks at 2, 4, 8, …"""
+        """Whether CG is expected to arrive before the projections; asked after every epoch, looks at 2, 4, 8, …."""
         state = self._state
         self._reached.append((state.operator.work, state.residual))
         epoch = len(self._reached) - 1

@@ -155,8 +155,9 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
 
 
 def _mend_zarr() -> None:
-    """Does what Zarr does within an `assert`, which Python's -O leaves out: takes `node_type` from what describes a
-    group.
+    """Does what Zarr does within an `assert`, which Python's -O leaves out.
+
+    It takes `node_type` from what describes a group.
     """
     from zarr.core.group import GroupMetadata
 
@@ -319,13 +320,8 @@ def _check_attributes(attrs: dict[str, Any], needed: dict[str, Any]) -> None:
     for name in ("lengthscale", "rhs_norms"):
         if name in needed and not all(isinstance(value, _NUMBER) for value in attrs[name]):
             raise ValueError(f"its {name} must be numbers")
-    for name in _JSON:
-        if name in attrs:
-            try:
-                if not isinstance(json.loads(attrs[name]), dict):
-                    raise ValueError("no mapping")
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"its {name} is not JSON as apviz writes it: {error}") from error
+    for name in (each for each in _JSON if each in attrs):
+        _check_json(name, attrs[name])
     if "training_settings" in needed and not isinstance(json.loads(attrs["training_settings"]).get("steps"), int):
         raise ValueError("its training_settings have no number of steps")
     if attrs["status"] not in (FINISHED, INTERRUPTED):
@@ -334,6 +330,14 @@ def _check_attributes(attrs: dict[str, Any], needed: dict[str, Any]) -> None:
         datetime.fromisoformat(attrs["created"])
     except ValueError as error:
         raise ValueError(f"it has no date it was created at: {error}") from error
+
+
+def _check_json(name: str, text: str) -> None:
+    try:
+        if not isinstance(json.loads(text), dict):
+            raise ValueError("no mapping")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its {name} is not JSON as apviz writes it: {error}") from error
 
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:

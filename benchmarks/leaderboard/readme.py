@@ -123,11 +123,13 @@ def _growing(found: Sequence[Growth]) -> str:
     sizes = sorted({n for each in found for n in each.cells})
     lines = [["data", "method", *(f"{n:,}" for n in sizes), "exponent of seconds", "of work"]]
     lines.append(["---"] * len(lines[0]))
-    for each in found:
-        lines.append([
+    lines += [
+        [
             each.system, each.entrant, *(_seconds(each, n) for n in sizes),
             *(_exponent(each.laws[measure]) for measure in ("seconds", "work")),
-        ])  # fmt: skip
+        ]
+        for each in found
+    ]  # fmt: skip
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,5 +1,6 @@
-"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder;
-and a recorded run again with one setting changed, which the button of a diagnosis starts.
+"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder.
+
+The button of a diagnosis starts another: a recorded run again with one setting changed.
 """
 
 from __future__ import annotations

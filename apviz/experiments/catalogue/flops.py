@@ -211,9 +211,9 @@ _FREE: Final = frozenset((
 
 
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts flops while it is active: one for each +, −, ×, ÷, √ and exp of two numbers, or one; none for copies,
-    comparisons and changes of sign.
+    """Counts flops while it is active.
 
+    One for each +, −, ×, ÷, √ and exp of two numbers, or one; none for copies, comparisons and changes of sign.
     Products, triangular solves and Cholesky factors count by their shapes: 2mkn for (m, k) times (k, n), b²p for a
     triangle (b, b) and p columns, b³/3 for a factor. Compiled engines call no tensor operations and go unseen.
 

@@ -62,9 +62,9 @@ class Copy:
         return Copy(model, likelihood, tests, self.share)
 
     def merged(self) -> tuple[Copy, int] | None:
-        """The same posterior from distinct rows, with how many copies are left out; None where it has none, or more
-        than one input, output or noise.
+        """The same posterior from distinct rows, with how many copies are left out.
 
+        None where it has no copies, or more than one input, output or noise.
         c copies of a row tell as much as one with the mean of their targets and the noise σ²/c.
         """
         noise = getattr(self.likelihood, "noise", None)

@@ -220,8 +220,8 @@ class _Measured:
                     refused.add(after.error)
                 continue
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
-            limit = Limit.VARIANCES if only_negative else limit
-            tried.append((Diagnosis(limit, evidence, advice, change), after))
+            named = Limit.VARIANCES if only_negative else limit
+            tried.append((Diagnosis(named, evidence, advice, change), after))
             if after.is_good and not after.complains:
                 break
         self.remarks += tuple(f"apviz's own solvers could not be tried: {_short(error)}" for error in refused)

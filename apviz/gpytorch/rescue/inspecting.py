@@ -28,6 +28,7 @@ DAY, YEAR = 86_400.0, 3.2e7
 
 
 def targets_not_finite(targets: Tensor) -> Diagnosis | None:
+    """Says which targets are NaN or infinite; None where all are finite."""
     bad = ~targets.isfinite()
     if not bad.any():
         return None
@@ -44,6 +45,7 @@ def targets_not_finite(targets: Tensor) -> Diagnosis | None:
 
 
 def inputs_not_finite(inputs: Sequence[Tensor]) -> Diagnosis | None:
+    """Says which inputs are NaN or infinite; None where all are finite."""
     for number, x in enumerate(inputs):
         bad = ~x.isfinite() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
         if not bad.any():
@@ -117,7 +119,7 @@ def evidence_of(
             means = torch.zeros_like(counts).index_add_(0, owner, targets) / counts
             disagreement = float((targets - means[owner]).square().sum() / (len(x) - distinct))
     scales = [(s, d) for s, d in zip(lengthscales(model)[0], x.reshape(-1, x.shape[-1]).std(0).tolist(), strict=True)]
-    scales = [(s, d) for s, d in scales if s == s and d > 0]
+    scales = [(s, d) for s, d in scales if not math.isnan(s) and d > 0]
     # of a share of the rows the next is farther off; and training begins where rows know little of each other
     surely = share == 1 and was_trained(model)
 

@@ -39,8 +39,10 @@ class ModelDiagnosis(Diagnosis):
         table = self.table()
         if table:
             widths = [max(len(row[key]) for row in [{k: k for k in table[0]}, *table]) for key in table[0]]
-            for row in [{key: key for key in table[0]}, *table]:
-                lines.append("  ".join(value.ljust(width) for value, width in zip(row.values(), widths, strict=True)))
+            lines += [
+                "  ".join(value.ljust(width) for value, width in zip(row.values(), widths, strict=True))
+                for row in [{key: key for key in table[0]}, *table]
+            ]
         return "\n".join(line.rstrip() for line in [*lines, *self.remarks] if line)
 
     __repr__ = __str__

@@ -97,9 +97,9 @@ class _Scale:
 
     def text(self, value: Any) -> str:
         """A value as it is said where the pointer is."""
-        return (
-            "–" if value is None or value != value else f"{value:.4g}" if isinstance(value, int | float) else str(value)
-        )
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "–"
+        return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
 def _scale(column: pd.Series[Any], is_result: bool) -> _Scale:

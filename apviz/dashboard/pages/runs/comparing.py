@@ -211,5 +211,5 @@ def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
     table.insert(0, "group", names)
     form = {"work": "{:.3g}", "seconds": "{:.3g}", "residual": "{:.2e}", "test_rmse": "{:.4g}"}
     for column, shown in form.items():
-        table[column] = [shown.format(value) if value == value else "–" for value in table[column]]
+        table[column] = ["–" if pd.isna(value) else shown.format(value) for value in table[column]]
     return table.rename(columns={"test_rmse": "test RMSE"})
