@@ -9,7 +9,6 @@ from apviz.rkhs.block_spectrum import (
     lambda_max_by_size,
 )
 from apviz.rkhs.eigen_path import EigenPath, Plane, eigen_path, eigenvector_pair
-from apviz.rkhs.photograph import Photograph, photograph
 from apviz.rkhs.rule_comparison import RULES, Choices, RuleComparison, ToyProblem, compare_rules, toy_problem
 from apviz.rkhs.span import Span
 from apviz.rkhs.step_geometry import StepGeometry, step_geometry
@@ -33,7 +32,6 @@ __all__ = [
     "Choices",
     "EigenPath",
     "GivenBlocks",
-    "Photograph",
     "Plane",
     "RuleComparison",
     "Span",
@@ -52,7 +50,6 @@ __all__ = [
     "eigenvector_pair",
     "friedrichs_angle",
     "lambda_max_by_size",
-    "photograph",
     "principal_angles",
     "principal_pair",
     "step_geometry",
