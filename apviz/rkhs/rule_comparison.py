@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 
-from apviz.datasets import load
 from apviz.rkhs.span import Floats, Span
 from apviz.rkhs.trajectory import Rule, Trajectory, trajectory
 from apviz.settings import require, require_whole
@@ -136,18 +134,17 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
     return RuleComparison(steps, trajectories, errors, largest)
 
 
-ToyProblem = Literal["even", "one bump", "crowded", "photograph"]
+ToyProblem = Literal["even", "one bump", "crowded"]
 
 
 def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
     """Returns points in increasing order and data at them, (n,) each.
 
     `even`: a smooth function and noise at points spread evenly. `one bump`: data that are zero but for one place.
-    `crowded`: half of the points close together, with a common offset. `photograph`: columns of the picture china
-    and their mean luminance, standardised; n up to 512.
+    `crowded`: half of the points close together, with a common offset.
 
     Raises:
-        ValueError: an unknown name, with the known ones; more columns than there are.
+        ValueError: an unknown name, with the known ones.
 
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
@@ -155,10 +152,6 @@ def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
         12
     """
     require(name in get_args(ToyProblem), "name", name, f"one of {', '.join(get_args(ToyProblem))}")
-    if name == "photograph":
-        data = load("china-profile", n=n, dtype=torch.float64)
-        order = np.argsort(data.train_x[:, 0].numpy())
-        return data.train_x[:, 0].numpy()[order], data.train_y.numpy()[order]
     draws = np.random.default_rng(0)
     x = np.sort(draws.uniform(0, 1, n))
     noise = draws.standard_normal(n)
