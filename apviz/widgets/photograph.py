@@ -12,7 +12,7 @@ import traitlets
 from apviz.datasets.bundled import PICTURE_SHAPE, grid_shape, read_china
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps

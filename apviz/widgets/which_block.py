@@ -12,7 +12,7 @@ import traitlets
 from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, RuleComparison, Span, ToyProblem, compare_rules, toy_problem
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
 POINTS: Final = 36
