@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from apviz.analysis.sweeps import settings
-from apviz.kernels import KERNELS, Stationary
+from apviz.kernels import KERNELS
+from apviz.rkhs import StationaryKernel
 
 if TYPE_CHECKING:
     from apviz.rkhs import EigenPath, Span
@@ -261,11 +262,11 @@ _NAMES: Final = frozenset({"method", "solver", "trace id", "block size"})
 def system_label(span: Span) -> str:
     """Number of points n, kernel, lengthscale ℓ and noise σ² of a system of few points."""
     kernel = span.kernel
-    if not isinstance(kernel, Stationary):
-        return f"n = {span.n} · {kernel.name} · σ² = {span.noise:.3g}"
+    if not isinstance(kernel, StationaryKernel):
+        return f"n = {span.n} · {getattr(kernel, '__name__', 'own kernel')} · σ² = {span.noise:.3g}"
     lengths = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
     scales = ", ".join(f"{each:.3g}" for each in lengths)
-    return f"n = {span.n} · {kernel.title}, ℓ = {scales} · σ² = {span.noise:.3g}"
+    return f"n = {span.n} · {KERNELS[kernel.name].title}, ℓ = {scales} · σ² = {span.noise:.3g}"
 
 
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:

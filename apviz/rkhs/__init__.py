@@ -1,19 +1,23 @@
-"""Geometry behind the solver, for few points and in float64: spans of kernel functions, projections, angles, paths."""
+"""Geometry behind the solver, for few points, in NumPy and float64: spans, projections, angles, paths.
+
+It computes everything by itself, so that the solvers and the JavaScript of the widgets are held against it.
+"""
 
 from apviz.rkhs.block_spectrum import (
     BlockSpectrum,
     BoundComparison,
     block_spectrum,
-    blocks_of,
     compare_with_bound,
     lambda_max_by_size,
 )
+from apviz.rkhs.blocks import blocks_of
 from apviz.rkhs.eigen_path import EigenPath, Plane, eigen_path, eigenvector_pair
-from apviz.rkhs.photograph import Photograph, photograph
-from apviz.rkhs.rule_comparison import RULES, Choices, RuleComparison, ToyProblem, compare_rules, toy_problem
+from apviz.rkhs.kernels import StationaryKernel
+from apviz.rkhs.rule_comparison import Choices, RuleComparison, ToyProblem, compare_rules, toy_problem
+from apviz.rkhs.rules import RULES, Rule
 from apviz.rkhs.span import Span
 from apviz.rkhs.step_geometry import StepGeometry, step_geometry
-from apviz.rkhs.trajectory import GivenBlocks, Step, Trajectory, trajectory, trajectory_on
+from apviz.rkhs.trajectory import Step, Trajectory, trajectory, trajectory_on
 from apviz.rkhs.two_blocks import (
     Sweeps,
     TwoBlocks,
@@ -27,39 +31,9 @@ from apviz.rkhs.two_blocks import (
 )
 
 __all__ = [
-    "RULES",
-    "BlockSpectrum",
-    "BoundComparison",
-    "Choices",
-    "EigenPath",
-    "GivenBlocks",
-    "Photograph",
-    "Plane",
-    "RuleComparison",
-    "Span",
-    "Step",
-    "StepGeometry",
-    "Sweeps",
-    "ToyProblem",
-    "Trajectory",
-    "TwoBlocks",
-    "block_spectrum",
-    "blocks_of",
-    "compare_rules",
-    "compare_with_bound",
-    "contraction",
-    "eigen_path",
-    "eigenvector_pair",
-    "friedrichs_angle",
-    "lambda_max_by_size",
-    "photograph",
-    "principal_angles",
-    "principal_pair",
-    "step_geometry",
-    "sweeps_of",
-    "toy_problem",
-    "trajectory",
-    "trajectory_on",
-    "two_blocks",
-    "worst_case_rhs",
+    "RULES", "BlockSpectrum", "BoundComparison", "Choices", "EigenPath", "Plane", "Rule", "RuleComparison", "Span",
+    "StationaryKernel", "Step", "StepGeometry", "Sweeps", "ToyProblem", "Trajectory", "TwoBlocks", "block_spectrum",
+    "blocks_of", "compare_rules", "compare_with_bound", "contraction", "eigen_path", "eigenvector_pair",
+    "friedrichs_angle", "lambda_max_by_size", "principal_angles", "principal_pair", "step_geometry", "sweeps_of",
+    "toy_problem", "trajectory", "trajectory_on", "two_blocks", "worst_case_rhs",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Eigenvalues of K and of its blocks, all and exact, and what Theorem 1 makes of them beside what a solve did."""
+"""Eigenvalues of K and of its blocks, and the bound of Theorem 1 next to the error of a solve."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from apviz.analysis.errors import theorem_1
-from apviz.partitions import partitioner_named
-from apviz.rkhs.span import Floats, Span
+from apviz.rkhs.blocks import blocks_of
+from apviz.rkhs.kernels import Floats
+from apviz.rkhs.span import Span
 from apviz.rkhs.trajectory import Trajectory, trajectory
 from apviz.settings import require, require_whole
 
@@ -23,8 +22,8 @@ class BlockSpectrum:
     Args:
         eigenvalues: (n,) of K, largest first.
         blocks: (b,) of every K[I, I], largest first. By Cauchy's interlacing the i-th is at most the i-th of K.
-        coupling: λmin(D⁻¹K) where D holds the blocks K[I, I] alone: 1 if they do not touch, near 0 if they nearly
-            share a function.
+        coupling: λmin(D⁻¹K) where D holds the blocks K[I, I] alone: 1 if the blocks are orthogonal, near 0 if their
+            spans nearly share a function.
     """
 
     eigenvalues: Floats
@@ -48,19 +47,19 @@ class BlockSpectrum:
 
     @property
     def kappa_coupled(self) -> float:
-        """Rate 1/λmin(D⁻¹K) ≤ κ′ that knows the couplings, for the rule that takes the block removing the most.
+        """Rate 1/λmin(D⁻¹K) ≤ κ′ of the rule that takes the block with the largest decrease.
 
-        From mean over blocks of ½r_IᵀK[I, I]⁻¹r_I = rᵀD⁻¹r/(2m) ≥ λmin(D⁻¹K)·½‖r‖²_H/m, which no maximum is below;
+        The largest decrease is at least the mean, ½r_IᵀK[I, I]⁻¹r_I over blocks = rᵀD⁻¹r/(2m) ≥ λmin(D⁻¹K)·½‖r‖²_H/m;
         for random it holds in expectation (Gower & Richtárik 2015, randomized Newton).
         """
         return 1.0 / self.coupling
 
 
 def block_spectrum(span: Span, blocks: Sequence[Sequence[int]]) -> BlockSpectrum:
-    """Computes the eigenvalues of K and of its blocks.
+    """Compute the eigenvalues of K and of its blocks.
 
     Args:
-        blocks: disjoint sets of points that cover all.
+        blocks: disjoint sets that hold all points.
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=0.01)
@@ -69,56 +68,30 @@ def block_spectrum(span: Span, blocks: Sequence[Sequence[int]]) -> BlockSpectrum
         (934, 494, 51)
     """
     require(isinstance(blocks, Sequence) and len(blocks) > 0, "blocks", blocks, "sets of points")
-    inverse_factor = np.zeros_like(span.gram)
+    inverse_factor = np.zeros_like(span.gram)  # of D, block by block
     own: list[Floats] = []
     for rows in (span.rows(block, "blocks") for block in blocks):
         part = span.gram[np.ix_(rows, rows)]
         own.append(_descending(part))
-        # L⁻¹ of every block, which is a block of that of D
         inverse_factor[np.ix_(rows, rows)] = np.linalg.inv(np.linalg.cholesky(part))
     scaled = inverse_factor @ span.gram @ inverse_factor.T
     return BlockSpectrum(_descending(span.gram), tuple(own), float(_descending(scaled)[-1]))
 
 
 def _descending(matrix: Floats) -> Floats:
-    """Eigenvalues, largest first."""
+    """Compute the eigenvalues, largest first."""
     return np.asarray(np.linalg.eigvalsh(matrix)[::-1], dtype=np.float64)
 
 
-def blocks_of(span: Span, block_size: int, partition: str) -> tuple[tuple[int, ...], ...]:
-    """Points of every block of a partition by name, as a solve of the same settings has them.
-
-    Args:
-        block_size: points a block owns.
-        partition: sequential, shuffled, kd-tree or principal-axis-tree.
-
-    Raises:
-        ValueError: an unknown partition.
-
-    Examples:
-        Neighbours share a block of a k-d tree, wherever they stand among the rows:
-
-        >>> span = apviz.rkhs.Span([0.1, 0.9, 0.2, 0.8], apviz.Matern52(lengthscale=0.2), noise=0.1)
-        >>> apviz.rkhs.blocks_of(span, 2, "sequential"), apviz.rkhs.blocks_of(span, 2, "kd-tree")
-        (((0, 1), (2, 3)), ((0, 2), (3, 1)))
-    """
-    require_whole("block_size", block_size, 1)
-    found = partitioner_named(partition)(span.kernel.features(torch.as_tensor(span.x)), block_size, 0.0)
-    return tuple(tuple(found.order[found.owned(block)].tolist()) for block in range(len(found)))
-
-
 def lambda_max_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floats:
-    """Largest eigenvalues (len(sizes),) λ′max of any block, for partitions into blocks of so many points.
-
-    Raises:
-        ValueError: an unknown partition.
+    """Compute λ′max, the largest eigenvalue of any block, for every block size: (len(sizes),).
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=0.01)
         >>> apviz.rkhs.lambda_max_by_size(span, [1, 6, 24], "sequential").round(2)
         array([1.01, 5.08, 9.61])
     """
-    require(np.ndim(sizes) == 1 and len(sizes) > 0, "sizes", sizes, "numbers of points, at least one")
+    require(np.ndim(sizes) == 1 and len(sizes) > 0, "sizes", sizes, "block sizes, at least one")
     return np.array(
         [
             max(np.linalg.eigvalsh(span.gram[np.ix_(rows, rows)])[-1] for rows in blocks_of(span, size, partition))
@@ -129,13 +102,13 @@ def lambda_max_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floa
 
 @dataclass(frozen=True, eq=False)
 class BoundComparison:
-    """Solve by gauss-southwell over one partition, beside what Theorem 1 promises of it.
+    """Error of a solve by gauss-southwell over one partition, next to the bound of Theorem 1.
 
     Args:
         trajectory: of the solve.
         spectrum: of K and its blocks.
         epochs: (steps + 1,) updates ÷ m.
-        errors: (steps + 1,) ‖W−W*‖²_K as a share of that before the first update; from W*, and exact to rounding.
+        errors: (steps + 1,) ‖W−W*‖²_K as a share of that before the first update, computed from W*.
         bound: (steps + 1,) exp(−t/κ′).
     """
 
@@ -146,25 +119,22 @@ class BoundComparison:
     bound: Floats
 
     def epochs_to(self, share: float) -> float:
-        """Number of epochs until ‖W−W*‖²_K is at most this share of what it was; infinite where it never is."""
-        there = np.flatnonzero(self.errors <= share)
-        return float(self.epochs[there[0]]) if len(there) else math.inf
+        """Return the epochs until ‖W−W*‖²_K is at most this share of its start; infinity if it never is."""
+        reached = np.flatnonzero(self.errors <= share)
+        return float(self.epochs[reached[0]]) if len(reached) else math.inf
 
     def bound_epochs_to(self, share: float) -> float:
-        """Number of epochs κ′ ln(1/share) after which Theorem 1 promises it."""
+        """Return the epochs κ′ ln(1/share) after which Theorem 1 guarantees this share."""
         return self.spectrum.kappa_prime * math.log(1 / share)
 
 
 def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str, epochs: int) -> BoundComparison:
-    """Solves Kw = b with gauss-southwell, and computes the bound of Theorem 1 from all eigenvalues.
+    """Solve Kw = b with gauss-southwell, and compute the bound of Theorem 1 from all eigenvalues.
 
     Args:
         b: (n,) data at the points.
-        block_size, partition: of `apviz.AlternatingProjection`.
-        epochs: of m updates each; fewer where the solve is at its goal before.
-
-    Raises:
-        ValueError: a setting the solver refuses.
+        block_size, partition: of `blocks_of`.
+        epochs: of m updates each; fewer if the residual is rounding before.
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=1.0)
@@ -180,4 +150,4 @@ def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str
     spectrum = block_spectrum(span, found.blocks)
     errors = found.errors()
     at = np.arange(len(errors)) / len(found.blocks)
-    return BoundComparison(found, spectrum, at, (errors / errors[0]) ** 2, theorem_1(at, spectrum.kappa_prime))
+    return BoundComparison(found, spectrum, at, (errors / errors[0]) ** 2, np.exp(-at / spectrum.kappa_prime))

@@ -1,4 +1,4 @@
-"""Trajectories along the eigenvectors of K: what CG and alternating projection remove first, and for how much work."""
+"""Trajectories along the eigenvectors of K: what CG and alternating projection remove first, and at which work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from apviz.analysis.errors import conjugate_gradient_bound, theorem_1
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats, require_one_of
 from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require
 
@@ -25,7 +24,7 @@ class EigenPath:
     cᵢ = √λᵢ vᵢᵀ(w − w*) along φᵢ. So ‖W−W*‖²_K = Σcᵢ², and since r = −K(w − w*), ‖r‖² = Σλᵢcᵢ².
 
     Args:
-        trajectory: whose steps these are.
+        trajectory: with the states.
         eigenvalues: (n,) of K, largest first.
         coordinates: (steps, n) cᵢ; the sign of vᵢ is such that every path starts at cᵢ ≥ 0.
         work: (steps,) kernel entries ÷ n² up to and including each step: the factors of the blocks and the columns
@@ -39,12 +38,12 @@ class EigenPath:
 
     @property
     def error(self) -> Floats:
-        """Shares (steps, n) cᵢ² of the eigenvectors in ‖W−W*‖²_K, which they add up to."""
+        """Shares (steps, n) cᵢ² of the eigenvectors, whose sum is ‖W−W*‖²_K."""
         return np.asarray(self.coordinates**2)
 
     @property
     def residual(self) -> Floats:
-        """Shares (steps, n) λᵢcᵢ² of the eigenvectors in ‖r‖², which they add up to."""
+        """Shares (steps, n) λᵢcᵢ² of the eigenvectors, whose sum is ‖r‖²."""
         return np.asarray(self.eigenvalues * self.coordinates**2)
 
     @property
@@ -53,37 +52,38 @@ class EigenPath:
         return float(self.eigenvalues[0] / self.eigenvalues[-1])
 
     def kappa_prime(self) -> float:
-        """Ratio of the largest λmax(K[I, I]) to λmin(K) (paper, Theorem 1); κ for CG, whose only block is all of K."""
+        """Compute the largest λmax(K[I, I]) over λmin(K) (paper, Theorem 1); κ for CG, whose only block is K."""
         gram = self.trajectory.span.gram
         largest = [np.linalg.eigvalsh(gram[np.ix_(rows, rows)])[-1] for rows in map(list, self.trajectory.blocks)]
         return float(max(largest) / self.eigenvalues[-1]) if largest else self.kappa
 
     def epochs(self) -> Floats:
-        """Epochs (steps,): updates ÷ blocks, or iterations of CG."""
+        """Compute the epochs (steps,): updates ÷ blocks, or iterations of CG."""
         return np.arange(len(self.trajectory.steps)) / max(1, len(self.trajectory.blocks))
 
     def bound(self) -> Floats:
-        """Factor (steps,) on ‖W−W*‖²_K that theory promises after every step.
+        """Compute the factor (steps,) on ‖W−W*‖²_K that theory guarantees after every step.
 
         It is 4((√κ−1)/(√κ+1))²ᵗ for CG (paper, section 4), exp(−t/κ′) for gauss-southwell (Theorem 1), and NaN for
-        other rules, of which theory says nothing that holds in every step. A block that also solves on a margin takes
-        away at least as much as one that does not.
+        other rules, whose bounds do not hold in every step. A block with a margin removes at least as much as the block
+        without it.
         """
+        root = np.sqrt(self.kappa)
         if not self.trajectory.blocks:
-            return conjugate_gradient_bound(self.epochs(), self.kappa)
+            return np.asarray(4 * ((root - 1) / (root + 1)) ** (2 * self.epochs()))
         if self.trajectory.method.rule == "gauss-southwell":
-            return theorem_1(self.epochs(), self.kappa_prime())
+            return np.asarray(np.exp(-self.epochs() / self.kappa_prime()))
         return np.full(len(self.work), np.nan)
 
     def at(self, work: float) -> int:
-        """Number of the last step that so much work pays for; −1 for none."""
+        """Return the number of the last step within this work; −1 for none."""
         return int(np.searchsorted(self.work, work * (1 + 1e-12), side="right")) - 1
 
     def first_cg_step(self) -> float:
-        """Ratio ‖r⁽¹⁾‖²/‖r⁽⁰⁾‖² of CG: m₂/m₁² − 1, with the moments m of λ under the shares of b.
+        """Compute the ratio ‖r⁽¹⁾‖²/‖r⁽⁰⁾‖² of CG: m₂/m₁² − 1, with the moments m of λ weighted by the shares of b.
 
-        The first step is that of steepest descent, r⁽¹⁾ = r⁽⁰⁾ − αKr⁽⁰⁾ with α = 1/m₁. Above 1, the residual rises:
-        where the λ that b is made of are spread by more than their mean.
+        The first step is that of steepest descent, r⁽¹⁾ = r⁽⁰⁾ − αKr⁽⁰⁾ with α = 1/m₁. Above 1 the residual rises: the
+        standard deviation of λ then exceeds its mean.
         """
         share = self.residual[0] / self.residual[0].sum()
         first, second = share @ self.eigenvalues, share @ self.eigenvalues**2
@@ -91,10 +91,10 @@ class EigenPath:
 
 
 def eigen_path(trajectory: Trajectory) -> EigenPath:
-    """Computes the path of a trajectory among the eigenvectors of its K.
+    """Compute the path of a trajectory along the eigenvectors of its K.
 
     Examples:
-        The first step of CG makes the error smaller, and may make the residual larger:
+        The first step of CG lowers the error, and may raise the residual:
 
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 40), apviz.Matern52(lengthscale=0.15), noise=0.05)
         >>> b = np.random.default_rng(0).standard_normal(40)
@@ -118,12 +118,8 @@ def eigen_path(trajectory: Trajectory) -> EigenPath:
 
 
 def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
-    """Finds the two eigenvectors of a plane, by number, the larger λ first; error and residual are those of the start.
-
-    Raises:
-        ValueError: an unknown plane; fewer than two points.
-    """
-    require(plane in get_args(Plane), "plane", plane, f"one of {', '.join(get_args(Plane))}")
+    """Find the two eigenvectors of a plane, by number, the larger λ first, from the state before the first step."""
+    require_one_of(plane, "plane", get_args(Plane))
     n = len(path.eigenvalues)
     require(n > 1, "n", n, "two points at least, for a plane")
     if plane == "largest and smallest λ":

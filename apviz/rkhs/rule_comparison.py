@@ -1,7 +1,4 @@
-"""Rules of block selection on one system: how far each is after as many updates, and what every block would remove.
-
-And small systems on which the rules differ, each with something to see.
-"""
+"""Rules of block selection on one system: their errors, and what every block would remove; toy systems."""
 
 from __future__ import annotations
 
@@ -10,26 +7,24 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 
-from apviz.datasets import load
-from apviz.rkhs.span import Floats, Span
-from apviz.rkhs.trajectory import Rule, Trajectory, trajectory
-from apviz.settings import require, require_whole
-
-RULES: tuple[Rule, ...] = get_args(Rule)
+from apviz.rkhs.kernels import Floats, require_one_of
+from apviz.rkhs.rules import RULES, Rule
+from apviz.rkhs.span import Span
+from apviz.rkhs.trajectory import Trajectory, trajectory
+from apviz.settings import require_whole
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Blocks to choose from in one state, and what each rule takes.
+    """Blocks to choose from in one state, and the choice of each rule.
 
     Args:
         residual: (n,) b − Kw.
-        left: ½‖r‖²_H, all that is left to remove.
+        left: ½‖r‖²_H, the sum of all later decreases.
         decrease_per_block: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, which each block would remove now.
         norms: (m,) ‖r_I‖, what gauss-southwell looks at.
-        taken: the block that each rule takes here.
+        taken: the block that each rule chooses.
         guaranteed: ‖r‖²/(2mλ′max), what gauss-southwell removes at least (proof of Theorem 1).
     """
 
@@ -47,7 +42,7 @@ class Choices:
 
     @property
     def greedy_is_best(self) -> bool:
-        """Says whether gauss-southwell's block, of the largest ‖r_I‖, is the one that removes the most."""
+        """Whether gauss-southwell's block, with the largest ‖r_I‖, is the one that removes the most."""
         return self.taken["gauss-southwell"] == self.best
 
 
@@ -72,18 +67,15 @@ class RuleComparison:
         return self.trajectories["gauss-southwell"].blocks
 
     def ranking(self, number: int) -> list[Rule]:
-        """Rules after so many updates, the smallest ‖r‖_H first."""
+        """Sort the rules by ‖r‖_H after `number` updates, the smallest first."""
         return sorted(self.errors, key=lambda rule: float(self.errors[rule][number]))
 
     def choices(self, rule: Rule, number: int) -> Choices:
-        """Blocks to choose from where the trajectory of `rule` is after so many updates.
+        """Return the blocks to choose from after `number` updates of a rule.
 
-        Cyclic, random and shuffled do not look at the residual: they take here what they take in their own trajectory.
-
-        Raises:
-            ValueError: an unknown rule; a number of updates beyond those of the comparison.
+        Cyclic, random and shuffled do not look at the residual: their choice is that of their own trajectory.
         """
-        require(rule in self.trajectories, "rule", rule, f"one of {', '.join(self.trajectories)}")
+        require_one_of(rule, "rule", self.trajectories)
         require_whole("number", number, 0, self.steps)
         here = self.trajectories[rule]
         residual = here.steps[number].residual
@@ -96,7 +88,7 @@ class RuleComparison:
         return Choices(residual, left, here.steps[number + 1].decrease_per_block, norms, taken, guaranteed)
 
     def suboptimal_updates(self) -> list[int]:
-        """Numbers, from 1, of gauss-southwell's updates in whose place another block would have removed more."""
+        """Return the numbers, from 1, of gauss-southwell's updates where another block would have removed more."""
         return [
             step.number
             for step in self.trajectories["gauss-southwell"].steps[1 : self.steps + 1]
@@ -105,16 +97,13 @@ class RuleComparison:
 
 
 def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -> RuleComparison:
-    """Solves Kw = b once with every rule, over the same blocks.
+    """Solve Kw = b once with every rule, over the same blocks.
 
     Args:
         b: (n,) data at the points.
         block_size: of neighbours in the order of the points.
-        steps: updates of each; fewer where a rule is at the goal before.
+        steps: updates of each; fewer if the residual of a rule is rounding before.
         seed: of random and shuffled.
-
-    Raises:
-        ValueError: blocks larger than n; a setting the solver refuses.
 
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
@@ -136,29 +125,21 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
     return RuleComparison(steps, trajectories, errors, largest)
 
 
-ToyProblem = Literal["even", "one bump", "crowded", "photograph"]
+ToyProblem = Literal["even", "one bump", "crowded"]
 
 
 def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
-    """Returns points in increasing order and data at them, (n,) each.
+    """Return points in increasing order and data at them, (n,) each.
 
-    `even`: a smooth function and noise at points spread evenly. `one bump`: data that are zero but for one place.
-    `crowded`: half of the points close together, with a common offset. `photograph`: columns of the picture china
-    and their mean luminance, standardised; n up to 512.
-
-    Raises:
-        ValueError: an unknown name, with the known ones; more columns than there are.
+    `even`: a smooth function and noise at uniform points. `one bump`: data that are zero but for one place.
+    `crowded`: half of the points close together, with a common offset.
 
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
         >>> int((x < 0.16).sum())
         12
     """
-    require(name in get_args(ToyProblem), "name", name, f"one of {', '.join(get_args(ToyProblem))}")
-    if name == "photograph":
-        data = load("china-profile", n=n, dtype=torch.float64)
-        order = np.argsort(data.train_x[:, 0].numpy())
-        return data.train_x[:, 0].numpy()[order], data.train_y.numpy()[order]
+    require_one_of(name, "name", get_args(ToyProblem))
     draws = np.random.default_rng(0)
     x = np.sort(draws.uniform(0, 1, n))
     noise = draws.standard_normal(n)

@@ -1,23 +1,19 @@
-"""Functions Σᵢ wᵢ k(xᵢ, ·) over few points, and their geometry in the kernel's Hilbert space H."""
+"""Functions Σᵢ wᵢ k(xᵢ, ·) over few points, and their geometry in the reproducing kernel Hilbert space H."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from apviz.kernels import Kernel
+from apviz.rkhs.kernels import Floats, StationaryKernel, array_of, evaluate, kernel_of
 from apviz.settings import require, require_number
-from apviz.system import check_finite, tensor_of
 
-Floats = NDArray[np.float64]
 #: rows up to which a dense factor takes a few milliseconds
-MAX_POINTS = 500
+MAX_POINTS: Final = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +25,8 @@ class Span:
 
     Args:
         x: (n, d) or (n,) points, at most 500.
-        kernel: without noise.
+        kernel: without noise: a stationary kernel, such as `apviz.Matern52` or `StationaryKernel`, which is evaluated
+            in closed form, or a function k(x, z) of NumPy arrays (n, d) and (m, d) to (n, m).
         noise: σ² > 0.
 
     Attributes:
@@ -37,10 +34,10 @@ class Span:
         factor: (n, n) lower triangular L; row i holds the coordinates of k(xᵢ, ·).
 
     Raises:
-        ValueError: points that are not finite, or too many; a noise that is not positive.
+        ValueError: points that are not finite, or too many; a noise that is not positive; another kernel.
 
     Examples:
-        The function of least norm that takes given values, and what a projection leaves of it:
+        The function of least norm that interpolates the data, and what a projection leaves of it:
 
         >>> span = apviz.rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise=0.01)
         >>> g = span.interpolant(np.array([1.0, -0.3, 0.6]))
@@ -52,54 +49,52 @@ class Span:
     """
 
     x: Any
-    kernel: Kernel
+    kernel: Any
     noise: float
     gram: Floats = field(init=False)
     factor: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        x = tensor_of(self.x, "x").double()
-        x = x[:, None] if x.ndim == 1 else x
-        require(x.ndim == 2 and 0 < len(x) <= MAX_POINTS, "x", tuple(x.shape), f"(n, d) with n up to {MAX_POINTS}")
+        x, kernel = _columns(self.x, "x"), kernel_of(self.kernel)
+        require(0 < len(x) <= MAX_POINTS, "x", x.shape, f"(n, d) with n up to {MAX_POINTS}")
         require_number("noise", self.noise, 0.0, "a positive number", strictly=True)
-        check_finite(x, "x")
-        gram = self.kernel(x).numpy()
+        gram = evaluate(kernel, x, x)
         gram = 0.5 * (gram + gram.T) + self.noise * np.eye(len(x))
-        object.__setattr__(self, "x", x.numpy())
-        object.__setattr__(self, "gram", gram)
-        object.__setattr__(self, "factor", np.linalg.cholesky(gram))
+        for name, value in {"x": x, "kernel": kernel, "gram": gram, "factor": np.linalg.cholesky(gram)}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def n(self) -> int:
         """Number of points."""
         return len(self.gram)
 
+    @property
+    def scaled(self) -> Floats:
+        """Points (n, d) in units of the lengthscale, where the kernel has one."""
+        return self.kernel.scaled(self.x) if isinstance(self.kernel, StationaryKernel) else np.asarray(self.x)
+
     def coordinates(self, weights: Floats) -> Floats:
-        """Coordinates Lᵀw of functions given by weights (n,) or (n, p), in an orthonormal basis of the span."""
+        """Compute the coordinates Lᵀw of functions given by weights (n,) or (n, p), in an orthonormal basis."""
         return np.asarray(self.factor.T @ weights)
 
     def weights_of(self, coordinates: Floats) -> Floats:
-        """Weights (n,) or (n, p) of functions given by coordinates: the inverse of `coordinates`."""
+        """Compute the weights (n,) or (n, p) of functions given by coordinates: the inverse of `coordinates`."""
         return np.asarray(np.linalg.solve(self.factor.T, coordinates))
 
     def interpolant(self, b: Floats) -> Floats:
-        """Weights (n,) K⁻¹b of g, the function of least norm with g(xᵢ) = bᵢ."""
-        return np.asarray(np.linalg.solve(self.gram, tensor_of(b, "b").double().numpy()))
+        """Compute the weights (n,) K⁻¹b of g, the function of least norm with g(xᵢ) = bᵢ."""
+        return np.asarray(np.linalg.solve(self.gram, array_of(b, "b")))
 
     def inner(self, v: Floats, w: Floats) -> float:
-        """Inner product ⟨·, ·⟩_H of two functions, vᵀKw."""
+        """Compute the inner product ⟨·, ·⟩_H of two functions, vᵀKw."""
         return float(v @ self.gram @ w)
 
     def norm(self, weights: Floats) -> float:
-        """Norm ‖·‖_H of a function, √(wᵀKw)."""
+        """Compute the norm ‖·‖_H of a function, √(wᵀKw)."""
         return float(np.linalg.norm(self.coordinates(weights)))
 
     def rows(self, block: Sequence[int], name: str = "block") -> list[int]:
-        """Points of a block as a list, checked.
-
-        Raises:
-            ValueError: no points, or some that are not there; the message shows them.
-        """
+        """Return the points of a block as a list, and refuse an empty one or numbers out of range."""
         try:
             found = [operator.index(row) for row in block]
         except TypeError:
@@ -109,24 +104,25 @@ class Span:
         return found
 
     def project(self, weights: Floats, block: Sequence[int]) -> Floats:
-        """Weights (n,) of the projection onto span{k(xᵢ, ·): i in block}: K[I, I]⁻¹(Kw)_I there, else zero."""
+        """Compute the weights (n,) of the projection onto span{k(xᵢ, ·): i in block}: K[I, I]⁻¹(Kw)_I there, else 0."""
         rows = self.rows(block)
         found = np.zeros_like(weights)
         found[rows] = np.linalg.solve(self.gram[np.ix_(rows, rows)], (self.gram @ weights)[rows])
         return found
 
     def angle(self, v: Floats, w: Floats) -> float:
-        """Angle between two functions in H, in radians.
-
-        Raises:
-            ValueError: one of them is zero.
-        """
+        """Compute the angle between two functions in H that are not zero, in radians."""
         lengths = self.norm(v) * self.norm(w)
         require(lengths > 0, "the functions", "one that is zero", "functions that are not, for an angle")
         return float(np.arccos(np.clip(self.inner(v, w) / lengths, -1.0, 1.0)))
 
     def values(self, weights: Floats, z: Any) -> Floats:
-        """Values (m,) of a function at z: (m, d) or (m,), away from the points, where k(z, X)w has no noise."""
-        z = tensor_of(z, "z").double()
-        z = z[:, None] if z.ndim == 1 else z
-        return np.asarray(self.kernel(z, torch.as_tensor(self.x)).numpy() @ weights)
+        """Evaluate a function at z: (m, d) or (m,), away from the points, where k(z, X)w has no noise; to (m,)."""
+        return np.asarray(evaluate(self.kernel, _columns(z, "z"), self.x) @ weights)
+
+
+def _columns(values: Any, name: str) -> Floats:
+    array = array_of(values, name)
+    array = array[:, None] if array.ndim == 1 else array
+    require(array.ndim == 2, name, array.shape, "(n, d) or (n,)")
+    return array

@@ -1,4 +1,4 @@
-"""Geometry of one projection: what was projected, where it went, what is left, and at which angles."""
+"""Geometry of one projection: the residual before and after, the projection, and the angles between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require
 
@@ -19,7 +19,7 @@ class StepGeometry:
     """Geometry of update j of a trajectory, in orthonormal coordinates in which lengths and angles are those of H.
 
     Args:
-        number: j; for 0, before the first update, nothing has been projected yet.
+        number: j; 0 is the state before the first update.
         block: the points I of the block; none for number 0.
         kernels: (n, n), row i is k(xᵢ, ·).
         residuals: (steps, n) r⁽⁰⁾ = g, r⁽¹⁾, … of the whole trajectory.
@@ -55,18 +55,15 @@ class StepGeometry:
 
     @property
     def projection(self) -> Floats:
-        """Coordinates (n,) of proj_{V_I} r⁽ʲ⁻¹⁾, as the solver made it: r⁽ʲ⁻¹⁾ − r⁽ʲ⁾."""
+        """Coordinates (n,) of proj_{V_I} r⁽ʲ⁻¹⁾ = r⁽ʲ⁻¹⁾ − r⁽ʲ⁾."""
         return self.before - self.after
 
 
 def step_geometry(trajectory: Trajectory, number: int) -> StepGeometry:
-    """Computes the geometry of update `number` (paper, equations 5 and 6).
-
-    Raises:
-        ValueError: a step that the trajectory does not have.
+    """Compute the geometry of update `number` (paper, equations 5 and 6).
 
     Examples:
-        What an update leaves is at a right angle to the span of its block:
+        After an update the residual is at a right angle to the span of its block:
 
         >>> span = apviz.rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise=0.01)
         >>> found = apviz.rkhs.trajectory_on(span, np.array([1.0, -0.3, 0.6]), [(0, 1), (2,)], steps=1)
@@ -74,12 +71,8 @@ def step_geometry(trajectory: Trajectory, number: int) -> StepGeometry:
         >>> np.degrees([update.angle_before, update.angle_after]).round(1)
         array([42.5, 90. ])
     """
-    require(
-        0 <= number < len(trajectory.steps),
-        "number",
-        number,
-        f"from 0 to {len(trajectory.steps) - 1}, the steps of this trajectory",
-    )
+    last = len(trajectory.steps) - 1
+    require(0 <= number <= last, "number", number, f"from 0 to {last}, the steps of this trajectory")
     span = trajectory.span
     chosen = trajectory.steps[number].block
     block = trajectory.blocks[chosen] if chosen >= 0 else ()
@@ -97,7 +90,7 @@ def step_geometry(trajectory: Trajectory, number: int) -> StepGeometry:
 
 
 def _angle(vector: Floats, basis: Floats, smallest: float) -> float:
-    """Between a vector and a subspace; by both its parts, which is exact near 0 and near a right angle."""
+    """Compute the angle between a vector and a subspace from both parts: exact near 0 and near a right angle."""
     if basis.shape[1] == 0 or np.linalg.norm(vector) <= smallest:
         return float("nan")
     inside = basis.T @ vector

@@ -1,4 +1,4 @@
-"""Angles between the spans of two blocks, and what they say of the speed of alternating projection over both."""
+"""Angles between the spans of two blocks, and the speed of alternating projection that follows from them."""
 
 from __future__ import annotations
 
@@ -7,46 +7,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apviz.rkhs.span import MAX_POINTS, Floats, Span
+from apviz.rkhs.kernels import Floats
+from apviz.rkhs.span import MAX_POINTS, Span
 from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require, require_number, require_whole
 
 
 def principal_angles(span: Span, first: Sequence[int], second: Sequence[int]) -> Floats:
-    """Angles in radians, smallest first, between the spans of k(xᵢ, ·) over two sets of points (Björck & Golub 1973).
+    """Compute the principal angles between two spans (Björck & Golub 1973), in radians, smallest first.
 
     Examples:
-        Of the angles between two blocks with two points in common, two are zero:
+        Two blocks with two points in common have two angles of zero:
 
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
         >>> np.degrees(apviz.rkhs.principal_angles(span, [0, 1, 2, 3], [2, 3, 4, 5])).round(1)
         array([ 0. ,  0. , 84.3, 90. ])
     """
-    _, cosines, _ = _decomposed(span, first, second)
-    return np.asarray(np.arccos(cosines))
+    return np.asarray(np.arccos(_decomposed(span, first, second)[1]))
 
 
 def friedrichs_angle(span: Span, first: Sequence[int], second: Sequence[int]) -> float:
-    """Smallest angle in radians that is not of what both spans hold; a right angle where there is none.
+    """Compute the smallest angle in radians outside the intersection of both spans; π/2 if there is none.
 
-    The k(xᵢ, ·) are linearly independent, so both hold the span of the points that both sets have, and no more: that
-    many principal angles are zero, and the next is the Friedrichs angle.
-
-    Examples:
-        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
-        >>> round(float(np.degrees(apviz.rkhs.friedrichs_angle(span, [0, 1, 2, 3], [2, 3, 4, 5]))), 1)
-        84.3
+    The k(xᵢ, ·) are linearly independent, so the intersection is the span of the points of both sets: each of them
+    makes one principal angle zero, and the next angle is the Friedrichs angle.
     """
     apart = principal_angles(span, first, second)[_shared(first, second) :]
     return float(apart[0]) if len(apart) else float(np.pi / 2)
 
 
 def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> tuple[Floats, Floats]:
-    """Weights (n,) each of the two functions of norm 1, one in each span, that meet at the Friedrichs angle.
-
-    Raises:
-        ValueError: one set holds the other, so that there is no such pair.
-    """
+    """Compute the weights (n,) of two functions of norm 1, one in each span, that meet at the Friedrichs angle."""
     shared = _shared(first, second)
     a, _, b = _decomposed(span, first, second)
     if shared == min(a.shape[1], b.shape[1]):
@@ -57,13 +48,10 @@ def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> t
 
 
 def worst_case_rhs(span: Span, first: Sequence[int], second: Sequence[int]) -> Floats:
-    """Data (n,) of largest entry 1 for which a sweep, `first` and then `second`, leaves as much as the angle allows.
+    """Compute the data (n,), of largest entry 1, that converge slowest under sweeps over `first` and then `second`.
 
-    Its g is in the plane of `principal_pair` and at right angles to all of the first span: the first update does
-    nothing, the second leaves cos θ of it, and each one after that cos θ again.
-
-    Raises:
-        ValueError: one set holds the other.
+    Their g is in the plane of `principal_pair` and orthogonal to the first span: the first update changes nothing, and
+    each one after it leaves cos θ of the norm.
     """
     u, v = principal_pair(span, first, second)
     b = span.gram @ (v - span.inner(u, v) * u)
@@ -71,7 +59,7 @@ def worst_case_rhs(span: Span, first: Sequence[int], second: Sequence[int]) -> F
 
 
 def contraction(span: Span, first: Sequence[int], second: Sequence[int]) -> float:
-    """Share cos²θ of ‖r‖_H that a sweep over two blocks leaves at the worst, after the first; θ the Friedrichs angle.
+    """Compute cos²θ, the largest share of ‖r‖_H that a sweep after the first leaves; θ is the Friedrichs angle.
 
     ‖(P₂P₁)ᵏ − P‖ = c²ᵏ⁻¹ for the projections onto two subspaces (Aronszajn 1950; Kayalar & Weinert 1988), here the
     orthogonal complements of the spans, whose Friedrichs angle is that of the spans themselves (Deutsch 1995, "The
@@ -93,16 +81,16 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def _decomposed(span: Span, first: Sequence[int], second: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-    """Principal vectors of the first span in orthonormal coordinates, cosines largest first, those of the second."""
+    """Compute principal vectors of the first span in orthonormal coordinates, the cosines, those of the second span."""
     a, _ = np.linalg.qr(span.factor[span.rows(first, "first")].T)
     b, _ = np.linalg.qr(span.factor[span.rows(second, "second")].T)
     u, cosines, vt = np.linalg.svd(a.T @ b, full_matrices=False)
     return a @ u, np.clip(cosines, 0.0, 1.0), b @ vt.T
 
 
-#: between neighbours in a block, in units of x
+#: distance between neighbours in a block, in units of x
 SPACING = 0.1
-#: share of ‖g‖_H below which a measured ratio is one of rounding errors
+#: share of ‖g‖_H below which errors are rounding
 ROUNDING = 1e-9
 
 
@@ -126,16 +114,12 @@ class TwoBlocks:
 
 
 def two_blocks(points: int, distance: float, shared: int = 0) -> TwoBlocks:
-    """Places two blocks that own `points` each, `SPACING` apart, on a line.
+    """Place two blocks that own `points` points each, `SPACING` apart, on a line.
 
     Args:
-        points: each block owns.
-        distance: between the blocks, from the last point of the first to the first of the second.
-        shared: points that both blocks solve on: the nearest of the other block, taken in turn by the first and the
-            second.
-
-    Raises:
-        ValueError: no points; a distance that is not positive; so many shared that a block would hold everything.
+        points: number that each block owns.
+        distance: from the last point of the first block to the first point of the second.
+        shared: number of points that both blocks solve on: the first takes the nearest of the second, and so in turn.
 
     Examples:
         >>> blocks = apviz.rkhs.two_blocks(3, 0.5, shared=1)
@@ -156,13 +140,13 @@ def two_blocks(points: int, distance: float, shared: int = 0) -> TwoBlocks:
 
 @dataclass(frozen=True, eq=False)
 class Sweeps:
-    """Errors after each sweep over two blocks, with what theory says of them.
+    """Errors after each sweep over two blocks, and their bound.
 
     Args:
         errors: (sweeps + 1,) ‖r‖_H before the first sweep and after each.
         bound: (sweeps + 1,) c²ᵏ⁻¹‖g‖_H after k sweeps, c the cosine of the Friedrichs angle; ‖g‖_H before the first.
-        predicted: c², the ratio of one sweep to the one before, in the end.
-        measured: that ratio in the last sweep that ended above rounding; NaN where the first ended below.
+        predicted: c², the limit of the ratio of an error to the one before.
+        measured: that ratio in the last sweep whose error is above rounding; NaN if there is none after the first.
         measured_at: the number of that sweep; 0 for none.
     """
 
@@ -174,13 +158,10 @@ class Sweeps:
 
 
 def sweeps_of(trajectory: Trajectory) -> Sweeps:
-    """Compares predicted and measured contraction of a trajectory that takes two blocks in turn.
-
-    Raises:
-        ValueError: a trajectory over another number of blocks, or that takes them in another order.
+    """Compare the predicted and measured contraction of a trajectory that takes two blocks in turn.
 
     Examples:
-        For the worst data the bound is what happens:
+        The worst data attain the bound:
 
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
         >>> b = apviz.rkhs.worst_case_rhs(span, range(3), range(3, 6))
@@ -190,21 +171,13 @@ def sweeps_of(trajectory: Trajectory) -> Sweeps:
         array([1., 1., 1., 1.])
     """
     taken = [step.block for step in trajectory.steps[1:]]
-    require(
-        len(trajectory.blocks) == 2, "the trajectory", f"one over {len(trajectory.blocks)} blocks", "over two blocks"
-    )
-    require(
-        taken == [j % 2 for j in range(len(taken))],
-        "the rule",
-        trajectory.method.label,
-        "cyclic, so that sweeps are alike",
-    )
+    count, in_turn = len(trajectory.blocks), taken == [j % 2 for j in range(len(taken))]
+    require(count == 2, "the trajectory", f"one over {count} blocks", "over two blocks")
+    require(in_turn, "the rule", trajectory.method.label, "cyclic, so that sweeps are alike")
     errors = trajectory.errors()[::2]
     predicted = contraction(trajectory.span, *trajectory.blocks)
-    cosine = np.sqrt(predicted)
-    powers = np.maximum(2 * np.arange(len(errors)) - 1, 0)
-    bound = np.asarray(errors[0] * cosine**powers)
-    above = np.flatnonzero(errors > ROUNDING * errors[0])
-    last = int(above[-1]) if len(above) else 0
-    measured = float(errors[last] / errors[last - 1]) if last >= 2 else float("nan")
-    return Sweeps(errors, bound, predicted, measured, last if last >= 2 else 0)
+    bound = np.asarray(errors[0] * np.sqrt(predicted) ** np.maximum(2 * np.arange(len(errors)) - 1, 0))
+    last = int(np.flatnonzero(errors > ROUNDING * errors[0]).max(initial=0))
+    if last < 2:
+        return Sweeps(errors, bound, predicted, float("nan"), 0)
+    return Sweeps(errors, bound, predicted, float(errors[last] / errors[last - 1]), last)

@@ -9,7 +9,7 @@ import traitlets
 
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, trajectory
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
 #: iterations of CG, and the work of alternating projection; points at most

@@ -12,7 +12,7 @@ import traitlets
 from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import BoundComparison, Span, compare_with_bound
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider
 from apviz.widgets.packing import packed
 

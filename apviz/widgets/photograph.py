@@ -12,8 +12,7 @@ import traitlets
 from apviz.datasets.bundled import PICTURE_SHAPE, grid_shape, read_china
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES
-from apviz.rkhs.photograph import STRIDES
-from apviz.rkhs.span import Floats
+from apviz.rkhs.kernels import Floats
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
@@ -25,6 +24,8 @@ FRAME: Final = 16
 #: of the Matérn-5/2 kernel, where both sides of a picture have length 2
 LENGTHSCALE: Final = 0.1
 NOISE: Final = 0.05
+#: every so many-th row and column is kept, by the number of pixels that leaves
+STRIDES: Final = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
 #: every fourth row and column, and so many columns from the middle: 13,696 pixels
 _FINE_STRIDE, _FINE_COLUMNS = 4, 128
 PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")

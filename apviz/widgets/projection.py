@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import torch
 import traitlets
 
-from apviz import rules
 from apviz.kernels import KERNELS, kernel_named
 from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
+from apviz.rkhs.rules import chosen_blocks
 from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
 
 #: updates of a trajectory
@@ -114,12 +114,14 @@ class Projection(LiveWidget):
 
     @classmethod
     def given(cls) -> dict[str, Any]:
-        drawn: dict[str, rules.Rule] = {"random": rules.Random(), "shuffled": rules.Shuffled()}
         counts = sorted({len(sets) for sets in BLOCKS.values()})
         return {
             "sets": BLOCKS,
             "limits": {"points": [0, 1], "data": [-MOST, MOST]},
-            "orders": {name: {str(m): _order(rule, m) for m in counts} for name, rule in drawn.items()},
+            "orders": {
+                rule: {str(m): list(islice(chosen_blocks(rule, m), STEPS)) for m in counts}
+                for rule in ("random", "shuffled")
+            },
         }
 
     @property
@@ -127,9 +129,3 @@ class Projection(LiveWidget):
         """Updates over the blocks, by the reference."""
         span = Span(self.points, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         return trajectory_on(span, np.array(self.data), BLOCKS[self.blocks], rule=self.rule, steps=STEPS)
-
-
-def _order(rule: rules.Rule, blocks: int) -> list[int]:
-    """Blocks that a rule draws, which does not look at the residual."""
-    select = rule.begin([1] * blocks)
-    return [select(number, torch.zeros(blocks, 1)) for number in range(STEPS)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
+import numpy as np
+import torch
 import traitlets
 
+from apviz.datasets import load
 from apviz.kernels import Matern52
-from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
-from apviz.rkhs.rule_comparison import ToyProblem
+from apviz.rkhs import RULES, RuleComparison, Span, ToyProblem, compare_rules, toy_problem
+from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
 POINTS: Final = 36
@@ -20,6 +23,17 @@ SEEDS: Final = 20
 NO_BET: Final = "no bet"
 #: the bet on a block that is none: blocks are counted from 0, as in a trace
 NO_BLOCK: Final = -1
+SYSTEMS: Final = (*get_args(ToyProblem), "photograph")
+
+
+def _system(name: ToyProblem | Literal["photograph"]) -> tuple[Floats, Floats]:
+    """Return points in increasing order and data at them: of a photograph, columns and their mean luminance."""
+    if name != "photograph":
+        return toy_problem(name, POINTS)
+    data = load("china-profile", n=POINTS, dtype=torch.float64)
+    x, b = data.train_x[:, 0].numpy(), data.train_y.numpy()
+    order = np.argsort(x)
+    return x[order], b[order]
 
 
 class WhichBlock(LiveWidget):
@@ -31,7 +45,7 @@ class WhichBlock(LiveWidget):
         bet_block: the block that gauss-southwell takes next, or −1.
         reveal: whether what was bet on is shown.
         rule: whose state one looks at.
-        data: which system, of `apviz.rkhs.toy_problem`.
+        data: which system, of `apviz.rkhs.toy_problem` or `photograph`.
         block_size: neighbours in a block.
         lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
         seed: of random and shuffled.
@@ -82,7 +96,7 @@ class WhichBlock(LiveWidget):
         ),
         "data": choice(
             "data", "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
-            {name: name for name in get_args(ToyProblem)},
+            {name: name for name in SYSTEMS},
         ),
         "block_size": slider(
             "block b", f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.", 1, LARGEST, 1
@@ -123,7 +137,7 @@ class WhichBlock(LiveWidget):
     bet_block = traitlets.Int(min=NO_BLOCK, max=POINTS - 1).tag(sync=True)
     reveal = traitlets.Bool().tag(sync=True)
     rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    data = traitlets.Enum(list(get_args(ToyProblem))).tag(sync=True)
+    data = traitlets.Enum(list(SYSTEMS)).tag(sync=True)
     block_size = traitlets.Int(min=1, max=LARGEST).tag(sync=True)
     lengthscale = traitlets.Float(min=0.01, max=1.0).tag(sync=True)
     noise = traitlets.Float(min=1e-3, max=1.0).tag(sync=True)
@@ -134,14 +148,13 @@ class WhichBlock(LiveWidget):
     def given(cls) -> dict[str, Any]:
         return {
             "systems": {
-                name: dict(zip("xb", (each.tolist() for each in toy_problem(name, POINTS)), strict=True))
-                for name in get_args(ToyProblem)
+                name: dict(zip("xb", (each.tolist() for each in _system(name)), strict=True)) for name in SYSTEMS
             },
         }
 
     @property
     def comparison(self) -> RuleComparison:
         """Solves by the four rules, by the reference."""
-        x, b = toy_problem(self.data, POINTS)
+        x, b = _system(self.data)
         span = Span(x, Matern52(lengthscale=self.lengthscale), self.noise)
         return compare_rules(span, b, block_size=self.block_size, steps=STEPS, seed=self.seed)

@@ -82,9 +82,10 @@ def test_the_iterates_of_cg_are_scipys(paths):
 @pytest.mark.parametrize("epochs", [1, 4])
 def test_work_is_what_the_solver_counts(overlap, epochs):
     x, _, b = dense()
-    span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
+    kernel = apviz.Matern52(lengthscale=LENGTHSCALE)
+    span = Span(x, kernel, NOISE)
     path = eigen_path(trajectory(span, b, block_size=5, overlap=overlap, steps=epochs * 5))
-    system = apviz.KernelSystem(x, b, span.kernel, noise=NOISE, operator="dense", dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(x, b, kernel, noise=NOISE, operator="dense", dtype=torch.float64, device="cpu")
     solver = apviz.AlternatingProjection(block_size=5, overlap=overlap, tol=1e-15, max_epochs=epochs)
     # a solve that is cut ends with a pass, which measures its residual
     assert path.work[-1] + 1 == pytest.approx(apviz.solve(system, solver).work, rel=1e-12)

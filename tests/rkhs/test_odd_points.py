@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import apviz
 from apviz import rkhs
 
 SPAN = rkhs.Span(np.linspace(0, 1, 6), apviz.RBF(lengthscale=0.5), 0.1)
-ODD = ["auto", [1.0], ["a"], [], [9], [-1], None, torch.tensor(0.5)]
+ODD = ["auto", [1.0], ["a"], [], [9], [-1], None, np.array(0.5)]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -35,12 +34,32 @@ def test_no_blocks_no_sizes_and_no_steps_are_named():
         "epochs": lambda: rkhs.compare_with_bound(SPAN, np.ones(6), block_size=2, partition="sequential", epochs=0.5),
         "steps": lambda: rkhs.compare_rules(SPAN, np.ones(6), block_size=2, steps=-0.0),
         "noise": lambda: rkhs.Span([0.0, 1.0], apviz.RBF(), np.array([])),
+        "seed": lambda: rkhs.trajectory(SPAN, np.ones(6), seed=-1),
+        "partition": lambda: rkhs.blocks_of(SPAN, 2, np.array([])),
+        "rule": lambda: rkhs.trajectory(SPAN, np.ones(6), rule=np.array(["cyclic", "random"])),
     }.items():
         with pytest.raises(ValueError, match=f"{name} must be"):
             call()
 
 
-def test_tensors_with_a_graph_are_taken():
-    x = torch.linspace(0, 1, 6, dtype=torch.float64).requires_grad_()
-    np.testing.assert_allclose(rkhs.Span(x, apviz.RBF(lengthscale=0.5), 0.1).gram, SPAN.gram)
-    assert rkhs.trajectory(SPAN, x, steps=2).b.shape == (6,)
+@pytest.mark.parametrize(
+    "odd", ["auto", ["a"], None, [1.0, np.nan], [[1.0], [1.0, 2.0]], 1j, np.ma.masked_less([1.0, 2.0], 1.5), object()]
+)
+def test_arrays_that_are_none_are_named(odd):
+    for name, call in {
+        "x": lambda: rkhs.Span(odd, apviz.RBF(), 0.1),
+        "b": lambda: rkhs.trajectory(SPAN, odd),
+        "z": lambda: SPAN.values(np.ones(6), odd),
+    }.items():
+        with pytest.raises(ValueError, match=f"{name} must be an array of"):
+            call()
+
+
+def test_kernels_that_the_room_does_not_know_are_named():
+    for odd in ("rbf", None, apviz.RBF() + apviz.Linear(), lambda x, z: np.ones(3)):
+        with pytest.raises(ValueError, match="kernel must be a stationary kernel such as apviz.Matern52"):
+            rkhs.Span(np.linspace(0, 1, 6), odd, 0.1)
+    with pytest.raises(ValueError, match="name must be one of matern12, .*, got 'matern'"):
+        rkhs.StationaryKernel("matern")
+    with pytest.raises(ValueError, match="lengthscale must be one number or 1, one per column"):
+        rkhs.Span([0.0, 1.0], apviz.RBF(lengthscale=(0.5, 0.1)), 0.1)

@@ -14,7 +14,7 @@ from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_nam
 
 if TYPE_CHECKING:
     from apviz.rkhs import Span
-    from apviz.rkhs.span import Floats
+    from apviz.rkhs.kernels import Floats
 
 HEIGHT = 500
 

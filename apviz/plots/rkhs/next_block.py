@@ -14,7 +14,7 @@ from apviz.plots._style import BOUND_DASH, Theme, ThemeName, rule_color, theme_n
 
 if TYPE_CHECKING:
     from apviz.rkhs import Choices, RuleComparison
-    from apviz.rkhs.trajectory import Rule
+    from apviz.rkhs.rules import Rule
 
 HEIGHT = 680
 #: blocks with a number under them that fit a phone

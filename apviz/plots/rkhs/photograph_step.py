@@ -1,4 +1,4 @@
-"""Photograph in the middle of a solve: the residual with the block of the update, and beside it what is built."""
+"""Photograph during a solve: the residual with the block of the update, and next to it the posterior mean."""
 
 from __future__ import annotations
 
@@ -14,37 +14,44 @@ from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.residual_map import ResidualMap
 
 if TYPE_CHECKING:
-    from apviz.rkhs.photograph import Photograph
+    from apviz.tracing.trace import Trace
 
 #: where the left panel ends and the right one begins
 _LEFT, _RIGHT = 0.49, 0.51
 
 
-def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light") -> go.Figure:
+def photograph_step(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
     """Residual of `apviz.plots.residual_map` left, the block outlined and its margin shaded; posterior mean right.
 
     Every update of every solve has the same traces: pixels, margin, block, colour bar, mean. For pages that know how
     wide it is, the layout's `meta` says how high both pictures are: a part of the width of the axes.
 
+    Args:
+        trace: with rows, and snapshots with weights.
+
     Raises:
-        ValueError: an update that was not recorded; an unknown theme.
+        ValueError: an update or weights that were not recorded; rows with a noise each; an unknown theme.
 
     Examples:
-        >>> from apviz import rkhs
+        >>> import torch, apviz
         >>> from apviz.plots.rkhs import photograph_step
-        >>> photo = rkhs.photograph(704, block_size=176, max_epochs=1)
-        >>> figure = photograph_step(photo, update=2)
+        >>> x = torch.cartesian_prod(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 12))
+        >>> system = apviz.KernelSystem(x, torch.sin(4 * x.sum(1)), apviz.Matern52(lengthscale=0.3), noise=0.05)
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4), weights=True)
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=16), hooks=[recorder])
+        >>> figure = photograph_step(recorder.trace, update=2)
         >>> [panel.text for panel in figure.layout.annotations]
         ['residual r', 'posterior mean so far']
     """
-    colors, trace = theme_named(theme), photo.trace
+    colors = theme_named(theme)
     figure = ResidualMap(trace, theme=theme).figure(update)
     pixels, marks = figure.data[0], figure.data[1:3]
     for mark in marks:
         _spell_out(mark)
     b = trace["rows"]["target"].values
+    mean = _posterior_mean(trace, update)
     figure.add_heatmap(
-        x=pixels.x, y=pixels.y, z=np.round(photo.mean[photo.updates.index(update)], 3), zmin=float(b.min()),
+        x=pixels.x, y=pixels.y, z=np.round(mean, 3), zmin=float(b.min()),
         zmax=float(b.max()), colorscale="Greys_r", showscale=False, xaxis="x2", yaxis="y2", hoverongaps=False,
         hovertemplate="row %{y:d}, column %{x:d}<br>grey %{z:.3g}, standardised<extra></extra>",
     )  # fmt: skip
@@ -67,6 +74,18 @@ def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light
     # in place of what is there, which an update would merge with
     figure.layout.annotations = [_name("residual r", 0, colors), _name("posterior mean so far", _RIGHT, colors)]
     return figure
+
+
+def _posterior_mean(trace: Trace, update: int) -> np.ndarray:
+    """Compute Kw − σ²w = b − r − σ²w at the rows after an update, (n,)."""
+    snapshots, noise = trace["snapshot"], float(trace.attrs["noise"])
+    if "weights" not in snapshots or trace.attrs.get("largest_noise", noise) != noise:
+        raise ValueError(
+            "photograph_step needs one noise for all rows, and apviz.Recorder(rows=True, snapshots=..., weights=True)"
+        )
+    state = snapshots.sel(update=update)
+    found: np.ndarray = trace["rows"]["target"].values - state["residual"].values - noise * state["weights"].values
+    return found
 
 
 def _shape(figure: go.Figure) -> float:

@@ -1,37 +1,53 @@
-"""What the figures of a photograph in the middle of a solve draw."""
+"""What the figures of a photograph during a solve draw."""
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
+import torch
 
+import apviz
 from apviz import plots
 from apviz.plots._style import THEMES
 from apviz.plots.rkhs import margin_curves, photograph_step
-from apviz.rkhs import photograph
+
+
+def photograph(**settings):
+    """The trace of a solve of the photograph of 704 pixels, with a snapshot after each of the first updates."""
+    data = apviz.datasets.load("china", n=563)  # every twentieth row and column
+    x, b = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.1), noise=0.05, device="cpu", dataset="china")
+    recorder = apviz.Recorder(rows=True, snapshots=range(8), weights=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", apviz.NotConverged)
+        apviz.solve(system, apviz.AlternatingProjection(block_size=100, **settings), hooks=[recorder])
+    return recorder.trace
 
 
 @pytest.fixture(scope="module")
 def photos():
-    return {overlap: photograph(704, block_size=100, partition="kd-tree", overlap=overlap) for overlap in (0.0, 1.0)}
+    return {overlap: photograph(partition="kd-tree", overlap=overlap) for overlap in (0.0, 1.0)}
 
 
 @pytest.fixture(scope="module")
 def scattered():
-    return photograph(704, block_size=100, overlap=0.5, max_epochs=3)
+    return photograph(overlap=0.5, max_epochs=3)
 
 
 def test_the_left_is_the_residual_of_residual_map_and_the_right_the_mean(photos):
     photo = photos[1.0]
-    figure, existing = photograph_step(photo, 5), plots.residual_map(photo.trace, 5)
+    figure, existing = photograph_step(photo, 5), plots.residual_map(photo, 5)
     np.testing.assert_array_equal(figure.data[0].z, existing.data[0].z)
     np.testing.assert_array_equal(figure.data[2].x, existing.data[2].x)
     mean = figure.data[-1]
-    assert mean.xaxis == "x2" and np.abs(mean.z - photo.mean[5]).max() <= 5e-4
-    target = photo.trace["rows"]["target"].values
+    x, target = photo["rows"]["coordinates"].values, photo["rows"]["target"].values
+    r = np.sqrt(5) * np.linalg.norm(x[:, None] - x, axis=2) / 0.1
+    expected = (1 + r + r**2 / 3) * np.exp(-r) @ photo["snapshot"]["weights"].sel(update=5).values
+    assert mean.xaxis == "x2" and np.abs(mean.z - expected).max() <= 7e-4
     assert (mean.zmin, mean.zmax) == (pytest.approx(target.min()), pytest.approx(target.max()))
 
 
@@ -95,7 +111,7 @@ def test_every_margin_is_a_curve_and_the_one_looked_at_is_thick_and_marked(photo
     assert [each.name for each in figure.data[:2]] == ["no margin: converged", "margin 100%: converged"]
     assert figure.data[1].line.width > figure.data[0].line.width
     for curve, photo in zip(figure.data, photos.values(), strict=False):
-        update = photo.trace["update"]
+        update = photo["update"]
         np.testing.assert_allclose(curve.x[1:], update["work"])
         np.testing.assert_allclose(curve.y[1:], update["residual"].values[:, 0])
         assert curve.y[0] == pytest.approx(1.0)
@@ -108,3 +124,12 @@ def test_pictures_are_as_high_as_the_figure_says_of_the_width_of_its_axes(photos
     left, right = figure.layout.xaxis.domain
     assert rows * columns == 704 == len(figure.data[0].z)
     assert figure.layout.meta["heightOverWidth"] == pytest.approx((right - left) * rows / columns)
+
+
+def test_a_trace_without_weights_gets_a_message():
+    x = torch.cartesian_prod(torch.linspace(-1, 1, 4), torch.linspace(-1, 1, 6))
+    system = apviz.KernelSystem(x, torch.sin(4 * x.sum(1)), apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")
+    recorder = apviz.Recorder(rows=True, snapshots=range(2))
+    apviz.solve(system, apviz.AlternatingProjection(block_size=6), hooks=[recorder])
+    with pytest.raises(ValueError, match="weights=True"):
+        photograph_step(recorder.trace, 1)

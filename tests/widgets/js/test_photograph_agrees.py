@@ -10,7 +10,10 @@ import torch
 
 from apviz import rkhs, rules
 from apviz.kernels import KERNELS, kernel_named
-from apviz.partitions import Partition, partitioner_named
+from apviz.method import Method
+from apviz.partitions import partitioner_named
+from apviz.rkhs.blocks import Blocks
+from apviz.rkhs.trajectory import solve_over
 from apviz.widgets import Photograph
 from tests.widgets.js.test_agreement import CLEAR, CLOSE, apart
 
@@ -34,18 +37,6 @@ def crop(seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def partitioner_of(sets: list[list[int]], solved: list[list[int]]):
-    """What makes a partition of rows that are owned, and others that are solved on."""
-    order = np.concatenate(sets)
-    place = np.argsort(order)
-    starts = tuple(np.cumsum([0, *map(len, sets)]).tolist())
-    margins = tuple(
-        torch.tensor(sorted(place[list(set(all_) - set(own))].tolist()), dtype=torch.long)
-        for own, all_ in zip(sets, solved, strict=True)
-    )
-    return lambda inputs, block_size, overlap: Partition(torch.tensor(order), starts, margins)
-
-
 def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     n = of["rows"] * of["columns"]
     grey = np.asarray(of["grey"], dtype=float)
@@ -53,11 +44,12 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     x = np.array([(r, c) for r in down for c in right])
     b = (grey - grey.mean()) / grey.std()
     assert apart(found["points"], x) < CLOSE and apart(found["b"], b) < CLOSE
-    span = rkhs.Span(np.array(found["points"]), kernel_named(of["kernel"], of["lengthscale"], 1.0), of["noise"])
+    kernel = kernel_named(of["kernel"], of["lengthscale"], 1.0)
+    span = rkhs.Span(np.array(found["points"]), kernel, of["noise"])
 
     # blocks: those of Python, of rows in random order
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    features = span.kernel.features(torch.as_tensor(span.x)[order])
+    features = kernel.features(torch.as_tensor(span.x)[order])
     wanted = partitioner_named(of["partition"])(features, of["size"], 0.0)
     assert found["sets"] == [order[wanted.order[wanted.owned(j)]].tolist() for j in range(len(wanted))]
     # margins: none that is left out is nearer than one that is in
@@ -73,9 +65,8 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
             assert not margin or not out or near[margin].max() <= near[out].min() + 1e-12
         solved.append(rows or own)  # a block that was never taken has none
 
-    trajectory = rkhs.trajectory(
-        span, b, block_size=of["size"], rule=of["rule"], steps=STEPS, partition=partitioner_of(found["sets"], solved)
-    )
+    solver = Method(family="alternating-projection", rule=of["rule"])
+    trajectory = solve_over(span, b, Blocks(found["sets"], solved), solver, STEPS)
     errors = trajectory.errors()
     count = int(np.argmax(np.append(errors, 0.0) < CLEAR * errors[0]))
     assert found["taken"][:count] == [step.block for step in trajectory.steps[:count]]
