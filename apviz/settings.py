@@ -189,11 +189,6 @@ def chosen(setting: str, value: float | Auto) -> float:
     return value
 
 
-def percent(overlap: float | Auto) -> str:
-    """Formats an overlap: 0.5 as `50%`, `auto` as it is."""
-    return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
-
-
 def renamed(**names: str) -> Callable[[type[C]], type[C]]:
     """Decorates a class of settings so that their former names still work, for one release, with a `FutureWarning`.
 

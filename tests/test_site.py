@@ -76,8 +76,7 @@ def pages(site) -> dict[Path, Page]:
 
 def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure():
     scripts = {path.stem: path for path in (ROOT / "docs" / "gallery").rglob("*.py")}
-    rooms = (plots, plots.rkhs)
-    figures = {name for room in rooms for name in room.__all__ if inspect.isfunction(getattr(room, name))}
+    figures = {name for name in plots.__all__ if inspect.isfunction(getattr(plots, name))}
     assert set(scripts) == figures - {"method_color"}
     for path in scripts.values():
         code = path.read_text("utf-8").split('"""')[2]
@@ -133,7 +132,7 @@ def test_no_page_is_above_two_megabytes(site, pages):
 def test_every_public_name_is_in_the_reference(site):
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     known = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
-    rooms = (apviz, apviz.gpytorch, datasets, gp, plots, plots.rkhs, rkhs, tracing, widgets)
+    rooms = (apviz, apviz.gpytorch, datasets, gp, plots, rkhs, tracing, widgets)
     found = {}
     for room in rooms:
         for name in room.__all__:
@@ -234,7 +233,7 @@ def test_a_figure_is_a_still_of_the_theme_until_it_is_touched_and_then_answers(v
 
 @pytest.mark.slow
 def test_a_live_figure_changes_its_theme_with_the_page(visit):
-    page = visit("figures/few_points/two_norms.html", width=390)
+    page = visit("figures/solves/two_norms.html", width=390)
     page.locator(".plot").hover()
     page.locator(".js-plotly-plot .legend").wait_for(timeout=20_000)
     page.evaluate("document.documentElement.dataset.theme = 'dark'")

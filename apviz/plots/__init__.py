@@ -1,6 +1,5 @@
 """Plots: functions from traces to plotly figures, one figure a file, in which nothing is computed."""
 
-from apviz.plots import rkhs as rkhs
 from apviz.plots._style import method_color
 from apviz.plots.block_norms import block_norms
 from apviz.plots.block_timeline import block_timeline
@@ -23,6 +22,7 @@ from apviz.plots.sweeps.noise_sweep import noise_sweep
 from apviz.plots.sweeps.parallel_coordinates import parallel_coordinates
 from apviz.plots.sweeps.performance_profiles import performance_profiles
 from apviz.plots.training import training
+from apviz.plots.two_norms import two_norms
 from apviz.plots.update_times import update_times
 
 __all__ = [
@@ -50,5 +50,6 @@ __all__ = [
     "residuals",
     "test_rmse",
     "training",
+    "two_norms",
     "update_times",
 ]

@@ -14,15 +14,12 @@ from apviz.kernels import KERNELS
 from apviz.rkhs import StationaryKernel
 
 if TYPE_CHECKING:
-    from apviz.rkhs import EigenPath, Span
+    from apviz.rkhs import Span
     from apviz.tracing.trace import Trace
 
 #: characters of a caption line and a title line that fit a phone, 390 px wide, between the margins of a page
 CAPTION_WIDTH: Final = 52
 TITLE_WIDTH: Final = 36
-
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def settings_labels(traces: Sequence[Trace]) -> list[str]:
@@ -272,36 +269,6 @@ def system_label(span: Span) -> str:
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:
     """Blocks as sets of points, such as {1, 2} {3}: people count points from 1."""
     return " ".join("{" + ", ".join(str(point + 1) for point in block) + "}" for block in blocks)
-
-
-def subscript(number: int) -> str:
-    """Digits below the line, as in x₁₂."""
-    return str(number).translate(_SUBSCRIPTS)
-
-
-def superscript(number: int) -> str:
-    """Digits in brackets above the line, as in s⁽³⁾: the number of a step and no power."""
-    return f"⁽{str(number).translate(_SUPERSCRIPTS)}⁾"
-
-
-def comparison_labels(cg: EigenPath, ap: EigenPath) -> list[str]:
-    """Lines that state the system of CG and alternating projection side by side: n, kernel, noise, b, κ and κ′."""
-    sizes = [len(rows) for rows in ap.trajectory.blocks]
-    apart = sum(sizes) == cg.trajectory.span.n
-    blocks = f"b = {max(sizes)}" if apart else f"blocks with margin: {max(sizes)}"
-    return [system_label(cg.trajectory.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
-
-
-def progress_label(cg: EigenPath, ap: EigenPath, work: float) -> str:
-    """Line that says how far both have come after so much work."""
-    return f"work {work:g}: CG {_of_how_many(cg, work, 'iteration')}, AP {_of_how_many(ap, work, 'update')}"
-
-
-def _of_how_many(path: EigenPath, work: float, name: str) -> str:
-    done = path.at(work)
-    if done < 0:
-        return "still factors its blocks"
-    return f"{done} {name}{'' if done == 1 else 's'}"
 
 
 def _plain(value: float) -> str:

@@ -71,14 +71,6 @@ OTHERS: Final[tuple[tuple[str, str], ...]] = (
     ("#44054D", "#A74434"),
 )
 
-#: partition: (colour on white, colour on black)
-PARTITION_COLORS: Final[dict[str, tuple[str, str]]] = {
-    "sequential": COLORS["gauss-southwell"],
-    "kd-tree": COLORS["AP kd-tree"],
-    "shuffled": COLORS["Cholesky"],
-    "principal-axis-tree": COLORS["AP pa-tree"],
-}
-
 
 @dataclass(frozen=True)
 class Theme:
@@ -202,17 +194,6 @@ def looks(methods: Sequence[Method], theme: ThemeName) -> list[Look]:
         Look(method_color(method, theme), dashes.get(method.block_size, DASHES[0]), symbol)  # type: ignore[arg-type]
         for method, symbol in zip(methods, method_symbols(methods), strict=True)
     ]
-
-
-def partition_color(name: str, theme: ThemeName = "light") -> str:
-    """Colour of a partition by its name in `apviz.partitions`, `#RRGGBB`.
-
-    Raises:
-        ValueError: an unknown partition or theme.
-    """
-    if name not in PARTITION_COLORS:
-        raise ValueError(f"partition must be one of {', '.join(PARTITION_COLORS)}, got {name!r}")
-    return PARTITION_COLORS[name][theme_named(theme).name == "dark"]
 
 
 def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:

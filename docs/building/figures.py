@@ -90,7 +90,7 @@ def _in_dark(code: str, names: dict[str, Any]) -> go.Figure:
 
 @contextmanager
 def _dark() -> Iterator[None]:
-    rooms = (plots, plots.rkhs)
+    rooms = (plots,)
     kept: list[tuple[Callable[..., Any], dict[str, Any]]] = []
     for each in (getattr(room, name) for room in rooms for name in room.__all__):
         function = each.__init__ if isinstance(each, type) else each

@@ -15,9 +15,9 @@ import plotly.graph_objects as go
 
 import apviz
 from apviz import rkhs
+from apviz.plots import two_norms
 from apviz.plots._player import slider
 from apviz.plots._style import theme_named
-from apviz.plots.rkhs import trajectory_step
 from apviz.widgets import Angles, WhichBlock
 from apviz.widgets.exercise import NO_ANSWER
 from apviz.widgets.live_widget import STATIC
@@ -50,9 +50,10 @@ def stepped():
     """A figure with a slider over steps, whose titles have lines of different length."""
     x, b = rkhs.toy_problem("even", 16)
     found = rkhs.trajectory(rkhs.Span(x, apviz.Matern52(lengthscale=0.15), 0.01), b, blocks=4, steps=12)
-    states = [trajectory_step(found, step) for step in range(13)]
+    states = [two_norms(found, step) for step in range(13)]
+    traces = [*range(len(states[0].data))]
     frames = [
-        {"name": str(step), "data": state.data, "layout": {"title": state.layout.title}, "traces": [*range(5)]}
+        {"name": str(step), "data": state.data, "layout": {"title": state.layout.title}, "traces": traces}
         for step, state in enumerate(states)
     ]
     figure = go.Figure(states[0].data, states[0].layout, frames)

@@ -54,8 +54,7 @@ def test_a_light_figure_in_dark_has_the_colours_of_the_dark_one(page, plot, runs
 def test_so_have_lessons_figures_of_few_points_and_buttons_their_dark_text(page, runs):
     x, b = rkhs.toy_problem("even", 16)
     found = rkhs.trajectory(rkhs.Span(x, Matern52(lengthscale=0.15), 0.01), b, blocks=4, steps=12)
-    for draw in (plots.rkhs.two_norms, plots.rkhs.trajectory_step):
-        check(page, draw(found, 3), draw(found, 3, theme="dark"))
+    check(page, plots.two_norms(found, 3), plots.two_norms(found, 3, theme="dark"))
     light = plots.residuals(runs["ap"])
     menu = page.evaluate("text => inDark(text).layout.updatemenus[0].font.color", light.to_json())
     assert menu == THEMES["dark"].button_text

@@ -12,7 +12,7 @@ import apviz
 from apviz import plots
 from apviz.method import PLAIN_CG, Method
 from apviz.plots._labels import method_names, run_names, settings_labels, without_numbers
-from apviz.plots._style import COLORS, OTHERS, THEMES, looks, method_color, method_symbols, partition_color, rule_color
+from apviz.plots._style import COLORS, OTHERS, THEMES, looks, method_color, method_symbols, rule_color
 
 #: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
 VISION = {
@@ -90,9 +90,9 @@ def test_a_partition_called_shuffled_is_not_the_rule_of_that_name():
     assert partition == rule_color("gauss-southwell") != rule_color("shuffled")
 
 
-def test_partitions_of_one_rule_differ_in_colour_as_they_do_where_the_partition_alone_is_drawn():
-    for name in ("sequential", "kd-tree", "principal-axis-tree"):
-        assert method_color(projection(partition=name)) == partition_color(name)
+def test_partitions_of_one_rule_differ_in_colour():
+    names = ("sequential", "kd-tree", "principal-axis-tree")
+    assert len({method_color(projection(partition=name)) for name in names}) == len(names)
 
 
 def test_an_unknown_method_has_a_colour_that_stays():

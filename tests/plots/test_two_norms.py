@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import apviz
+from apviz.plots import two_norms
 from apviz.plots._style import THEMES
-from apviz.plots.rkhs import two_norms
 from apviz.rkhs import Span, trajectory_on
 
 SETS = {"plane": [(0, 1), (2,)], "lines": [(0,), (1,), (2,)]}

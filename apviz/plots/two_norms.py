@@ -29,7 +29,7 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
     Examples:
         >>> import apviz
         >>> from apviz import rkhs
-        >>> from apviz.plots.rkhs import two_norms
+        >>> from apviz.plots import two_norms
         >>> x, b = rkhs.toy_problem("even", 24)
         >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
         >>> figure = two_norms(rkhs.trajectory(span, b, blocks=4, steps=5), 2)
