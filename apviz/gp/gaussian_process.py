@@ -103,7 +103,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
         mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
-            it is above 0.1, `fit` has warned. NaN in a model that a former version saved.
+            it is above 0.1, `fit` has warned.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
         scaling_: from raw to scaled units, and back.
         n_features_in_: d.
@@ -371,10 +371,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = saved.read(path)
         known = set(cls().get_params(deep=False)) - {*LOCAL, "hyperparameters"}
-        settings = saved.of_this_version(found.settings)
-        if set(settings) != known:
+        if set(found.settings) != known:
             raise ValueError(f"{path}: the settings must be {', '.join(sorted(known))}")
-        gp = cls(**settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
+        gp = cls(**found.settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
         try:
             check_settings(gp)
         except ValueError as error:
