@@ -35,7 +35,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
-from apviz.settings import in_full_precision, renamed, require, require_whole
+from apviz.settings import in_full_precision, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
@@ -44,7 +44,6 @@ from apviz.system import check_finite
 LOCAL = ("path", "device")
 
 
-@renamed(steps="max_steps")
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by a Gaussian process on many rows: training, prediction and saving by apviz's solvers.
 

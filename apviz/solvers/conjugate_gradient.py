@@ -14,7 +14,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
-from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, require_whole
+from apviz.settings import require, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
@@ -23,7 +23,6 @@ from apviz.solvers.steps import column_squares
 
 
 @SOLVERS.register(CONJUGATE_GRADIENT)
-@renamed(**FORMER_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
     """Iterates by conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.

@@ -166,12 +166,6 @@ def test_restarts_never_find_less():
     assert more > once - 0.05
 
 
-def test_the_former_name_of_the_most_steps_works_and_warns():
-    with pytest.warns(FutureWarning, match="steps is called max_steps"):
-        gp = apviz.GaussianProcess(steps=7)
-    assert gp.get_params()["max_steps"] == 7 and "steps" not in gp.get_params()
-
-
 # --- what is predicted ------------------------------------------------------------------------------------------------
 
 
