@@ -212,7 +212,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return_std: bool = False,
         return_cov: bool = False,
         *,
-        include_noise: bool | None = None,
+        include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicts the mean at x: (m, d), to (m,), in the target's units.
@@ -220,8 +220,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             return_std: also return the deviation, (m,).
             return_cov: also return the covariance, (m, m), in squared units; it holds (n, m) arrays.
-            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x), as everywhere else in
-                apviz. None: with σ² in this release, which warns; without in the next.
+            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x).
             hooks: told about the solves for the deviations or the covariance; the mean needs none.
 
         Raises:
@@ -235,17 +234,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x)
             mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
-        if not (return_std or return_cov):
-            return mean
-        if include_noise is None:
-            warnings.warn(
-                "the standard deviation or covariance has the noise σ in it, and will be that of the function in the "
-                "next release; say which with include_noise=True or False",
-                FutureWarning,
-                stacklevel=2,
-            )
-            include_noise = True
-        with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
+            if not (return_std or return_cov):
+                return mean
             if return_cov:
                 covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
                 return mean, self.scaling_.std**2 * _float64(covariance)
