@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-C = TypeVar("C")
-#: settings by their former names, which work for one release and are read in files of any version
-FORMER_NAMES: Final = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
 #: beyond it three times a seed, of which some draw, is none of PyTorch's
 LARGEST_SEED: Final = 2**62
 # characters of a value that a message shows
@@ -187,40 +183,3 @@ def chosen(setting: str, value: float | Auto) -> float:
     if isinstance(value, str):
         raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")
     return value
-
-
-def renamed(**names: str) -> Callable[[type[C]], type[C]]:
-    """Decorates a class of settings so that their former names still work, for one release, with a `FutureWarning`.
-
-    Args:
-        names: former name → name.
-    """
-
-    def decorate(kind: type[C]) -> type[C]:
-        made: Any = kind.__init__
-
-        @functools.wraps(made)
-        def init(self: C, *args: Any, **settings: Any) -> None:
-            for former in names.keys() & settings.keys():
-                _warn_renamed(former, names[former])
-                settings[names[former]] = settings.pop(former)
-            made(self, *args, **settings)
-
-        setattr(kind, "__init__", init)  # noqa: B010
-        for former, name in names.items():
-            setattr(kind, former, property(_reads(former, name)))
-        return kind
-
-    return decorate
-
-
-def _reads(former: str, name: str) -> Callable[[Any], Any]:
-    def value(self: Any) -> Any:
-        _warn_renamed(former, name)
-        return getattr(self, name)
-
-    return value
-
-
-def _warn_renamed(former: str, name: str) -> None:
-    warnings.warn(f"{former} is called {name}; the former name goes with the next release", FutureWarning, stacklevel=3)

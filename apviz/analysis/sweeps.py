@@ -68,8 +68,8 @@ def system_key(attrs: Mapping[str, Any]) -> str:
 def same_system(one: Trace, other: Trace) -> bool:
     """Tests whether two runs solved the same system, be it by other methods or to other tolerances.
 
-    Of runs without a fingerprint of their data, which former versions recorded, those without a name count as the same
-    where the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
+    Of runs without a fingerprint of their data, as of GPyTorch's own CG, those without a name count as the same where
+    the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
 
     Examples:
         >>> import torch, apviz
@@ -211,7 +211,7 @@ def factor_bytes(trace: Trace) -> float:
     if "block" not in trace:
         return math.nan
     sizes = trace["block"]["solved_size"].values.tolist()
-    # older traces do not say in which they are kept
+    # optional: a trace that does not say it keeps them in the dtype of its system
     return float(numbers_held(sizes) * np.dtype(trace.attrs.get("factor_dtype", trace.attrs["dtype"])).itemsize)
 
 

@@ -246,6 +246,8 @@ def published_trace(name: str, method: str) -> Trace | None:
             "seconds": nan,
             "kappa": nan,
             "kappa_prime": nan,
+            "gain": nan,
+            "negative_log_likelihood": nan,
         }
     )
     return record.to_trace()

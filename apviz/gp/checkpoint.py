@@ -5,13 +5,12 @@ The checkpoint is one NumPy archive, replaced whole after every step and read wi
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import numpy as np
 from torch import Tensor
 
 from apviz.files import file_made_whole
-from apviz.settings import FORMER_NAMES
 from apviz.tracing.claim import Claim
 from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, stamp_of, what_to_do
 
@@ -36,30 +34,9 @@ def checkpoint_of(trace: Path) -> Path:
     return trace.with_name(f"{trace.name}.checkpoint.npz")
 
 
-def former_checkpoint_of(trace: Path) -> Path:
-    """Names it as earlier versions did, without the trace's suffix: the same for `out.1` and `out.2`."""
-    return trace.with_suffix(".checkpoint.npz")
-
-
-def find_checkpoint(trace: Path) -> Path | None:
-    """Finds the checkpoint of the training with a trace at this path; by its former name only if of that trace."""
-    path, former = checkpoint_of(trace), former_checkpoint_of(trace)
-    if os.path.lexists(path):
-        return path
-    return former if former.is_file() and _is_of(former, trace) else None
-
-
-def _is_of(checkpoint: Path, trace: Path) -> bool:
-    """Whether the checkpoint at a former path is of the training with a trace at this path, and not of a namesake."""
-    try:
-        attributes = Checkpoint(checkpoint, {}).read()[1]
-    except ValueError:
-        return False
-    if os.path.lexists(trace):
-        return is_trace_of(trace, attributes)
-    # the trace was deleted, or lost by a kill: it was called so, unless another beside is the one
-    named = [other for other in trace.parent.glob(f"{glob.escape(trace.stem)}.*") if is_trace_of(other, attributes)]
-    return trace.suffix == ".zarr" and not named
+def can_go_on(path: Path) -> bool:
+    """Tests whether there is a checkpoint beside the trace of a training."""
+    return os.path.lexists(checkpoint_of(path))
 
 
 @dataclass(frozen=True)
@@ -105,9 +82,6 @@ class Checkpoint:
             raise ValueError(
                 f"{self.path} is not a checkpoint of a training ({error}); move it away to begin anew"
             ) from error
-        if isinstance(identity.get("solver"), str):
-            for former, name in FORMER_NAMES.items():
-                identity["solver"] = identity["solver"].replace(f"{former}=", f"{name}=")
         now = json.loads(json.dumps(self.identity))
         changed = [name for name in now if identity.get(name) != now[name]]
         changes = [f"{name} was {identity.get(name)!r}, is {now[name]!r}" for name in changed]
@@ -143,20 +117,20 @@ class TrainingFiles:
             FileExistsError: what is at the path is not the trace of a training with a checkpoint beside it.
             ValueError: a checkpoint of another training; the message names what differs.
         """
-        path, found = self.path, find_checkpoint(self.path)
-        if found is None:
+        path, checkpoint = self.path, checkpoint_of(self.path)
+        if not can_go_on(path):
             if os.path.lexists(path):
                 raise FileExistsError(
                     f"{path} exists, and has no checkpoint of a training; choose another path, for a trace is never "
                     "overwritten"
                 )
             return None
-        self._ours = (stamp(found),)
-        arrays, attributes = Checkpoint(found, self.identity).read()
+        self._ours = (stamp(checkpoint),)
+        arrays, attributes = Checkpoint(checkpoint, self.identity).read()
         if os.path.lexists(path) and not is_trace_of(path, attributes):
             raise FileExistsError(
-                f"{path} is not the trace of the training that {found.name} keeps, and is left as it is; move it away, "
-                "and the trace is written anew, or choose another path"
+                f"{path} is not the trace of the training that {checkpoint.name} keeps, and is left as it is; move it "
+                "away, and the trace is written anew, or choose another path"
             )
         return arrays, attributes
 
@@ -168,17 +142,13 @@ class TrainingFiles:
             FileExistsError: another training runs at the path, or has done so since.
         """
         with Claim(self.path):
-            found = find_checkpoint(self.path)
-            if (None if found is None else stamp(found)) not in self._ours:
+            if stamp(checkpoint_of(self.path)) not in self._ours:
                 raise FileExistsError(
                     f"another training has written to {self.path} since this one was made; make it again to go on "
                     "from there, or choose another path"
                 )
             if self._store is None:
-                self._store = TraceStore(self.path, record, goes_on=found is not None)
-            if found is not None and found != checkpoint_of(self.path):
-                with suppress(OSError):  # the next step writes one under its name of today
-                    found.rename(checkpoint_of(self.path))
+                self._store = TraceStore(self.path, record, goes_on=can_go_on(self.path))
             yield
 
     def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
@@ -216,11 +186,6 @@ class TrainingFiles:
         return checkpoint_of(store.path)
 
 
-def can_go_on(path: Path) -> bool:
-    """Tests whether there is a checkpoint beside the trace of a training."""
-    return find_checkpoint(path) is not None
-
-
 def check_data(path: Path, x: Tensor, y: Tensor) -> None:
     """Refuses other data than the training with a trace at `path` was begun with; without a checkpoint, none.
 
@@ -230,11 +195,10 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
     Raises:
         ValueError: it was begun with other data.
     """
-    checkpoint = find_checkpoint(path)
-    if checkpoint is None:
+    if not can_go_on(path):
         return
     try:
-        Checkpoint(checkpoint, {"data": fingerprint(x, y)}).read()
+        Checkpoint(checkpoint_of(path), {"data": fingerprint(x, y)}).read()
     except ValueError as error:
         raise ValueError(
             f"the rows found for {path.stem} are not those it was begun with: another split, other rows or other "

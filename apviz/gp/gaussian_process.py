@@ -35,7 +35,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
-from apviz.settings import in_full_precision, renamed, require, require_whole
+from apviz.settings import in_full_precision, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
@@ -44,7 +44,6 @@ from apviz.system import check_finite
 LOCAL = ("path", "device")
 
 
-@renamed(steps="max_steps")
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by a Gaussian process on many rows: training, prediction and saving by apviz's solvers.
 
@@ -103,7 +102,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
         mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
-            it is above 0.1, `fit` has warned. NaN in a model that a former version saved.
+            it is above 0.1, `fit` has warned.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
         scaling_: from raw to scaled units, and back.
         n_features_in_: d.
@@ -213,7 +212,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return_std: bool = False,
         return_cov: bool = False,
         *,
-        include_noise: bool | None = None,
+        include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicts the mean at x: (m, d), to (m,), in the target's units.
@@ -221,8 +220,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             return_std: also return the deviation, (m,).
             return_cov: also return the covariance, (m, m), in squared units; it holds (n, m) arrays.
-            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x), as everywhere else in
-                apviz. None: with σ² in this release, which warns; without in the next.
+            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x).
             hooks: told about the solves for the deviations or the covariance; the mean needs none.
 
         Raises:
@@ -236,17 +234,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x)
             mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
-        if not (return_std or return_cov):
-            return mean
-        if include_noise is None:
-            warnings.warn(
-                "the standard deviation or covariance has the noise σ in it, and will be that of the function in the "
-                "next release; say which with include_noise=True or False",
-                FutureWarning,
-                stacklevel=2,
-            )
-            include_noise = True
-        with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
+            if not (return_std or return_cov):
+                return mean
             if return_cov:
                 covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
                 return mean, self.scaling_.std**2 * _float64(covariance)
@@ -371,10 +360,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = saved.read(path)
         known = set(cls().get_params(deep=False)) - {*LOCAL, "hyperparameters"}
-        settings = saved.of_this_version(found.settings)
-        if set(settings) != known:
+        if set(found.settings) != known:
             raise ValueError(f"{path}: the settings must be {', '.join(sorted(known))}")
-        gp = cls(**settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
+        gp = cls(**found.settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
         try:
             check_settings(gp)
         except ValueError as error:

@@ -31,11 +31,6 @@ FORMAT, VERSION = "apviz.GaussianProcess", 1
 # the entry that is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
-# former name of a setting → name; what trainings did before there were more settings
-FORMER_NAMES = {"steps": "max_steps"}
-FORMERLY = {"optimiser": "adam", "n_restarts": 0}
-# settings that came later, as files without them had them
-LATER = {"stages": (), "max_epochs": None, "trace_estimator": "standard"}
 # settings that are solvers, written by `solver_settings`
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -53,8 +48,7 @@ class Saved:
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
         solution: how the weights were got; its `weights` are (n,), on the CPU.
-        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite,
-            and NaN where a former version saved the model, which did not bound it.
+        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
         dtype: in which the model solves and predicts.
@@ -95,10 +89,9 @@ def write(path: str | Path, saved: Saved) -> None:
         "solution": summary | words | measured,
         "feature_names": saved.feature_names,
         "dtype": str(saved.dtype).removeprefix("torch."),
-    }
-    if not math.isnan(saved.mean_error):
         # JSON has no infinity
-        description["mean_error"] = saved.mean_error if math.isfinite(saved.mean_error) else None
+        "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
+    }
     # a setting from a search over a grid may be one of NumPy's numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
     arrays = {
@@ -128,12 +121,6 @@ def read(path: str | Path) -> Saved:
         # whatever a made-up file can provoke
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
-
-
-def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a file of any version by the names of this one, with what former versions did."""
-    named = {FORMER_NAMES.get(name, name): value for name, value in settings.items()}
-    return LATER | (FORMERLY if "steps" in settings else {}) | named
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -178,7 +165,8 @@ def _description(entry: Any) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{DESCRIPTION} does not say that the format is {FORMAT}")
     if found.get("version") != VERSION:
-        raise ValueError(f"it is of version {found.get('version')!r:.20} of the format, this apviz reads {VERSION}")
+        version = f"{found.get('version')!r:.20}"
+        raise ValueError(f"it has format version {version}, this apviz reads version {VERSION}: fit and save it again")
     return found
 
 
@@ -202,8 +190,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     mean, std = entries["target"].tolist()
     if (entries["half_width"] < 0).any() or std <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
-    # former versions solved in the dtype that they stored the inputs in, and bounded no error
-    dtype = _get({"dtype": str(x.dtype)} | found, "dtype", str)
+    dtype = _get(found, "dtype", str)
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, it is {dtype!r:.80}")
     return Saved(
@@ -247,9 +234,8 @@ def _number(found: dict[str, Any], name: str) -> float:
 
 
 def _mean_error(found: dict[str, Any]) -> float:
-    if "mean_error" not in found:
-        return math.nan
-    return math.inf if found["mean_error"] is None else _number(found, "mean_error")
+    is_infinite = "mean_error" in found and found["mean_error"] is None
+    return math.inf if is_infinite else _number(found, "mean_error")
 
 
 def _settings(found: dict[str, Any]) -> dict[str, Any]:
@@ -302,7 +288,7 @@ def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
         stop_message=_get(found, "stop_message", str),
         residual_per_rhs=torch.tensor([numbers["residual"]], dtype=torch.float64),
         epochs=_get(found, "epochs", int),
-        residual_is_measured=found.get("residual_is_measured") is True,
+        residual_is_measured=_get(found, "residual_is_measured", bool),
         **numbers,
     )
 

@@ -47,7 +47,7 @@ log = logging.getLogger("apviz")
 
 # in a checkpoint: "step" is a variable of the trace, and a number of Adam's
 TRACED = "trace_"
-KAPPA_IS_ESTIMATE = "kappa_is_estimate"  # not in checkpoints of former versions, nor is the root attribute
+KAPPA_IS_ESTIMATE = "kappa_is_estimate"
 COMPILED_ENGINE = "compiled_engine"
 #: root attributes of the trace that every step changes
 OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
@@ -253,7 +253,7 @@ class Training:
     def _takes_the_compiled_engine(self) -> bool:
         """Tests whether the tiles of its solves are compiled; it goes on as it began, to end with the same bits."""
         attrs = self._record.attrs
-        begun_with = attrs.get(COMPILED_ENGINE)  # not in checkpoints of former versions
+        begun_with = attrs.get(COMPILED_ENGINE)
         wanted = native.is_wanted(self._formula, 10.0 * self._n**2) if begun_with is None else begun_with
         found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
         if (ranks := current()) is not None:
@@ -403,12 +403,9 @@ class Training:
     def _resume(self, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> None:
         """The state at the last finished step; the trace is written on from it."""
         steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP if f"{TRACED}{name}" in arrays}
-        # checkpoints of former versions lack them
-        steps = {name: np.full(len(steps["step"]), np.nan) for name in ("gain", "negative_log_likelihood")} | steps
         raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
         self._objective.weights = torch.from_numpy(weights).to(self._x) if weights.size else None
-        if (estimated := arrays.pop(KAPPA_IS_ESTIMATE, None)) is not None:
-            self._record.variable_attrs["step", "kappa"] = {"is_estimate": bool(estimated)}
+        self._record.variable_attrs["step", "kappa"] = {"is_estimate": bool(arrays.pop(KAPPA_IS_ESTIMATE))}
         self._optimiser.restore(raw, arrays)
         self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
         self._record.put(step=steps)
@@ -436,8 +433,7 @@ class Training:
         arrays |= self._optimiser.state()
         weights = self._objective.weights
         arrays["raw"] = self._optimiser.raw.numpy()
-        if (of_kappa := self._record.variable_attrs.get(("step", "kappa"))) is not None:
-            arrays[KAPPA_IS_ESTIMATE] = np.array(of_kappa["is_estimate"])
+        arrays[KAPPA_IS_ESTIMATE] = np.array(self._record.variable_attrs["step", "kappa"]["is_estimate"])
         arrays["weights"] = np.empty(0) if weights is None else weights.cpu().numpy()
         self._files.write(arrays, self._record.attrs)
 

@@ -24,15 +24,6 @@ from apviz.tracing.training_trace import TrainingTrace
 PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
 OptimiserName = Literal["adam", "l-bfgs"]
 OPTIMISERS = ("adam", "l-bfgs")
-# settings that came later: a checkpoint without them is of a training at these
-_LATER = {
-    "optimiser": "adam",
-    "restarts": 0,
-    "search_rows": 0,
-    "estimator": "standard",
-    "max_epochs": None,
-    "stages": (),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,10 +178,9 @@ class TrainingSettings:
         return values
 
     def identity(self) -> dict[str, Any]:
-        """Returns what must be the same for a training to go on: all but the number of steps."""
+        """Returns what must be the same for a training to go on: all but when to end."""
         values = self.as_plain() | {"solver": repr(self.solver)}
-        left = {"steps", "until_settled", *(name for name, former in _LATER.items() if values[name] == former)}
-        return {name: value for name, value in values.items() if name not in left}
+        return {name: value for name, value in values.items() if name not in ("steps", "until_settled")}
 
 
 def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:

@@ -156,21 +156,13 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
     of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
     claims = found["claimed_residual"].values
     # a direct solve claims nothing
-    for kept, residual, stage in ((np.isfinite(claims), claims, 1), (_adopted(trace), found["residual"].values, 2)):
+    for kept, residual, stage in (
+        (np.isfinite(claims), claims, 1),
+        (found["is_adopted"].values == 1, found["residual"].values, 2),
+    ):
         parts.append(tuple(each[kept] for each in (*of_pass, residual)))
         stages.append(np.column_stack([of_pass[0], np.full(len(of_pass[0]), stage)])[kept])
     epoch_and_stage = np.concatenate(stages)
     order = np.lexsort((epoch_and_stage[:, 1], epoch_and_stage[:, 0]))  # stable: updates stay in order
     epoch, work, seconds, residual = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
     return {"work": work, "epochs": epoch, "seconds": seconds}, residual
-
-
-def _adopted(trace: Trace) -> np.ndarray:
-    """Which passes the recursion went on from, (passes,)."""
-    found = trace["pass"]
-    if "is_adopted" in found:
-        adopted: np.ndarray = found["is_adopted"].values == 1
-        return adopted
-    # of former versions: CG goes on with its own residual, unless that claimed to be below the tolerance
-    guessed: np.ndarray = np.array(trace.method.has_blocks) | (found["claimed_residual"].values < trace.attrs["tol"])
-    return guessed

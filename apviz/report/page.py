@@ -243,7 +243,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
                 lambda theme: plots.passes(refined, theme=theme),
             )
         )
-    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # of former versions, and of GPyTorch's CG
+    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # of GPyTorch's CG
         shown.append(
             embedded(
                 "Drift",

@@ -41,12 +41,11 @@ def write_page(path: P, template: str, **values: Any) -> P:
 
 
 def _is_ours(path: Place) -> bool:
-    """Whether a page came from a template of ours, of this version or an earlier one: by its head and its title."""
+    """Whether a page came from a template of ours, by its head."""
     try:
-        head = beginning(path, _HEAD).decode(errors="replace")
+        return _MARK in beginning(path, _HEAD).decode(errors="replace")
     except OSError:
         return False
-    return _MARK in head or any(f"<title>apviz {kind}" in head for kind in ("report", "experiment: "))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
-from apviz.settings import FORMER_NAMES, renamed, require
+from apviz.settings import require
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
 from apviz.solvers.state import EpochEnd, Events, State, Updated
@@ -23,7 +23,6 @@ from apviz.solvers.stopping import Stopping
 
 
 @SOLVERS.register(CONJUGATE_GRADIENT)
-@renamed(**FORMER_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
     """Iterates by conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.

@@ -12,7 +12,7 @@ from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS
 from apviz.registry import Registry
 from apviz.rules import RULES
-from apviz.settings import FORMER_NAMES, require_seed
+from apviz.settings import require_seed
 from apviz.solvers.interface import SOLVERS, Solver
 
 #: what may stand where: a setting of this name may hold one of these
@@ -21,8 +21,6 @@ _ROLES: Final[dict[str, Registry[Any]]] = {
 }  # fmt: skip
 # these are objects or nothing; a rule or a partition may also be a name
 _NEVER_PLAIN: Final = ("solver", "preconditioner")
-# former name → name, as models and traces of former versions have them
-_RENAMED_CLASSES: Final = {("partition", "Shuffled"): "ShuffledRows"}
 
 
 def to_plain(solver: Solver | None, *, strict: bool = True) -> Any:
@@ -68,9 +66,8 @@ def _from_plain(role: str, plain: Any) -> Any:
             raise ValueError(f"{role} must be a dictionary of settings or null, got {plain!r:.80}")
         return plain
     known = {kind.__name__: kind for kind in _ROLES[role].values()} if role in _ROLES else {}
-    settings: dict[str, Any] = {FORMER_NAMES.get(str(name), str(name)): value for name, value in plain.items()}
+    settings: dict[str, Any] = {str(name): value for name, value in plain.items()}
     name = settings.pop("type", None)
-    name = _RENAMED_CLASSES.get((role, name), name) if isinstance(name, str) else name
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{role} must be one of {', '.join(known) or 'the plain values'}, got {name!r:.80}")
     taken = {field.name for field in dataclasses.fields(known[name])}

@@ -17,7 +17,6 @@ import xarray as xr
 
 from apviz.places import Place, Remote, is_there, place_of
 from apviz.tracing.archive import check_metadata
-from apviz.tracing.former import brought_up
 from apviz.tracing.schema import (
     BLOCK,
     EPOCH,
@@ -52,7 +51,7 @@ def open_trace(path: str | Place) -> Trace:
     Raises:
         FileNotFoundError: nothing is there, or it was moved away while it was read.
         OSError: the store does not answer, or something else takes the place of the trace each time it is read.
-        ValueError: not a trace, one that has lost files, or one of a schema newer than this version of apviz reads.
+        ValueError: not a trace, one that has lost files, or one of another schema.
 
     Examples:
         >>> import torch, apviz
@@ -99,21 +98,24 @@ def _opened(path: str | Place, place: Place) -> Trace:
             break
     else:
         raise OSError(f"{path} did not stay the same while it was read, {TRIES} times; copy it, and open the copy")
-    if _require_schema(path, loaded.attrs) == 1:
-        try:
-            loaded.attrs = brought_up({str(name): value for name, value in loaded.attrs.items()})
-        except ValueError as error:
-            raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
+    require_schema(path, loaded.attrs)
     return TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
 
 
-def _require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> int:
+def require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> None:
+    """Refuse root attributes that are not of a trace, or of a trace of another schema; `path` is for the message.
+
+    Raises:
+        ValueError: which schema they have, and which is read.
+    """
     version = attrs.get("schema_version")
     if not isinstance(version, int):
         raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
-    if version > SCHEMA_VERSION:
-        raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
-    return version
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"{path} has schema {version}, this apviz reads schema {SCHEMA_VERSION}: record it again, or open it with "
+            "the version of apviz that wrote it"
+        )
 
 
 def _identity(place: Place) -> tuple[int, int] | None:
@@ -134,7 +136,7 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
         ValueError: it does not open, or has lost a part of its numbers.
     """
     if isinstance(place, Path) and (place / "zarr.json").is_file():
-        _require_schema(path, json.loads((place / "zarr.json").read_bytes()).get("attributes", {}))
+        require_schema(path, json.loads((place / "zarr.json").read_bytes()).get("attributes", {}))
         try:
             check_metadata(place, psutil.virtual_memory().available, MOST_CHUNKS)
         except ValueError as error:
@@ -173,11 +175,12 @@ def attributes_of(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: nothing is there.
-        ValueError: not a trace.
+        ValueError: not a trace, or one of another schema.
     """
     with _sentence(path):
-        attrs = json.loads((path / "zarr.json").read_bytes())["attributes"]
-        return brought_up(attrs) if attrs.get("schema_version") == 1 else dict(attrs)
+        attrs: dict[str, Any] = json.loads((path / "zarr.json").read_bytes())["attributes"]
+        require_schema(path, attrs)
+        return attrs
 
 
 def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
@@ -353,7 +356,7 @@ def _check_group(trace: Trace, group: str, variables: dict[str, Variable]) -> No
     if group not in trace:
         raise ValueError(f"it has no group {group}")
     found = trace[group].variables
-    missing = [name for name, variable in variables.items() if name not in found and not variable.is_later]
+    missing = [name for name, variable in variables.items() if name not in found and not variable.is_optional]
     if missing:
         raise ValueError(f"its group {group} has no {', '.join(missing)}")
     if group in trace[group].sizes and not trace[group].sizes[group]:

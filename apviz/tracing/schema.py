@@ -34,21 +34,23 @@ class Variable:
     """A variable of a trace: dimensions, dtype, and the two attributes every variable carries.
 
     Args:
-        is_later: traces of former versions, or of kernels without it, lack it, which makes them no less complete.
+        is_optional: a complete trace may lack it, as of a solve by GPyTorch, of one process or of another kernel.
     """
 
     dims: tuple[str, ...]
     dtype: str
     long_name: str
     units: str
-    is_later: bool = False
+    is_optional: bool = False
 
 
 #: where ranks share a solve
 TRAFFIC_OF: Final[dict[str, dict[str, Variable]]] = {
     group: {
-        "messages": Variable((group,), "int64", f"messages between ranks after the {group}", "1", is_later=True),
-        "message_bytes": Variable((group,), "int64", f"payload of the messages after the {group}", "B", is_later=True),
+        "messages": Variable((group,), "int64", f"messages between ranks after the {group}", "1", is_optional=True),
+        "message_bytes": Variable(
+            (group,), "int64", f"payload of the messages after the {group}", "B", is_optional=True
+        ),
     }
     for group in ("update", "pass")
 }
@@ -89,10 +91,10 @@ EPOCH: Final[dict[str, Variable]] = {
         "float64",
         "what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F (NaN: not measured, the residual is the recursion's)",
         "1",
-        is_later=True,
+        is_optional=True,
     ),
     "energy_rounding": Variable(
-        ("epoch",), "float64", "what float64 may have rounded h(W) by (NaN: not measured)", "energy", is_later=True
+        ("epoch",), "float64", "what float64 may have rounded h(W) by (NaN: not measured)", "energy", is_optional=True
     ),
     "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target as solved"),
     "prediction_work": Variable(
@@ -115,7 +117,7 @@ PASS: Final[dict[str, Variable]] = {
         ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
     ),
     "is_adopted": Variable(
-        ("pass",), "int64", "1: the recursion goes on from B − KW; 0: with the residual it has", "1", is_later=True
+        ("pass",), "int64", "1: the recursion goes on from B − KW; 0: with the residual it has", "1"
     ),
     **TRAFFIC_OF["pass"],
 }
@@ -181,30 +183,26 @@ LANCZOS: Final[dict[str, Variable]] = {
 STEP: Final[dict[str, Variable]] = {
     "step": Variable(("step",), "int64", "step of the optimiser", "step"),
     "noise": Variable(("step",), "float64", "noise variance σ² of the step's solve", "target unit²"),
-    "outputscale": Variable(("step",), "float64", "outputscale of the step's solve", "target unit²", is_later=True),
+    "outputscale": Variable(("step",), "float64", "outputscale of the step's solve", "target unit²", is_optional=True),
     "mean": Variable(("step",), "float64", "prior mean of the step's solve", "target unit"),
     "lengthscale": Variable(
-        ("step", "input"), "float64", "lengthscales of the step's solve", "input unit", is_later=True
+        ("step", "input"), "float64", "lengthscales of the step's solve", "input unit", is_optional=True
     ),
     "kernel_number": Variable(
         ("step", "number"),
         "float64",
         "hyperparameters of the kernel of the step's solve, by `names`",
         "1",
-        is_later=True,
+        is_optional=True,
     ),
     "gradient_norm": Variable(
         ("step",), "float64", "norm of the gradient of ℓ/n in the unconstrained parameters", "nats a row"
     ),
     "gain": Variable(
-        ("step",),
-        "float64",
-        "decrease of ℓ/n by the step, of an estimated gradient to first order",
-        "nats a row",
-        is_later=True,
+        ("step",), "float64", "decrease of ℓ/n by the step, of an estimated gradient to first order", "nats a row"
     ),
     "negative_log_likelihood": Variable(
-        ("step",), "float64", "−log p(y) ÷ n of the step's solve (NaN: not evaluated)", "nats a row", is_later=True
+        ("step",), "float64", "−log p(y) ÷ n of the step's solve (NaN: not evaluated)", "nats a row"
     ),
     "epochs": Variable(
         ("step",),

@@ -18,7 +18,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -32,9 +32,6 @@ Key = tuple[str, str]
 
 # of a growing variable, so that an append rewrites little
 CHUNK_BYTES = 2**15
-
-# attributes that tell traces apart which were written before there was a TRACE_ID
-_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset")
 
 
 class Record:
@@ -203,15 +200,12 @@ def _begun(path: Place) -> bool:
 
 
 def is_trace_of(path: Place, attrs: Mapping[Any, Any]) -> bool:
-    """Tests whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
+    """Tests whether the folder at a path is the trace with these root attributes, at whatever length."""
     try:
-        found = json.loads((path / "zarr.json").read_bytes())["attributes"]
-        ids = found.get(TRACE_ID), attrs.get(TRACE_ID)
+        found = json.loads((path / "zarr.json").read_bytes())["attributes"].get(TRACE_ID)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    if all(ids):
-        return bool(ids[0] == ids[1])
-    return "created" in found and all(found.get(name) == attrs.get(name) for name in _BEFORE)
+    return found is not None and bool(found == attrs.get(TRACE_ID))
 
 
 def what_to_do(error: OSError) -> str:

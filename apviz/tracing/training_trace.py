@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 
@@ -68,20 +67,17 @@ class TrainingTrace(Trace):
 
     @property
     def search_work(self) -> float:
-        """What the search for a start took, in kernel entries ÷ n²; NaN: a former version, which did not keep it."""
-        settings = json.loads(self.attrs["training_settings"])
-        rows, restarts = settings.get("search_rows", 0), settings.get("restarts", 0)
-        searched = rows and (self.attrs["n"] > rows or restarts)
-        return float(self.attrs.get("search_work", math.nan if searched else 0.0))
+        """What the search for a start took, in kernel entries ÷ n²; 0 where there was none."""
+        return float(self.attrs.get("search_work", 0.0))
 
     @property
     def work(self) -> float:
-        """Work of all steps and of the search for a start, in kernel entries ÷ n², as far as it was kept."""
-        return float(self["step"]["work"].sum()) + float(np.nan_to_num(self.search_work))
+        """Work of all steps and of the search for a start, in kernel entries ÷ n²."""
+        return float(self["step"]["work"].sum()) + self.search_work
 
     @property
     def seconds(self) -> float:
-        """Time of all steps and of the search for a start, which former versions counted to the first step."""
+        """Time of all steps and of the search for a start."""
         return float(self["step"]["seconds"].sum()) + float(self.attrs.get("search_seconds", 0.0))
 
     @property
@@ -89,7 +85,6 @@ class TrainingTrace(Trace):
         """The work and the time of the training, in a sentence."""
         search = self.search_work
         of_it = f", {search:.3g} of them in the search for a start" if search > 0 else ""
-        of_it += ", without the search for a start, which was not kept" if math.isnan(search) else ""
         return f"Work: {self.work:.4g} n² kernel entries{of_it}; {self.seconds:.3g} s."
 
     @property
@@ -101,14 +96,13 @@ class TrainingTrace(Trace):
         steps = self["step"]
         if self.attrs.get("stop_reason") == SETTLED:
             return int(steps.sizes["step"])
-        return settled_at(self.noise_path, steps["gain"].values if "gain" in steps else None, self.attrs["n"])
+        return settled_at(self.noise_path, steps["gain"].values, self.attrs["n"])
 
     @property
     def settled_words(self) -> str:
         """What says that the training has settled, or that it has not, in a sentence."""
         done, noise, since = self["step"].sizes["step"], self.noise_path, self.settled_at
-        gain = self["step"]["gain"].values[-SETTLED_STEPS:] if "gain" in self["step"] else np.array([np.nan])
-        gained = float(gain.sum())
+        gained = float(self["step"]["gain"].values[-SETTLED_STEPS:].sum())
         if self.attrs.get("stop_reason") == SETTLED and self.attrs.get("stop_message"):
             return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
         if since is not None:

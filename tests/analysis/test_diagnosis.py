@@ -104,16 +104,16 @@ def test_blocks_in_float32_that_needed_jitter_should_be_in_float64():
     assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **found.change)).converged
 
 
-def test_the_drift_of_a_former_version_that_never_put_it_right_is_named():
+def test_the_drift_of_a_run_without_passes_that_put_it_right_is_named():
     slow = apviz.AlternatingProjection(block_size=20, tol=1e-7, max_epochs=20, check_every=10)
     trace = recorded(system(1e-3, 0.5, dtype=torch.float32), slow)
     drift = trace["epoch"]["drift"].values
     drift[-1] = 0.6 * float(trace["epoch"]["residual"][-1])
     trace.tree["epoch"] = trace["epoch"].assign(drift=("epoch", drift))
     assert diagnose(trace).limit is not Limit.PRECISION  # passes went on from B − KW
-    former = trace.tree.copy()
-    del former["pass"]
-    found = diagnose(apviz.Trace(former))
+    without = trace.tree.copy()
+    del without["pass"]
+    found = diagnose(apviz.Trace(without))
     assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"} and "drifted" in found.evidence
 
 
@@ -438,15 +438,15 @@ def test_a_share_is_all_or_nothing_only_where_it_is():
     ]  # fmt: skip
 
 
-def test_a_run_of_a_former_version_that_says_nothing_of_the_data_is_diagnosed_all_the_same():
+def test_a_run_that_says_nothing_of_the_data_is_diagnosed_all_the_same():
     trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=30))
-    former = apviz.Trace(trace.tree.copy(deep=True))
+    bare = apviz.Trace(trace.tree.copy(deep=True))
     for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides", "nearest_correlation", "signal"):
-        del former.attrs[name]
-    group = former["spectrum"]
+        del bare.attrs[name]
+    group = bare["spectrum"]
     group.attrs = {name: value for name, value in group.attrs.items() if name.endswith("bound")}
-    former.tree["spectrum"] = group
-    assert diagnose(former) == diagnose(trace)
+    bare.tree["spectrum"] = group
+    assert diagnose(bare) == diagnose(trace)
 
 
 def test_a_trace_without_an_epoch_was_interrupted():

@@ -107,7 +107,7 @@ def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standar
 
 def test_a_trace_without_a_name_that_says_too_little_is_compared_with_nothing(runs):
     bare = apviz.Trace(runs["100"].tree.copy(deep=True))
-    del bare.attrs["data"]  # as former versions wrote them
+    del bare.attrs["data"]  # as GPyTorch's own CG, recorded, has none
     assert same_system(runs["100"], bare)
     del bare.attrs["rhs_norms"]
     assert not same_system(runs["100"], bare)

@@ -166,12 +166,6 @@ def test_restarts_never_find_less():
     assert more > once - 0.05
 
 
-def test_the_former_name_of_the_most_steps_works_and_warns():
-    with pytest.warns(FutureWarning, match="steps is called max_steps"):
-        gp = apviz.GaussianProcess(steps=7)
-    assert gp.get_params()["max_steps"] == 7 and "steps" not in gp.get_params()
-
-
 # --- what is predicted ------------------------------------------------------------------------------------------------
 
 
@@ -199,12 +193,10 @@ def test_the_covariance_is_that_of_dense_algebra_in_squared_units_of_the_target(
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-9)
 
 
-def test_deviations_and_covariances_are_not_asked_for_together_and_say_whether_noise_is_in_them():
+def test_deviations_and_covariances_are_not_asked_for_together():
     gp = regressor(hyperparameters=GIVEN).fit(*data())
     with pytest.raises(RuntimeError, match="at most one of return_std and return_cov"):
         gp.predict(POINTS, return_std=True, return_cov=True)
-    with pytest.warns(FutureWarning, match="say which with include_noise"):
-        gp.predict(POINTS, return_cov=True)
 
 
 @pytest.mark.parametrize("noise", [False, True])

@@ -411,9 +411,8 @@ def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     np.testing.assert_allclose(gp.predict(huge), fitted().predict(x), rtol=1e-6)
 
 
-def test_a_deviation_that_does_not_say_whether_it_has_the_noise_has_it_and_warns():
+def test_a_deviation_is_that_of_the_function_unless_the_noise_is_asked_for():
     gp = fitted()
-    _, with_noise = gp.predict(held_out(), return_std=True, include_noise=True)
-    with pytest.warns(FutureWarning, match="include_noise=True or False"):
-        _, unsaid = gp.predict(held_out(), return_std=True)
-    np.testing.assert_array_equal(unsaid, with_noise)
+    for how in ("return_std", "return_cov"):
+        of_function = gp.predict(held_out(), **{how: True}, include_noise=False)[1]
+        np.testing.assert_array_equal(gp.predict(held_out(), **{how: True})[1], of_function)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.gp.checkpoint import checkpoint_of, former_checkpoint_of
 from tests.gp.small_trainings import training
 from tests.trust.disk import FailingDisk
 
@@ -73,15 +72,7 @@ def test_a_step_that_fails_after_its_solve_leaves_the_weights_that_the_next_star
     assert end(one) == end(whole)
 
 
-def run_on(path, former=False):
-    """Goes on with a training at a path, on a disk that may fail."""
-    if former and checkpoint_of(path).exists():
-        checkpoint_of(path).rename(former_checkpoint_of(path))
-    return training(path, n=30, steps=STEPS)
-
-
-@pytest.mark.parametrize("former", [False, True], ids=["as now", "formerly"])
-def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_path, former):
+def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_path):
     whole = training(n=30, steps=STEPS)
     whole.run()
 
@@ -91,20 +82,20 @@ def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_pat
         return path
 
     path = begun("undisturbed")
-    one = run_on(path, former)
+    one = training(path, n=30, steps=STEPS)
     with FailingDisk(path.parent) as disk:
         one.run()
     # around checkpoints; files of the trace are alike
     for k in [*range(1, 13), *range(13, disk.calls, 97), disk.calls]:
         path = begun(str(k))
-        one = run_on(path, former)
+        one = training(path, n=30, steps=STEPS)
         with warnings.catch_warnings(record=True) as said, FailingDisk(path.parent, lambda c, k=k: c == k, errno.EIO):
             warnings.simplefilter("always")
             one.run()
         assert sum("could not be written" in str(each.message) for each in said) <= 1
         assert one.path == path and not list(path.parent.glob("*continued*")), f"call {k}"
         assert end(one) == end(whole)
-        again = run_on(path)
+        again = training(path, n=30, steps=STEPS)
         again.run()
         assert end(again) == end(whole), f"call {k}"
 

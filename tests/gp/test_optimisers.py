@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 
 import numpy as np
@@ -186,17 +185,6 @@ def test_what_the_search_for_a_start_takes_is_in_the_trace_and_in_no_step(tmp_pa
     assert "search" not in plain.trace.work_words
 
 
-def test_a_search_that_a_former_version_did_not_keep_is_not_taken_for_none(tmp_path):
-    training(tmp_path / "t.zarr", search_rows=40, steps=2, until_settled=False).run()
-    trace = apviz.open_trace(tmp_path / "t.zarr")
-    for name in ("search_work", "search_seconds", "work", "seconds"):
-        del trace.attrs[name]
-    trace.save(tmp_path / "former.zarr")
-    former = apviz.open_trace(tmp_path / "former.zarr")
-    assert math.isnan(former.search_work) and former.work == float(former["step"]["work"].sum())
-    assert "without the search for a start, which was not kept" in former.work_words
-
-
 # --- any kernel -------------------------------------------------------------------------------------------------------
 
 
@@ -313,7 +301,7 @@ def test_where_gains_are_known_it_has_settled_once_five_steps_gain_little_and_mo
     assert settled_at(rest * (1 + 0.03 * (np.arange(12) % 2)), gain, n) == 9
 
 
-def test_what_a_former_trace_does_not_know_of_gains_is_left_out():
+def test_steps_whose_gain_is_not_known_are_judged_by_the_noise_alone():
     noise = np.full(12, 0.1)
     gain = np.array([np.nan] * 6 + [1e-5] * 5)
     assert settled_at(noise, gain, 1000) == settled_at(noise) == 5

@@ -272,20 +272,26 @@ def put(*keys, value):
     return change
 
 
-def test_a_file_from_before_there_was_a_setting_opens_with_what_it_did_then(path):
-    def forget(description):
-        for name in ("stages", "max_epochs", "trace_estimator"):
-            del description["settings"][name]
-
+@pytest.mark.parametrize(
+    ("forget", "message"),
+    [
+        (lambda found: found["settings"].pop("stages"), "the settings must be ard, .*, stages, "),
+        (lambda found: found.pop("dtype"), "dtype must be a str, it is None"),
+        (lambda found: found.pop("mean_error"), "mean_error must be a float or int, it is None"),
+        (lambda found: found["solution"].pop("residual_is_measured"), "residual_is_measured must be a bool"),
+    ],
+    ids=["setting", "dtype", "bound", "measured"],
+)
+def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_named(path, forget, message):
     rewrite(path, change=forget)
-    gp = apviz.GaussianProcess.load(path)
-    assert (gp.stages, gp.max_epochs, gp.trace_estimator) == ((), None, "standard")
+    with pytest.raises(ValueError, match=message):
+        apviz.GaussianProcess.load(path)
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 2, "it is of version 2 of the format, this apviz reads 1"),
+        (("version",), 2, "it has format version 2, this apviz reads version 1: fit and save it again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, it is 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import multiprocessing
 import os
 import re
@@ -506,45 +505,6 @@ def test_a_training_whose_place_somebody_takes_in_mid_run_goes_on_beside_and_los
     longer = training(tmp_path / "t-continued.zarr", steps=6)
     assert longer.steps_done == 4
     np.testing.assert_array_equal(values(longer.run()), values(training(steps=6).run()))
-
-
-def as_earlier_versions_wrote(path):
-    """A training as it lay on disk when a checkpoint's name had no suffix of the trace, and a trace no id."""
-    with np.load(f"{path}.checkpoint.npz", allow_pickle=False) as archive:
-        arrays = dict(archive)
-    attributes = json.loads(str(arrays["attributes"]))
-    del attributes["trace_id"]
-    arrays["attributes"] = np.array(json.dumps(attributes))
-    np.savez(path.with_suffix(".checkpoint.npz"), **arrays)
-    os.unlink(f"{path}.checkpoint.npz")
-    root = json.loads((path / "zarr.json").read_text())
-    del root["attributes"]["trace_id"]
-    (path / "zarr.json").write_text(json.dumps(root))
-
-
-@pytest.mark.parametrize("name", ["t.zarr", "out.1"])
-def test_a_training_of_an_earlier_version_goes_on_and_only_where_it_is(tmp_path, name):
-    path = tmp_path / name
-    training(path, steps=2).run()
-    as_earlier_versions_wrote(path)
-    before = somebodys_folder(path.with_suffix(".2"))
-    with pytest.raises(FileExistsError, match="never overwritten"):
-        training(path.with_suffix(".2"), steps=4)
-    assert contents(path.with_suffix(".2")) == before
-    assert training(path.with_suffix(".3"), steps=4).steps_done == 0
-    longer = training(path, steps=4)
-    assert longer.steps_done == 2
-    np.testing.assert_array_equal(values(longer.run()), values(training(steps=4).run()))
-    assert apviz.open_trace(path)["step"].sizes["step"] == 4
-    assert training(path, steps=4).steps_done == 4
-
-
-def test_a_training_of_an_earlier_version_whose_trace_was_lost_goes_on_too(tmp_path):
-    path = tmp_path / "t.zarr"
-    training(path, steps=2).run()
-    as_earlier_versions_wrote(path)
-    path.rename(tmp_path / "elsewhere")
-    assert training(path, steps=4).steps_done == 2
 
 
 @pytest.mark.slow

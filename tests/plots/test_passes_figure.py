@@ -60,14 +60,13 @@ def test_by_epochs_the_updates_of_one_are_apart_and_a_pass_is_at_its_end(runs):
     np.testing.assert_array_equal(marks.x, runs["skeletons"]["pass"]["epoch"])
 
 
-@pytest.mark.parametrize("is_said", [True, False], ids=["said", "former version"])
-def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edited, is_said):
+def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edited):
     trace = edited(runs["cg"])
     found = trace["pass"].isel({"pass": [-1, -1]})
     found["claimed_residual"] = "pass", [0.5, 0.005]
     found["residual"] = "pass", [0.6, 0.009]
     found["is_adopted"] = "pass", [0, 1]
-    trace.tree["pass"] = found if is_said else found.drop_vars("is_adopted")
+    trace.tree["pass"] = found
     line, marks = line_and_marks(plots.passes(trace))
     assert list(marks.y) == [0.6, 0.009] and 0.6 not in line.y and 0.009 in line.y
 

@@ -55,17 +55,6 @@ def test_nobody_is_sent_to_float64_where_weights_and_residual_are_in_it_anyway(d
     assert "float64" not in solution.stop_message and "a larger tol" in solution.stop_message
 
 
-def test_the_former_name_of_the_cap_works_and_warns():
-    with pytest.warns(FutureWarning, match="max_iterations is called max_epochs"):
-        solver = apviz.ConjugateGradient(max_iterations=7)
-    assert solver == apviz.ConjugateGradient(max_epochs=7)
-    with pytest.warns(FutureWarning):
-        assert solver.max_iterations == 7
-    with pytest.warns(FutureWarning):
-        assert dataclasses.replace(solver, max_iterations=9).max_epochs == 9
-    assert pickle.loads(pickle.dumps(solver)) == solver
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -97,15 +97,6 @@ def test_cg_adopts_what_it_claimed_and_goes_on_from_its_own_residual_at_other_pa
     np.testing.assert_array_equal(found["is_adopted"] == 1, claimed)
 
 
-def test_passes_of_former_versions_do_not_say_whether_they_were_adopted_and_are_complete(tmp_path):
-    trace = recorded(SKELETONS)
-    trace.tree["pass"] = trace["pass"].drop_vars("is_adopted")
-    trace.save(tmp_path / "former.zarr")
-    former = apviz.open_trace(tmp_path / "former.zarr")
-    check_complete(former)
-    assert "is_adopted" not in former["pass"] and apviz.plots.passes(former).data
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_more(dtype):
     system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device=DEVICE)

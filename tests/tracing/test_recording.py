@@ -20,7 +20,8 @@ from apviz.analysis import errors
 from apviz.operators import CountingOperator
 from apviz.preconditioners import Preconditioner
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
-from apviz.tracing.schema import GROUPS
+from apviz.tracing.opening import attributes_of
+from apviz.tracing.schema import GROUPS, SCHEMA_VERSION
 from tests.device import DEVICE
 
 NEVER = 1e-300
@@ -382,6 +383,18 @@ def test_before_any_solve_there_is_no_trace_and_that_is_said():
 def test_a_group_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(KeyError, match=r"no group 'rows'; it has .*update.*"):
         recorded(AP)[0].trace["rows"]
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
+def test_a_trace_of_another_schema_is_refused_in_a_sentence_that_says_what_to_do(tmp_path, version):
+    recorded(AP)[0].trace.save(tmp_path / "a.zarr")
+    root = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text("utf-8"))
+    root["attributes"]["schema_version"] = version
+    (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(root), "utf-8")
+    sentence = f"a.zarr has schema {version}, this apviz reads schema {SCHEMA_VERSION}: record it again"
+    for read in (apviz.open_trace, attributes_of):
+        with pytest.raises(ValueError, match=sentence):
+            read(tmp_path / "a.zarr")
 
 
 def test_what_is_not_a_trace_is_not_opened(tmp_path):

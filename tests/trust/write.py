@@ -30,7 +30,6 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.experiments import Options, run
 from apviz.experiments.running import folder_of
 from apviz.gp import saved
-from apviz.gp.checkpoint import checkpoint_of, former_checkpoint_of
 from apviz.report.page import find_traces, write_report
 from apviz.solvers import attempt
 from tests.processes import FRESH
@@ -150,12 +149,6 @@ def _undisturbed_training() -> Any:
 def _half_trained(folder: Path) -> None:
     _nothing(folder)
     _training(folder / "runs" / "a.zarr", STEPS // 2).run()
-
-
-def _formerly_half_trained(folder: Path) -> None:
-    _half_trained(folder)
-    path = folder / "runs" / "a.zarr"
-    checkpoint_of(path).rename(former_checkpoint_of(path))
 
 
 def _has_trained(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
@@ -289,7 +282,6 @@ SCENARIOS: dict[str, Scenario] = {
     "solve, trace goes": Scenario(_nothing, _solve, _solved, "runs/a.zarr"),
     "training": Scenario(_nothing, _trained, _has_trained, "runs"),
     "training goes on": Scenario(_half_trained, _trained, _has_trained),
-    "former training goes on": Scenario(_formerly_half_trained, _trained, _has_trained),
     "save a trace": Scenario(_nothing, lambda folder: _recorded().save(folder / "runs" / "a.zarr"), _saved),
     "save a model": Scenario(
         lambda folder: (_nothing(folder), _model(ROWS - 5).save(folder / "runs" / "m.npz")),

@@ -66,8 +66,8 @@ def constant(trace: Trace, others: list[Trace]) -> Answer:
 def precision(trace: Trace, others: list[Trace]) -> Answer:
     """Rounding kept it from its tolerance: it stagnated or diverged, or its blocks needed jitter above σ².
 
-    In a trace of a former version or of GPyTorch's own CG, which has no passes, also where the recursion's drift from
-    B − KW is half or more of the residual that it ended at.
+    In a trace without passes, as of GPyTorch's own CG, also where the recursion's drift from B − KW is half or more of
+    the residual that it ended at.
     """
     drift, end = of.largest_drift(trace), of.residual(trace)
     failed, passes, jitter = trace.outcome in ("stagnated", "diverged"), of.passes(trace), of.jitter(trace)

@@ -182,7 +182,7 @@ def eigenvalues_above(trace: Trace, level: float) -> int | None:
 
 
 def leading(trace: Trace) -> list[tuple[int, float]]:
-    """Pairs of a number r and λ_{r+1} of K; none in traces of former versions."""
+    """Pairs of a number r and λ_{r+1} of K; none where they were not estimated."""
     attrs = trace["spectrum"].attrs
     ranks, values = attrs.get("leading_ranks", []), attrs.get("leading_eigenvalues", [])
     try:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from apviz.analysis.diagnosis.data import FLOOR_FACTOR, ON_FLOOR_FACTOR, Answer, stepped_too_far
+from apviz.analysis.diagnosis.data import FLOOR_FACTOR, ON_FLOOR_FACTOR, stepped_too_far
 from apviz.analysis.diagnosis.endings import LOOSE_TOL
-from apviz.analysis.diagnosis.engine import NotMeasured, decide
+from apviz.analysis.diagnosis.engine import decide
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit
 from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
@@ -149,9 +149,7 @@ def _astray(trace: TrainingTrace) -> Diagnosis | None:
     return None
 
 
-def _risen(trace: TrainingTrace) -> Answer:
-    if "negative_log_likelihood" not in trace["step"]:
-        return NotMeasured("the likelihood")
+def _risen(trace: TrainingTrace) -> Diagnosis | None:
     losses = trace["step"]["negative_log_likelihood"].values
     return stepped_too_far([float(each) for each in losses[np.isfinite(losses)]], 1)
 

@@ -17,7 +17,7 @@ from apviz.dashboard.jobs.live import LOOKS_PER_SECOND, TIME_PER_LOOK, LiveHook,
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
+from apviz.gp.checkpoint import can_go_on, check_data
 from apviz.gp.training import Training, TrainingError
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.solvers.run import Run
@@ -183,7 +183,7 @@ def _new_path(folder: Path, name: str) -> Path:
     """Path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
     for each in chain([name], (f"{name} run{k}" for k in count(2))):
         with claim_free_path(folder, each) as free:
-            if find_checkpoint(free.path) is None and not is_written_here(free.path):
+            if not (can_go_on(free.path) or is_written_here(free.path)):
                 return free.path
     raise AssertionError("there are always more names")
 

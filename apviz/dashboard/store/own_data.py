@@ -47,7 +47,7 @@ class OwnTable:
     notes: tuple[str, ...] = ()
 
     def is_that_of(self, preparation: dict[str, Any]) -> bool:
-        """Whether a trace with that record was made of this; of former versions, which have none, nothing is known."""
+        """Whether a trace with that record was made of this; nothing is known where the record is empty."""
         if not preparation:
             return True
         mine = asdict(self.choices)

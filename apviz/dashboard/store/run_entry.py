@@ -12,8 +12,8 @@ from typing import Any
 
 from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
-from apviz.tracing.opening import last_number, require_every_chunk
-from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRACE_ID, TRAINING
+from apviz.tracing.opening import last_number, require_every_chunk, require_schema
+from apviz.tracing.schema import FAILED, FINISHED, TRACE_ID, TRAINING
 
 #: a trace that was written to so many seconds ago may still grow
 FRESH_SECONDS = 30.0
@@ -84,17 +84,12 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
     try:
         root = json.loads((path / "zarr.json").read_bytes())
         attrs = root["attributes"]
-        version = attrs.get("schema_version")
-        if not isinstance(version, int):
-            raise ValueError("it is not an apviz trace: it has no schema_version")
-        if version > SCHEMA_VERSION:
-            raise ValueError(f"it has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
+        require_schema("it", attrs)
         if TRACE_ID in attrs:
             require_every_chunk(path)
         training = attrs.get("kind") == TRAINING
         return RunEntry(
-            name, changed, TRAINING if training else "solve", str(attrs.get("label", attrs["method"])),
-            str(attrs["dataset"]),
+            name, changed, TRAINING if training else "solve", str(attrs["label"]), str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
             _number(attrs, "seconds"), _number(attrs, "residual"), attrs.get("residual_is_measured") is True,
@@ -134,8 +129,8 @@ def _ending(attrs: dict[str, Any]) -> str:
 
 def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
     """What a list of runs has columns of, as far as a trace has it."""
-    method, scales = attrs["method"], [each for each in attrs.get("lengthscale") or [] if each > 0]
-    size = method.get("block_size") if isinstance(method, dict) else None
+    scales = [each for each in attrs.get("lengthscale") or [] if each > 0]
+    size = attrs["method"].get("block_size")
     d, seed = attrs.get("d"), attrs.get("seed")
     return {
         "d": None if d is None else int(d),

@@ -18,7 +18,7 @@ from apviz.dashboard.store.notes import Texts, check_tags, tags_of
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import DeletedRun, Trash
 from apviz.files import move_together
-from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
+from apviz.gp.checkpoint import checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
 
@@ -204,13 +204,11 @@ class RunsFolder:
         """Paths of all that a run may have, and last its trace: with it the run is there."""
         path = self.path_of(name)
         beside = self._notes.path_of(name), self._tags.path_of(name)
-        return *beside, checkpoint_of(path), former_checkpoint_of(path), path
+        return *beside, checkpoint_of(path), path
 
     def _own_files(self, name: str) -> list[Path]:
-        """Paths of what a run has; a checkpoint under its former name may be another training's."""
-        path = self.path_of(name)
-        others = {checkpoint_of(path), former_checkpoint_of(path)} - {find_checkpoint(path)}
-        return [each for each in self._files_of(name) if each not in others and os.path.lexists(each)]
+        """Paths of what a run has."""
+        return [each for each in self._files_of(name) if os.path.lexists(each)]
 
     def _free_name(self, wanted: str) -> str:
         names = (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000)))

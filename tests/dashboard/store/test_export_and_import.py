@@ -51,7 +51,7 @@ def test_an_import_gets_a_name_that_stays_inside(folder, tmp_path, filename):
             lambda members: members.update({
                 "zarr.json": members["zarr.json"].replace(b'"schema_version": 2', b'"schema_version": 99')
             }),
-            "has schema 99, this apviz reads up to",
+            "has schema 99, this apviz reads schema 2: record it again",
         ),
         (
             lambda members: members.update({"zarr.json": members["zarr.json"].replace(b'"method"', b'"meth"')}),

@@ -94,7 +94,6 @@ def test_what_apviz_did_not_make_is_never_removed_or_replaced(folder):
         folder / ".importing-photos" / "1.jpg",
         folder / ".importing-old" / "0.zarr.jpg",
         folder / "new.zarr.checkpoint.npz",
-        folder / "other.checkpoint.npz",
         folder / ".notes" / "third.txt",
     }
     for path in mine:
@@ -103,24 +102,10 @@ def test_what_apviz_did_not_make_is_never_removed_or_replaced(folder):
         for place in path.relative_to(folder).parents:
             os.utime(folder / place, (0, 0))
     runs = RunsFolder(folder)
-    for name in ("new", "other", "third"):
+    for name in ("new", "third"):
         with pytest.raises(FileExistsError, match="already, which would go with"):
             runs.rename("cg", name)
     deleted = runs.delete("cg")
     (folder / ".notes" / "cg.txt").write_text("years of work")
     assert runs.restore(deleted.key) == "cg-2"
     assert {path.read_text() for path in (*mine, folder / ".notes" / "cg.txt")} == {"years of work"}
-
-
-def test_a_checkpoint_under_its_former_name_goes_with_its_run_and_another_trainings_stays(folder):
-    runs = RunsFolder(folder)
-    (folder / "fit.zarr.checkpoint.npz").rename(folder / "fit.checkpoint.npz")
-    (folder / "ap.checkpoint.npz").write_bytes((folder / "fit.checkpoint.npz").read_bytes())
-    before = files(folder)
-    runs.rename("fit", "other")
-    assert (folder / "other.checkpoint.npz").exists() and not (folder / "fit.checkpoint.npz").exists()
-    assert runs.restore(runs.delete("other").key) == "other"
-    runs.rename("other", "fit")
-    assert files(folder) == before
-    runs.rename("ap", "new")
-    assert (folder / "ap.checkpoint.npz").exists() and not (folder / "new.checkpoint.npz").exists()
