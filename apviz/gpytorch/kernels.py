@@ -76,6 +76,28 @@ def check_batch(what: str, found: Sequence[int], batch: torch.Size) -> None:
         )
 
 
+def from_gpytorch(kernel: Any, d: int) -> Kernel:
+    """Converts a kernel of `gpytorch.kernels`, at its current hyperparameters.
+
+    Only its values are taken: priors, constraints and `requires_grad=False` are for GPyTorch's own training.
+
+    Args:
+        kernel: any that apviz has, and sums, products, `ScaleKernel` and `active_dims` of them, without batches.
+        d: columns of the inputs.
+
+    Raises:
+        TypeError: a kernel that apviz does not have, or a subclass that computes something else; the part is named.
+        ValueError: one with batch dimensions.
+
+    Examples:
+        >>> import apviz.gpytorch, gpytorch
+        >>> kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(1.5))
+        >>> apviz.gpytorch.from_gpytorch(kernel, d=2)
+        Matern32(lengthscale=0.693..., outputscale=0.693...)
+    """
+    return convert(kernel, d, strict=True)[0]
+
+
 def convert(
     kernel: Any,
     d: int,

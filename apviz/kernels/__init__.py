@@ -2,7 +2,7 @@
 
 from apviz.kernels.algebra import On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
-from apviz.kernels.conversion import from_gpytorch, from_sklearn
+from apviz.kernels.conversion import from_sklearn
 from apviz.kernels.evaluated import Evaluated
 from apviz.kernels.formula import Formula, Gradients
 from apviz.kernels.interface import Function, Kernel, Lowered, centre_of, pairwise_distances
@@ -46,7 +46,6 @@ __all__ = [
     "White",
     "centre_of",
     "from_expression",
-    "from_gpytorch",
     "from_plain",
     "from_sklearn",
     "kernel_named",

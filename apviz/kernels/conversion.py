@@ -1,8 +1,7 @@
-"""Kernels of scikit-learn and of GPyTorch as apviz's."""
+"""Kernels of scikit-learn as apviz's; those of GPyTorch are converted by `apviz.gpytorch`."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from functools import reduce
@@ -45,31 +44,6 @@ def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
     if not terms:
         raise ValueError(f"{kernel} is noise alone; a Gaussian process needs a kernel beside it")
     return reduce(add, (_converted(term, d) for term in terms)), noise
-
-
-def from_gpytorch(kernel: Any, d: int) -> Kernel:
-    """Converts a kernel of `gpytorch.kernels`, at its current hyperparameters.
-
-    Only its values are taken: priors, constraints and `requires_grad=False` are for GPyTorch's own training.
-
-    Args:
-        kernel: any that apviz has, and sums, products, `ScaleKernel` and `active_dims` of them, without batches.
-        d: columns of the inputs.
-
-    Raises:
-        TypeError: a kernel that apviz does not have, or a subclass that computes something else; the part is named.
-        ValueError: one with batch dimensions.
-
-    Examples:
-        >>> import gpytorch
-        >>> kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(1.5))
-        >>> apviz.kernels.from_gpytorch(kernel, d=2)
-        Matern32(lengthscale=0.693..., outputscale=0.693...)
-    """
-    # that room is above this one, and knows GPyTorch, which need not be there
-    theirs = importlib.import_module("apviz.gpytorch.kernels")
-    found: Kernel = theirs.convert(kernel, d, strict=True)[0]
-    return found
 
 
 def _split(kernel: Any) -> tuple[list[Any], float]:

@@ -202,3 +202,27 @@ def test_what_is_multiplied_outside_is_gpytorchs_again():
     torch.testing.assert_close(
         inside.to_dense(), RBFKernel()(x).mul(LinearKernel()(x)).to_dense(), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(1.5)),
+        gpytorch.kernels.RQKernel() + gpytorch.kernels.LinearKernel(),
+        gpytorch.kernels.RBFKernel(active_dims=[0]) * gpytorch.kernels.PeriodicKernel(active_dims=[2]),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_a_converted_kernel_has_the_values_of_gpytorchs(kernel):
+    x = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    converted = apviz.gpytorch.from_gpytorch(kernel, d=3)
+    torch.testing.assert_close(converted(x), kernel.double()(x).to_dense().detach(), rtol=1e-6, atol=1e-9)
+
+
+def test_a_kernel_that_apviz_does_not_have_is_named():
+    class Own(gpytorch.kernels.RBFKernel):
+        def forward(self, x1, x2, diag=False, **params):
+            return 2.0 * super().forward(x1, x2, diag=diag, **params)
+
+    with pytest.raises(TypeError, match="Own"):
+        apviz.gpytorch.from_gpytorch(Own(), d=1)
