@@ -16,19 +16,21 @@ constexpr int64_t kRows = 4;        // rows that share one load of a column's in
 constexpr int64_t kColumns = 256;   // columns of a tile
 
 // Vectors are as wide as the processor's registers: compilers keep wider ones in memory, which is 5 times slower.
-// kWide of them for each of kRows rows are summed at once, as many as there are registers for.
+#ifndef APVIZ_VECTOR_BYTES
 #if defined(__AVX512F__)
 #define APVIZ_VECTOR_BYTES 64
-constexpr int kWide = 4;  // of 32 registers
 #elif defined(__AVX__)
 #define APVIZ_VECTOR_BYTES 32
-constexpr int kWide = 2;  // of 16
-#elif defined(__aarch64__)
-#define APVIZ_VECTOR_BYTES 16
-constexpr int kWide = 4;
 #else
 #define APVIZ_VECTOR_BYTES 16
-constexpr int kWide = 2;
+#endif
+#endif
+
+// Vectors of columns that are summed at once, for each of kRows rows: as many as there are registers for.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kWide = 4;  // of 32 registers
+#else
+constexpr int kWide = 2;  // of 16
 #endif
 
 template <typename T> struct Vector;

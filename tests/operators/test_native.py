@@ -238,3 +238,30 @@ def test_the_number_of_threads_changes_no_bit(threads):
         assert torch.equal(operator.matmul(v), expected)
     finally:
         torch.set_num_threads(before)
+
+
+PRODUCTS = """
+import numpy as np, torch, apviz
+rng = np.random.default_rng(0)
+for n, m, d, sides in ((37, 1, 1, 1), (300, 290, 3, 4), (131, 70, 13, 5), (260, 64, 2, 17), (90, 90, 5, 33)):
+    for dtype in (torch.float32, torch.float64):
+        x, u = rng.standard_normal((n, d)), rng.standard_normal((n, sides))
+        r = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / 1.5
+        k = (1 + r + r**2 / 3) * np.exp(-r) + 0.1 * np.eye(n)
+        kernel = apviz.Matern52(lengthscale=1.5)
+        operator = apviz.KernelSystem(x, u, kernel, noise=0.1, operator="tiled", dtype=dtype, device="cpu").operator
+        operator.prepare()
+        assert operator.engine.startswith("compiled"), operator.engine
+        v, atol = torch.from_numpy(u).to(dtype), 1e-4 if dtype == torch.float32 else 1e-11
+        np.testing.assert_allclose(operator.matmul(v).numpy(), k @ u, atol=atol)
+        np.testing.assert_allclose(operator.columns_matmul(slice(0, m), v[:m]).numpy(), k[:, :m] @ u[:m], atol=atol)
+        np.testing.assert_allclose(operator.block(slice(0, m)).numpy(), k[:m, :m], atol=atol)
+"""
+
+
+@pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_vectors_of_any_width_compute_the_same_products(size, tmp_path):
+    kept = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": f"c++ -DAPVIZ_VECTOR_BYTES={size}"}
+    done = subprocess.run([sys.executable, "-c", PRODUCTS], env=kept, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
