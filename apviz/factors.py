@@ -63,7 +63,7 @@ class BlockFactors:
         if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.largest_signal:
             raise ValueError(
                 f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
-                f"{operator.noise / operator.largest_signal:.1e} of it; use factor_dtype='inner'"
+                f"{operator.noise / operator.largest_signal:.1e} of it; use Precision(factors='recursion')"
             )
         _check_memory(self.numbers, self.dtype, x, max(of_size, default=0))
         self._unit: dict[int, Tensor] = {}

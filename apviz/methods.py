@@ -17,8 +17,8 @@ CHOLESKY: Final = "cholesky"
 
 #: settings of alternating projection that apviz recommends: overlapping blocks of neighbours, and steps along past ones
 RECOMMENDED: Final[dict[str, Any]] = {
-    "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
-    "skeleton_rank": "auto", "inner_dtype": "auto", "factor_dtype": "auto", "fallback_rank": "auto",
+    "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "step": "subspace",
+    "columns": "skeletons", "precision": "auto", "fallback_rank": "auto",
 }  # fmt: skip
 
 

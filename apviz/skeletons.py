@@ -62,7 +62,7 @@ class ExactColumns:
         self._operator.subtract_columns_(r, self._rows[block], u)
 
 
-class Skeletons:
+class BlockSkeletons:
     """The skeletons of all blocks, as part of a set-up: near rows N, J and T of each.
 
     Attributes:
@@ -119,7 +119,7 @@ class Skeletons:
 class BoundSkeletons:
     """Columns whose far entries are those of the skeleton: |N||I| + n|J| entries."""
 
-    def __init__(self, skeletons: Skeletons, operator: Operator) -> None:
+    def __init__(self, skeletons: BlockSkeletons, operator: Operator) -> None:
         self._of, self._operator = skeletons, operator
 
     def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:

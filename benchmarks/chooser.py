@@ -110,7 +110,7 @@ def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
     return {
         "auto": apviz.Automatic(**settings),
         "A": overlapping(**settings),
-        "A, every column, alone": overlapping(skeleton_rank=0, fallback_rank=0, **settings),
+        "A, every column, alone": overlapping(columns=apviz.solvers.Exact(), fallback_rank=0, **settings),
         "B": gradient(apviz.TwoLevelSchwarz()),
         "CG": gradient(),
         "PCG 100": gradient(apviz.PivotedCholesky(rank=100)),

@@ -68,9 +68,9 @@ def main() -> None:
                 for tol in tolerances:
                     row: dict[str, Any] = {"data": dataset, "n": system.n, "right-hand sides": rhs, "tol": tol}
                     # below its threshold auto would take none
-                    rank = {"skeleton_rank": SKELETON_RANK} if system.n < SKELETON_ROWS else {}
+                    rank = {"columns": apviz.solvers.Skeletons(rank=SKELETON_RANK)} if system.n < SKELETON_ROWS else {}
                     row["skeletons"] = measure(system, tol, **rank)
-                    row["every column"] = measure(system, tol, skeleton_rank=0)
+                    row["every column"] = measure(system, tol, columns=apviz.solvers.Exact())
                     rows.append(row)
                     print(dataset, system.n, rhs, tol, *(
                         (row[kind]["work"], row[kind]["seconds"], row[kind]["stop"])

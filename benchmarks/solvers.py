@@ -80,7 +80,7 @@ def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[st
             block_size=paper_block_size(system.n), tol=tol, max_epochs=most
         ),
         "A: AP, overlapping": lambda: projection,
-        "A, every column": lambda: replace(projection, skeleton_rank=0, fallback_rank=0),
+        "A, every column": lambda: replace(projection, columns=apviz.solvers.Exact(), fallback_rank=0),
         "B: CG, two-level Schwarz": lambda: gradient(schwarz),
         **({CHOLESKY: lambda: apviz.Cholesky(tol=tol)} if system.n <= CHOLESKY_ROWS else {}),
         "CG": lambda: gradient(),

@@ -243,7 +243,13 @@ def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
 def test_what_auto_chose_is_printed_with_its_reason(tmp_path, apviz_here):
     done = apviz_here("compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2")
     assert done.exit_code == 0, done.stderr
-    for words in ("chosen for AP gauss-southwell pa-tree +100%", "block_size =", "history =", "coarse_rank =", "σ²"):
+    for words in (
+        "chosen for AP gauss-southwell pa-tree +100%",
+        "block_size =",
+        "step.length =",
+        "coarse_rank =",
+        "σ²",
+    ):
         assert words in done.stdout
     assert "chosen for AP gauss-southwell" in (tmp_path / "runs/report.html").read_text("utf-8")
 

@@ -8,11 +8,12 @@ import pytest
 
 import apviz
 from apviz.method import abbreviations
+from apviz.solvers import Skeletons, Subspace
 
 SOLVERS = [
     apviz.AlternatingProjection(block_size=50),
     apviz.AlternatingProjection(
-        block_size=50, partition="principal-axis-tree", overlap=1.0, history=15, skeleton_rank=8
+        block_size=50, partition="principal-axis-tree", overlap=1.0, step=Subspace(length=15), columns=Skeletons(rank=8)
     ),
     apviz.ConjugateGradient(),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=100)),

@@ -156,7 +156,9 @@ def finished(path: str) -> tuple[torch.Tensor, int]:
     hooks = [apviz.KeepWeights(path)]
     started = Path(path).exists()
     first = apviz.last_weights(path, system) if started else None
-    solver = apviz.AlternatingProjection(block_size=60, tol=1e-8, max_epochs=1000 if started else 5, history=3)
+    solver = apviz.AlternatingProjection(
+        block_size=60, tol=1e-8, max_epochs=1000 if started else 5, step=apviz.solvers.Subspace(length=3)
+    )
     solution = apviz.solvers.attempt(system, solver, hooks, first)
     return solution.weights, solution.epochs
 

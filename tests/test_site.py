@@ -184,7 +184,7 @@ def test_what_a_page_asks_for_but_images_is_below_two_megabytes(visit, name):
 
 @pytest.mark.slow
 def test_the_search_finds_a_word_and_a_name(visit):
-    for query, title in (("overlap", "Methods"), ("skeleton_rank", "AlternatingProjection")):
+    for query, title in (("overlap", "Methods"), ("fallback_rank", "AlternatingProjection")):
         page = visit(f"search.html?q={query}")
         page.get_by_text("Search finished").wait_for()
         assert title in page.locator("#search-results").inner_text()

@@ -10,7 +10,7 @@ import apviz
 from apviz.factors import BlockFactors
 from apviz.operators import CountingOperator, native
 from apviz.partitions import KDTree, Sequential, near_rows
-from apviz.skeletons import ExactColumns, Skeletons, suggest
+from apviz.skeletons import BlockSkeletons, ExactColumns, suggest
 
 NOISE = 0.05
 
@@ -29,7 +29,7 @@ def setup(n=900, d=2, lengthscale=0.5, block_size=60, rank=30, near=200, dtype=t
     partition = KDTree()(system.operator.inputs, block_size, 0.5)
     operator = CountingOperator(system.operator).reordered(partition.order)
     factors = BlockFactors(operator, [partition.solved(block) for block in range(len(partition))])
-    skeletons = Skeletons(operator, partition, factors, rank, near, seed)
+    skeletons = BlockSkeletons(operator, partition, factors, rank, near, seed)
     return partition, operator, factors, skeletons, dense(x[partition.order], lengthscale)
 
 
@@ -114,7 +114,7 @@ def test_more_is_suggested_where_far_columns_hold_more_and_the_drift_is_what_ske
         partition, operator, factors, _, _ = setup(n=1200, d=d, lengthscale=0.4, block_size=80)
         found = suggest(operator, partition, (4, 8, 16, 32), (150, 300), 0.01, None, 0)
         costs.append(found.rank * operator.n + found.near * 120)
-        built = Skeletons(operator, partition, factors, found.rank, found.near, 0)
+        built = BlockSkeletons(operator, partition, factors, found.rank, found.near, 0)
         assert built.drift / 2 - 0.01 < found.drift < 2 * built.drift + 0.01
     assert costs == sorted(costs) and costs[0] < costs[-1]
 
@@ -143,7 +143,7 @@ def test_far_rows_that_coincide_with_those_of_a_block_are_drawn_and_fitted(dtype
     partition = Sequential()(system.operator.inputs, 5, 0.0)
     operator = CountingOperator(system.operator)
     rows = [partition.solved(block) for block in range(len(partition))]
-    skeletons = Skeletons(operator, partition, BlockFactors(operator, rows), 5, 60, 0)  # of all rows of a block
+    skeletons = BlockSkeletons(operator, partition, BlockFactors(operator, rows), 5, 60, 0)  # of all rows of a block
     for block in (0, 50, 119):
         u = torch.ones(5, 1, dtype=dtype)
         exact = image_of(ExactColumns(operator, rows), u, block, 600)

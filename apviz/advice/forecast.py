@@ -138,18 +138,18 @@ def _of_projections(
     solver: AlternatingProjection, operator: Operator, columns: int, prices: Prices, whole: Rehearsal
 ) -> Parts:
     n, item = operator.n, operator.x.element_size()
-    if solver.inner_dtype == "float32":
+    if solver.precision.recursion == "float32":
         prices, item = prices.in_float32, 4
-    b, history = _whole(solver.block_size), _whole(solver.history)
+    b, history = _whole(solver.block_size), _whole(solver.step.length)
     solved = min(n, round(b * (1 + float(solver.overlap))))
     blocks = math.ceil(n / b)
     update = prices.projection(solved) + (prices.history(history) if history else 0.0) + CALLS
     entries = whole.projected / max(whole.epochs, 1) * n**2 * prices.entry
-    if _whole(solver.skeleton_rank):
+    if _whole(solver.columns.rank):
         entries *= SKELETONS
-    kept = 2 if solver.factor_dtype == "float16" else item
+    kept = 2 if solver.precision.factors == "float16" else item
     memory = kept * n * b * (1 + float(solver.overlap)) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
-    memory += item * n * (1 + float(solver.overlap)) * _whole(solver.skeleton_rank)
+    memory += item * n * (1 + float(solver.overlap)) * _whole(solver.columns.rank)
     return Parts(blocks * prices.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from apviz.preconditioners.base import Preconditioner
-from apviz.solvers import AlternatingProjection, ConjugateGradient, Epoch, Hook, Solver, StopReason, attempt
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Epoch, Exact, Hook, Solver, StopReason, attempt
 from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
@@ -167,7 +167,7 @@ def on_fewer_rows(solver: Solver, share: float) -> Solver:
     if isinstance(solver, AlternatingProjection):
         # a twin has too few rows for skeletons, and is to tell how the projections go
         size = _share_of(solver.block_size, share)
-        return replace(solver, block_size=size, skeleton_rank=0, near_rows=0, fallback_rank=0)
+        return replace(solver, block_size=size, columns=Exact(), fallback_rank=0)
     if isinstance(solver, ConjugateGradient) and solver.preconditioner is not None:
         return replace(solver, preconditioner=_of_fewer(solver.preconditioner, share))
     return solver

@@ -103,7 +103,7 @@ class Variances:
         if self.batch_size != "auto":
             return self.batch_size
         n, item = self.system.n, self.system.x.element_size()
-        history = getattr(self.solver, "history", 0)
+        history = getattr(getattr(self.solver, "step", None), "length", 0)
         arrays = BATCH_ARRAYS + 8 / item * DOUBLE_ARRAYS + (history if isinstance(history, int) else 0)
         # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
         chosen = n * solved_rows(n, self.system.d) / 2

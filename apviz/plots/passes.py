@@ -43,7 +43,7 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
         >>> x = torch.linspace(0, 1, 200)[:, None]
         >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
         >>> recorder = apviz.Recorder()
-        >>> solver = apviz.AlternatingProjection(block_size=25, overlap=0.5, skeleton_rank=5, tol=1e-6)
+        >>> solver = apviz.solvers.overlapping(block_size=25, columns=apviz.solvers.Skeletons(rank=5), tol=1e-6)
         >>> _ = apviz.solve(system, solver, hooks=[recorder])
         >>> figure = apviz.plots.passes(recorder.trace)
         >>> figure.data[1].marker.symbol[-1].endswith("-open")  # the last word has float64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import plotly.graph_objects as go
 
@@ -11,19 +9,19 @@ from apviz.method import PLAIN_CG
 from apviz.plots._axes import finish, log_ticks
 from apviz.plots._labels import blocks_label, system_label
 from apviz.plots._style import ThemeName, method_color, rule_color, theme_named
-
-if TYPE_CHECKING:
-    from apviz.rkhs import Trajectory
+from apviz.rkhs import Trajectory
+from apviz.settings import require_kind, require_whole
 
 HEIGHT = 400
 #: what is below is rounding, and not drawn
 FLOOR = 1e-12
 
 
-def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light") -> go.Figure:
+def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "light") -> go.Figure:
     """Norm ‖r‖_H = ‖W−W*‖_K and Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
 
     Raises:
+        TypeError: no trajectory.
         ValueError: a step that the trajectory does not have; an unknown theme.
 
     Examples:
@@ -38,6 +36,8 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
         True
     """
     colors = theme_named(theme)
+    require_kind("trajectory", trajectory, Trajectory, "what apviz.rkhs.trajectory returns")
+    require_whole("number", number, 0)
     if not 0 <= number < len(trajectory.steps):
         last = len(trajectory.steps) - 1
         raise ValueError(f"number must be from 0 to {last}, the steps of this trajectory, got {number}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -13,19 +13,18 @@ from apviz.factors import BlockFactors, check_fits
 from apviz.memory import explained
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, partitioner_named
-from apviz.settings import chosen
-from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest
+from apviz.settings import Auto, chosen
+from apviz.skeletons import BlockSkeletons, Columns, ExactColumns, suggest
 from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes
+from apviz.solvers.columns import Exact, Skeletons
 from apviz.solvers.interface import Prepared
+from apviz.solvers.precision import DTYPES, Precision
 from apviz.solvers.state import State, column_squares
-from apviz.solvers.steps import PlainStep, Step, Subspace
+from apviz.solvers.steps import BoundStep, Subspace
 
 if TYPE_CHECKING:
     from apviz.solvers.projection import AlternatingProjection
 
-InnerDtype = Literal["system", "float32", "float64", "auto"]
-FactorDtype = Literal["inner", "float16", "auto"]
-DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
 # the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
 REDUCTION = 0.01
 # of the residual, beyond which a drift costs more passes than skeletons save: estimated, there are none; found by a
@@ -42,9 +41,42 @@ class Blocks(Prepared):
     solver: AlternatingProjection
     partition: Partition
     factors: BlockFactors
-    skeletons: Skeletons | None = None
+    skeletons: BlockSkeletons | None = None
     #: whether a solve may make better ones, for itself, where a pass finds that they drift too far
     may_improve: bool = False
+
+
+#: settings of `Choices` as a user knows them
+NAMES: Final = {
+    "history": "step.length", "skeleton_rank": "columns.rank", "inner_dtype": "precision.recursion",
+    "factor_dtype": "precision.factors",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The settings of alternating projection that may say `auto`, in one place for `apviz.solvers.choices.resolve`."""
+
+    block_size: int | Auto
+    overlap: float | Auto
+    history: int | Auto
+    skeleton_rank: int | Auto
+    inner_dtype: Any
+    factor_dtype: Any
+    fallback_rank: int | Auto
+
+    def put_into(self, asked: AlternatingProjection) -> AlternatingProjection:
+        """Returns the settings with these in place of every `auto`."""
+        columns, step = asked.columns, asked.step
+        if isinstance(columns, Skeletons):
+            columns = replace(columns, rank=self.skeleton_rank) if self.skeleton_rank else Exact()
+        if isinstance(step, Subspace):
+            step = replace(step, length=self.history)
+        precision = Precision(recursion=self.inner_dtype, factors=self.factor_dtype)
+        return replace(
+            asked, block_size=self.block_size, overlap=self.overlap, step=step, columns=columns, precision=precision,
+            fallback_rank=self.fallback_rank,
+        )  # fmt: skip
 
 
 def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
@@ -56,52 +88,47 @@ def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns:
         like: (n, columns), some like them, or None.
     """
     settings, choices = asked.resolve(operator, columns)
-    dtype = DTYPES.get(settings.inner_dtype, operator.x.dtype)
+    dtype = DTYPES.get(settings.precision.recursion, operator.x.dtype)
     inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
     partition, stored = _cut(settings, inner)
-    if asked.skeleton_rank == "auto" and settings.skeleton_rank:
+    if asked.columns.rank == "auto" and settings.columns.rank:
         rank, near, why = _probed(settings, stored, partition, like)
         if rank:
-            settings = replace(settings, skeleton_rank=rank, near_rows=near)
-            choices = {**choices, "skeleton_rank": why}
+            settings = replace(settings, columns=Skeletons(rank=rank, near=near))
+            choices = {**choices, NAMES["skeleton_rank"]: why}
         else:
-            settings, others = replace(asked, skeleton_rank=0, inner_dtype=settings.inner_dtype).resolve(inner, columns)
-            choices = {**choices, **others, "skeleton_rank": why}
+            precision = replace(asked.precision, recursion=settings.precision.recursion)
+            settings, others = replace(asked, columns=Exact(), precision=precision).resolve(inner, columns)
+            choices = {**choices, **others, NAMES["skeleton_rank"]: why}
             partition, stored = _cut(settings, inner)
     rows = [partition.solved(block) for block in range(len(partition))]
     shared = stored.sharded()
-    factors = BlockFactors(shared, rows, dtype=_kept(settings, stored))
+    factors = BlockFactors(shared, rows, dtype=settings.precision.kept(stored.x.dtype))
     skeletons = None
-    if settings.skeleton_rank:
-        rank = int(chosen("skeleton_rank", settings.skeleton_rank))
-        near = settings.near_rows or near_size(partition)
-        skeletons = Skeletons(shared, partition, factors, rank, near, settings.seed)
+    if rank := int(chosen("rank", settings.columns.rank)):
+        near = settings.columns.near or near_size(partition)
+        skeletons = BlockSkeletons(shared, partition, factors, rank, near, settings.seed)
     return Blocks(
         solver=settings, given=operator.uncounted, operator=shared.uncounted, choices=choices, partition=partition,
-        factors=factors, skeletons=skeletons, may_improve=skeletons is not None and asked.skeleton_rank == "auto",
+        factors=factors, skeletons=skeletons, may_improve=skeletons is not None and asked.columns.rank == "auto",
     )  # fmt: skip
 
 
 def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
     """The blocks, and the operator with its rows as they are stored."""
     size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
-    check_fits(operator.x, size, overlap, _kept(settings, operator), operator.layout.ranks)
+    check_fits(operator.x, size, overlap, settings.precision.kept(operator.x.dtype), operator.layout.ranks)
     partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
     return partition, operator if partition.is_identity else operator.reordered(partition.order)
-
-
-def _kept(settings: AlternatingProjection, operator: CountingOperator) -> torch.dtype:
-    """The dtype in which factors are kept."""
-    return torch.float16 if settings.factor_dtype == "float16" else operator.x.dtype
 
 
 def _probed(
     settings: AlternatingProjection, stored: CountingOperator, partition: Partition, like: Tensor | None
 ) -> tuple[int, int, str]:
     """The rank of the skeletons and the near rows that a few blocks suggest, and why; 0 where none is worth it."""
-    first = int(chosen("skeleton_rank", settings.skeleton_rank))
+    first = int(chosen("rank", settings.columns.rank))
     ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
-    nears = [settings.near_rows] if settings.near_rows else nears
+    nears = [settings.columns.near] if settings.columns.near else nears
     if like is not None:
         like = like if partition.is_identity else like[partition.order]
     found = stored.layout.agreed(suggest(stored, partition, ranks, nears, settings.tol, like, settings.seed))
@@ -123,7 +150,7 @@ class Projection(State):
         no_norms: in place of norms, for rules that look at none.
     """
 
-    step: Step
+    step: BoundStep
 
     def __init__(self, prepared: Blocks, start: State) -> None:
         super().__init__(**vars(start))
@@ -133,10 +160,7 @@ class Projection(State):
         columns: Columns = ExactColumns(self.operator, self.factors.rows)
         if prepared.skeletons is not None:
             columns = prepared.skeletons.bind(self.operator)
-        self.step = PlainStep(columns, self.operator.layout)
-        if settings.history:
-            longest, length = max(partition.solved_sizes()), int(chosen("history", settings.history))
-            self.step = Subspace(self.operator, columns, length, self.r, longest)
+        self.step = settings.step.bind(self.operator, columns, self.r, max(partition.solved_sizes()))
         self.reduction, self.drifts = REDUCTION, prepared.skeletons is not None
         if partition.margins and settings.needs_norms:
             self.look_every = max(1, len(partition) // LOOKS)
@@ -197,7 +221,7 @@ class Projection(State):
         rank, near = 2 * old.rank, 2 * old.near_size
         try:
             with explained("better skeletons", "the solve goes on without them"):
-                self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, self._seed)
+                self.skeletons = BlockSkeletons(self.operator, self.partition, self.factors, rank, near, self._seed)
         except MemoryError:  # the solve goes on with those there are
             return
         self.step.flush_to_weights_(self.w)

@@ -135,9 +135,9 @@ class _Plan:
     def factor_dtype(self, wished: float, operator: Operator) -> tuple[str, str]:
         """In which factors and maps are kept so that blocks of `wished` rows fit, and why."""
         if operator.noise < FLOAT32_NOISE * operator.largest_signal:
-            return "inner", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
+            return "recursion", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
         if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
-            return "inner", "the factors fit the free memory"
+            return "recursion", "the factors fit the free memory"
         return "float16", f"those of the recursion would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
 
     def block_size(self, wished: float, kept: int, d: int) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
@@ -18,14 +18,29 @@ from apviz.method import Method
 from apviz.methods import ALTERNATING_PROJECTION
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS, Partitioner, partitioner_named
+from apviz.registry import Registry
 from apviz.rules import Rule, rule_named
-from apviz.settings import Auto, chosen, require, require_overlap, require_seed, require_whole, require_whole_or_auto
-from apviz.solvers.blocks import Blocks, FactorDtype, InnerDtype, Projection, blocks_of
+from apviz.settings import Auto, chosen, require_overlap, require_seed, require_whole_or_auto
+from apviz.solvers.blocks import NAMES, Blocks, Choices, Projection, blocks_of
 from apviz.solvers.choices import resolve
+from apviz.solvers.columns import COLUMNS, ColumnsSetting, Exact
 from apviz.solvers.handover import handing_over
 from apviz.solvers.interface import SOLVERS, Solver
+from apviz.solvers.precision import Precision, precision_named
 from apviz.solvers.state import EpochEnd, Events, State, Updated
+from apviz.solvers.steps import STEPS, PlainStep, Step
 from apviz.solvers.stopping import Stopping
+
+P = TypeVar("P")
+
+
+def part_named(known: Registry[P], kind: type, given: str | P) -> P:
+    """Returns the registered part of a name, with its defaults; an object as it is.
+
+    Raises:
+        ValueError: an unknown name, or an object of another kind.
+    """
+    return known.make(given) if isinstance(given, str) or not isinstance(given, kind) else given
 
 
 @SOLVERS.register(ALTERNATING_PROJECTION)
@@ -35,24 +50,17 @@ class AlternatingProjection(Solver):
 
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
-            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap and the history from n, d, the
-            right-hand sides and the free memory (`apviz.solvers.choices`); the trace says what and why.
+            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap and what a part says, from n, d,
+            the right-hand sides and the free memory (`apviz.solvers.choices`); the trace says what and why.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
         overlap: a share of the rows that a block owns: so many of the nearest others it solves on too; 0 is the
             paper's. An epoch then costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
-        history: number of past updates that are stepped along again with every new one, see `Subspace`; 0 is the
-            paper's. Holds n·(l+1) numbers for each.
-        skeleton_rank: number of columns that stand for those of a block in all rows but the nearest, which then cost no
-            more than these; see `apviz.skeletons`. 0: every column as it is, the paper's.
-        near_rows: with skeletons, the rows around a block whose entries are evaluated all the same; 0: chosen with
-            their rank, else a fifth of all, but 3 to 12 times those it solves on.
-        inner_dtype: in which the blocks are factored and the residual is updated: `float32`, for any tolerance, for
-            weights and every claim of convergence are in float64 in any case (`apviz.solvers.refinement`); `float64`;
-            `system`: that of the system; `auto`: float32 unless σ² is too small beside the outputscale for it.
-        factor_dtype: in which the factors, and the maps onto skeletons, are kept: `inner`, that of the recursion;
-            `float16`, half its memory: the projections are then a little less exact, which a history makes up for, and
-            so do passes; σ² is to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
+        step: how an update is applied, an object or its registered name: `apviz.solvers.PlainStep()`, the paper's, or
+            `Subspace(length=…)`, along past updates too.
+        columns: how the residual is updated: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few
+            columns in all rows but the nearest.
+        precision: of blocks and residual: an `apviz.solvers.Precision`, or `system`, `float32`, `float64` or `auto`.
         fallback_rank: the most of the preconditioner of CG that takes over where epochs turn out to lower the residual
             more slowly than it would (`apviz.solvers.handover`); each of its iterations counts as an epoch; 0: none.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
@@ -83,11 +91,9 @@ class AlternatingProjection(Solver):
     max_epochs: int = 1000
     min_epochs: int = 0
     check_every: int = 50
-    history: int | Auto = 0
-    skeleton_rank: int | Auto = 0
-    near_rows: int = 0
-    inner_dtype: InnerDtype = "system"
-    factor_dtype: FactorDtype = "inner"
+    step: Step = PlainStep()  # noqa: RUF009  # frozen
+    columns: ColumnsSetting = Exact()  # noqa: RUF009
+    precision: Precision = Precision()  # noqa: RUF009
     fallback_rank: int | Auto = 0
     seed: int = 0
 
@@ -97,14 +103,10 @@ class AlternatingProjection(Solver):
         require_whole_or_auto("block_size", self.block_size, 1)
         require_overlap(self.overlap)
         Stopping.of(self)
-        require_whole_or_auto("history", self.history, 0)
-        require_whole_or_auto("skeleton_rank", self.skeleton_rank, 0)
         require_whole_or_auto("fallback_rank", self.fallback_rank, 0)
-        require_whole("near_rows", self.near_rows, 0)
-        known = get_args(InnerDtype)
-        require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
-        known = get_args(FactorDtype)
-        require(self.factor_dtype in known, "factor_dtype", self.factor_dtype, f"one of {', '.join(known)}")
+        object.__setattr__(self, "step", part_named(STEPS, Step, self.step))
+        object.__setattr__(self, "columns", part_named(COLUMNS, ColumnsSetting, self.columns))
+        object.__setattr__(self, "precision", precision_named(self.precision))
         require_seed(self.seed)
         rule_named(self.rule)
         partitioner_named(self.partition)
@@ -117,8 +119,8 @@ class AlternatingProjection(Solver):
             partition=self.partition if isinstance(self.partition, str) else PARTITIONS.name_of(self.partition),
             block_size=self.block_size,
             overlap=self.overlap,
-            history=self.history,
-            skeleton_rank=self.skeleton_rank or None,
+            history=self.step.length,
+            skeleton_rank=self.columns.rank or None,
         )
 
     @property
@@ -127,7 +129,12 @@ class AlternatingProjection(Solver):
         return rule_named(self.rule).needs_norms
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
-        return resolve(self, operator, columns)
+        asked = Choices(
+            self.block_size, self.overlap, self.step.length, self.columns.rank, self.precision.recursion,
+            self.precision.factors, self.fallback_rank,
+        )  # fmt: skip
+        found, reasons = resolve(asked, operator, columns)
+        return found.put_into(self), {NAMES.get(name, name): why for name, why in reasons.items()}
 
     def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
         return blocks_of(self, operator, columns, like)

@@ -353,4 +353,4 @@ class Run:
         """What gives the recursion more digits, in words; nothing where it has all there are."""
         if self._state.r.dtype == torch.float64:
             return []
-        return ["inner_dtype='float64'" if hasattr(self.solver, "inner_dtype") else "a system in float64"]
+        return ["precision='float64'" if hasattr(self.solver, "precision") else "a system in float64"]

@@ -13,11 +13,15 @@ from apviz.preconditioners import PRECONDITIONERS
 from apviz.registry import Registry
 from apviz.rules import RULES
 from apviz.settings import require_seed
+from apviz.solvers.columns import COLUMNS
 from apviz.solvers.interface import SOLVERS, Solver
+from apviz.solvers.precision import PRECISIONS
+from apviz.solvers.steps import STEPS
 
 #: what may stand where: a setting of this name may hold one of these
 _ROLES: Final[dict[str, Registry[Any]]] = {
-    "solver": SOLVERS, "preconditioner": PRECONDITIONERS, "rule": RULES, "partition": PARTITIONS,
+    "solver": SOLVERS, "preconditioner": PRECONDITIONERS, "rule": RULES, "partition": PARTITIONS, "step": STEPS,
+    "columns": COLUMNS, "precision": PRECISIONS,
 }  # fmt: skip
 # these are objects or nothing; a rule or a partition may also be a name
 _NEVER_PLAIN: Final = ("solver", "preconditioner")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
@@ -10,12 +12,71 @@ from torch import Tensor
 from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
 from apviz.operators.layout import Layout
+from apviz.registry import Registry
+from apviz.settings import Auto, chosen, require_whole_or_auto
 from apviz.skeletons import Columns
 from apviz.solvers.state import column_inner
 
 
-class Step(Protocol):
-    """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones."""
+class Step(ABC):
+    """A setting of alternating projection: how an update is applied."""
+
+    #: past updates that are stepped along again
+    length: int | Auto = 0
+
+    @abstractmethod
+    def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
+        """Makes the step of one solve.
+
+        Args:
+            operator: K, in the stored order.
+            columns: K[:, I] U of the updates.
+            like: (n, l+1), such as the residual.
+            rows: most rows an update can have.
+        """
+
+
+STEPS: Final = Registry[Step]("step", "apviz.solvers")
+
+
+@STEPS.register("plain")
+@dataclass(frozen=True, kw_only=True)
+class PlainStep(Step):
+    """Takes the update as it is, as the paper does (Algorithm 1, lines 7 and 8)."""
+
+    def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
+        return PlainUpdates(columns, operator.layout)
+
+
+@STEPS.register("subspace")
+@dataclass(frozen=True, kw_only=True)
+class Subspace(Step):
+    """Minimises h over the span of the last updates (sequential subspace optimisation, Narkiss & Zibulevsky, 2005).
+
+    Args:
+        length: q, the past updates that are stepped along again with every new one: n·(l+1) numbers each; `auto`: as
+            many as cost no more than the entries of a new one.
+
+    Raises:
+        ValueError: a length below 1.
+
+    Examples:
+        >>> import apviz
+        >>> apviz.AlternatingProjection(step=apviz.solvers.Subspace(length=8)).method.history
+        8
+    """
+
+    length: int | Auto = "auto"
+
+    def __post_init__(self) -> None:
+        require_whole_or_auto("length", self.length, 1)
+
+    def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
+        return SubspaceUpdates(operator, columns, int(chosen("length", self.length)), like, rows)
+
+
+class BoundStep(Protocol):
+    """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones, in one solve."""
 
     def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
         """Takes W and R past the update u: (|I|, l+1) on the rows I of a block; returns the decreases of h.
@@ -38,7 +99,7 @@ class Step(Protocol):
         ...
 
 
-class PlainStep:
+class PlainUpdates:
     """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
 
     Args:
@@ -67,7 +128,7 @@ class PlainStep:
         pass
 
 
-class Subspace:
+class SubspaceUpdates:
     """Minimises h over the span of the last q updates instead of along the new one alone, per right-hand side.
 
     Sequential subspace optimisation (Narkiss & Zibulevsky, 2005): what conjugacy is to CG, for projections. K times

@@ -184,7 +184,7 @@ class Photograph(LiveWidget):
         return {
             name: AlternatingProjection(
                 block_size=self.block_size, rule=self.rule, partition=partition, overlap=self.overlap, tol=self.tol,
-                max_epochs=-(-UPDATES // blocks), history=0,
+                max_epochs=-(-UPDATES // blocks),
             )
             for name, partition in (("scattered", "sequential"), ("neighbours", self.partition))
         }  # fmt: skip

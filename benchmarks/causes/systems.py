@@ -209,7 +209,7 @@ CASES = [
     Case(cause="PRECISION", why="Cholesky in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
          dtype=torch.float32, solver=apviz.Cholesky(tol=1e-5), undone={"dtype": torch.float64}),
     Case(cause="PRECISION", why="one block in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
-         solver=disjoint(600, tol=1e-5, inner_dtype="float32", max_epochs=60),
+         solver=disjoint(600, tol=1e-5, precision="float32", max_epochs=60),
          undone={"solver": disjoint(600, tol=1e-5)}),
     Case(cause="PRECISION", why="overlapping AP in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
          dtype=torch.float32, solver=ap(400, overlap=1.0, tol=1e-5), undone={"dtype": torch.float64}),

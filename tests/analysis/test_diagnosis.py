@@ -15,6 +15,7 @@ import apviz
 from apviz.analysis import errors
 from apviz.analysis.diagnosis import Limit, diagnose, evidence
 from apviz.analysis.diagnosis.limits import share
+from apviz.solvers import Skeletons
 
 N = 400
 
@@ -96,10 +97,10 @@ def test_a_solve_that_refinement_does_not_save_from_float32_should_be_done_in_fl
 
 @pytest.mark.filterwarnings("ignore::apviz.NotConverged", "ignore:.*jitter")
 def test_blocks_in_float32_that_needed_jitter_should_be_in_float64():
-    solver = apviz.AlternatingProjection(block_size=N, tol=1e-5, inner_dtype="float32", max_epochs=60)
+    solver = apviz.AlternatingProjection(block_size=N, tol=1e-5, precision="float32", max_epochs=60)
     trace = recorded(near_singular(torch.float64), solver)
     found, jitter = diagnose(trace), float(trace["block"]["jitter"].max())
-    assert found.limit is Limit.PRECISION and found.change == {"inner_dtype": "float64"} and jitter > 0
+    assert found.limit is Limit.PRECISION and found.change == {"precision": "float64"} and jitter > 0
     assert f"a jitter of up to {jitter:.2g}" in found.evidence and "drifted" not in found.evidence
     assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **found.change)).converged
 
@@ -119,7 +120,7 @@ def test_the_drift_of_a_run_without_passes_that_put_it_right_is_named():
 
 def test_the_drift_of_skeletons_is_not_taken_for_rounding():
     solver = apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=0.5, skeleton_rank=3, tol=1e-9, max_epochs=12
+        block_size=40, partition="principal-axis-tree", overlap=0.5, columns=Skeletons(rank=3), tol=1e-9, max_epochs=12
     )
     trace = recorded(system(0.01), solver)
     assert not trace.converged and float(trace["epoch"]["drift"].max()) > 0.01

@@ -8,6 +8,7 @@ import torch
 
 import apviz
 from apviz.analysis.errors import k_norm_error
+from apviz.solvers import Skeletons, Subspace
 
 N = 1_000
 
@@ -40,12 +41,18 @@ def solved(kind, *hooks, **settings):
     r = np.sqrt(3) * np.linalg.norm(x[:, None] - x[None], axis=-1) / 0.2  # Matérn-3/2, written out
     truth, recorder = Errors((1 + r) * np.exp(-r) + 0.05 * np.eye(N), b), apviz.Recorder()
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu")
-    given = {"block_size": 100, "partition": "principal-axis-tree", "overlap": 1.0, "history": 4, "skeleton_rank": 20}
+    given = {
+        "block_size": 100,
+        "partition": "principal-axis-tree",
+        "overlap": 1.0,
+        "step": Subspace(length=4),
+        "columns": Skeletons(rank=20),
+    }
     apviz.solve(system, apviz.AlternatingProjection(**given | {"tol": 1e-6} | settings), [*hooks, truth, recorder])
     return recorder.trace, np.array(truth.found)
 
 
-@pytest.mark.parametrize("settings", [{}, {"skeleton_rank": 5}, {"inner_dtype": "float32"}, {"min_epochs": 8}])
+@pytest.mark.parametrize("settings", [{}, {"columns": Skeletons(rank=5)}, {"precision": "float32"}, {"min_epochs": 8}])
 @pytest.mark.parametrize("kind", ["uniform", "clusters"])
 def test_the_true_error_is_in_the_band_wherever_there_is_one_and_that_is_at_passes(kind, settings):
     trace, truth = solved(kind, **settings)
@@ -86,7 +93,7 @@ def test_a_solve_that_ends_before_its_first_pass_has_the_band_of_its_start():
 
 
 def test_with_exact_columns_every_epoch_has_a_band():
-    trace, truth = solved("uniform", skeleton_rank=0, history=0)
+    trace, truth = solved("uniform", columns="exact", step="plain")
     band, slack = k_norm_error(trace), 1e-9 * truth[0]
     assert (band["lower"] <= truth + slack).all() and (truth <= band["upper"] + slack).all()
     assert band.attrs["bound_name"] == "Theorem 1" and "how" not in trace["epoch"]["energy"].attrs

@@ -10,6 +10,7 @@ import torch
 
 import apviz
 from apviz.analysis.sweeps import factor_bytes, fastest, same_system, series, slowest, sweep_table
+from apviz.solvers import Precision
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def runs():
         "100": run(projection(block_size=100)),
         "64 bits": run(projection(block_size=100), dtype=torch.float64),
         "margin": run(projection(block_size=100, partition="principal-axis-tree", overlap=0.5)),
-        "half": run(projection(block_size=30, factor_dtype="float16")),
+        "half": run(projection(block_size=30, precision=Precision(factors="float16"))),
         "cut": run(projection(block_size=60, tol=1e-5, max_epochs=1)),
         "noisy": run(projection(block_size=100), noise=0.5),
         "cg": run(apviz.ConjugateGradient()),

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import apviz
 from apviz.cli import app
 from apviz.experiments import EXPERIMENTS
-from apviz.solvers.conjugate_gradient import Preconditioned
+from apviz.solvers import ConjugateGradient
 
 OPTIONS = ("--n", "200", "--dataset", "china", "--device", "cpu")
 
@@ -76,7 +76,7 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
     def fail(*_):
         raise torch.OutOfMemoryError("2 GiB are missing")
 
-    monkeypatch.setattr(Preconditioned, "run", fail)
+    monkeypatch.setattr(ConjugateGradient, "epochs", fail)
     done = invoke("convergence", *OPTIONS, folder=tmp_path)  # alternating projection first
     assert done.exit_code == 2
     assert "2 GiB are missing" in joined(done.stderr) and "What is done is kept" in joined(done.stderr)

@@ -28,7 +28,7 @@ def test_a_step_of_training_is_solved_to_one_in_eleven_to_a_thousand_epochs(whol
     assert (cg.tol, cg.min_epochs, cg.max_epochs) == (1.0, 11, 1000)
     assert (ap.tol, ap.min_epochs, ap.max_epochs) == (1.0, 11, 1000)
     assert cg.preconditioner == apviz.PivotedCholesky(rank=300)
-    assert (ap.block_size, ap.rule, ap.partition, ap.overlap, ap.history) == (
+    assert (ap.block_size, ap.rule, ap.partition, ap.overlap, ap.step.length) == (
         1000,
         "gauss-southwell",
         "sequential",

@@ -20,6 +20,7 @@ from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
+from apviz.solvers import Subspace
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
@@ -168,7 +169,7 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
 
 SMALL_NOISE = {"n": 100, "m": 100, "kernel": "rbf", "noise": 1e-4}
 LOOSE = apviz.AlternatingProjection(
-    block_size=20, partition="principal-axis-tree", overlap=0.5, history="auto", tol=1e-4
+    block_size=20, partition="principal-axis-tree", overlap=0.5, step="subspace", tol=1e-4
 )
 
 
@@ -321,7 +322,7 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     monkeypatch.setattr(variances, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
     narrow = found._by_batches.width()
     assert 90 <= narrow <= 110
-    with_history = apviz.AlternatingProjection(block_size=40, history=20)
+    with_history = apviz.AlternatingProjection(block_size=40, step=Subspace(length=20))
     assert posterior(p, variance_solver=with_history)._by_batches.width() == narrow // 2
     monkeypatch.setattr(variances, "free_memory", lambda device: 0)
     assert found._by_batches.width() == 1

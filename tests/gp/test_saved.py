@@ -13,6 +13,7 @@ import pytest
 
 import apviz
 from apviz import partitions, rules
+from apviz.solvers import Subspace
 from tests.device import DEVICE
 
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2, "by hand")
@@ -50,7 +51,7 @@ def predictions(gp):
         },
         {
             "solver": apviz.AlternatingProjection(
-                block_size="auto", partition="kd-tree", overlap=0.5, history=np.int64(3)
+                block_size="auto", partition="kd-tree", overlap=0.5, step=Subspace(length=np.int64(3))
             )
         },
         {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers import attempt
+from apviz.solvers import Skeletons, Subspace, attempt
 from apviz.solvers.automatic import overlapping
 from tests.device import DEVICE, only_on_the_cpu
 from tests.ranks import on_ranks
@@ -44,8 +44,10 @@ SOLVERS = {
     "cyclic, overlapping": apviz.AlternatingProjection(
         block_size=BLOCK, rule="cyclic", partition="kd-tree", overlap=0.7, tol=1e-6
     ),
-    "shuffled, history": apviz.AlternatingProjection(block_size=BLOCK, rule="shuffled", history=4, tol=1e-2),
-    "skeletons": overlapping(block_size=60, skeleton_rank=12, near_rows=250, fallback_rank=0, tol=1e-4),
+    "shuffled, history": apviz.AlternatingProjection(
+        block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=1e-2
+    ),
+    "skeletons": overlapping(block_size=60, columns=Skeletons(rank=12, near=250), fallback_rank=0, tol=1e-4),
     # CG alone makes 1e-7 of what is rounding before and after this one, and takes an iteration more or less
     "CG": apviz.ConjugateGradient(tol=2e-3),
     "CG, pivots": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-6),

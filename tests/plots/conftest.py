@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.solvers import Skeletons, Subspace
 
 N = 400
 
@@ -51,7 +52,12 @@ def runs():
         "interrupted": run(projection(block_size=50, rule="shuffled", tol=1e-4), Interrupt()),
         "skeletons": run(
             projection(
-                block_size=50, partition="principal-axis-tree", overlap=0.5, history=2, skeleton_rank=8, tol=1e-6
+                block_size=50,
+                partition="principal-axis-tree",
+                overlap=0.5,
+                step=Subspace(length=2),
+                columns=Skeletons(rank=8),
+                tol=1e-6,
             )
         ),
         "noisy": run(projection(block_size=50, max_epochs=300), noise=0.5),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
-from apviz.solvers import Hook
+from apviz.solvers import Hook, PlainStep, Subspace
 from tests.device import DEVICE
 
 
@@ -19,6 +19,10 @@ def problem(n=240, d=2, columns=2, noise=0.05, seed=0, lengthscale=0.5):
     )
     r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
     return system, (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n), b
+
+
+def step_of(length):
+    return Subspace(length=length) if length else PlainStep()
 
 
 def energy(k, w, b):
@@ -42,7 +46,7 @@ def states(system, **options):
     return [(w.numpy(), r.numpy()) for w, r in watch.states], recorder.trace
 
 
-VARIANTS = [{"history": 5}, {"history": 100, "overlap": 1.0}]
+VARIANTS = [{"step": Subspace(length=5)}, {"step": Subspace(length=100), "overlap": 1.0}]
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -64,7 +68,7 @@ def test_after_every_update_the_residual_is_b_minus_kw_and_the_energy_is_h(optio
 def test_with_a_history_the_energy_is_the_least_over_the_span_of_the_last_updates():
     system, k, b = problem(columns=1, seed=3)
     length = 4
-    found, _ = states(system, rule="cyclic", overlap=0.5, history=length)
+    found, _ = states(system, rule="cyclic", overlap=0.5, step=Subspace(length=length))
     plain_updates = []  # the projections, before they are combined
     for (w, _), (after, _) in zip(found, found[1:], strict=False):
         plain_updates.append(after - w)
@@ -81,7 +85,8 @@ def test_a_history_takes_less_work_on_an_ill_conditioned_system():
     system, _, _ = problem(n=600, d=4, noise=1e-3)
     plain, kept = (
         apviz.solve(
-            system, apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, history=q, tol=1e-8)
+            system,
+            apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, step=step_of(q), tol=1e-8),
         )
         for q in (0, 20)
     )
@@ -98,7 +103,7 @@ def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_i
         assert (updates % 40 == 0) == whole
 
 
-@pytest.mark.parametrize("setting", ["history", "block_size"])
+@pytest.mark.parametrize("setting", ["fallback_rank", "block_size"])
 @pytest.mark.parametrize("value", [-1, 1.5, "some"])
 def test_a_setting_out_of_range_is_named(setting, value):
     with pytest.raises(ValueError, match=f"{setting} must be .*got {value!r}"):
@@ -108,6 +113,8 @@ def test_a_setting_out_of_range_is_named(setting, value):
 @pytest.mark.parametrize("history", [0, 8])
 def test_the_same_seed_gives_the_same_trace(history):
     system, _, _ = problem()
-    solver = apviz.AlternatingProjection(block_size=40, partition="principal-axis-tree", overlap=1.0, history=history)
+    solver = apviz.AlternatingProjection(
+        block_size=40, partition="principal-axis-tree", overlap=1.0, step=step_of(history)
+    )
     one, two = apviz.solve(system, solver), apviz.solve(system, solver)
     assert torch.equal(one.weights, two.weights)

@@ -10,9 +10,8 @@ import torch
 import apviz
 from apviz.factors import factor_bytes
 from apviz.partitions import partitioner_named
-from apviz.solvers import automatic, choices
+from apviz.solvers import Precision, Subspace, automatic, choices
 from apviz.solvers.automatic import cholesky_work
-from apviz.solvers.choices import resolve
 from tests.device import DEVICE
 
 
@@ -24,12 +23,16 @@ def system(n=900, d=5, columns=3, noise=0.1, lengthscale=0.5):
     )
 
 
-AUTO = apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", history="auto")
+def resolve(solver, operator, columns):
+    return solver.resolve(operator, columns)
+
+
+AUTO = apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", step="subspace")
 
 
 def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_it():
     solver, reasons = resolve(AUTO, system().operator, 3)
-    values = {name: getattr(solver, name) for name in ("block_size", "overlap", "history")}
+    values = {"block_size": solver.block_size, "overlap": solver.overlap, "step.length": solver.step.length}
     assert not any(isinstance(value, str) for value in values.values())
     assert {name: reason.partition(":")[0] for name, reason in reasons.items()} == {
         name: str(value) for name, value in values.items()
@@ -38,7 +41,7 @@ def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_
 
 
 def test_given_values_always_win():
-    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, history=3)
+    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, step=Subspace(length=3))
     assert resolve(given, system().operator, 3) == (given, {})
     mixed, reasons = resolve(apviz.AlternatingProjection(block_size="auto", overlap=3.0), system().operator, 3)
     assert mixed.overlap == 3.0 and set(reasons) == {"block_size"}
@@ -65,20 +68,22 @@ def test_factoring_the_blocks_costs_less_than_an_iteration_at_any_n(d, n):
     assert 0.2 < factoring / (90 * n**2) < 0.8  # an entry of K takes some 90 flops
 
 
-MEMORY = apviz.AlternatingProjection(block_size="auto", overlap=1.0, history="auto", factor_dtype="auto")
+MEMORY = apviz.AlternatingProjection(
+    block_size="auto", overlap=1.0, step="subspace", precision=Precision(factors="auto")
+)
 
 
 def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_smaller(monkeypatch):
     operator = system(1600).operator
     wished = resolve(MEMORY, operator, 3)[0]
-    assert wished.factor_dtype == "inner"
+    assert wished.precision.factors == "recursion"
     sizes = []
     for free in (3_200_000, 1_600_000, 800_000):
         monkeypatch.setattr(choices, "free_memory", lambda device, free=free: free)
         found, why = resolve(MEMORY, operator, 3)
         sizes.append(found.block_size)
-        assert found.factor_dtype == "float16" and "GiB" in why["factor_dtype"]
-        held = factor_bytes(operator.inputs, found.block_size, 1.0) / 2 + 12 * operator.n * found.history
+        assert found.precision.factors == "float16" and "GiB" in why["precision.factors"]
+        held = factor_bytes(operator.inputs, found.block_size, 1.0) / 2 + 12 * operator.n * found.step.length
         assert 0.2 * free < held < free / 2  # the solve wants memory too
     assert sizes[0] == wished.block_size > sizes[1] > sizes[2]
     assert "of the free memory" in why["block_size"]
@@ -86,11 +91,11 @@ def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_sma
 
 def test_factors_are_never_in_half_precision_where_it_may_not_hold_them(monkeypatch):
     monkeypatch.setattr(choices, "free_memory", lambda device: 800_000)
-    assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].factor_dtype == "inner"
+    assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].precision.factors == "recursion"
 
 
 def test_more_right_hand_sides_get_a_shorter_history():
-    lengths = [resolve(AUTO, system().operator, p)[0].history for p in (1, 8, 64)]
+    lengths = [resolve(AUTO, system().operator, p)[0].step.length for p in (1, 8, 64)]
     assert lengths == sorted(lengths, reverse=True) and lengths[-1] >= 1
 
 

@@ -11,7 +11,7 @@ import torch
 
 import apviz
 from apviz.analysis.diagnosis import diagnose
-from apviz.solvers import attempt, overlapping
+from apviz.solvers import Skeletons, Subspace, attempt, overlapping
 from tests.device import DEVICE
 
 RANK = 120
@@ -28,7 +28,9 @@ def problem(slow, n=2400, dtype=torch.float64):
     return system, lambda w: np.linalg.norm(y - k @ w.numpy()) / np.linalg.norm(y)
 
 
-SOLVER = overlapping(block_size=80, history=8, skeleton_rank=0, fallback_rank=RANK, tol=1e-3, max_epochs=400)
+SOLVER = overlapping(
+    block_size=80, step=Subspace(length=8), columns="exact", fallback_rank=RANK, tol=1e-3, max_epochs=400
+)
 
 
 @pytest.fixture(scope="module", params=[torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str)
@@ -91,7 +93,7 @@ def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_pat
 @pytest.mark.slow
 def test_a_run_with_skeletons_is_taken_over_from_b_minus_kw():
     system, residual = problem(slow=True, dtype=torch.float32)
-    solution = attempt(system, replace(SOLVER, skeleton_rank=20, tol=1e-5))
+    solution = attempt(system, replace(SOLVER, columns=Skeletons(rank=20), tol=1e-5))
     assert solution.converged and residual(solution.weights) < 1e-5 * (1 + 1e-6)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import apviz
 from apviz import StopReason
+from apviz.solvers import Subspace
 from tests.device import DEVICE
 from tests.solvers.oracle import Watch, problem
 
@@ -172,8 +173,8 @@ def test_a_matrix_that_float32_makes_indefinite_diverges(rule):
     assert np.linalg.eigvalsh(p.system.operator.matrix.double().numpy())[0] < 0 < np.linalg.eigvalsh(p.K)[0]
     solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=500))
     assert solution.stop_reason is StopReason.DIVERGED and solution.residual > 1e4
-    assert "use inner_dtype='float64' or more noise" in solution.stop_message
-    advised = apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=50, inner_dtype="float64")
+    assert "use precision='float64' or more noise" in solution.stop_message
+    advised = apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=50, precision="float64")
     assert apviz.solve(p.system, advised).stop_reason is not StopReason.DIVERGED
 
 
@@ -190,7 +191,7 @@ def test_a_solve_that_diverged_is_sent_to_more_digits_only_where_there_are_more(
     blocks = apviz.AlternatingProjection(block_size=10, tol=1e-3, max_epochs=500)
     for dtype, noise, solver, advice in (
         (torch.float32, 1e-7, gradients, "use a system in float64 or more noise"),
-        (torch.float64, 1e-7, dataclasses.replace(blocks, inner_dtype="float32"), "use inner_dtype='float64' or more"),
+        (torch.float64, 1e-7, dataclasses.replace(blocks, precision="float32"), "use precision='float64' or more"),
         (torch.float64, 1e-16, blocks, "outweighs the noise; use more noise"),
     ):
         solution = solved(solver, noise, dtype)
@@ -216,7 +217,7 @@ def test_where_jitter_is_all_that_tells_twins_apart_the_floor_is_seen_within_a_f
         assert float(solver.prepare(system.operator).factors.jitter.max()) > system.noise
         solution = apviz.solve(system, solver)
         assert solution.stop_reason is StopReason.STAGNATED
-        assert "jitter" in solution.stop_message and "use inner_dtype='float64'" in solution.stop_message
+        assert "jitter" in solution.stop_message and "use precision='float64'" in solution.stop_message
         epochs.append(solution.epochs)
     # the residual wanders there, and with another rounding seems to gain for some passes more
     assert sorted(epochs)[1] <= 8 * solver.check_every and max(epochs) < solver.max_epochs
@@ -497,6 +498,6 @@ def test_a_hook_that_writes_into_the_system_ends_the_solve_in_a_sentence_for_not
 
 def test_asking_for_weights_that_wait_in_a_history_changes_no_bit_of_the_solve():
     p = problem(n=50, rhs=3, noise=0.1, lengthscale=0.3)
-    solver = apviz.AlternatingProjection(block_size=7, rule="random", history=4, tol=1e-9, max_epochs=12)
+    solver = apviz.AlternatingProjection(block_size=7, rule="random", step=Subspace(length=4), tol=1e-9, max_epochs=12)
     bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
     assert torch.equal(bare.weights, hooked.weights) and bare.energy == hooked.energy

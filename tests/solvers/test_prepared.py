@@ -7,13 +7,18 @@ import torch
 
 import apviz
 from apviz.gp.posterior import Posterior
+from apviz.solvers import Subspace
 from apviz.solvers.cholesky import Factored
 from tests.solvers.oracle import problem
 
 SOLVERS = (
     apviz.AlternatingProjection(block_size=9, tol=1e-6),
-    apviz.AlternatingProjection(block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, history=4),
-    apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", history=3, tol=1e-6),
+    apviz.AlternatingProjection(
+        block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, step=Subspace(length=4)
+    ),
+    apviz.AlternatingProjection(
+        block_size="auto", partition="kd-tree", overlap="auto", step=Subspace(length=3), tol=1e-6
+    ),
     apviz.ConjugateGradient(tol=1e-6),
     apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=9, overlap=0.5, coarse_rank=5), tol=1e-6),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-6),

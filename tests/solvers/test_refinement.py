@@ -10,7 +10,7 @@ import apviz
 import apviz.solvers.blocks as prepared_blocks
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.skeletons import Suggestion
-from apviz.solvers import Hook, attempt, choices
+from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, choices
 from tests.device import DEVICE
 
 
@@ -31,7 +31,10 @@ def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.flo
 
 
 def blocks(**settings):
-    given = {"block_size": 60, "partition": "kd-tree", "overlap": 0.5, "history": 8, "skeleton_rank": 20}
+    given = {
+        "block_size": 60, "partition": "kd-tree", "overlap": 0.5, "step": Subspace(length=8),
+        "columns": Skeletons(rank=20),
+    }  # fmt: skip
     return apviz.AlternatingProjection(**{**given, **settings})
 
 
@@ -50,9 +53,9 @@ class Passes(Hook):
 
 SOLVERS = [
     blocks(),
-    blocks(skeleton_rank=0),
+    blocks(columns="exact"),
     blocks(rule="cyclic"),
-    blocks(history=0),
+    blocks(step="plain"),
     apviz.AlternatingProjection(block_size=1000),
     apviz.ConjugateGradient(),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
@@ -75,7 +78,7 @@ def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
 def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
     system, residual = problem(dtype=torch.float64, noise=noise, lengthscale=0.2)
-    solution = attempt(system, blocks(inner_dtype="float32", skeleton_rank=0, tol=1e-8, overlap=1.0))
+    solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, overlap=1.0))
     assert solution.converged and residual(solution.weights) < 1e-8
 
 
@@ -83,7 +86,9 @@ def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
 @pytest.mark.parametrize("skeleton_rank", [0, 20])
 def test_factors_in_half_precision_are_no_less_exact(noise, history, skeleton_rank):
     system, residual = problem(dtype=torch.float32, noise=noise, lengthscale=0.2)
-    solver = blocks(factor_dtype="float16", skeleton_rank=skeleton_rank, history=history, tol=1e-8, overlap=1.0)
+    columns = Skeletons(rank=skeleton_rank) if skeleton_rank else Exact()
+    step = Subspace(length=history) if history else "plain"
+    solver = blocks(precision=Precision(factors="float16"), columns=columns, step=step, tol=1e-8, overlap=1.0)
     solution = attempt(system, solver)
     assert solution.converged and residual(solution.weights) < 1e-8
 
@@ -92,7 +97,7 @@ def test_passes_say_what_was_found_and_only_one_in_float64_claims():
     system, residual = problem(n=1500, lengthscale=0.3)
     for tol in (1e-2, 1e-4):
         seen = Passes()
-        solution = attempt(system, blocks(tol=tol, skeleton_rank=10), [seen])
+        solution = attempt(system, blocks(tol=tol, columns=Skeletons(rank=10)), [seen])
         *before, last = seen.found
         assert solution.converged and last.is_exact and last.residual == solution.residual < tol
         assert residual(solution.weights) == pytest.approx(last.residual, rel=1e-4)
@@ -118,7 +123,7 @@ def test_the_energy_after_a_pass_is_h_of_the_weights():
             self.epochs.append((epoch, float(np.sum(w * (0.5 * k @ w - b)))))
 
     seen = Energies()
-    attempt(system, blocks(tol=1e-6, skeleton_rank=10), [seen])
+    attempt(system, blocks(tol=1e-6, columns=Skeletons(rank=10)), [seen])
     exact = [(epoch.energy, h) for epoch, h in seen.epochs if np.isfinite(epoch.checked_residual)]
     assert len(exact) >= 2
     for energy, h in exact:
@@ -128,14 +133,14 @@ def test_the_energy_after_a_pass_is_h_of_the_weights():
 def test_a_tolerance_of_a_tenth_needs_one_pass_and_the_look_before_it_says_so():
     system, _ = problem(n=1500)
     seen = Passes()
-    assert attempt(system, blocks(tol=0.1, skeleton_rank=60), [seen]).converged
+    assert attempt(system, blocks(tol=0.1, columns=Skeletons(rank=60)), [seen]).converged
     assert len(seen.found) == 1
 
 
 def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
     monkeypatch.setattr(prepared_blocks, "near_size", lambda partition: max(partition.solved_sizes()))
     system, residual = problem(noise=1e-3, lengthscale=1.0, d=3)
-    solution = attempt(system, blocks(skeleton_rank=3, tol=1e-4, max_epochs=300))
+    solution = attempt(system, blocks(columns=Skeletons(rank=3), tol=1e-4, max_epochs=300))
     assert solution.converged and residual(solution.weights) < 1e-4
 
 
@@ -144,8 +149,8 @@ def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said(monk
     monkeypatch.setattr(choices, "SKELETON_ROWS", 2000)
     system, _ = problem(n=3000, d=3, noise=1e-4, lengthscale=1.5, columns=1)
     prepared = apviz.solvers.overlapping().prepare(system.operator)
-    assert prepared.skeletons is None and prepared.solver.skeleton_rank == 0
-    assert "would let the residual drift by" in prepared.choices["skeleton_rank"]
+    assert prepared.skeletons is None and prepared.solver.columns == Exact()
+    assert "would let the residual drift by" in prepared.choices["columns.rank"]
 
 
 def test_work_counts_near_rows_skeletons_looks_and_passes():

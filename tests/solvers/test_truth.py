@@ -12,6 +12,7 @@ from apviz import StopReason
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.posterior import Posterior
 from apviz.operators import make_operator, native
+from apviz.solvers import Precision, Skeletons, Subspace
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
@@ -44,7 +45,9 @@ def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
 
 SOLVERS = (
     apviz.AlternatingProjection(block_size=20, tol=1e-3),
-    apviz.AlternatingProjection(block_size=20, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-3, history=4),
+    apviz.AlternatingProjection(
+        block_size=20, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-3, step=Subspace(length=4)
+    ),
     apviz.ConjugateGradient(tol=1e-3),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
     apviz.Cholesky(tol=1e-3),
@@ -444,10 +447,12 @@ class Random:
             overlap=float(rng.choice([0.0, 0.5, 1.0])),
             tol=tol,
             max_epochs=int(max(2, min(40, 4000 // max(1, n // size)))),
-            history=int(rng.choice([0, 0, 3, 16])),
-            skeleton_rank=int(rng.choice([0, 0, 3, 15])),
-            inner_dtype=str(rng.choice(["system", "float32", "auto"])),
-            factor_dtype=str(rng.choice(["inner", "float16" if noise > 1e-8 else "inner"])),
+            step=["plain", "plain", Subspace(length=3), Subspace(length=16)][rng.integers(4)],
+            columns=["exact", "exact", Skeletons(rank=3), Skeletons(rank=15)][rng.integers(4)],
+            precision=Precision(
+                recursion=str(rng.choice(["system", "float32", "auto"])),
+                factors=str(rng.choice(["recursion", "float16" if noise > 1e-8 else "recursion"])),
+            ),
         )
 
 

@@ -16,12 +16,12 @@ from apviz.factors import BlockFactors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator, TiledOperator, make_operator
 from apviz.partitions import KDTree
-from apviz.skeletons import ExactColumns, Skeletons
-from apviz.solvers import attempt
+from apviz.skeletons import BlockSkeletons, ExactColumns
+from apviz.solvers import Skeletons, Subspace, attempt
 from apviz.solvers.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
 from apviz.solvers.state import column_squares
-from apviz.solvers.steps import PlainStep, Subspace
+from apviz.solvers.steps import PlainUpdates, SubspaceUpdates
 from tests.device import DEVICE, only_on_a_gpu
 
 N, SIDES, BLOCK = 400, 3, 100
@@ -35,7 +35,7 @@ def prepared():
     stored = operator.reordered(partition.order)
     rows = [partition.solved(block) for block in range(len(partition))]
     factors = BlockFactors(stored, rows)
-    return stored, partition, rows, factors, Skeletons(stored, partition, factors, 8, 250, 0)
+    return stored, partition, rows, factors, BlockSkeletons(stored, partition, factors, 8, 250, 0)
 
 
 def moved(value):
@@ -60,9 +60,9 @@ def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, wi
     rows, factors, skeletons = (moved(each) for each in (rows, factors, skeletons))
     r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
     columns = skeletons.bind(operator) if with_skeletons else ExactColumns(operator, rows)
-    step = PlainStep(columns, operator.layout)
+    step = PlainUpdates(columns, operator.layout)
     if kind == "subspace":
-        step = Subspace(operator, columns, 2, r, 150)
+        step = SubspaceUpdates(operator, columns, 2, r, 150)
     for block in (0, 3, 1):
         u = factors.project(block, r)
         decrease = step.project_(w, r, block, rows[block], u)
@@ -110,7 +110,9 @@ def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.3), noise=0.1, operator=operator)
     counted = {}
     for size in (20, 40):  # twice as many updates an epoch, with the same epochs
-        solver = apviz.AlternatingProjection(block_size=size, rule=rule, tol=1e-12, max_epochs=2, history=3)
+        solver = apviz.AlternatingProjection(
+            block_size=size, rule=rule, tol=1e-12, max_epochs=2, step=Subspace(length=3)
+        )
         prepared = solver.prepare(operator)
         with Reads() as reads:
             attempt(system, solver, prepared=prepared)
@@ -121,7 +123,7 @@ def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an
 SOLVERS = {
     "paper": apviz.AlternatingProjection(block_size=500),
     "overlapping": overlapping(fallback_rank=0),
-    "skeletons": overlapping(block_size=300, skeleton_rank=40, fallback_rank=0),
+    "skeletons": overlapping(block_size=300, columns=Skeletons(rank=40), fallback_rank=0),
     "CG": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
     "automatic": apviz.Automatic(),
 }

@@ -8,6 +8,7 @@ import torch
 
 import apviz
 from apviz.report.table import table_row
+from apviz.solvers import Skeletons, Subspace
 from apviz.tracing.trace import residual_words
 from tests.device import DEVICE
 
@@ -19,9 +20,14 @@ Z = np.random.default_rng(2).uniform(-1, 1, (20, 1)) * np.ones((1, 2))
 LIMITS = {"tol": 1e-5, "max_epochs": 7, "check_every": 3}
 SOLVERS = (
     apviz.AlternatingProjection(block_size=40, **LIMITS),
-    apviz.AlternatingProjection(block_size=40, history=3, partition="kd-tree", overlap=0.5, **LIMITS),
+    apviz.AlternatingProjection(block_size=40, step=Subspace(length=3), partition="kd-tree", overlap=0.5, **LIMITS),
     apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=0.5, skeleton_rank=5, inner_dtype="float32", **LIMITS
+        block_size=40,
+        partition="principal-axis-tree",
+        overlap=0.5,
+        columns=Skeletons(rank=5),
+        precision="float32",
+        **LIMITS,
     ),
     apviz.ConjugateGradient(**LIMITS),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), **LIMITS),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.solvers import Skeletons, Subspace
 from apviz.tracing.archive import pack, unpack
 from apviz.tracing.opening import check_complete
 from tests.device import DEVICE
@@ -20,12 +21,17 @@ R = np.sqrt(3) * np.linalg.norm(X[:, None] - X[None], axis=-1) / 0.2
 K = (1 + R) * np.exp(-R) + 0.05 * np.eye(300)
 
 SKELETONS = apviz.AlternatingProjection(
-    block_size=40, partition="principal-axis-tree", overlap=0.5, history=2, skeleton_rank=8, tol=1e-6
+    block_size=40,
+    partition="principal-axis-tree",
+    overlap=0.5,
+    step=Subspace(length=2),
+    columns=Skeletons(rank=8),
+    tol=1e-6,
 )
 SOLVERS = (
     SKELETONS,
     apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=1.0, inner_dtype="float32", tol=1e-6, check_every=3
+        block_size=40, partition="principal-axis-tree", overlap=1.0, precision="float32", tol=1e-6, check_every=3
     ),
     apviz.ConjugateGradient(tol=1e-6, check_every=7),
 )

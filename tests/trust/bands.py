@@ -18,6 +18,7 @@ import torch
 
 import apviz
 from apviz.analysis import k_norm_error
+from apviz.solvers import Precision, Skeletons, Subspace
 from apviz.tracing.trace import sign_of
 from tests.textbook import CORRELATIONS
 from tests.trust import truth
@@ -82,10 +83,12 @@ def solve_of(seed: int) -> Solve:
     if isinstance(solver, apviz.AlternatingProjection):
         tree = {"partition": one_of("kd-tree", "principal-axis-tree"), "overlap": float(one_of(0.3, 1.0))}
         solver = replace(solver, **one_of(
-            {}, {}, {"skeleton_rank": int(rng.integers(1, 9)), **tree},
-            {"history": int(rng.integers(1, 6))}, {"fallback_rank": int(rng.integers(20, 60))},
-            {"factor_dtype": "float16"},
-        ), inner_dtype=one_of("system", "system", "float32", "float64", "auto"))  # fmt: skip
+            {}, {}, {"columns": Skeletons(rank=int(rng.integers(1, 9))), **tree},
+            {"step": Subspace(length=int(rng.integers(1, 6)))}, {"fallback_rank": int(rng.integers(20, 60))},
+        ), precision=Precision(
+            recursion=one_of("system", "system", "float32", "float64", "auto"),
+            factors=one_of("recursion", "recursion", "recursion", "float16"),
+        ))  # fmt: skip
     start = None
     if rng.random() < 0.2:
         start = torch.from_numpy(rng.standard_normal(tuple(made.b.shape))) * made.b.abs().amax(0) / made.noise

@@ -24,7 +24,7 @@ import torch
 
 import apviz
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
-from apviz.solvers import attempt
+from apviz.solvers import Subspace, attempt
 from tests.processes import FRESH
 from tests.trust.truth import Verdict
 
@@ -33,7 +33,9 @@ APVIZ = str(Path(apviz.__file__).parent)
 #: what is solved; a tolerance none reaches in so few epochs, so that each takes as long as it may
 SOLVERS: dict[str, Callable[[], Any]] = {
     "gauss-southwell": lambda: apviz.AlternatingProjection(block_size=8, tol=1e-9, max_epochs=12),
-    "random": lambda: apviz.AlternatingProjection(block_size=8, rule="random", history=4, tol=1e-9, max_epochs=12),
+    "random": lambda: apviz.AlternatingProjection(
+        block_size=8, rule="random", step=Subspace(length=4), tol=1e-9, max_epochs=12
+    ),
     "overlapping": lambda: apviz.AlternatingProjection(
         block_size=10, overlap=0.5, partition="kd-tree", tol=1e-9, max_epochs=12
     ),

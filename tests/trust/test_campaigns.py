@@ -100,7 +100,11 @@ def test_the_campaign_finds_what_does_not_hold(monkeypatch, what):
         for seed in range(99)
         if (made := bands.solve_of(seed)).case.dtype == torch.float64
         and getattr(made.case.solver, "rule", "") == "gauss-southwell"
-        and (what != "bound" or bands.judge(seed).how == "band after every epoch")
+        # along past updates there is no bound
+        and (
+            what != "bound"
+            or (not made.case.solver.method.history and bands.judge(seed).how == "band after every epoch")
+        )
     )
     assert not bands.judge(seed).is_wrong
     if what in ("band", "bound"):

@@ -17,6 +17,7 @@ import torch
 import apviz
 from apviz.factors import NotPositiveDefinite
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
+from apviz.solvers import Subspace
 from tests.textbook import CORRELATIONS
 
 MARGIN = 1.01
@@ -160,7 +161,7 @@ def _solver(rng: np.random.Generator, n: int) -> Any:
         return apviz.AlternatingProjection(
             block_size=size, rule=one_of("gauss-southwell", "cyclic", "random", "shuffled"), overlap=overlap,
             partition=one_of(*(TREES if overlap else PARTITIONS)),
-            history=int(one_of(0, 0, 4)), **common,
+            step=one_of("plain", "plain", Subspace(length=4)), **common,
         )  # fmt: skip
     if which < 5:
         rank = int(rng.integers(1, n))

@@ -76,7 +76,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     # beside so much jitter the noise does not count: the smallest eigenvalues are hardly solved for
     if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
         return None
-    dtype = of.settings(trace).get("inner_dtype", "system")
+    dtype = of.settings(trace).get("precision", {}).get("recursion", "system")
     dtype = trace.attrs["dtype"] if dtype == "system" else dtype
     facts = [f"{passes} {'pass' if passes == 1 else 'passes'} put its residual right"] if passes else []
     if math.isfinite(drift) and not passes:
@@ -89,7 +89,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     )
     if dtype == "float32":
         if trace.attrs["dtype"] == "float64":
-            return Diagnosis(Limit.PRECISION, evidence, "Let the blocks be in float64 too.", {"inner_dtype": "float64"})
+            return Diagnosis(Limit.PRECISION, evidence, "Let the blocks be in float64 too.", {"precision": "float64"})
         return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
     looser = short(10 * of.tolerance(trace))
     if looser >= LOOSE_TOL:

@@ -11,7 +11,6 @@ data = apviz.datasets.load("china", n=1000, seed=0)
 kernel = apviz.Matern52(lengthscale=0.2)
 system = apviz.KernelSystem(data.train_x, data.train_y, kernel, noise=0.1, dataset="china")
 recorder = apviz.Recorder()
-apviz.solve(
-    system, apviz.AlternatingProjection(block_size=100, overlap=1.0, skeleton_rank=10, tol=1e-6), hooks=[recorder]
-)
+solver = apviz.solvers.overlapping(block_size=100, columns=apviz.solvers.Skeletons(rank=10), tol=1e-6)
+apviz.solve(system, solver, hooks=[recorder])
 figure = apviz.plots.passes(recorder.trace)
