@@ -93,7 +93,7 @@ class Posterior:
         weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
         initial_weights: (n,) weights to start the solve from.
         batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
-            solve for so many right-hand sides holds a dozen n × batch arrays, and one for each past update of a `Subspace`.
+            solve for so many right-hand sides holds a dozen n × batch arrays, and one a past update of a `Subspace`.
         dtype: as in `KernelSystem`, of the solves; `auto`: float32 where its rounding is far below the noise and n is
             large, else float64.
         device, operator, dataset: as in `KernelSystem`. KeOps compiles again for every width of a batch, and
