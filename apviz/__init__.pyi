@@ -49,6 +49,7 @@ from .solvers import Hook as Hook
 from .solvers import NotConverged as NotConverged
 from .solvers import Prepared as Prepared
 from .solvers import Solution as Solution
+from .solvers import Stopping as Stopping
 from .solvers import StopReason as StopReason
 from .solvers import solve as solve
 from .system import KernelSystem as KernelSystem

@@ -16,11 +16,12 @@ from apviz.solvers.solve import attempt, checked_hooks, solve
 from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated
 from apviz.solvers.steps import PlainStep, Subspace
 from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
+from apviz.solvers.stopping import Stopping
 
 __all__ = [
     "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient",
     "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent", "Hook", "NotConverged",
     "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run", "Skeletons", "Solution", "Solver",
-    "State", "StochasticDualDescent", "StopReason", "Subspace", "Update", "Updated", "attempt", "checked_hooks",
-    "overlapping", "solve",
+    "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace", "Update", "Updated", "attempt",
+    "checked_hooks", "overlapping", "solve",
 ]  # fmt: skip

@@ -42,6 +42,7 @@ class Run:
         initial_weights: Tensor | None = None,
         cost: Cost | None = None,
         clock: Clock | None = None,
+        until: Stopping | None = None,
     ) -> None:
         self.system, self.prepared, self.hooks = system, prepared, list(hooks)
         self.solver, self.choices = prepared.solver, dict(prepared.choices)
@@ -55,7 +56,9 @@ class Run:
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         # before hooks can reach what it is made from
-        self._certifier = Certifier(self.operator, self._units, self.clock, Stopping.of(self.solver))
+        self._certifier = Certifier(
+            self.operator, self._units, self.clock, until or Stopping.of(self.solver)
+        )  # fmt: skip
         self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._measured: Measured | None = None  # of the weights now, if it is

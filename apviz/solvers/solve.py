@@ -13,9 +13,11 @@ from torch import Tensor
 from apviz import distributed
 from apviz.memory import explained
 from apviz.settings import in_full_precision, require_kind, require_torch_defaults, shown
+from apviz.solvers.automatic import Automatic
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
+from apviz.solvers.stopping import Stopping
 from apviz.system import KernelSystem, tensor_of
 
 # rows, from which on a solve in float64 takes seconds longer than one in float32
@@ -26,18 +28,21 @@ log = logging.getLogger("apviz")
 
 def solve(
     system: KernelSystem,
-    solver: Solver,
+    solver: Solver | None = None,
     hooks: Iterable[Hook] = (),
     initial_weights: Tensor | None = None,
     *,
+    until: Stopping | None = None,
     prepared: Prepared | None = None,
     throw: bool = False,
 ) -> Solution:
     """Solves K W = B, and warns where the solution is not converged.
 
     Args:
+        solver: None: what apviz recommends, `apviz.Automatic`.
         hooks: told about start, updates, epochs and stop, such as an `apviz.Recorder`.
         initial_weights: W to start from, of the shape of B; costs one product with K (1.0 work).
+        until: the tolerance and the limits, in place of those of the solver.
         prepared: what `solver.prepare(system.operator)` built, of which `solver` may change the tolerance and the
             caps; None: it is built here. It is counted as set-up of the first solve that uses it.
         throw: raise `NotConverged` in place of warning.
@@ -59,13 +64,14 @@ def solve(
         True
     """
     require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
-    tol = float(getattr(solver, "tol", 0.0))
+    solver = Automatic() if solver is None else solver
+    tol = until.tol if isinstance(until, Stopping) else float(getattr(solver, "tol", 0.0))
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
-    solution = attempt(system, solver, hooks, initial_weights, prepared=prepared)
+    solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared)
     if not solution.converged:
-        aim = f", the tolerance {solver.tol:g}" if hasattr(solver, "tol") else ""
+        aim = f", the tolerance {tol:g}" if tol else ""
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
             f"{solver.label} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "
@@ -83,6 +89,7 @@ def attempt(
     hooks: Iterable[Hook] = (),
     initial_weights: Tensor | None = None,
     *,
+    until: Stopping | None = None,
     prepared: Prepared | None = None,
 ) -> Solution:
     """Solves as `solve` does, without a word where the solution is not converged: for comparisons.
@@ -90,9 +97,10 @@ def attempt(
     Raises:
         ValueError, NotPositiveDefinite: as `solve`.
     """
-    if not isinstance(solver, Solver):
-        called = f"an object, such as {solver.__name__}()" if isinstance(solver, type) else "such as apviz.Automatic()"
-        raise TypeError(f"solver must be {called}, got {solver!r:.80}")
+    _checked(solver)
+    if until is not None:
+        require_kind("until", until, Stopping, "an apviz.Stopping, such as apviz.Stopping(tol=1e-3)")
+        solver = until.put_into(solver)
     hooks = checked_hooks(hooks)
     if initial_weights is not None:
         initial_weights = _of_the_shape_of_b(system, initial_weights)
@@ -111,7 +119,7 @@ def attempt(
             else:
                 prepared = prepared.ending_as(solver)
                 cost = prepared.cost.taken()
-            solution = Run(system, prepared, hooks, initial_weights, cost, clock).solve()
+            solution = Run(system, prepared, hooks, initial_weights, cost, clock, until).solve()
             if system.times_written != written:
                 raise RuntimeError(
                     "x or b of the system was written into while it was solved, by a hook or another thread, so the "
@@ -147,6 +155,13 @@ def checked_hooks(hooks: Iterable[Hook]) -> list[Hook]:
             what = f"the class {hook.__name__}" if isinstance(hook, type) else f"{hook!r:.80}"
             raise TypeError(f"hooks must be objects of apviz.Hook, got {what}")
     return found
+
+
+def _checked(solver: Solver) -> Solver:
+    if not isinstance(solver, Solver):
+        called = f"an object, such as {solver.__name__}()" if isinstance(solver, type) else "such as apviz.Automatic()"
+        raise TypeError(f"solver must be {called}, got {solver!r:.80}")
+    return solver
 
 
 def _of_the_shape_of_b(system: KernelSystem, initial_weights: Tensor) -> Tensor:

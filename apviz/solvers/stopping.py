@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from apviz.settings import require_tolerance, require_whole
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +23,11 @@ class Stopping:
         ValueError: a setting out of range, with what would be accepted.
 
     Examples:
-        >>> from apviz.solvers.stopping import Stopping
-        >>> Stopping(tol=1e-3).max_epochs
-        1000
+        >>> import apviz
+        >>> x = [[0.0], [0.5], [1.0]]
+        >>> system = apviz.KernelSystem(x, [0.0, 1.0, 0.0], apviz.RBF(lengthscale=0.5), noise=0.1, device="cpu")
+        >>> apviz.solve(system, until=apviz.Stopping(tol=1e-8)).residual < 1e-8
+        True
     """
 
     tol: float = 1e-2
@@ -44,6 +49,14 @@ class Stopping:
             ValueError: a setting out of range.
         """
         return cls(**{name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)})
+
+    def put_into(self, solver: S) -> S:
+        """Returns a solver with these limits in place of its own, as far as it has such settings."""
+        assert is_dataclass(solver)
+        known = {field.name for field in fields(solver)}
+        limits: dict[str, Any] = {name: getattr(self, name) for name in LIMITS if name in known}
+        changed: S = replace(solver, **limits)  # type: ignore[type-var]
+        return changed
 
 
 #: settings that say when to end, of which a set-up knows nothing

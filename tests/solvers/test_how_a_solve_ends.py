@@ -501,3 +501,61 @@ def test_asking_for_weights_that_wait_in_a_history_changes_no_bit_of_the_solve()
     solver = apviz.AlternatingProjection(block_size=7, rule="random", step=Subspace(length=4), tol=1e-9, max_epochs=12)
     bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
     assert torch.equal(bare.weights, hooked.weights) and bare.energy == hooked.energy
+
+
+# --- limits that are given to the solve -------------------------------------------------------------------------------
+
+
+class Halves(apviz.solvers.Solver):
+    """Has no settings of its own."""
+
+    name = label = "halves"
+
+    def epochs(self, prepared, state):
+        while True:
+            before = state.r.clone()
+            w = torch.linalg.solve(state.operator.block(slice(0, len(before))), before) / 2
+            state.w += w
+            state.r.mul_(0.5)
+            decrease = 0.5 * (w * (before + state.r)).sum(0)
+            yield apviz.solvers.Updated(-1, decrease.double(), is_whole_epoch=True)
+            yield apviz.solvers.EpochEnd()
+
+
+def small_system():
+    x = torch.linspace(0, 1, 60, dtype=torch.float64)
+    return apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "solver", [apviz.AlternatingProjection(block_size=20), apviz.ConjugateGradient(), apviz.Automatic(), Halves()],
+    ids=lambda solver: solver.name,
+)  # fmt: skip
+def test_limits_given_to_the_solve_count_in_place_of_the_solvers(solver):
+    for tol in (0.3, 1e-7):
+        solution = apviz.solve(small_system(), solver, until=apviz.Stopping(tol=tol))
+        assert solution.converged and solution.residual < tol
+    if not isinstance(solver, apviz.Automatic):  # one update by Cholesky
+        capped = apviz.solvers.attempt(small_system(), solver, until=apviz.Stopping(tol=1e-12, max_epochs=1))
+        assert capped.epochs == 1 and capped.stop_reason is StopReason.MAX_EPOCHS
+
+
+def test_a_set_up_may_be_solved_with_to_other_limits():
+    system, solver = small_system(), apviz.AlternatingProjection(block_size=20)
+    prepared = solver.prepare(system.operator)
+    loose, tight = (
+        apviz.solve(system, solver, prepared=prepared, until=apviz.Stopping(tol=tol)) for tol in (0.1, 1e-9)
+    )
+    assert loose.epochs < tight.epochs and tight.residual < 1e-9 and tight.setup_work == 0
+
+
+def test_without_a_solver_it_is_the_recommended_one():
+    solution = apviz.solve(small_system(), until=apviz.Stopping(tol=1e-6))
+    assert solution.converged and solution.residual < 1e-6
+
+
+def test_limits_that_are_none_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"until must be an apviz.Stopping, .* got 0.1"):
+        apviz.solve(small_system(), until=0.1)
+    with pytest.raises(ValueError, match="min_epochs must be"):
+        apviz.Stopping(min_epochs=5, max_epochs=4)
