@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import warnings
 
@@ -104,3 +105,38 @@ def test_a_method_of_a_trace_is_read_whole_or_refused():
     for wrong in ({"rule": 3}, {"overlap": [1]}, {"partition": {}}, {"family": None}):
         with pytest.raises(ValueError, match="method must"):
             Method.from_plain(method.plain() | wrong)
+
+
+PARTS = {
+    "step": apviz.solvers.Subspace(length=3), "columns": apviz.solvers.Skeletons(rank=4, near=7),
+    "precision": apviz.solvers.Precision(recursion="float32", factors="float16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [apviz.AlternatingProjection(), apviz.solvers.overlapping(), apviz.AlternatingProjection(**PARTS)],
+    ids=["paper", "overlapping", "parts"],
+)
+def test_alternating_projection_is_read_back_as_it_was_written(solver):
+    assert from_plain(json.loads(json.dumps(to_plain(solver)))) == solver
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "accepted"),
+    [
+        ("step", "nope", "plain, subspace"), ("step", apviz.solvers.Subspace, "plain, subspace"),
+        ("columns", 3, "exact, skeletons"), ("precision", "float8", "system, float32, float64, auto"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_none_is_refused_with_those_there_are(setting, value, accepted):
+    with pytest.raises(ValueError, match=f"{setting} must be one of {accepted}, or an object of apviz.solvers"):
+        apviz.AlternatingProjection(**{setting: value})
+
+
+def test_a_name_stands_for_the_part_with_its_defaults():
+    by_name = apviz.AlternatingProjection(step="subspace", columns="skeletons", precision="auto")
+    assert by_name == apviz.AlternatingProjection(
+        step=apviz.solvers.Subspace(), columns=apviz.solvers.Skeletons(),
+        precision=apviz.solvers.Precision(recursion="auto", factors="auto"),
+    )  # fmt: skip
