@@ -38,7 +38,7 @@ notebooks/html/index.html: $(wildcard notebooks/*.ipynb notebooks/build/*.py not
 lab: $(VENV)/installed-lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00-start-here.ipynb
 
-# for the loop of a change: lint, types, imports, and two minutes of tests
+# for the loop of a change: lint, types, imports, and the tests of the core
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/solvers/test_alternating_projection.py \
 	  tests/solvers/test_conjugate_gradient_and_cholesky.py tests/solvers/test_own_solver.py tests/solvers/test_choices.py \
