@@ -95,11 +95,12 @@ SYSTEMS |= {
 }
 
 
-#: systems of up to 8,000 rows, and the larger ones, each with a file of its own
+#: systems of up to 8,000 rows, of 50,000 and more, and of 14,000, each with a file of its own
 PARTS = {
     "chooser_small": [name for name in SYSTEMS if name.endswith(f"n = {SMALL:,}") or name.endswith(f"n = {MEDIUM:,}")],
+    "chooser_large": [name for name in SYSTEMS if "n = 5" in name],
 }
-PARTS["chooser"] = [name for name in SYSTEMS if name not in PARTS["chooser_small"]]
+PARTS["chooser"] = [name for name in SYSTEMS if not any(name in part for part in PARTS.values())]
 
 
 def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
@@ -205,10 +206,11 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def rows_kept(part: str) -> list[dict[str, Any]]:
-    """Returns the rows of a part that were measured before, with Cholesky among the methods."""
+    """Returns the rows of a part that were measured before, with Cholesky among the methods where it fits."""
     path = RESULTS / f"{part}.json"
     results = json.loads(path.read_text())["results"] if path.exists() else []
-    return [row for row in results["rows"] if CHOLESKY in row["methods"]] if isinstance(results, dict) else []
+    rows = results["rows"] if isinstance(results, dict) else []
+    return [row for row in rows if row["n"] > CHOLESKY_ROWS or CHOLESKY in row["methods"]]
 
 
 def main() -> None:

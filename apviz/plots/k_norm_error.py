@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,92 +98,80 @@ def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
 
 def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset, true: Floats | None) -> bool:
     """Band and bound of one run, and its error where that is known; whether there is a band."""
-    upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
+    upper, lower = (positive(error[part].values) for part in ("upper", "lower"))
     known = np.flatnonzero(np.isfinite(upper))
     if not len(known):
         return False
-    start = upper[known[0]]
-    color, entry = look.color, legend_entry(name, trace)
-    # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it
-    # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
-    low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
+    run = _Run(curves, trace, name, legend_entry(name, trace), look, float(upper[known[0]]))
     known = curves.thin(upper, known)
-    at_passes = error.attrs["at_passes"]
-    if not at_passes:  # between passes an area would claim what is not known
-        curves.add(
-            trace,
-            np.concatenate([upper[known], lower[low]]) / start,
-            "",
-            np.concatenate([known, low]),
-            mode="lines",
-            fill="toself",
-            fillcolor=translucent(color, 0.28),
-            line={"width": 0},
-            name=entry,
-            legendgroup=entry,
-            showlegend=False,
-            hoverinfo="skip",
-            hovertemplate=None,
-        )
-    else:
+    low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
+    if error.attrs["at_passes"]:  # between passes an area would claim what is not known
         about = positive(error["estimate"].values)
         rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
-        curves.add(
-            trace,
-            about[rows] / start,
-            "error, an estimate by the recursion",
-            rows,
-            mode="lines",
-            line=look.line(1),
-            name=entry,
-            legendgroup=entry,
-            showlegend=False,
-        )
-
-    def dots(edge: Floats) -> dict[str, Any]:
-        scatter: dict[str, Any] = {"mode": "markers", "marker": {"color": color, "size": 8}}
-        if edge is upper:
-            reach = (upper - np.nan_to_num(lower))[known] / start
-            scatter["error_y"] = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
-        return scatter
-
-    edges: tuple[tuple[str, Any, Any], ...] = (("at most", upper, known), ("at least", lower, low[::-1]))
-    for word, edge, rows in edges:
-        curves.add(
-            trace,
-            edge[rows] / start,
-            f"error {word}",
-            rows,
-            **(dots(edge) if at_passes else {"mode": "lines", "line": look.line(2)}),
-            name=entry,
-            legendgroup=entry,
-            showlegend=edge is upper,
-        )
+        run.add(about, rows, "error, an estimate by the recursion", mode="lines", line=look.line(1), showlegend=False)
+        reach = (upper - np.nan_to_num(lower))[known] / run.start
+        bars = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
+        dots: dict[str, Any] = {"mode": "markers", "marker": {"color": look.color, "size": 8}}
+        run.add(upper, known, "error at most", **dots, error_y=bars)
+        run.add(lower, low[::-1], "error at least", **dots, showlegend=False)
+    else:
+        run.add_area(upper, known, lower, low)
+        run.add(upper, known, "error at most", mode="lines", line=look.line(2))
+        run.add(lower, low[::-1], "error at least", mode="lines", line=look.line(2), showlegend=False)
     if true is not None:
         rows = curves.thin(true, np.arange(len(true)))
         curves.add(
-            trace,
-            positive(true)[rows] / start,
-            "error",
-            rows,
-            mode="lines",
-            line={"color": curves.theme.ink, "width": 2},
-            name="the error itself, from W*",
-        )
-    at = curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
-    if len(at):
+            trace, positive(true)[rows] / run.start, "error", rows, mode="lines",
+            line={"color": curves.theme.ink, "width": 2}, name="the error itself, from W*",
+        )  # fmt: skip
+    run.add_bound(error)
+    return True
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Draws what is known of one run, relative to `start`."""
+
+    curves: Curves
+    trace: Trace
+    name: str
+    entry: str
+    look: Look
+    start: float
+
+    def add(self, values: Floats, rows: Any, word: str, **how: Any) -> None:
+        """A curve under the run's entry of the legend."""
+        self.curves.add(
+            self.trace, values[rows] / self.start, word, rows, name=self.entry, legendgroup=self.entry,
+            **{"showlegend": True, **how},
+        )  # fmt: skip
+
+    def add_area(self, upper: Floats, known: Any, lower: Floats, low: Any) -> None:
+        """One closed outline, there along the upper edge and back along the lower.
+
+        Where the lower edge is zero it is left out and the band just ends, while a fill between two curves would fall
+        to the bottom of the axis.
+        """
+        outline = np.concatenate([upper[known], lower[low]]) / self.start
+        self.curves.add(
+            self.trace, outline, "", np.concatenate([known, low]), mode="lines", fill="toself",
+            fillcolor=translucent(self.look.color, 0.28), line={"width": 0}, name=self.entry, legendgroup=self.entry,
+            showlegend=False, hoverinfo="skip", hovertemplate=None,
+        )  # fmt: skip
+
+    def add_bound(self, error: xr.Dataset) -> None:
+        """What theory promises, where it is known."""
+        bound = positive(error["bound"].values)
+        at = self.curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
+        if not len(at):
+            return
         called = escaped(str(error.attrs.get("bound_name") or "bound"))
         if error.attrs.get("bound_is_estimate"):
             called += " (estimate)"
-        curves.add(
-            trace,
-            bound[at] / start,
-            f"{called}, {escaped(str(error.attrs.get('how', '')))}<br>",
-            at,
-            mode="lines",
-            line={"color": color, "width": 2, "dash": BOUND_DASH},
-            name=f"{name}: {called}",
+        self.curves.add(
+            self.trace, bound[at] / self.start, f"{called}, {escaped(str(error.attrs.get('how', '')))}<br>", at,
+            mode="lines", line={"color": self.look.color, "width": 2, "dash": BOUND_DASH},
+            name=f"{self.name}: {called}",
             # it has a legend entry of its own, and still belongs to the run
-            meta=entry,
-        )
-    return True
+            meta=self.entry,
+        )  # fmt: skip
