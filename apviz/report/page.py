@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import plotly.graph_objects as go
 
 from apviz import plots
 from apviz.analysis.sweeps import system_key
@@ -16,6 +18,7 @@ from apviz.analysis.verdict import judge
 from apviz.method import abbreviations
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
+from apviz.plots._style import ThemeName
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
@@ -168,90 +171,93 @@ def _estimate(trace: Trace, name: str) -> str:
 
 
 def _figures(traces: Sequence[Trace]) -> list[Figure]:
-    blocks = [t for t in traces if "block" in t and len(t["epoch"]["epoch"]) > 1]
-    shown = [
-        embedded(
-            "Residual",
-            "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
-            "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
-            lambda theme: plots.residuals(traces, theme=theme),
-        ),
-    ]
+    drawn = [*_of_errors(traces), *_of_blocks(traces), *_of_passes(traces)]
+    return [embedded(title, words, draw) for title, words, draw in drawn]
+
+
+#: title, explanation, and what draws it in a theme
+_Drawn = tuple[str, str, Callable[[ThemeName], go.Figure]]
+
+
+def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
+    """How far each run came: residual, test error, K-norm error, eigenvalues."""
+    yield (
+        "Residual",
+        "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
+        "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
+        lambda theme: plots.residuals(traces, theme=theme),
+    )
     if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
-        shown.append(
-            embedded(
-                "Test error beside the residual",
-                "Where the upper curve has become flat, solving on no longer changes the predictions. In the unit of "
-                "the target as it was solved for: standard deviations, for data sets and files that apviz loads.",
-                lambda theme: plots.test_rmse(traces, theme=theme),
-            )
+        yield (
+            "Test error beside the residual",
+            "Where the upper curve has become flat, solving on no longer changes the predictions. In the unit of "
+            "the target as it was solved for: standard deviations, for data sets and files that apviz loads.",
+            lambda theme: plots.test_rmse(traces, theme=theme),
         )
-    shown.append(
-        embedded(
-            "Error in the K-norm, and theory's bound",
-            "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory, "
-            "in exact arithmetic. In float32 and with skeletons the error is known where a pass was made.",
-            lambda theme: plots.k_norm_error(traces, theme=theme),
-        )
+    yield (
+        "Error in the K-norm, and theory's bound",
+        "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory, "
+        "in exact arithmetic. In float32 and with skeletons the error is known where a pass was made.",
+        lambda theme: plots.k_norm_error(traces, theme=theme),
     )
     if any("eigenvalues" in t for t in traces):
-        shown.append(
-            embedded(
-                "Eigenvalues",
-                "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
-                "preconditioner P gives them those of P⁻¹K in place of those of K. κ is the largest over the smallest.",
-                lambda theme: plots.eigenvalues(traces, theme=theme),
-            )
+        yield (
+            "Eigenvalues",
+            "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
+            "preconditioner P gives them those of P⁻¹K in place of those of K. κ is the largest over the smallest.",
+            lambda theme: plots.eigenvalues(traces, theme=theme),
         )
+
+
+def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
+    """What blocks did: their sizes, which came when, where the residual is."""
+    blocks = [t for t in traces if "block" in t and len(t["epoch"]["epoch"]) > 1]
     rule = [t for t in blocks if t.method.rule == "gauss-southwell" and not t.method.overlap]
     if len({t.method.block_size for t in rule}) > 1:
-        shown.append(
-            embedded(
-                "Block size",
-                "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
-                lambda theme: plots.batch_sizes(rule, theme=theme),
-            )
+        yield (
+            "Block size",
+            "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
+            lambda theme: plots.batch_sizes(rule, theme=theme),
         )
     for trace in rule[:1] or blocks[:1]:
-        shown += [
-            embedded(
-                "Which block, when",
-                "One mark an update; the colour is the energy it removed.",
-                lambda theme, trace=trace: plots.block_timeline(trace, theme=theme),  # type: ignore[misc]
-            ),
-            embedded(
-                "Where the residual is",
-                "Residual norm of every block after every epoch.",
-                lambda theme, trace=trace: plots.block_norms(trace, theme=theme),  # type: ignore[misc]
-            ),
-        ]
-    for trace in filter(_has_picture, traces):
-        shown.append(
-            embedded(
-                f"The residual as a picture: {trace.label}",
-                "The residual of the targets after each recorded update: play, or pull the slider.",
-                lambda theme, trace=trace: plots.residual_image(trace, theme=theme),  # type: ignore[misc]
-            )
+        yield (
+            "Which block, when",
+            "One mark an update; the colour is the energy it removed.",
+            partial(_themed, plots.block_timeline, trace),
         )
+        yield (
+            "Where the residual is",
+            "Residual norm of every block after every epoch.",
+            partial(_themed, plots.block_norms, trace),
+        )
+    for trace in filter(_has_picture, traces):
+        yield (
+            f"The residual as a picture: {trace.label}",
+            "The residual of the targets after each recorded update: play, or pull the slider.",
+            partial(_themed, plots.residual_image, trace),
+        )
+
+
+def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
+    """How far the recursion is from B − KW."""
     refined = [t for t in traces if "pass" in t]
     if refined:
-        shown.append(
-            embedded(
-                "The recursion against B − KW",
-                "The line is the residual by the recursion, in which float32 and skeletons are cheap; a large mark is "
-                "a pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
-                lambda theme: plots.passes(refined, theme=theme),
-            )
+        yield (
+            "The recursion against B − KW",
+            "The line is the residual by the recursion, in which float32 and skeletons are cheap; a large mark is "
+            "a pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
+            lambda theme: plots.passes(refined, theme=theme),
         )
     elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # of GPyTorch's CG
-        shown.append(
-            embedded(
-                "Drift",
-                "How far rounding has moved the recursive residual from B − KW, at every recomputation.",
-                lambda theme: plots.residual_drift(traces, theme=theme),
-            )
+        yield (
+            "Drift",
+            "How far rounding has moved the recursive residual from B − KW, at every recomputation.",
+            lambda theme: plots.residual_drift(traces, theme=theme),
         )
-    return shown
+
+
+def _themed(draw: Callable[..., go.Figure], trace: Trace, theme: ThemeName) -> go.Figure:
+    return draw(trace, theme=theme)
 
 
 def _has_picture(trace: Trace) -> bool:
