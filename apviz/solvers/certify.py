@@ -191,7 +191,7 @@ class Certifier:
         """
         stopping, residual = self.stopping, self._state.residual
         is_exact = found is not None and found.is_exact
-        if not math.isfinite(residual) or self._has_exploded(residual):
+        if self._has_exploded(residual):
             self.message = f"diverged: {self._lost('beyond', 'divide')}" if self._is_lost else self._diverged()
             return StopReason.DIVERGED
         if is_exact and residual < stopping.tol and epoch >= stopping.min_epochs:
@@ -234,6 +234,8 @@ class Certifier:
         else:
             fresh = state.b - self._operator.matmul(state.weights().to(state.r))
             squared = self._operator.layout.sum(column_squares(fresh))
+            if self._has_exploded(self._units.mean_relative(squared)):  # the solve ends with what is measured
+                return self._make(epoch, claimed, True)
         drift = self._units.relative(self._operator.layout.sum(column_squares(state.r - fresh)))
         # one that has drifted so far follows its own rounding
         is_adopted = not self._is_lost and state.adopt(fresh, self._claims or drift > claimed)
@@ -250,7 +252,7 @@ class Certifier:
         return Pass(self._number, epoch, work, seconds, claimed, residual, drift, is_exact, is_adopted, traffic)
 
     def _has_exploded(self, residual: float) -> bool:
-        return residual > EXPLODED * max(1.0, self._first_residual or 0.0)
+        return not residual <= EXPLODED * max(1.0, self._first_residual or 0.0)  # or is no number
 
     def _diverged(self) -> str:
         """What makes a recursion explode, and what helps: nobody is sent to float64 who is there already."""

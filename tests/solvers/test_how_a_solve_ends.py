@@ -559,3 +559,31 @@ def test_limits_that_are_none_are_refused_by_name():
         apviz.solve(small_system(), until=0.1)
     with pytest.raises(ValueError, match="min_epochs must be"):
         apviz.Stopping(min_epochs=5, max_epochs=4)
+
+
+class Breaks(apviz.solvers.Solver):
+    """Drifts, and its residual is not a number after the first update."""
+
+    name = label = "breaks"
+
+    def init(self, prepared, state):
+        state.drifts = True
+        return state
+
+    def epochs(self, prepared, state):
+        while True:
+            state.w += 1.0
+            state.r.fill_(torch.nan)
+            yield apviz.solvers.Updated(-1, torch.zeros(1, dtype=torch.float64), is_whole_epoch=True)
+            yield apviz.solvers.EpochEnd()
+
+
+def test_a_recursion_that_is_no_number_any_more_is_replaced_by_a_residual_in_float64():
+    system = small_system()
+    in_float32 = apviz.KernelSystem(system.x, system.b, system.kernel, noise=0.1, dtype=torch.float32, device="cpu")
+    solution = apviz.solvers.attempt(in_float32, Breaks(), until=apviz.Stopping(max_epochs=3))
+    assert solution.residual_is_measured and not solution.converged
+    k = system.kernel(system.x).numpy() + 0.1 * np.eye(60)
+    b = in_float32.b.double().numpy()
+    r = b - k @ solution.weights.numpy()
+    assert solution.residual == pytest.approx(np.linalg.norm(r) / np.linalg.norm(b), rel=1e-5)
