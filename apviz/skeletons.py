@@ -80,7 +80,7 @@ class BlockSkeletons:
         longest = max(count(rows) for rows in self._rows)
         self.numbers, kept = len(partition) * longest * rank, factors.dtype
         what = f"skeletons of rank {rank} for {len(partition)} blocks need"
-        require_memory(self.numbers * kept.itemsize, operator.x.device, what, "use skeleton_rank=0")
+        require_memory(self.numbers * kept.itemsize, operator.x.device, what, "use columns=apviz.solvers.Exact()")
         inputs = operator.inputs
         self._near = near_rows(partition, inputs, near)
         order = _farthest_first(inputs, self._rows, rank)

@@ -80,7 +80,7 @@ class Course(Hook):
         return self.warning or (f"{about} {in_words(self.left.likely)} left" if self.left.likely else "")
 
     def on_start(self, run: Run) -> None:
-        self._run, self._tol, self._curve = run, float(getattr(run.solver, "tol", 1e-2)), []
+        self._run, self._tol, self._curve = run, run.stopping.tol, []
         self.left, self.warning = self._forecast.seconds, ""
 
     def on_epoch(self, epoch: Epoch) -> None:

@@ -27,7 +27,7 @@ from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers import Solution, StopReason
 from apviz.solvers.serialization import from_plain, to_plain
 
-FORMAT, VERSION = "apviz.GaussianProcess", 1
+FORMAT, VERSION = "apviz.GaussianProcess", 2
 # the entry that is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")

@@ -53,7 +53,7 @@ def alternating_projection(
     GPyTorch's code, which is said once, with what it costs. What is not taken raises at once and names the part. The
     n × n matrix is never formed.
 
-    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
+    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; where `Automatic` takes
       Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
       elsewhere. No second derivatives of it: asked for, they raise.
     - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance

@@ -92,12 +92,6 @@ void gathered_products(const T* updates, const int64_t* rows, int64_t q, int64_t
 
 }  // namespace
 
-// Up to so many right-hand sides, u is passed as width × m; else as m × stride, stride a multiple of the lanes.
-extern "C" int64_t narrow_f32() { return kNarrow<float>; }
-extern "C" int64_t narrow_f64() { return kNarrow<double>; }
-extern "C" int64_t lanes_f32() { return kLanes<float>; }
-extern "C" int64_t lanes_f64() { return kLanes<double>; }
-
 // x: n × d; z: d × m, m a multiple of the lanes.
 #define APVIZ_EXPORT(T, suffix)                                                                                     \
   extern "C" void nearest_##suffix(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out,   \

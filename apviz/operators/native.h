@@ -202,3 +202,9 @@ template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, 
 }
 
 }  // namespace
+
+// Up to so many right-hand sides, u is passed as width × m; else as m × stride, stride a multiple of the lanes.
+extern "C" int64_t narrow_f32() { return kNarrow<float>; }
+extern "C" int64_t narrow_f64() { return kNarrow<double>; }
+extern "C" int64_t lanes_f32() { return kLanes<float>; }
+extern "C" int64_t lanes_f64() { return kLanes<double>; }

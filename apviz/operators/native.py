@@ -290,9 +290,9 @@ def _function(name: str, dtype: torch.dtype, structure: Structure | None = None)
     return function
 
 
-def _transposed(z: Tensor) -> Tensor:
+def _transposed(z: Tensor, structure: Structure | None = None) -> Tensor:
     """Z (m, d) as (d, m'), m' padded to whole vectors."""
-    lanes = _counted("lanes", z.dtype)
+    lanes = _counted("lanes", z.dtype, structure)
     zt = z.new_zeros(z.shape[1], len(z) + -len(z) % lanes)
     zt[:, : len(z)] = z.T
     return zt
@@ -314,9 +314,9 @@ def symmetric_matmul_(out: Tensor, formula: Formula, x: Tensor, u: Tensor) -> No
 
 def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: Tensor) -> None:
     (n, d), width = x.shape, u.shape[1]
-    zt = _transposed(z)
-    m, lanes = zt.shape[1], _counted("lanes", x.dtype)
-    if width <= _counted("narrow", x.dtype):
+    zt = _transposed(z, formula.structure)
+    m, lanes = zt.shape[1], _counted("lanes", x.dtype, formula.structure)
+    if width <= _counted("narrow", x.dtype, formula.structure):
         padded = u.new_zeros(width, m)
         padded[:, : len(z)] = u.T
     elif m > len(z) or width % lanes:
@@ -332,16 +332,16 @@ def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: 
 
 
 @cache
-def _counted(what: str, dtype: torch.dtype) -> int:
-    """A number of `native.h`: the lanes of a vector, or up to how many right-hand sides it wants them as rows."""
-    function = _engine()[f"{what}_{'f32' if dtype == torch.float32 else 'f64'}"]
+def _counted(what: str, dtype: torch.dtype, structure: Structure | None = None) -> int:
+    """A number of a library: the lanes of its vectors, or up to how many right-hand sides it wants them as rows."""
+    function = _engine(structure)[f"{what}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = ctypes.c_int64
     return int(function())
 
 
 def fill(formula: Formula, x: Tensor, z: Tensor, out: Tensor) -> None:
     """Evaluates k(x, z) into out: (n, m), contiguous; features x: (n, D), z: (m, D)."""
-    (n, d), zt = x.shape, _transposed(z)
+    (n, d), zt = x.shape, _transposed(z, formula.structure)
     m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
     _function("fill", x.dtype, formula.structure)(
         _pointer(numbers), _pointer(starts), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(len(z)),
@@ -365,7 +365,7 @@ def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> G
     Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
     """
     (n, d), p, x = x.shape, a.shape[1], x.contiguous()
-    zt, bt, a = _transposed(z), _transposed(b), a.contiguous()
+    zt, bt, a = _transposed(z, formula.structure), _transposed(b, formula.structure), a.contiguous()
     m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
     parts, terms = len(formula.functions), len(formula.terms)
     out = torch.zeros(n, d, dtype=torch.float64)

@@ -100,6 +100,7 @@ class Automatic(Solver):
     def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
         """The solver, and why."""
         n = operator.n
+        operator.fix_engine(10.0 * n**2, columns)  # what an entry costs depends on it
         if n <= (few := cholesky_rows(operator)):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)

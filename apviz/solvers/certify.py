@@ -204,6 +204,10 @@ class Certifier:
             return StopReason.STAGNATED
         return None
 
+    def returned(self) -> StopReason:
+        """Says why a solve is over whose solver has nothing more to gain, from a residual that was measured."""
+        return StopReason.CONVERGED if self._state.residual < self.stopping.tol else StopReason.STAGNATED
+
     def _floor(self, found: Pass, energy: float) -> str | None:
         """Why going on from a pass is in vain, or None; what drifts is told to be exact first."""
         refinement, state = self._refinement, self._state

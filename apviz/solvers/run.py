@@ -17,7 +17,7 @@ from apviz.solvers.certify import Certifier, Measured
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
 from apviz.solvers.refinement import Pass
-from apviz.solvers.state import Continue, Events, Remeasure, State, Updated, column_inner, column_squares
+from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated, column_inner, column_squares
 from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
 from apviz.system import KernelSystem
@@ -56,17 +56,20 @@ class Run:
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         # before hooks can reach what it is made from
+        #: the tolerance and the limits of this solve
+        self.stopping = until or Stopping.of(self.solver)
         self._certifier = Certifier(
-            self.operator, self._units, self.clock, until or Stopping.of(self.solver)
+            self.operator, self._units, self.clock, self.stopping
         )  # fmt: skip
         self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._measured: Measured | None = None  # of the weights now, if it is
-        self._asked_at: int | None = None  # the number of the update after which the solver asked for B − KW
+        self._measured_at: object = None  # the weights that the solver asked B − KW of
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
         self._stop_message = ""
         self._stopped_inside = False
+        self._reported_at: object = None
         self._first_energy = self._last_energy = 0.0
         self._residual_is_measured = False
         self._residual_per_rhs = torch.ones_like(self._units.norms)
@@ -182,18 +185,36 @@ class Run:
             try:
                 event = events.send(reply)
             except StopIteration:
-                return StopReason.STAGNATED
+                return self._returned()
             reply = None
             if isinstance(event, Updated):
                 reply = self._updated(event)
             elif isinstance(event, Remeasure):
-                self._measured, self._asked_at = self._certifier.measure(), self.update_number
-                self._state.r.copy_(self._measured.r)
-                reply = self._measured.r
+                reply = self._remeasure()
             elif isinstance(event, Continue):
                 self._continue(event.state)
-            elif (reason := self._end_epoch()) is not None:
+            elif isinstance(event, EpochEnd):
+                if (reason := self._end_epoch()) is not None:
+                    return reason
+            else:
+                raise TypeError(
+                    f"epochs of {type(self.solver).__name__} must yield objects of Updated, EpochEnd, Remeasure or "
+                    f"Continue, got {event!r:.80}"
+                )
+
+    def _remeasure(self) -> Tensor:
+        """Evaluates B − KW for the weights now, and has the recursion go on from it."""
+        self._measured, self._measured_at = self._certifier.measure(), _moment(self._state.w)
+        self._state.r.copy_(self._measured.r)
+        return self._measured.r
+
+    def _returned(self) -> StopReason:
+        """Why a solve is over whose solver has nothing more to gain: it says what B − KW is all the same."""
+        if not self._residual_is_measured or self._reported_at != _moment(self._state.w):
+            self._remeasure()
+            if (reason := self._end_epoch()) is not None:
                 return reason
+        return self._certifier.returned()
 
     def _start(self) -> State:
         """The weights and the residual to start from, in the solver's order of rows."""
@@ -223,13 +244,13 @@ class Run:
         """Goes on with another state, from the weights and in the order of rows of the one before."""
         self._state = state
         self._rebase(self._measured)
-        self._measured = self._asked_at = None
+        self._measured = self._measured_at = None
         self._certify(state)
 
     @property
     def _is_fresh(self) -> bool:
         """Whether the solver asked for B − KW since it last moved the weights."""
-        return self._asked_at is not None and self.update_number <= self._asked_at + 1
+        return self._measured_at is not None and self._measured_at == _moment(self._state.w)
 
     def _squared(self) -> Tensor:
         """The squared norms of the residual, (l+1,): where it was evaluated, with the bound on its rounding."""
@@ -264,7 +285,8 @@ class Run:
     def _end_epoch(self) -> StopReason | None:
         """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs."""
         certifier, squared, is_fresh = self._certifier, self._squared(), self._is_fresh
-        self._asked_at = None
+        self._measured = self._measured if is_fresh else None
+        self._measured_at = None
         self.epoch_number += 1
         self._stop_requested = self.operator.layout.agreed(self._stop_wished)
         if self._stopped_inside:  # a last and incomplete epoch
@@ -319,6 +341,7 @@ class Run:
             of_residual = self._units.relative(now.rounding.square())
             of_energy = self._units.energy_in_users(self._summed(now.energy_rounding))
         self._residual_is_measured, self._measured = now is not None, None  # the next update moves W
+        self._reported_at = _moment(self._state.w)
         norms, block_norms = None, self._state.block_norms()
         if block_norms is not None:
             norms = (block_norms.double() * self._units.share).sum(1).sqrt().cpu() * self._units.largest
@@ -357,3 +380,8 @@ class Run:
         if self._state.r.dtype == torch.float64:
             return []
         return ["precision='float64'" if hasattr(self.solver, "precision") else "a system in float64"]
+
+
+def _moment(w: Tensor) -> object:
+    """What is another after every change of the weights; where PyTorch counts none, never the same."""
+    return object() if w.is_inference() else (id(w), w._version)

@@ -65,13 +65,13 @@ def solve(
     """
     require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
     solver = Automatic() if solver is None else solver
-    tol = until.tol if isinstance(until, Stopping) else float(getattr(solver, "tol", 0.0))
+    tol = (until if isinstance(until, Stopping) else Stopping.of(solver)).tol
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
     solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared)
     if not solution.converged:
-        aim = f", the tolerance {tol:g}" if tol else ""
+        aim = f", the tolerance {tol:g}"
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
             f"{solver.label} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "

@@ -50,7 +50,7 @@ class ProgressHook(Hook):
         self.console, self.transient, self.also = console or Console(stderr=True), transient, also
 
     def on_start(self, run: Run) -> None:
-        self._run, self._tol = run, float(getattr(run.solver, "tol", 1e-2))
+        self._run, self._tol = run, run.stopping.tol
         label = run.solver.label
         self._bar = _NotebookBar(label) if _in_notebook() else _TerminalBar(label, self.console, self.transient)
 

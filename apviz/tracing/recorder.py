@@ -393,8 +393,7 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs["data_preparation"] = system.preparation
     if system.seed is not None:
         attrs["seed"] = system.seed
-    if hasattr(solver, "tol"):
-        attrs["tol"] = solver.tol
+    attrs["tol"] = run.stopping.tol
     if (ranks := run.operator.layout.ranks) > 1:
         attrs["ranks"] = ranks
     if run.factors is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # goes up where a trace can no longer be read as before; a group more that may be missing does not change that
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 #: dimensions along which a group grows while a solve runs
 GROWING: Final = ("update", "epoch", "pass", "step")

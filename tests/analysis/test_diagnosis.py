@@ -204,7 +204,7 @@ def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(leng
 def test_overlapping_blocks_that_are_slow_are_sent_to_a_method_with_a_coarse_space():
     slow = apviz.AlternatingProjection(block_size=25, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
     found = diagnose(recorded(system(0.01, 1.0), slow))
-    assert found.limit is Limit.CONDITIONING and found.change == {"solver": "auto"}
+    assert found.limit is Limit.CONDITIONING and not found.change
     assert "two-level Schwarz" in found.advice
 
 

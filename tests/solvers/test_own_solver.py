@@ -1,7 +1,10 @@
 """The solver that the guide writes in 40 lines is solved with, recorded, certified, compared and drawn like ours."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -94,3 +97,78 @@ def test_one_that_asks_for_its_residual_gets_b_minus_kw_and_has_stagnated_where_
     np.testing.assert_allclose(got[0].numpy(), b / units - k @ np.full((N, 3), 0.25), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(solution.weights.numpy(), np.broadcast_to(0.25 * units, (N, 3)))
     assert str(solution.stop_reason) == "stagnated" and solution.residual_is_measured
+
+
+@dataclass(frozen=True)
+class Own(Solver):
+    """A solver of which a test says what it yields."""
+
+    events: Callable
+    name: ClassVar[str] = "own"
+    label: ClassVar[str] = "own"
+
+    def epochs(self, prepared, state):
+        yield from self.events(state)
+
+
+def nothing(state):
+    return torch.zeros(3, dtype=torch.float64)
+
+
+def moves_after_it_was_measured(state):
+    while True:
+        yield Remeasure()
+        state.w += 1.0
+        yield Updated(-1, nothing(state))
+        yield EpochEnd()
+
+
+def moves_twice_after_it_was_measured(state):
+    yield Remeasure()
+    for _ in range(2):
+        state.w += 1.0
+        yield Updated(-1, nothing(state))
+    yield EpochEnd()
+
+
+def moves_and_returns(state):
+    state.w += 1.0
+    yield Updated(-1, nothing(state))
+
+
+@pytest.mark.parametrize(
+    "events", [moves_after_it_was_measured, moves_twice_after_it_was_measured, moves_and_returns],
+    ids=lambda events: events.__name__,
+)  # fmt: skip
+def test_whatever_a_solver_yields_its_residual_is_that_of_the_weights_it_ends_with(dense, events):
+    system, k, b, _ = dense
+    solution = attempt(system, Own(events), until=apviz.Stopping(tol=1e-3, max_epochs=2))
+    r = np.linalg.norm(b - k @ solution.weights.numpy(), axis=0) / np.linalg.norm(b, axis=0)
+    assert not solution.converged and solution.residual_is_measured
+    np.testing.assert_allclose(solution.residual_per_rhs.numpy(), r, rtol=1e-9)
+
+
+def test_one_that_returns_where_it_has_solved_has_converged(dense):
+    system, k, b, _ = dense
+    units = torch.from_numpy(2.0 ** np.floor(np.log2(np.abs(b).max(0))))
+
+    def solves(state):
+        state.w += torch.from_numpy(np.linalg.solve(k, b)) / units
+        yield Updated(-1, nothing(state))
+
+    solution = attempt(system, Own(solves), until=apviz.Stopping(tol=1e-8))
+    assert solution.converged and solution.residual_is_measured
+    assert apviz.solve(system, apviz.Cholesky(), until=apviz.Stopping(tol=1e-2, min_epochs=5)).converged
+
+
+@pytest.mark.parametrize("event", [EpochEnd, None, "epoch"], ids=str)
+def test_what_is_no_event_is_refused_with_those_there_are(dense, event):
+    with pytest.raises(TypeError, match="epochs of Own must yield objects of Updated, EpochEnd, Remeasure or Continue"):
+        attempt(dense[0], Own(lambda state: iter([event])))
+
+
+def test_the_tolerance_of_a_solver_without_one_is_in_its_trace(dense):
+    recorder = apviz.Recorder()
+    attempt(dense[0], Own(moves_and_returns), [recorder], until=apviz.Stopping(tol=0.05))
+    assert recorder.trace.attrs["tol"] == 0.05
+    assert apviz.diagnose(recorder.trace).evidence

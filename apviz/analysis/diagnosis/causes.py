@@ -227,7 +227,7 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
         return Diagnosis(Limit.CONDITIONING, evidence, "Take CG with a preconditioner of low rank from the start.")
     if of.is_overlapped(trace):
         advice = "Take CG with two-level Schwarz, whose coarse space holds what is smooth; no block sees that."
-        return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
+        return Diagnosis(Limit.CONDITIONING, evidence, advice)
     if trace.method.has_blocks:
         return Diagnosis(Limit.CONDITIONING, evidence, "Overlapping blocks, which depend on κ least.", OVERLAP)
     advice = "Let apviz choose: overlapping alternating projection, or CG with a preconditioner of low rank."

@@ -76,7 +76,8 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     # beside so much jitter the noise does not count: the smallest eigenvalues are hardly solved for
     if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
         return None
-    dtype = of.settings(trace).get("precision", {}).get("recursion", "system")
+    precision = of.settings(trace).get("precision")
+    dtype = precision.get("recursion", "system") if isinstance(precision, dict) else "system"
     dtype = trace.attrs["dtype"] if dtype == "system" else dtype
     facts = [f"{passes} {'pass' if passes == 1 else 'passes'} put its residual right"] if passes else []
     if math.isfinite(drift) and not passes:

@@ -66,8 +66,8 @@ def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
 
     def fit(*events: object) -> None:
         for field in of_blocks:
-            field.visible = recording.method == "ap"
-        rank.visible = recording.method in ("pcg", "rpcg")
+            field.visible = "block_size" in METHODS[recording.method].sweeps
+        rank.visible = "rank" in METHODS[recording.method].sweeps
 
     recording.param.watch(fit, "method")
     fit()

@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
+from apviz import Stopping
 from apviz.dashboard.jobs import live
 from apviz.dashboard.jobs.live import LiveHook
 
@@ -46,7 +47,9 @@ def forecasts(residuals, cap=100, tol=0.01, seconds=2.0):
     """`(seconds_left, until_cap)` after each epoch of so many seconds, and the hook."""
     hook = LiveHook(lambda: None)
     solver = apviz.ConjugateGradient(tol=tol, max_epochs=cap)
-    hook.on_start(SimpleNamespace(hooks=[apviz.Recorder()], solver=solver, setup_seconds=1.0))
+    hook.on_start(
+        SimpleNamespace(hooks=[apviz.Recorder()], solver=solver, stopping=Stopping.of(solver), setup_seconds=1.0)
+    )
     found = []
     for number, residual in enumerate(residuals):
         hook._forecast(SimpleNamespace(number=number, residual=residual, seconds=1.0 + seconds * number))
