@@ -89,7 +89,7 @@ def test_factors_in_half_precision_take_half_the_memory():
 
 def test_half_precision_is_refused_where_entries_of_a_factor_may_be_beyond_it():
     counting = operator(40, torch.float64, noise=1e-9)
-    with pytest.raises(ValueError, match=r"noise of at least 1e-08 of the outputscale, got 1.0e-09 .*'inner'"):
+    with pytest.raises(ValueError, match=r"noise of at least 1e-08 of the outputscale, got 1.0e-09 .*'recursion'"):
         BlockFactors(counting, consecutive([20, 20]), dtype=torch.float16)
 
 

@@ -86,7 +86,7 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
 
     default = solved_with()
     assert (default.attrs["solver"], default.attrs["tol"]) == ("Cholesky", 1e-2)  # what Automatic takes at n = 100
-    for settings in ({"tol": 1e-2}, {"history": "auto"}):
+    for settings in ({"tol": 1e-2}, {"step": "subspace"}):
         overlapping = solved_with(**settings)
         assert overlapping.method.partition == "principal-axis-tree"
         assert (overlapping.method.overlap, overlapping.attrs["tol"]) == (0.5, 1e-2)

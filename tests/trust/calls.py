@@ -113,6 +113,17 @@ def solve_preconditioned(kind: type[Any], **settings: Any) -> None:
     check_solution(apviz.solve(good_system(), solver), solver.tol, good_x(), good_y())
 
 
+def solve_with_part(name: str, kind: type[Any], **settings: Any) -> None:
+    solver = apviz.AlternatingProjection(block_size=10, max_epochs=20, **{name: kind(**settings)})
+    check_solution(apviz.solve(good_system(), solver), solver.tol, good_x(), good_y())
+
+
+def solve_until(**settings: Any) -> None:
+    until = apviz.Stopping(**{"max_epochs": 20} | settings)
+    solution = apviz.solve(good_system(), apviz.AlternatingProjection(block_size=10), until=until)
+    check_solution(solution, until.tol, good_x(), good_y())
+
+
 def use_kernel(make: Callable[..., Any], **settings: Any) -> None:
     kernel = make(**settings)
     solution = apviz.solve(good_system(kernel=kernel), apviz.Cholesky())

@@ -147,6 +147,15 @@ def recipes() -> tuple[Recipe, ...]:
                 preconditioners.Nystrom,
             )
         ),
+        *(
+            Recipe(kind.__name__, functools.partial(calls.solve_with_part, name, kind), _of(kind))
+            for name, kind in (
+                ("step", solvers.Subspace),
+                ("columns", solvers.Skeletons),
+                ("precision", solvers.Precision),
+            )
+        ),
+        Recipe("Stopping", calls.solve_until, _of(apviz.Stopping)),
         Recipe("solve", calls.solve_call, _of(apviz.solve, initial_weights="y"), ("hook",)),
         Recipe(
             "Recorder", calls.recorded, _of(apviz.Recorder, path="text", spectrum="text"), ("snapshot", "trace", "file")
