@@ -292,7 +292,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 2, "it has format version 2, this apviz reads version 1: fit and save it again"),
+        (("version",), 1, "it has format version 1, this apviz reads version 2: fit and save it again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, it is 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),
