@@ -202,7 +202,7 @@ def library(structure: Structure | None = None) -> ctypes.CDLL | None:
     except OSError as error:
         warnings.warn(
             f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
-            "4 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
+            "2 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
             "folder that can be written.",
             stacklevel=2,
         )

@@ -189,7 +189,7 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     )
     if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
         yield (
-            "Test error beside the residual",
+            "Test error and residual",
             "Where the upper curve has become flat, solving on no longer changes the predictions. In the unit of "
             "the target as it was solved for: standard deviations, for data sets and files that apviz loads.",
             lambda theme: plots.test_rmse(traces, theme=theme),

@@ -35,7 +35,7 @@ REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
 USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
 # the share of it where there are skeletons
 SKELETON_WORK = 0.65
-# the work of a factorisation beside its flops: the entries of K, and a pass in float64
+# work of a factorisation in addition to its flops: the entries of K, and a pass in float64
 ENTRIES, PASS = 1.0, 2.0
 
 
@@ -55,7 +55,7 @@ class Automatic(Solver):
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs: cap, in epochs or iterations.
-        seed: of the coarse space.
+        seed: of rehearsals, partitions and pivots.
 
     Examples:
         >>> import torch, apviz
@@ -137,7 +137,7 @@ def cholesky_rows(operator: Operator) -> int:
 
 
 def cholesky_work(operator: Operator, columns: int) -> float:
-    """Returns the work in which products with K take as long as a factorisation of it; inf where that has no place."""
+    """Estimates what factoring K costs, in units of work; inf where it does not fit or rounding hides the noise."""
     x, n = operator.x, operator.n
     fits = arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
     is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)

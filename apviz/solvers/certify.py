@@ -1,6 +1,6 @@
 """Certification: B − KW evaluated in the course of any solve; when, in which dtype, and whether the solve is over.
 
-Nothing else says that a solve converged.
+No other module says that a solve converged.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Certifier:
         return None
 
     def returned(self) -> StopReason:
-        """Says why a solve is over whose solver has nothing more to gain, from a residual that was measured."""
+        """Returns why a solve ends whose generator has returned, from a residual that was measured."""
         return StopReason.CONVERGED if self._state.residual < self.stopping.tol else StopReason.STAGNATED
 
     def _floor(self, found: Pass, energy: float) -> str | None:
@@ -259,7 +259,7 @@ class Certifier:
         return not residual <= EXPLODED * max(1.0, self._first_residual or 0.0)  # or is no number
 
     def _diverged(self) -> str:
-        """What makes a recursion explode, and what helps: nobody is sent to float64 who is there already."""
+        """What makes a recursion explode, and what helps: float64 is not recommended where it is in use."""
         remedy = " or ".join([*self._more_digits, "more noise"])
         dtype = self._state.r.dtype
         return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"

@@ -1,4 +1,4 @@
-"""The handover: CG goes on from where alternating projection is, where that turns out to be slow.
+"""Handover to CG: CG continues from the weights of alternating projection where epochs turn out to be slow.
 
 Blocks see what is local, and a history helps with the rest; where much is neither local nor low rank, epochs lower the
 residual by little each. What CG would take from there is rehearsed on a few rows (`apviz.solvers.rehearsal`).
@@ -35,7 +35,7 @@ log = logging.getLogger("apviz")
 
 
 def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: int, seed: int) -> Events:
-    """Passes on the updates of a solver until CG is expected to arrive before them; then iterates by CG.
+    """Passes on the updates of a solver until CG is expected to converge sooner; then iterates by CG.
 
     Args:
         updates: of alternating projection, which moves `state`.
@@ -81,7 +81,7 @@ class Handover:
         self._reached = [(operator.work, state.residual)]
 
     def is_faster(self) -> bool:
-        """Whether CG is expected to arrive before the projections; asked after every epoch, looks at 2, 4, 8, …."""
+        """Tests whether CG is expected to converge sooner; called after every epoch, looks after 2, 4, 8, … of them."""
         state = self._state
         self._reached.append((state.operator.work, state.residual))
         epoch = len(self._reached) - 1

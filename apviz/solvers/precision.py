@@ -21,8 +21,8 @@ class Precision:
 
     Args:
         recursion: in which blocks are factored and the residual is updated: `system`, that of the system; `float32`,
-            for any tolerance (`apviz.solvers.refinement`); `float64`; `auto`: float32 unless σ² is too small beside
-            the outputscale for it.
+            for any tolerance (`apviz.solvers.refinement`); `float64`; `auto`: float32 unless σ² is too small for it
+            compared to the outputscale.
         factors: in which the factors, and the maps onto skeletons, are kept: `recursion`, as the residual; `float16`,
             half its memory: projections are then a little less exact, which past updates and passes make up for; σ² is
             to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
@@ -54,7 +54,7 @@ PRECISIONS.register("precision")(Precision)
 
 
 def precision_named(given: str | Precision) -> Precision:
-    """Returns what a name stands for: a dtype of the recursion, or `auto` for both; an object as it is.
+    """Returns the precision of a name: a dtype of the recursion, or `auto` for both; an object as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

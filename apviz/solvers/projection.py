@@ -1,7 +1,7 @@
 """Alternating projection: Algorithm 1 of Wu et al. (AISTATS 2024), for any partition and rule.
 
 Departures, where settings ask for them: blocks that overlap, steps along earlier updates too (`apviz.solvers.steps`),
-columns of K by skeletons (`apviz.skeletons`), blocks and residual in float32, and CG that goes on where epochs gain
+columns of K by skeletons (`apviz.skeletons`), blocks and residual in float32, and a handover to CG where epochs gain
 little (`apviz.solvers.handover`).
 """
 
@@ -61,8 +61,8 @@ class AlternatingProjection(Solver):
         columns: how the residual is updated: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few
             columns in all rows but the nearest.
         precision: of blocks and residual: an `apviz.solvers.Precision`, or `system`, `float32`, `float64` or `auto`.
-        fallback_rank: the most of the preconditioner of CG that takes over where epochs turn out to lower the residual
-            more slowly than it would (`apviz.solvers.handover`); each of its iterations counts as an epoch; 0: none.
+        fallback_rank: the most of the preconditioner of CG, to which the solve is handed over where epochs lower the
+            residual more slowly (`apviz.solvers.handover`); each of its iterations counts as an epoch; 0: none.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
         check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:

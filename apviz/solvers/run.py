@@ -24,7 +24,7 @@ from apviz.system import KernelSystem
 
 
 class Run:
-    """A solve in progress: what drives it, and what hooks may look at.
+    """A solve in progress: drives the solver, and is what hooks may look at.
 
     What solvers work on and report is in units of the run (`apviz.solvers.units`), what hooks and users see in theirs.
 
@@ -55,21 +55,19 @@ class Run:
         self.setup_work = self.setup_seconds = 0.0
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
-        # before hooks can reach what it is made from
         #: the tolerance and the limits of this solve
         self.stopping = until or Stopping.of(self.solver)
-        self._certifier = Certifier(
-            self.operator, self._units, self.clock, self.stopping
-        )  # fmt: skip
+        # made before hooks can reach what it is made from
+        self._certifier = Certifier(self.operator, self._units, self.clock, self.stopping)
         self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._measured: Measured | None = None  # of the weights now, if it is
-        self._measured_at: object = None  # the weights that the solver asked B − KW of
+        self._measured_at: _Moment | None = None  # when the solver last asked for B − KW
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
         self._stop_message = ""
         self._stopped_inside = False
-        self._reported_at: object = None
+        self._reported_at: _Moment | None = None  # when an epoch was last reported
         self._first_energy = self._last_energy = 0.0
         self._residual_is_measured = False
         self._residual_per_rhs = torch.ones_like(self._units.norms)
@@ -179,7 +177,7 @@ class Run:
         self._certify(state)
 
     def _driven(self, events: Events) -> StopReason:
-        """Answers a solver's events until the solve is over; says why it is."""
+        """Answers a solver's events until the solve ends; returns the reason."""
         reply: object = None
         while True:
             try:
@@ -203,14 +201,15 @@ class Run:
                 )
 
     def _remeasure(self) -> Tensor:
-        """Evaluates B − KW for the weights now, and has the recursion go on from it."""
-        self._measured, self._measured_at = self._certifier.measure(), _moment(self._state.w)
+        """Evaluates B − KW for the current weights, and makes it the residual of the recursion."""
+        self._measured, self._measured_at = self._certifier.measure(), _Moment(self._state.w)
         self._state.r.copy_(self._measured.r)
         return self._measured.r
 
     def _returned(self) -> StopReason:
-        """Why a solve is over whose solver has nothing more to gain: it says what B − KW is all the same."""
-        if not self._residual_is_measured or self._reported_at != _moment(self._state.w):
+        """Ends a solve whose generator has returned, with a measured residual; returns the reason."""
+        is_reported = self._reported_at is not None and self._reported_at.is_now(self._state.w)
+        if not (is_reported and self._residual_is_measured):
             self._remeasure()
             if (reason := self._end_epoch()) is not None:
                 return reason
@@ -232,7 +231,7 @@ class Run:
         return State(operator=operator, b=b, w=w, r=r, share=share, choices=self.choices)
 
     def _certify(self, state: State) -> None:
-        """Has a state watched from now on."""
+        """Has the certifier watch a state."""
         state.epoch, state.residual = self.epoch_number, self.residual
         jitter = float(self.factors.jitter.max()) if self.factors is not None else 0.0
         self._certifier.begin(
@@ -241,7 +240,7 @@ class Run:
         )  # fmt: skip
 
     def _continue(self, state: State) -> None:
-        """Goes on with another state, from the weights and in the order of rows of the one before."""
+        """Continues with another state, at the same weights and in the same order of rows."""
         self._state = state
         self._rebase(self._measured)
         self._measured = self._measured_at = None
@@ -250,7 +249,7 @@ class Run:
     @property
     def _is_fresh(self) -> bool:
         """Whether the solver asked for B − KW since it last moved the weights."""
-        return self._measured_at is not None and self._measured_at == _moment(self._state.w)
+        return self._measured_at is not None and self._measured_at.is_now(self._state.w)
 
     def _squared(self) -> Tensor:
         """The squared norms of the residual, (l+1,): where it was evaluated, with the bound on its rounding."""
@@ -283,7 +282,7 @@ class Run:
         return may_end and self._certifier.wants_one(self._squared())
 
     def _end_epoch(self) -> StopReason | None:
-        """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs."""
+        """Ends an epoch, with a pass where one is due; returns why the solve ends, or None."""
         certifier, squared, is_fresh = self._certifier, self._squared(), self._is_fresh
         self._measured = self._measured if is_fresh else None
         self._measured_at = None
@@ -341,7 +340,7 @@ class Run:
             of_residual = self._units.relative(now.rounding.square())
             of_energy = self._units.energy_in_users(self._summed(now.energy_rounding))
         self._residual_is_measured, self._measured = now is not None, None  # the next update moves W
-        self._reported_at = _moment(self._state.w)
+        self._reported_at = _Moment(self._state.w)
         norms, block_norms = None, self._state.block_norms()
         if block_norms is not None:
             norms = (block_norms.double() * self._units.share).sum(1).sqrt().cpu() * self._units.largest
@@ -382,6 +381,13 @@ class Run:
         return ["precision='float64'" if hasattr(self.solver, "precision") else "a system in float64"]
 
 
-def _moment(w: Tensor) -> object:
-    """What is another after every change of the weights; where PyTorch counts none, never the same."""
-    return object() if w.is_inference() else (id(w), w._version)
+class _Moment:
+    """Remembers the weights at a moment, to tell later whether they have changed since."""
+
+    def __init__(self, w: Tensor) -> None:
+        # the tensor itself, for the address of one that is freed may be that of another later
+        self._w, self._version = w, None if w.is_inference() else w._version
+
+    def is_now(self, w: Tensor) -> bool:
+        """Tests whether these weights are unchanged; never where PyTorch does not count changes."""
+        return w is self._w and self._version is not None and w._version == self._version

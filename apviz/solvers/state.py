@@ -60,7 +60,7 @@ class State:
         return self.operator.layout.sum(column_squares(self.r))
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """Takes B − KW, (n, l+1), in place of the recursion's residual; returns whether it goes on from it.
+        """Replaces the recursion's residual by B − KW, (n, l+1); returns whether it did.
 
         Args:
             claimed: whether the recursion's residual was where it was to go before.
@@ -74,7 +74,7 @@ class State:
 
 @dataclass(frozen=True)
 class Updated:
-    """W and R of the state are past an update; the driver replies whether the epoch is to end here.
+    """Reports that an update changed W and R; the driver replies whether the epoch ends here.
 
     Args:
         block: the block projected onto, −1 for all rows at once.
@@ -89,17 +89,17 @@ class Updated:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """An epoch is over: the driver evaluates B − KW where that is due, and closes the generator at the end."""
+    """Reports the end of an epoch; the driver evaluates B − KW where due, and closes the generator at the end."""
 
 
 @dataclass(frozen=True)
 class Remeasure:
-    """R is to be evaluated anew: the driver replies with B − KW, (n, l+1) in float64, and copies it to `state.r`."""
+    """Requests B − KW: the driver replies with it, (n, l+1) in float64, and copies it to `state.r`."""
 
 
 @dataclass(frozen=True)
 class Continue:
-    """The solve goes on with another state, from the weights and in the order of rows of the one before."""
+    """Continues the solve with another state, at the same weights and in the same order of rows."""
 
     state: State
 

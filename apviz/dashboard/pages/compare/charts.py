@@ -58,7 +58,7 @@ def compare_cards(
             "open diamond is recomputed from B − KW.", residuals, fits=BELOW_LECTURE if lecture else BELOW, **curves,
         ),
         "rmse": ChartCard(
-            "Test error beside the residual",
+            "Test error and residual",
             "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when, of "
             "runs that converged. In standard deviations of the target, to which data sets and files are scaled.",
             lambda traces, theme: _bare(plots.test_rmse(traces, x=x(), theme=theme)),
