@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
+# apviz: make demo | dashboard | notebooks | slides | docs | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130

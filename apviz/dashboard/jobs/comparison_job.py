@@ -20,7 +20,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
 from apviz.dashboard.store.own_data import OwnTable
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.solvers import Automatic, Hook, Solver
+from apviz.solvers import AlternatingProjection, Automatic, Hook, Solver
 from apviz.solvers.run import Run
 from apviz.solvers.serialization import from_plain
 from apviz.system import KernelSystem
@@ -194,4 +194,7 @@ def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable
             spec = replace(spec, **{name: change.pop(name)})
     if change.pop("solver", None) == "auto":
         return spec, Automatic(tol=float(trace.attrs["tol"]))
-    return spec, replace(solver_of(trace), **change)
+    solver = solver_of(trace)
+    if isinstance(solver, AlternatingProjection) and "precision" in change:  # factors stay in their dtype
+        change["precision"] = replace(solver.precision, recursion=change["precision"])
+    return spec, replace(solver, **change)

@@ -85,11 +85,11 @@ def test_stop_ends_a_fit_at_its_next_step(runs):
 COMPOSITE = 0.5 * (apviz.Matern52(lengthscale=0.3).on(0) + apviz.Linear() * apviz.RBF(lengthscale=0.8).on(1))
 
 
-def recorded_with(kernel):
+def recorded_with(kernel, solver=apviz.ConjugateGradient(tol=1e-3)):  # noqa: B008
     x, y = SPEC.load().train_x, SPEC.load().train_y
     recorder = apviz.Recorder()
     system = apviz.KernelSystem(x, y - y.mean(), kernel, noise=0.02, dataset="china", seed=0)
-    apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), [recorder])
+    apviz.solve(system, solver, [recorder])
     return recorder.trace
 
 
@@ -107,6 +107,13 @@ def test_a_run_with_a_sum_of_kernels_is_solved_again_with_another_setting(runs):
     # h(W) = −½yᵀK⁻¹y of its solution
     b = y - (y.mean() if abs(again.attrs["rhs_norms"][0] - np.linalg.norm(y)) > 1e-3 else 0.0)
     assert float(again["epoch"]["energy"][-1]) == pytest.approx(-0.5 * b @ np.linalg.solve(k, b), rel=1e-4)
+
+
+def test_blocks_in_float64_keep_their_factors_in_half_precision():
+    half = apviz.solvers.Precision(recursion="float32", factors="float16")
+    trace = recorded_with(apviz.Matern52(lengthscale=0.3), apviz.AlternatingProjection(block_size=20, precision=half))
+    _, solver = rerun(trace, Diagnosis(Limit.PRECISION, "", "", {"precision": "float64"}), lambda name: None)
+    assert solver.precision == apviz.solvers.Precision(recursion="float64", factors="float16")
 
 
 def test_a_run_with_other_peoples_kernel_is_refused_with_what_to_do():
