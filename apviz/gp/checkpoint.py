@@ -35,7 +35,7 @@ def checkpoint_of(trace: Path) -> Path:
 
 
 def can_go_on(path: Path) -> bool:
-    """Tests whether there is a checkpoint beside the trace of a training."""
+    """Tests whether the trace of a training has a checkpoint."""
     return os.path.lexists(checkpoint_of(path))
 
 
@@ -130,7 +130,7 @@ class TrainingFiles:
         if os.path.lexists(path) and not is_trace_of(path, attributes):
             raise FileExistsError(
                 f"{path} is not the trace of the training that {checkpoint.name} keeps, and is left as it is; move it "
-                "away, and the trace is written anew, or choose another path"
+                "away, so that the trace can be written again, or choose another path"
             )
         return arrays, attributes
 

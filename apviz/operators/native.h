@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kRows = 4;        // rows that share one load of a column's inputs
 constexpr int64_t kColumns = 256;   // columns of a tile
 
-// Vectors are as wide as the processor's registers: GCC keeps wider ones in memory, which took 3 to
-// 13 times as long with AVX2.
+// Vectors are as wide as the processor's registers: GCC keeps wider ones in memory, which took 1.3
+// to 13 times as long with AVX2.
 #ifndef APVIZ_VECTOR_BYTES
 #if defined(__AVX512F__)
 #define APVIZ_VECTOR_BYTES 64

@@ -287,7 +287,7 @@ class Solver(ABC):
         return self.build(operator, columns)
 
     def init(self, prepared: Any, state: State) -> State:
-        """Makes the state of a solve of the one that it starts from, with what this solver needs besides.
+        """Makes the state of a solve of the one that it starts from, with what else this solver needs.
 
         Args:
             prepared: what `build` returned, with the limits of this solve.
@@ -297,10 +297,10 @@ class Solver(ABC):
 
     @abstractmethod
     def epochs(self, prepared: Any, state: Any) -> Events:
-        """Moves the state for ever, and tells the driver of each update and of the end of each epoch.
+        """Updates the state, and reports each update and each end of an epoch to the driver.
 
         The driver counts, clocks, evaluates B − KW, tells the hooks, and closes the generator when the solve is over.
-        A generator that ends by itself says that nothing more can be gained: the solve has stagnated.
+        A generator that returns says that nothing more can be gained: the solve has converged or stagnated.
         """
 
 

@@ -17,7 +17,7 @@ from apviz.operators import CountingOperator
 class State:
     """Weights W and residual R of a solve, in the solver's order of rows and the units of the run.
 
-    A solver moves `w` and `r` together, so that R stays B − KW up to rounding. What it needs besides lives in a
+    A solver moves `w` and `r` together, so that R stays B − KW up to rounding. What else it needs lives in a
     subclass, which its `init` makes.
 
     Args:

@@ -57,7 +57,7 @@ class MethodChoice(param.Parameterized):
         return found
 
     def _require_values(self) -> None:
-        """Checks that every method that is ticked has values of what it is swept over; else no solver would be made.
+        """Checks that each ticked method has values of the settings it is swept over.
 
         Raises:
             ValueError: a setting of which nothing is chosen.

@@ -203,8 +203,8 @@ class RunsFolder:
     def _files_of(self, name: str) -> tuple[Path, ...]:
         """Paths of all that a run may have, and last its trace: with it the run is there."""
         path = self.path_of(name)
-        beside = self._notes.path_of(name), self._tags.path_of(name)
-        return *beside, checkpoint_of(path), path
+        notes = self._notes.path_of(name), self._tags.path_of(name)
+        return *notes, checkpoint_of(path), path
 
     def _own_files(self, name: str) -> list[Path]:
         """Paths of what a run has."""
