@@ -3,6 +3,7 @@
 from apviz.datasets.cards import Card, CardError
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry, require_here
+from apviz.datasets.preparing import load_table
 from apviz.datasets.preprocessing import Dataset, train_size
 from apviz.datasets.published import (
     PublishedRun,
@@ -10,7 +11,7 @@ from apviz.datasets.published import (
     published_residuals,
     published_training,
 )
-from apviz.datasets.tables import Table, inspect_table, load_table
+from apviz.datasets.tables import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 
 __all__ = [

@@ -21,12 +21,29 @@ TEST_ROWS = 10_000
 
 @dataclass(frozen=True)
 class RawTable:
-    """Inputs (n, d) and target (n,) in float64, as a recipe leaves them, before any scaling."""
+    """Inputs (n, d) and target (n,) in float64, before any scaling.
+
+    Attributes:
+        notes: what was done to a user's own table, one sentence each.
+        dropped: rows of it without a value, or dropped as duplicates.
+    """
 
     inputs: NDArray[np.float64]
     target: NDArray[np.float64]
     feature_names: tuple[str, ...]
     target_name: str
+    notes: tuple[str, ...] = ()
+    dropped: int = 0
+
+    @property
+    def d(self) -> int:
+        """Number of inputs that vary."""
+        return int(varying_inputs(self).sum())
+
+    @property
+    def train_rows(self) -> int:
+        """Number of training rows: 80%."""
+        return train_size(len(self.target))
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,19 @@ import codecs
 import csv
 import gzip
 import io
-import math
 import re
-import sys
-import textwrap
-import zipfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from apviz.datasets.arrays import UNLIMITED, SizeLimits, read_arrays, read_parquet, readable, require_unique_names
 from apviz.datasets.decimals import are_numbers, proven_mark
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
@@ -39,8 +34,6 @@ _CHUNK = 2**20
 _HEADER_ROWS = 1_000
 #: bytes that a row may have
 _BLOCK = 2**24
-#: characters of what another library says
-_MOST_SAID = 300
 #: in which order separators are tried where more than one fits; spaces only where none does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
@@ -60,40 +53,6 @@ _SEP_LINE = re.compile(r'"?sep=(.)"?')
 
 
 @dataclass(frozen=True)
-class SizeLimits:
-    """What a file of strangers may have; it is looked at before anything is read.
-
-    Args:
-        nbytes: that it unpacks to.
-        columns: in it.
-    """
-
-    nbytes: float = math.inf
-    columns: float = math.inf
-
-    def check_bytes(self, path: Path, nbytes: float) -> None:
-        """Refuses a file that unpacks to more.
-
-        Raises:
-            ValueError: with the limit.
-        """
-        if nbytes > self.nbytes:
-            raise ValueError(f"{path} unpacks to more than {self.nbytes / 1e6:,.0f} MB, which is what is accepted")
-
-    def check_columns(self, path: Path, count: int) -> None:
-        """Refuses a file with more columns.
-
-        Raises:
-            ValueError: with the limit.
-        """
-        if count > self.columns:
-            raise ValueError(f"{path} has {count:,} columns; up to {self.columns:,} are accepted")
-
-
-UNLIMITED = SizeLimits()
-
-
-@dataclass(frozen=True)
 class TextFormat:
     """How a text file is written.
 
@@ -103,6 +62,9 @@ class TextFormat:
         skipped: lines before that.
         is_spaced: whether spaces follow separators, before texts in quotes.
         marks: decimal marks of its columns.
+        head: the first rows, as they are written.
+        has_commas: whether a column proves decimal commas.
+        points_are_open: whether a point may stand between thousands.
     """
 
     encoding: str
@@ -111,6 +73,9 @@ class TextFormat:
     skipped: int = 0
     is_spaced: bool = False
     marks: frozenset[str] = frozenset()
+    head: tuple[tuple[str, ...], ...] = ()
+    has_commas: bool = False
+    points_are_open: bool = False
 
     def __str__(self) -> str:
         decimals = "decimal commas" if "," in self.marks else "decimal points"
@@ -121,28 +86,10 @@ class TextFormat:
         return f"{_ENCODINGS[self.encoding]}, separated by {separators}, {decimals}, {names}"
 
 
-@dataclass(frozen=True)
-class RawColumns:
-    """Columns of a file as they are read, before anything is made of them.
-
-    Attributes:
-        text: how the file is written; None for one that says so itself.
-        head: the first rows of a text file, as they are written.
-        has_commas: whether a column proves decimal commas.
-        points_are_open: whether a point may stand between thousands.
-    """
-
-    frame: pd.DataFrame
-    text: TextFormat | None = None
-    head: tuple[tuple[str, ...], ...] = ()
-    has_commas: bool = False
-    points_are_open: bool = False
-
-
 def read_columns(
     path: Path, *, header: bool | None = None, name: str | None = None, limits: SizeLimits = UNLIMITED
-) -> RawColumns:
-    """Reads CSV and its like, Parquet, `.npy` or `.npz`; separators, decimals and encoding are found.
+) -> tuple[pd.DataFrame, TextFormat | None]:
+    """Read CSV and its like, Parquet, `.npy` or `.npz`; find separators, decimal marks and the encoding.
 
     Columns without names are called `column 1` and so on. The arrays of an `.npz` file stand side by side: a vector is
     a column with its name, a matrix as many as it has columns.
@@ -151,6 +98,9 @@ def read_columns(
         header: whether the first line of a text file holds names; None: it does unless it has numbers where names
             would stand.
         name: a column that is wanted; the first line that has it holds names.
+
+    Returns:
+        the columns, and how a text file is written; None for other files.
 
     Raises:
         FileNotFoundError: no such file.
@@ -163,17 +113,19 @@ def read_columns(
     if not path.is_file():
         raise FileNotFoundError(f"No such file: {path}")
     if kind.endswith(PARQUET_SUFFIXES):
-        return RawColumns(_read_parquet(path, limits))
+        return read_parquet(path, limits), None
     if kind.endswith(ARRAY_SUFFIXES):
-        return RawColumns(_read_arrays(path, limits))
+        return read_arrays(path, limits), None
     return _read_text(path, header, name, limits)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> RawColumns:
-    with _readable(path):
+def _read_text(
+    path: Path, header: bool | None, name: str | None, limits: SizeLimits
+) -> tuple[pd.DataFrame, TextFormat]:
+    with readable(path):
         found, first = _find_format(path, header, name, limits)
     if not first:
         raise ValueError(f"{path} is empty")
@@ -185,7 +137,7 @@ def _read_text(path: Path, header: bool | None, name: str | None, limits: SizeLi
         names = [
             name or (each if each not in given else f"{each}.1") for name, each in zip(given, unnamed, strict=True)
         ]
-    _require_one_of_each(names, path)
+    require_unique_names(names, path)
     uneven: list[tuple[int, int]] = []
 
     def refuse(row: pyarrow.csv.InvalidRow) -> str:
@@ -195,7 +147,7 @@ def _read_text(path: Path, header: bool | None, name: str | None, limits: SizeLi
         return "error"
 
     try:
-        with _readable(path), _as_csv(path, found) as (file, encoding, separator, skipped):
+        with readable(path), _as_csv(path, found) as (file, encoding, separator, skipped):
             table = pyarrow.csv.read_csv(
                 file,
                 # in one thread rows are numbered
@@ -238,8 +190,8 @@ def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str
     yield io.BytesIO(again.getvalue().encode()), "utf8", ",", 0
 
 
-def _typed(table: pyarrow.Table, found: TextFormat) -> RawColumns:
-    """Columns as numbers where every text has one meaning, else as texts."""
+def _typed(table: pyarrow.Table, found: TextFormat) -> tuple[pd.DataFrame, TextFormat]:
+    """Convert columns to numbers where every text has one meaning; leave the others as texts."""
     head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
     columns = {name: _as_numbers(table[name]) for name in table.column_names}
     texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
@@ -254,7 +206,8 @@ def _typed(table: pyarrow.Table, found: TextFormat) -> RawColumns:
     if are_open:
         texts |= {name: _as_levels(table[name]) for name in points}
     columns |= texts
-    return RawColumns(pd.DataFrame(columns), found, tuple(zip(*head, strict=True)), "," in proven, are_open)
+    rows = tuple(zip(*head, strict=True))
+    return pd.DataFrame(columns), replace(found, head=rows, has_commas="," in proven, points_are_open=are_open)
 
 
 def _as_numbers(column: pyarrow.ChunkedArray) -> pd.Series[Any] | None:
@@ -378,91 +331,5 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
         yield file  # type: ignore[misc]
 
 
-# --- files that say what they hold ------------------------------------------------------------------------------------
-
-
-def _read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    import pyarrow.parquet
-
-    with _readable(path):
-        about = pyarrow.parquet.read_metadata(path)
-        schema = pyarrow.parquet.read_schema(path)
-    limits.check_columns(path, len(schema.names))
-    size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-    limits.check_bytes(path, max(float(size), 8.0 * about.num_rows * about.num_columns))
-    _require_one_of_each(schema.names, path)
-    texts = (pyarrow.types.is_string, pyarrow.types.is_large_string)
-    with _readable(path):
-        # a text of megabytes that every row has takes its size once
-        levels = [field.name for field in schema if any(is_text(field.type) for is_text in texts)]
-        frame: pd.DataFrame = pyarrow.parquet.read_table(path, read_dictionary=levels).to_pandas()
-        # pandas hides a column that it wrote as an index
-        frame = frame.reset_index([each for each in frame.index.names if each is not None])
-    frame.columns = pd.Index([str(name) for name in frame.columns])
-    return frame
-
-
-def _read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    """Columns of the arrays; objects are never unpickled."""
-    with _readable(path):
-        if path.name.lower().endswith(".npz"):
-            with zipfile.ZipFile(path) as members:
-                limits.check_bytes(path, sum(each.file_size for each in members.infolist()))
-            with np.load(path, allow_pickle=False) as arrays:
-                found = {name: np.asarray(arrays[name]) for name in arrays.files}
-        else:
-            with path.open("rb") as file:
-                found = {"column": np.lib.format.read_array(file, allow_pickle=False)}
-        for name, array in found.items():
-            if array.dtype.kind == "U":
-                _check_characters(name, array)
-    columns: dict[str, Any] = {}
-    for name, array in found.items():
-        if array.dtype.names:
-            columns |= {field: array[field] for field in array.dtype.names}
-        elif array.ndim == 2:
-            columns |= {f"{name} {place + 1}": array[:, place] for place in range(array.shape[1])}
-        elif array.ndim == 1:
-            columns[name] = array
-        else:
-            raise ValueError(f"{path}: {name} has the shape {array.shape}; vectors and matrices of rows are accepted")
-    limits.check_columns(path, len(columns))
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())
-        raise ValueError(f"{path}: its arrays are not of one length: {said}; one row of each makes a row of the table")
-    with _readable(path):
-        return pd.DataFrame(columns)
-
-
-def _check_characters(name: str, array: np.ndarray[Any, Any]) -> None:
-    """Refuses texts with numbers that stand for no character, which Python fails on wherever they are looked at."""
-    codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).view(np.uint32)
-    if codes.size and codes.max() > sys.maxunicode:
-        raise ValueError(f"{name} holds texts with bytes that stand for no character")
-
-
-# --- what holds for all -----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """The errors of all readers and decompressors, in a sentence."""
-    try:
-        yield
-    except Exception as error:
-        if str(error).startswith(str(path)):
-            raise
-        # a library may say several lines, or the cell that it fails on, of any length
-        said = textwrap.shorten(str(error), _MOST_SAID, placeholder=" …") or type(error).__name__
-        raise ValueError(f"{path} cannot be read as a table: {said}") from error
-
-
 def _numbered(count: int) -> list[str]:
     return [f"column {place + 1}" for place in range(count)]
-
-
-def _require_one_of_each(names: Sequence[str], path: Path) -> None:
-    twice = [name for name, count in Counter(names).items() if name and count > 1]
-    if twice:
-        raise ValueError(f"{path} has more than one column called {', '.join(twice)}; give each a name of its own")

@@ -20,7 +20,8 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, look_into, prepare, receive
 from apviz.datasets.columns import Column
 from apviz.datasets.decimals import Question
-from apviz.datasets.tables import PreparedTable, Table, TableChoices
+from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.tables import Table, TableChoices
 
 #: reads the files of all sessions: a large table takes seconds, in which other visitors go on
 _READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
@@ -274,7 +275,7 @@ class OwnTablePanel:
             return
         in_background(lambda: prepare(table, choices), lambda result: self._show_preview(asked, result))
 
-    def _show_preview(self, asked: int, result: Callable[[], PreparedTable]) -> None:
+    def _show_preview(self, asked: int, result: Callable[[], RawTable]) -> None:
         if asked != self._asked:
             return
         try:
@@ -282,14 +283,14 @@ class OwnTablePanel:
         except ValueError as error:
             self._say(error)
 
-    def _say(self, found: PreparedTable | Exception) -> None:
+    def _say(self, found: RawTable | Exception) -> None:
         if isinstance(found, Exception):
             words = escape(str(found))
             self.summary.param.update(object=words[:1].upper() + words[1:], severity="error")
             self.notes.object = "–"
             self.use.disabled = True
             return
-        rows, limit = len(found.raw.target), self._system.limits.max_n
+        rows, limit = len(found.target), self._system.limits.max_n
         said = f"**{rows:,} rows: {found.train_rows:,} to train on, {rows - found.train_rows:,} to test; "
         said += f"{found.d:,} inputs.**"
         if found.train_rows > limit:

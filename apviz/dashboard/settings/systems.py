@@ -14,7 +14,8 @@ from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnTable, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
-from apviz.datasets.tables import dataset_of, inspect_table
+from apviz.datasets.preparing import dataset_of
+from apviz.datasets.tables import inspect_table
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.solvers import Hook

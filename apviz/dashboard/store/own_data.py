@@ -15,8 +15,11 @@ from typing import Any, Final
 
 from apviz import datasets
 from apviz.dashboard.store.importing import require_inside
-from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES, SizeLimits
-from apviz.datasets.tables import Decimal, PreparedTable, Table, TableChoices, dataset_of, inspect_table, prepare_table
+from apviz.datasets.arrays import SizeLimits
+from apviz.datasets.preparing import dataset_of, prepare_table
+from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES
+from apviz.datasets.tables import Decimal, Table, TableChoices, inspect_table
 from apviz.files import folder_made_whole, require_short_list
 
 #: a file may unpack to so many times what may be uploaded
@@ -206,7 +209,7 @@ def _require_few_values(path: Path, limits: SizeLimits) -> None:
                 raise ValueError(f"{path} has more than {MAX_VALUES:,} values, which is what is accepted")
 
 
-def prepare(table: Table, choices: TableChoices) -> PreparedTable:
+def prepare(table: Table, choices: TableChoices) -> RawTable:
     """What is made of a table.
 
     Raises:
