@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from apviz.kernels.interface import Function, Kernel
+from apviz.kernels.functions import Function
+from apviz.kernels.interface import Kernel
 from apviz.kernels.leaf import Leaf, positive
 from apviz.kernels.stationary import Lengthscale, Stationary
 

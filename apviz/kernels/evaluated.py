@@ -9,7 +9,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from apviz.kernels.interface import Function, Hyperparameter, Kernel, Lowered, Part
+from apviz.kernels.functions import Function
+from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
 
 #: k(x, z) of inputs (n, d), (m, d), with the values of parameters by name, to (n, m); differentiable in all of them
 Entries = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from apviz.kernels.functions import Function
 from apviz.settings import without_tf32
-
-if TYPE_CHECKING:
-    from apviz.kernels.interface import Function
 
 #: squared distances of features, (n, width) and (m, width), to (n, m)
 Distances = Callable[[Tensor, Tensor], Tensor]

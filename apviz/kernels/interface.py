@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from apviz.kernels.formula import Formula
+from apviz.kernels.functions import Function
 
 if TYPE_CHECKING:
     from apviz.kernels.algebra import On, Product, Scaled, Sum
@@ -28,84 +29,6 @@ Hyperparameter = float | tuple[float, ...]
 
 #: of a sum of products, beyond which evaluating it takes no bearable time
 MAX_TERMS = 1_024
-
-
-class Function(ABC):
-    """A function f of u, a squared distance or a product of features, as engines take it.
-
-    Attributes:
-        form: its name in `operators/native.h`; empty where the compiled engine does not have it.
-        of_product: whether u is a product.
-        of_equality: whether f is 1 at u = 0 and 0 elsewhere, so that no function drawn from it is continuous.
-        of_pairs: whether u is `between` the features of two rows: f itself, by code that no engine compiles.
-        has_kink: whether the slope is infinite at u = 0, where rounding of a distance then shows most.
-        shape: the number beside u that the formula takes; 0 where it takes none.
-    """
-
-    form: str = ""
-    of_product: ClassVar[bool] = False
-    of_equality: ClassVar[bool] = False
-    of_pairs: ClassVar[bool] = False
-    has_kink: ClassVar[bool] = False
-
-    @property
-    def shape(self) -> float:
-        return 0.0
-
-    @abstractmethod
-    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        """Computes f(u), overwriting both `u` and `spare` (same shape)."""
-
-    @abstractmethod
-    def slope(self, u: Tensor) -> Tensor:
-        """Computes f′(u); 0 where it has none, at u = 0. Overwrites nothing, so that autograd differentiates it."""
-
-    def slope_in_shape(self, u: Tensor) -> Tensor:
-        """Computes the derivative of f(u) in `shape`."""
-        return torch.zeros_like(u)
-
-    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
-        """Draws ω from the spectrum of f, so that f(‖δ‖²) = E cos(ωᵀδ) (Bochner): (count, width) float64, as wide as δ.
-
-        From generators in one state they move continuously with `shape`.
-
-        Raises:
-            ValueError: a function that does not say what its spectrum is.
-        """
-        raise ValueError(
-            f"{type(self).__name__} does not say what its spectrum is, of which functions are drawn: give it a method "
-            "`frequencies`, as apviz.Matern52 has one, or draw values from its covariance"
-        )
-
-    @property
-    def power(self) -> int:
-        """Of a function of a product: the p of f(u) = uᵖ.
-
-        Raises:
-            ValueError: a function that does not say what it is.
-        """
-        raise ValueError(f"{type(self).__name__} does not say which `power` of the product it is")
-
-    # --- where it is of pairs -----------------------------------------------------------------------------------------
-
-    def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Evaluates f of features (n, width), (m, width), to (n, m)."""
-        raise NotImplementedError
-
-    def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
-        """The same for autograd, which differentiates it in both sides; left and right may be one tensor."""
-        raise NotImplementedError
-
-    def of_each(self, rows: Tensor) -> Tensor:
-        """Evaluates f of every row with itself, (n, width) to (n,)."""
-        raise NotImplementedError
-
-    def pair_gradients(self, left: Tensor, right: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        """Differentiates Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64.
-
-        Where left and right are one tensor, M is symmetric.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from apviz.kernels.interface import Function, Hyperparameter, Kernel, Lowered, Part
+from apviz.kernels.functions import Function
+from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
 from apviz.settings import in_full_precision, require_torch_defaults, shown
 
 

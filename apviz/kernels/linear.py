@@ -9,27 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from apviz.kernels.interface import Function, Kernel
+from apviz.kernels.functions import InnerProduct
+from apviz.kernels.interface import Kernel
 from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
 from apviz.kernels.stationary import Lengthscale
 from apviz.settings import require_whole
 
 #: the largest degree of a polynomial
 MAX_DEGREE = 16
-
-
-class InnerProduct(Function):
-    """The product of features itself."""
-
-    form = "inner_product"
-    of_product = True
-    power = 1
-
-    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        return u
-
-    def slope(self, u: Tensor) -> Tensor:
-        return torch.ones_like(u)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from apviz.kernels.stationary import KERNELS, Stationary, mixture_frequencies
+from apviz.kernels.functions import SquaredExponential, mixture_frequencies
+from apviz.kernels.stationary import KERNELS, Stationary
 
 
 @KERNELS.register("matern12")
@@ -108,7 +109,7 @@ class Matern52(Stationary):
 
 
 @KERNELS.register("rbf")
-class RBF(Stationary):
+class RBF(Stationary, SquaredExponential):
     """Squared exponential: exp(−‖(x−z)/ℓ‖²/2). Functions with all derivatives.
 
     Args:
@@ -123,18 +124,10 @@ class RBF(Stationary):
     """
 
     title = "RBF"
-    form = "rbf"
+    form = SquaredExponential.form
     gpytorch = ("RBFKernel", {})
     distance_scale = math.sqrt(0.5)
-
-    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        return u.neg_().exp_()
-
-    def slope(self, u: Tensor) -> Tensor:
-        return -(-u).exp()
-
-    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
-        return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
+    frequencies = SquaredExponential.frequencies
 
 
 def _student_frequencies(degrees: int, width: int, count: int, generator: Generator) -> Tensor:

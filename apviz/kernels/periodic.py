@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
+from apviz.kernels.functions import InnerProduct, SquaredExponential
 from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
 from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
-from apviz.kernels.linear import InnerProduct
-from apviz.kernels.matern import RBF
-from apviz.kernels.stationary import Lengthscale, mixture_frequencies
+from apviz.kernels.stationary import Lengthscale
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Periodic(Leaf):
+class Periodic(Leaf, SquaredExponential):
     """Periodic: exp(−2 Σₖ sin²(π(xₖ − zₖ)/pₖ)/ℓₖ²) (MacKay 1998; Rasmussen & Williams, equation 4.31).
 
     Args:
@@ -38,8 +37,6 @@ class Periodic(Leaf):
 
     lengthscale: float | tuple[float, ...]
     period: float | tuple[float, ...]
-
-    form = RBF.form
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, period: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         object.__setattr__(self, "lengthscale", positives("lengthscale", lengthscale))
@@ -62,15 +59,6 @@ class Periodic(Leaf):
         period = torch.as_tensor(self.period, dtype=torch.float64).expand(d)
         narrow = torch.as_tensor(self.lengthscale, dtype=torch.float64).clamp(max=1.0)
         yield narrow * period / (2 * math.pi), list(range(d))
-
-    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
-        return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
-
-    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        return u.neg_().exp_()
-
-    def slope(self, u: Tensor) -> Tensor:
-        return -(-u).exp()
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -171,7 +159,9 @@ class SpectralMixture(Kernel):
         )
         found: Lowered | None = None
         for q in range(len(w)):
-            parts = [_part(RBF(), lambda x, c, q=q: (x - c) * (math.sqrt(2) * math.pi * s[q].to(x.device)))]
+            parts = [
+                _part(SquaredExponential(), lambda x, c, q=q: (x - c) * (math.sqrt(2) * math.pi * s[q].to(x.device)))
+            ]
             parts += [
                 _part(InnerProduct(), lambda x, c, q=q, k=k: _circle(
                     2 * math.pi * m[q, k].to(x.device) * (x[:, k : k + 1] - c[k])

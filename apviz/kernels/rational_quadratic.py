@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from apviz.kernels.functions import mixture_frequencies
 from apviz.kernels.leaf import positive
-from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary, mixture_frequencies
+from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary
 
 
 @KERNELS.register("rational-quadratic")

@@ -16,9 +16,10 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from apviz.kernels.interface import Function, Kernel
+from apviz.kernels.functions import Function
+from apviz.kernels.interface import Kernel
 from apviz.kernels.leaf import Leaf, in_units, positive, positives
 from apviz.registry import Registry
 
@@ -105,14 +106,6 @@ class Stationary(Leaf):
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         yield torch.as_tensor(self.lengthscale, dtype=torch.float64).expand(d), list(range(d))
-
-
-def mixture_frequencies(rates: Tensor, width: int, generator: Generator) -> Tensor:
-    """Draws the frequencies of E[exp(−su)] for rates s, (count, 1) or 1: normal ones of variance 2s, (count, width).
-
-    Every f that is a kernel whatever the width is such a mixture (Schoenberg, 1938).
-    """
-    return (2.0 * rates).sqrt() * torch.randn(len(rates), width, dtype=torch.float64, generator=generator)
 
 
 #: the kernels by name: what lists, saves or reads back a kernel goes by this
