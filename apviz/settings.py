@@ -169,6 +169,21 @@ def _is_finite(value: Real) -> bool:
         return False
 
 
+def positive(setting: str, value: float) -> float:
+    """Checks that a value is finite and positive, and returns it as a Python float.
+
+    Raises:
+        ValueError: one that is not finite and positive.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # which one, by what it is
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{setting} must be finite and positive, got {shown(value)}")
+    return number
+
+
 def require_tolerance(value: object) -> None:
     """Refuses all but positive finite numbers."""
     require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)

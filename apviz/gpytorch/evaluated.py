@@ -14,8 +14,7 @@ from gpytorch.lazy import LazyEvaluatedKernelTensor
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from apviz.kernels import Evaluated, Kernel
-from apviz.kernels.interface import centre_of, pairwise_distances
+from apviz.kernels import Evaluated, Kernel, centre_of, pairwise_distances
 
 # rows that are evaluated together and apart, to see that an entry depends on its two rows alone
 PROBES = 8

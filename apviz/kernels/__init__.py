@@ -1,12 +1,11 @@
-"""Covariance functions, and the algebra of their sums and products: `interface` says what a kernel is to engines."""
+"""Covariance functions, and the algebra of their sums and products: `formula` says what a kernel is to engines."""
 
-from apviz.kernels.algebra import On, Product, Scaled, Sum
+from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
 from apviz.kernels.conversion import from_sklearn
 from apviz.kernels.evaluated import Evaluated
-from apviz.kernels.formula import Formula, Gradients
+from apviz.kernels.formula import Formula, Gradients, Lowered, centre_of, pairwise_distances
 from apviz.kernels.functions import Function
-from apviz.kernels.interface import Kernel, Lowered, centre_of, pairwise_distances
 from apviz.kernels.leaf import Leaf
 from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52

@@ -1,8 +1,9 @@
-"""Sums, products and multiples of kernels, and kernels of some columns."""
+"""A kernel is an immutable expression: its sums, products and multiples, and itself of some columns, are kernels."""
 
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -12,11 +13,146 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
-from apviz.kernels.interface import Hyperparameter, Kernel, Lowered
-from apviz.kernels.leaf import positive
-from apviz.settings import shown
+from apviz.kernels.formula import Lowered, centre_of, pairwise_distances
+from apviz.kernels.random_features import RandomFeatures
+from apviz.settings import positive, shown
 
 T = TypeVar("T")
+#: numbers of a kernel by name; those of a part of a sum or product have its place before theirs, as `0.lengthscale`
+Hyperparameter = float | tuple[float, ...]
+
+
+class Kernel(ABC):
+    """A covariance function k(x, z): immutable, comparable, and closed under `+`, `*` and `on`.
+
+    Examples:
+        >>> import apviz
+        >>> kernel = 2.0 * apviz.RBF(lengthscale=0.5).on([0, 1]) + apviz.Linear().on([2])
+        >>> kernel
+        RBF(lengthscale=0.5, outputscale=2.0).on([0, 1]) + Linear(lengthscale=1.0, outputscale=1.0).on([2])
+        >>> kernel == apviz.RBF(lengthscale=0.5, outputscale=2.0).on([0, 1]) + apviz.Linear().on([2])
+        True
+    """
+
+    @abstractmethod
+    def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
+        """Returns this kernel of inputs with d columns as a sum of products.
+
+        Args:
+            at: float64 values of hyperparameters by name, which may want gradients; the others are the kernel's own.
+
+        Raises:
+            ValueError: a kernel that does not take d columns.
+        """
+
+    @property
+    @abstractmethod
+    def hyperparameters(self) -> dict[str, Hyperparameter]:
+        """The numbers this kernel has, by name."""
+
+    @abstractmethod
+    def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Kernel:
+        """Returns this kernel with other numbers, by name; those that are not given stay."""
+
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        """The names of hyperparameters that may have any sign; the others are positive, or 0 where that is allowed."""
+        return frozenset()
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All hyperparameters number by number: `0.lengthscale[1]` is the second of a first part's lengthscales."""
+        return {
+            name if isinstance(value, float) else f"{name}[{place}]": number
+            for name, value in self.hyperparameters.items()
+            for place, number in enumerate((value,) if isinstance(value, float) else value)
+        }
+
+    def with_numbers(self, numbers: Sequence[float]) -> Kernel:
+        """Returns this kernel with other numbers, all of them in the order of `numbers`."""
+        left = iter(numbers)
+        values: dict[str, Hyperparameter] = {
+            name: next(left) if isinstance(value, float) else tuple(next(left) for _ in value)
+            for name, value in self.hyperparameters.items()
+        }
+        return self.with_hyperparameters(values)
+
+    def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
+        """Lists the distances over which its parts change, (columns,) float64 in the inputs' units, and the columns.
+
+        Kernels of products, which change over none, are left out.
+        """
+        yield from ()
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        """Return the same model in other units: k′ with k′(u, u′) = k(x, x′), for inputs u = (x − centre)/unit.
+
+        Args:
+            centre, unit: (d,), of the columns of x; units are positive.
+
+        Raises:
+            ValueError: there is no such kernel in apviz, or it is not known.
+
+        Examples:
+            >>> import apviz
+            >>> (apviz.RBF(lengthscale=3.0) * apviz.Periodic(period=12.0)).rescaled([2000.0], [12.0])
+            RBF(lengthscale=0.25, outputscale=1.0) * Periodic(lengthscale=1.0, period=1.0, outputscale=1.0)
+        """
+        if any(centre) or any(each != 1.0 for each in unit):
+            raise ValueError(f"{self!r} takes its inputs in their own units: apviz cannot write it for scaled inputs")
+        return self
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether a part of it is evaluated by other people's code, which no engine compiles."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """What it is called, in captions and traces."""
+        return repr(self)
+
+    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
+        """Evaluates the kernel matrix k(x, z) by direct differences, without noise: x (n, d), z (m, d), to (n, m)."""
+        lowered, centre = self.lowered(x.shape[1]), centre_of(x)
+        parts = lowered.features(x, centre)
+        formula = lowered.formula([part.shape[1] for part in parts])
+        first = torch.cat(parts, 1).to(x.dtype)
+        second = first if z is None else torch.cat(lowered.features(z, centre), 1).to(x.dtype)
+        return formula.values(first, second, pairwise_distances)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Computes the features of inputs x: (n, d), in which engines and partitions see them: (n, D) in its dtype."""
+        return torch.cat(self.lowered(x.shape[1]).features(x, centre_of(x)), 1).to(x.dtype)
+
+    def random_features(self, x: Tensor, count: int, seed: int = 0) -> RandomFeatures:
+        """Draws features whose products are k in the mean, of which functions are drawn: x (n, d), for their centre.
+
+        Args:
+            count: of each term of the sum of products that the kernel is; errors of k fall with its root.
+            seed: the same features, moved with the hyperparameters, for the same seed.
+
+        Raises:
+            ValueError: a kernel with a part whose spectrum is not known.
+        """
+        return RandomFeatures(self.lowered(x.shape[1]), x, count, seed)
+
+    def on(self, columns: int | Sequence[int]) -> On:
+        """Returns this kernel of some columns of the inputs, in the order in which its lengthscales are given."""
+        return On(self, columns)
+
+    def __add__(self, other: Kernel) -> Sum:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Product | Kernel:
+        return Product(self, other) if isinstance(other, Kernel) else self.scaled_by(other)
+
+    def __rmul__(self, factor: float) -> Kernel:
+        return self.scaled_by(factor)
+
+    def scaled_by(self, factor: float) -> Kernel:
+        """Returns this kernel times a positive number."""
+        return Scaled(self, outputscale=factor)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from apviz.kernels.algebra import Kernel
 from apviz.kernels.functions import Function
-from apviz.kernels.interface import Kernel
-from apviz.kernels.leaf import Leaf, positive
-from apviz.kernels.stationary import Lengthscale, Stationary
+from apviz.kernels.leaf import Leaf, Lengthscale
+from apviz.kernels.stationary import Stationary
+from apviz.settings import positive
 
 # columns: of more, rounding is larger than the integrals
 MAX_SPECTRUM_WIDTH = 12

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add, mul
 from typing import Any
 
-from apviz.kernels.interface import Kernel
+from apviz.kernels.algebra import Kernel
 from apviz.kernels.linear import MAX_DEGREE, Constant, Linear, Polynomial
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
 from apviz.kernels.periodic import Periodic

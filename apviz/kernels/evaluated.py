@@ -9,8 +9,9 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import Function
-from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
 
 #: k(x, z) of inputs (n, d), (m, d), with the values of parameters by name, to (n, m); differentiable in all of them
 Entries = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]

@@ -1,10 +1,17 @@
-"""What engines evaluate of a kernel: numbers, and torch's own evaluation of a tile, its diagonal and its gradients."""
+"""What a kernel is to engines: a sum of products of functions of features, differentiable or in numbers.
+
+Every kernel is k(x, z) = Σₜ wₜ Π fₚ(uₚ): each *part* p has features φₚ(x), of which uₚ is the squared distance
+‖φₚ(x) − φₚ(z)‖² or the product φₚ(x)ᵀφₚ(z), and a function fₚ (other people's code is a function of pairs). An engine
+therefore needs one distance or product and one formula a part, and derivatives in features, weights and shapes give
+those in every parameter, in the inputs, and in whatever inputs were computed from. Features are computed in float64 and
+then rounded, for what is lost before a difference is taken cannot be had again.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -15,8 +22,88 @@ from torch import Tensor
 from apviz.kernels.functions import Function
 from apviz.settings import without_tf32
 
+#: of a sum of products, beyond which evaluating it takes no bearable time
+MAX_TERMS = 1_024
+
 #: squared distances of features, (n, width) and (m, width), to (n, m)
 Distances = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of a kernel at some values of its hyperparameters, in which everything can be differentiated.
+
+    Args:
+        function: f, without derivatives in its shape.
+        features: φ, of inputs (n, d) in float64 and their centre (d,), to (n, width).
+        shape: 0-d float64, `function.shape`.
+        numbers: (p,) float64, all that a function of pairs depends on.
+    """
+
+    function: Function
+    features: Callable[[Tensor, Tensor], Tensor]
+    shape: Tensor
+    numbers: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A kernel as a sum of products of parts.
+
+    Args:
+        parts: in the order of their features.
+        terms: of the sum, the places of the parts that are multiplied.
+        weights: of the terms, 0-d float64.
+    """
+
+    parts: tuple[Part, ...]
+    terms: tuple[tuple[int, ...], ...]
+    weights: tuple[Tensor, ...]
+
+    def plus(self, other: Lowered) -> Lowered:
+        """Adds two kernels."""
+        return Lowered(
+            self.parts + other.parts, self.terms + other._shifted(len(self.parts)), self.weights + other.weights
+        )
+
+    def times(self, other: Lowered) -> Lowered:
+        """Multiplies two kernels: every term of one with every term of the other."""
+        number = len(self.terms) * len(other.terms)
+        if number > MAX_TERMS:
+            raise ValueError(
+                f"a product of sums of kernels has {number:,} terms when it is written out; at most {MAX_TERMS:,} are "
+                "taken: multiply fewer sums"
+            )
+        shifted = other._shifted(len(self.parts))
+        terms = tuple(a + b for a in self.terms for b in shifted)
+        weights = tuple(a * b for a in self.weights for b in other.weights)
+        return Lowered(self.parts + other.parts, terms, weights)
+
+    def scaled(self, factor: Tensor) -> Lowered:
+        """Multiplies a kernel by a number."""
+        return Lowered(self.parts, self.terms, tuple(factor * weight for weight in self.weights))
+
+    def on(self, columns: Sequence[int]) -> Lowered:
+        """Restricts a kernel to some columns of the inputs."""
+
+        def of(part: Part) -> Part:
+            return replace(part, features=lambda x, c: part.features(x[:, columns], c[..., columns]))
+
+        return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
+
+    def features(self, x: Tensor, centre: Tensor) -> list[Tensor]:
+        """Computes the features of every part, (n, width) float64, of inputs x: (n, d)."""
+        return [part.features(x.double(), centre) for part in self.parts]
+
+    def formula(self, widths: Sequence[int]) -> Formula:
+        """Returns what engines evaluate, for features of these widths."""
+        return Formula(
+            tuple(part.function for part in self.parts), tuple(widths), tuple(float(p.shape) for p in self.parts),
+            self.terms, tuple(float(weight) for weight in self.weights),
+        )  # fmt: skip
+
+    def _shifted(self, by: int) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(part + by for part in term) for term in self.terms)
 
 
 class Gradients(NamedTuple):
@@ -183,3 +270,14 @@ def _of_each(function: Function, rows: Tensor) -> Tensor:
     if function.of_pairs:
         return function.of_each(rows)
     return rows.square().sum(1) if function.of_product else torch.zeros(len(rows)).to(rows)
+
+
+def centre_of(x: Tensor) -> Tensor:
+    """Finds the middle of the range of each input of x: (n, d), to (d,) float64, whatever the order of rows."""
+    least, largest = x.aminmax(dim=0)
+    return least.double() + (largest.double() - least.double()) / 2
+
+
+def pairwise_distances(x: Tensor, z: Tensor) -> Tensor:
+    """Computes squared distances by direct differences: x (n, width), z (m, width), to (n, m)."""
+    return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist").square_()

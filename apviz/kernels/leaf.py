@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -10,9 +9,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import Function
-from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
-from apviz.settings import in_full_precision, require_torch_defaults, shown
+from apviz.settings import in_full_precision, positive, require_torch_defaults, shown
+
+#: a lengthscale as a user may give it
+Lengthscale = float | Sequence[float] | Tensor
 
 
 @dataclass(frozen=True)
@@ -71,21 +74,6 @@ class Leaf(Kernel, Function):
     def _value(self, name: str, at: Mapping[str, Tensor]) -> Tensor:
         given = at.get(name)
         return torch.as_tensor(getattr(self, name), dtype=torch.float64) if given is None else given.double()
-
-
-def positive(setting: str, value: float) -> float:
-    """Checks that a value is finite and positive, and returns it as a Python float.
-
-    Raises:
-        ValueError: one that is not finite and positive.
-    """
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # which one, by what it is
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{setting} must be finite and positive, got {shown(value)}")
-    return number
 
 
 def numbers_of(setting: str, values: Any) -> Tensor:

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from apviz.kernels.algebra import Kernel
 from apviz.kernels.functions import InnerProduct
-from apviz.kernels.interface import Kernel
-from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
-from apviz.kernels.stationary import Lengthscale
-from apviz.settings import require_whole
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, positives
+from apviz.settings import positive, require_whole
 
 #: the largest degree of a polynomial
 MAX_DEGREE = 16

@@ -10,10 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import InnerProduct, SquaredExponential
-from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
-from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
-from apviz.kernels.stationary import Lengthscale
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, positives
+from apviz.settings import positive
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -1,6 +1,6 @@
 """Random features of a kernel: φ with E φ(x)ᵀφ(z) = k(x, z), of which functions are drawn (Rahimi & Recht, NIPS 2007).
 
-A kernel is a sum of products of parts (`interface`). Of a term, parts of distances have cosines and sines of random
+A kernel is a sum of products of parts (`formula`). Of a term, parts of distances have cosines and sines of random
 frequencies, whose product is that of the sum of the frequencies; parts of products are their own features, or random
 signs times them. Parts of equality have no features: `white` has their values.
 """
@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Generator, Tensor
 
-from apviz.kernels.interface import Kernel, centre_of
+from apviz.kernels.formula import Lowered, centre_of
 
 #: numbers in an array of features of some rows
 CHUNK_NUMBERS: Final = 1 << 22
@@ -47,7 +47,7 @@ class RandomFeatures:
     products alone are exact where the products of their features are no more than `count`.
 
     Args:
-        kernel: k.
+        lowered: k, for inputs with d columns.
         x: (n, d) inputs; features are of differences from the middle of their range.
         count: of each term of the sum of products that k is.
         seed: of frequencies and signs, which move continuously with the kernel's hyperparameters.
@@ -64,11 +64,10 @@ class RandomFeatures:
         True
     """
 
-    def __init__(self, kernel: Kernel, x: Tensor, count: int, seed: int = 0) -> None:
+    def __init__(self, lowered: Lowered, x: Tensor, count: int, seed: int = 0) -> None:
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}")
-        self.kernel, self.count = kernel, count
-        self._centre, self._lowered = centre_of(x), kernel.lowered(x.shape[1])
+        self.count, self._lowered, self._centre = count, lowered, centre_of(x)
         widths = [part.shape[1] for part in self._lowered.features(x[:1], self._centre)]
         self._formula = self._lowered.formula(widths)
         self._slices = [slice(start, end) for start, end in pairwise(self._formula.starts)]

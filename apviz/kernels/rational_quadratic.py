@@ -10,8 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from apviz.kernels.functions import mixture_frequencies
-from apviz.kernels.leaf import positive
-from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary
+from apviz.kernels.leaf import Lengthscale
+from apviz.kernels.stationary import KERNELS, Stationary
+from apviz.settings import positive
 
 
 @KERNELS.register("rational-quadratic")

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from apviz.kernels.algebra import On, Product, Scaled, Sum
+from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
-from apviz.kernels.interface import Kernel
 from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
 from apviz.kernels.stationary import KERNELS

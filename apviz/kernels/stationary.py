@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from apviz.kernels.algebra import Kernel
 from apviz.kernels.functions import Function
-from apviz.kernels.interface import Kernel
-from apviz.kernels.leaf import Leaf, in_units, positive, positives
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, positives
 from apviz.registry import Registry
-
-#: a lengthscale as a user may give it
-Lengthscale = float | Sequence[float] | Tensor
+from apviz.settings import positive
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,7 +1,7 @@
 """The operator: K = k(X, X) + σ²I, or with a noise of its own for every point, without storing it.
 
 An engine supplies the product `_accumulate`, and its own `_fill` and `_gradients` where it has better ones, all without
-noise; everything else is here once. Engines see features (`kernels.interface`) and nothing of what they were made from.
+noise; everything else is here once. Engines see features (`kernels.formula`) and nothing of what they were made from.
 The number of kernel entries each call evaluates is given in its docstring; `counting` adds them up.
 """
 
