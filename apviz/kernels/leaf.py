@@ -90,6 +90,18 @@ def numbers_of(setting: str, values: Any) -> Tensor:
         raise ValueError(f"{setting} must be numbers, got {shown(values)}") from error
 
 
+def per_column(name: str, values: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return a hyperparameter of inputs x: (n, d) on their device, one number or (d,).
+
+    Raises:
+        ValueError: several numbers, and not one a column.
+    """
+    value = values[name].to(x.device)
+    if value.ndim and len(value) != x.shape[1]:
+        raise ValueError(f"{len(value)} {name}s were given for inputs with {x.shape[1]} columns")
+    return value
+
+
 def in_units(name: str, values: float | tuple[float, ...], unit: Sequence[float]) -> float | tuple[float, ...]:
     """Divide a number, or one a column, by the units of d columns; one number stays one where all units are equal."""
     if isinstance(values, float) and len(set(unit)) == 1:

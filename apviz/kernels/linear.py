@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apviz.kernels.algebra import Kernel
 from apviz.kernels.functions import InnerProduct
-from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, positives
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, per_column, positives
 from apviz.settings import positive, require_whole
 
 #: the largest degree of a polynomial
@@ -43,10 +43,7 @@ class Linear(Leaf, InnerProduct):
         object.__setattr__(self, "outputscale", positive("outputscale", outputscale))
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
-        lengthscale = values["lengthscale"].to(x.device)
-        if lengthscale.ndim and len(lengthscale) != x.shape[1]:
-            raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[1]} columns")
-        return x / lengthscale
+        return x / per_column("lengthscale", values, x)
 
     def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
         if not (self._has_embedding_of(Linear) or self._has_embedding_of(Polynomial)):

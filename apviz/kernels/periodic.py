@@ -13,7 +13,7 @@ from torch import Tensor
 from apviz.kernels.algebra import Hyperparameter, Kernel
 from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import InnerProduct, SquaredExponential
-from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, positives
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, per_column, positives
 from apviz.settings import positive
 
 
@@ -46,9 +46,8 @@ class Periodic(Leaf, SquaredExponential):
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
         # on circles of radius 1/(√2 ℓ), where the squared distance is 2 sin²(πδ/p)/ℓ²
-        _check_columns(x, values, "lengthscale", "period")
-        angle = (x - centre) * (2 * math.pi / values["period"].to(x.device))
-        radius = math.sqrt(0.5) / values["lengthscale"].to(x.device)
+        radius = math.sqrt(0.5) / per_column("lengthscale", values, x)
+        angle = (x - centre) * (2 * math.pi / per_column("period", values, x))
         return torch.cat([angle.cos() * radius, angle.sin() * radius], 1)
 
     def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
@@ -205,10 +204,3 @@ def _part(function: Any, features: Any) -> Part:
 def _circle(angle: Tensor) -> Tensor:
     """Points on a circle, whose products are the cosines of differences of angles."""
     return torch.cat([angle.cos(), angle.sin()], 1)
-
-
-def _check_columns(x: Tensor, values: Mapping[str, Tensor], *names: str) -> None:
-    for name in names:
-        value = values[name]
-        if value.ndim and len(value) != x.shape[1]:
-            raise ValueError(f"{len(value)} {name}s were given for inputs with {x.shape[1]} columns")

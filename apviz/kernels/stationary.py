@@ -20,7 +20,7 @@ from torch import Tensor
 
 from apviz.kernels.algebra import Kernel
 from apviz.kernels.functions import Function
-from apviz.kernels.leaf import Leaf, Lengthscale, in_units, positives
+from apviz.kernels.leaf import Leaf, Lengthscale, in_units, per_column, positives
 from apviz.registry import Registry
 from apviz.settings import positive
 
@@ -92,10 +92,7 @@ class Stationary(Leaf):
         return [field.name for field in fields(cls)[len(fields(Stationary)) :]]
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
-        lengthscale = values["lengthscale"].to(x.device)
-        if lengthscale.ndim and len(lengthscale) != x.shape[-1]:
-            raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[-1]} columns")
-        return (x - centre) * (self.distance_scale_at(values) / lengthscale)
+        return (x - centre) * (self.distance_scale_at(values) / per_column("lengthscale", values, x))
 
     def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
         if not self._has_embedding_of(Stationary):
