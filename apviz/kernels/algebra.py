@@ -52,7 +52,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Kernel:
-        """Returns this kernel with other numbers, by name; those that are not given stay."""
+        """Returns this kernel with other numbers, by name; those that are not given stay.
+
+        Raises:
+            ValueError: a name that is not in `hyperparameters`.
+        """
 
     @property
     def of_any_sign(self) -> frozenset[str]:
@@ -197,7 +201,7 @@ class _Composite(Kernel):
         return frozenset(f"{k}.{name}" for k, kernel in enumerate(self.kernels) for name in kernel.of_any_sign)
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
-        _check_names(self, values)
+        check_names(self, values)
         return type(self)(*(k.with_hyperparameters(_below(values, i)) for i, k in enumerate(self.kernels)))
 
 
@@ -266,7 +270,7 @@ class Scaled(Kernel):
         return frozenset(f"0.{name}" for name in self.kernel.of_any_sign)
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
-        _check_names(self, values)
+        check_names(self, values)
         outputscale = values.get("outputscale", self.outputscale)
         inner = self.kernel.with_hyperparameters(_below(values, 0))
         return type(self)(inner, outputscale=outputscale)  # type: ignore[arg-type]
@@ -361,7 +365,8 @@ def _below(values: Mapping[str, T], place: int) -> dict[str, T]:
     return {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
 
 
-def _check_names(kernel: Kernel, values: Mapping[str, Hyperparameter]) -> None:
+def check_names(kernel: Kernel, values: Mapping[str, Hyperparameter]) -> None:
+    """Refuses values of hyperparameters that a kernel does not have."""
     if unknown := [name for name in values if name not in kernel.hyperparameters]:
         raise ValueError(
             f"{kernel!r} has no hyperparameter {', '.join(unknown)}; it has {', '.join(kernel.hyperparameters)}"

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.algebra import Hyperparameter, Kernel, check_names
 from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import Function
 
@@ -71,8 +71,7 @@ class Evaluated(Kernel):
         return dict(self.parameters)
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
-        if unknown := [name for name in values if name not in self.parameters]:
-            raise ValueError(f"{self.title} has the parameters {', '.join(self.parameters)}, got {', '.join(unknown)}")
+        check_names(self, values)
         given = {name: (v,) if isinstance(v, float) else tuple(v) for name, v in values.items()}
         return type(self)(self.entries, {**self.parameters, **given}, self.shapes, self.title)
 

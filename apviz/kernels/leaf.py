@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.algebra import Hyperparameter, Kernel, check_names
 from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import Function
 from apviz.settings import in_full_precision, positive, require_torch_defaults, shown
@@ -54,11 +54,7 @@ class Leaf(Kernel, Function):
         return {field.name: getattr(self, field.name) for field in fields(self) if field.type != "int"}
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
-        if unknown := [name for name in values if name not in self.hyperparameters]:
-            raise ValueError(
-                f"{type(self).__name__} has the hyperparameters {', '.join(self.hyperparameters)}, got "
-                f"{', '.join(unknown)}"
-            )
+        check_names(self, values)
         given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)} | dict(values)
         return type(self)(**given)
 
@@ -97,8 +93,8 @@ def per_column(name: str, values: Mapping[str, Tensor], x: Tensor) -> Tensor:
         ValueError: several numbers, and not one a column.
     """
     value = values[name].to(x.device)
-    if value.ndim and len(value) != x.shape[1]:
-        raise ValueError(f"{len(value)} {name}s were given for inputs with {x.shape[1]} columns")
+    if value.ndim and len(value) != x.shape[-1]:
+        raise ValueError(f"{len(value)} {name}s were given for inputs with {x.shape[-1]} columns")
     return value
 
 

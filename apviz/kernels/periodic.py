@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from apviz.kernels.algebra import Hyperparameter, Kernel
+from apviz.kernels.algebra import Hyperparameter, Kernel, check_names
 from apviz.kernels.formula import Lowered, Part
 from apviz.kernels.functions import InnerProduct, SquaredExponential
 from apviz.kernels.leaf import Leaf, Lengthscale, in_units, numbers_of, per_column, positives
@@ -193,6 +193,7 @@ class SpectralMixture(Kernel):
         return {"weights": self.weights, **flat}
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
+        check_names(self, values)
         given = self.hyperparameters | dict(values)
         return type(self)(weights=given["weights"], means=given["means"], scales=given["scales"])  # type: ignore[arg-type]
 

@@ -28,7 +28,7 @@ from apviz import (
     SpectralMixture,
     White,
 )
-from apviz.kernels import from_expression, from_plain, to_plain
+from apviz.kernels import Evaluated, from_expression, from_plain, to_plain
 from apviz.operators import native
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
@@ -312,6 +312,10 @@ def test_what_does_not_fit_is_refused_with_what_does():
         PiecewisePolynomial(q=4)
     with pytest.raises(ValueError, match="has no hyperparameter 2.lengthscale; it has 0.outputscale, 0.lengthscale"):
         (RBF() + Linear()).with_hyperparameters({"2.lengthscale": 1.0})
+    mixture_of_one = SpectralMixture(weights=[1.0], means=[0.5], scales=[0.1])
+    for kernel in (RBF(), mixture_of_one, Evaluated(lambda x, z, values: x @ z.T, {}, {}, "own")):
+        with pytest.raises(ValueError, match="has no hyperparameter width; it has"):
+            kernel.with_hyperparameters({"width": 1.0})
     with pytest.raises(TypeError, match="unsupported operand"):
         RBF() + 1.0
     with pytest.raises(ValueError, match="a kernel must be Sum, Product, Scaled, On"):

@@ -79,7 +79,7 @@ def test_it_is_equal_where_function_and_numbers_are_and_cannot_be_kept():
     assert repr(RBF + OWN).startswith("Theirs + RBF(")
     with pytest.raises(ValueError, match="a kernel of the class Evaluated cannot be kept"):
         to_plain(RBF)
-    with pytest.raises(ValueError, match="Theirs has the parameters scale, height, got width"):
+    with pytest.raises(ValueError, match="Theirs has no hyperparameter width; it has scale, height"):
         RBF.with_hyperparameters({"width": 1.0})
     with pytest.raises(ValueError, match="parameters are"):
         Evaluated(entries, {"scale": (1.0,)}, {}, "Theirs")
