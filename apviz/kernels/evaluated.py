@@ -58,9 +58,9 @@ class Evaluated(Kernel):
         }
         numbers = torch.cat([each.reshape(-1) for each in values.values()]) if values else torch.empty(0).double()
         function = _OfPairs(self.entries, dict(self.shapes), numbers.detach())
-        zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
         # features are the inputs as they are: the function may be of their absolute place
-        return Lowered((Part(function, lambda x, centre: x, zero, numbers),), ((0,),), (one,))
+        part = Part(function, lambda x, centre: x, numbers=numbers)
+        return Lowered((part,), ((0,),), (torch.ones((), dtype=torch.float64),))
 
     @property
     def is_evaluated(self) -> bool:

@@ -42,7 +42,7 @@ class Part:
 
     function: Function
     features: Callable[[Tensor, Tensor], Tensor]
-    shape: Tensor
+    shape: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
     numbers: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
 

@@ -13,7 +13,7 @@ class Function(ABC):
     """A function f of u, a squared distance or a product of features, as engines take it.
 
     Attributes:
-        form: its name in `operators/native.h`; empty where the compiled engine does not have it.
+        form: its name in `operators/native_forms.h`; empty where the compiled engine does not have it.
         of_product: whether u is a product.
         of_equality: whether f is 1 at u = 0 and 0 elsewhere, so that no function drawn from it is continuous.
         of_pairs: whether u is `between` the features of two rows: f itself, by code that no engine compiles.

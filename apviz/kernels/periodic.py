@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Self
 
 import torch
@@ -157,21 +158,16 @@ class SpectralMixture(Kernel):
             .reshape(len(self.weights), -1)
             for name in ("weights", "means", "scales")
         )
-        found: Lowered | None = None
-        for q in range(len(w)):
-            parts = [
-                _part(SquaredExponential(), lambda x, c, q=q: (x - c) * (math.sqrt(2) * math.pi * s[q].to(x.device)))
-            ]
-            parts += [
-                _part(InnerProduct(), lambda x, c, q=q, k=k: _circle(
-                    2 * math.pi * m[q, k].to(x.device) * (x[:, k : k + 1] - c[k])
-                ))
-                for k in range(d)
-            ]  # fmt: skip
-            term = Lowered(tuple(parts), (tuple(range(len(parts))),), (w[q, 0],))
-            found = term if found is None else found.plus(term)
-        assert found is not None
-        return found
+
+        def wave(q: int, k: int) -> Part:
+            frequency = 2 * math.pi * m[q, k]
+            return Part(InnerProduct(), lambda x, c: _circle(frequency.to(x.device) * (x[:, k : k + 1] - c[k])))
+
+        def term(q: int) -> Lowered:
+            decay = Part(SquaredExponential(), lambda x, c: (x - c) * (math.sqrt(2) * math.pi * s[q].to(x.device)))
+            return Lowered((decay, *(wave(q, k) for k in range(d))), (tuple(range(d + 1)),), (w[q, 0],))
+
+        return reduce(Lowered.plus, map(term, range(len(w))))
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         for m, s in zip(self.means, self.scales, strict=True):
@@ -196,10 +192,6 @@ class SpectralMixture(Kernel):
         check_names(self, values)
         given = self.hyperparameters | dict(values)
         return type(self)(weights=given["weights"], means=given["means"], scales=given["scales"])  # type: ignore[arg-type]
-
-
-def _part(function: Any, features: Any) -> Part:
-    return Part(function, features, torch.zeros((), dtype=torch.float64))
 
 
 def _circle(angle: Tensor) -> Tensor:

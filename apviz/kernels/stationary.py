@@ -5,7 +5,7 @@ lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes 
 & Williams, *Gaussian Processes for Machine Learning*, section 4.2.1.
 
 A new kernel is one subclass that registers itself. The stored matrix and torch's tiles then have it; a line in
-`operators/native.h` and one in `operators/keops.py` give it to these engines too.
+`operators/native_forms.h` and one in `operators/keops.py` give it to these engines too.
 """
 
 from __future__ import annotations
