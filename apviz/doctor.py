@@ -28,7 +28,7 @@ from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, fused, native
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver, attempt, overlapping
 from apviz.system import KernelSystem
-from apviz.tracing.recorder import processor
+from apviz.tracing.attributes import processor
 
 #: what an engine may be off by, relative to the largest entry of a product in float64
 ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}

@@ -21,8 +21,8 @@ from apviz.files import file_made_whole
 from apviz.gp.checkpoint import can_go_on
 from apviz.solvers import Hook
 from apviz.tracing import open_trace
+from apviz.tracing.attributes import processor
 from apviz.tracing.claim import Claim
-from apviz.tracing.recorder import processor
 
 
 def folder_of(experiment: Experiment, options: Options) -> Path:

@@ -38,7 +38,7 @@ from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem, tensor_of
-from apviz.tracing.recorder import surroundings
+from apviz.tracing.attributes import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, STEP, TRAINING
 from apviz.tracing.store import Record
 from apviz.tracing.training_trace import TrainingTrace, settled_at

@@ -26,7 +26,8 @@ from apviz.settings import require
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
 from apviz.tracing import Recorder
-from apviz.tracing.recorder import put_spectrum, surroundings
+from apviz.tracing.attributes import surroundings
+from apviz.tracing.recorder import put_spectrum
 from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record
 
@@ -303,7 +304,7 @@ class _Observed:
             "work": self._work,
             "seconds": self._clock.seconds(mark),
         }
-        self.recorder.flush_if_due(at_once=True)
+        self.recorder.flush()
 
     def _ending(self, below: bool, claimed: float, checked: float) -> tuple[StopReason, str]:
         if not math.isfinite(claimed):
@@ -332,7 +333,7 @@ class _Observed:
         """Ends the trace when `linear_cg` was left by an exception or Ctrl-C, which is raised after this."""
         self._put(self._pending)
         self.record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
-        self.recorder.flush_if_due(at_once=True)
+        self.recorder.flush()
 
     def _put(
         self, rows: list[tuple[int, float, Any, Tensor, Tensor]], checked: float = math.nan, drift: float = math.nan

@@ -1,75 +1,66 @@
-"""The recorder: a hook that writes down everything about a solve."""
+"""The recorder: a hook that records everything about a solve, in memory and on disk."""
 
 from __future__ import annotations
 
 import json
 import math
-import platform
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from apviz.distributed import records
-from apviz.kernels import Stationary
-from apviz.kernels import to_plain as kernel_to_plain
 from apviz.places import Place, place_of
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
-from apviz.solvers.serialization import to_plain
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
+from apviz.tracing.attributes import solve_attributes
 from apviz.tracing.claim import Claim
 from apviz.tracing.inputs import input_attributes, kappa_of_distinct_rows
-from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
+from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record, TraceStore, what_to_do
 from apviz.tracing.trace import Trace
 
-LIBRARIES = ("apviz", "torch", "numpy", "scipy", "pykeops", "xarray", "zarr")
 ENERGIES = (("update", "energy_decrease"), ("epoch", "energy"))
-# what both say of a solve with skeletons
+# how both are known in a solve with skeletons
 BY_SKELETONS = "by columns of which most are a skeleton's; exact after an epoch that ends with a pass in float64"
-# flushing may take one part in this many of the solve's time
+# time between flushes ÷ time of a flush, at least: flushes take at most 1% of a solve
 FLUSH_SHARE = 100
 
 
 class Recorder(Hook):
-    """Records every solve it is hooked to; `trace` is the last one, `traces` are all.
+    """Record every solve among whose hooks it is; `trace` is the last one, `traces` are all.
 
-    Updates are kept on the device and moved once per epoch. With a path, the trace is appended to disk while the
-    solve runs, at most once per epoch and for at most 1% of the time; a flush takes some 10 to 20 ms, so that is
-    every second or two in a solve whose epochs are short. A kill loses what came after the last flush; Ctrl-C and
-    errors lose nothing. A disk that fills up is warned about once; the trace stays in memory. Where ranks share a
-    solve, all have the recorder among their hooks, and rank 0 writes.
+    Updates stay on the device and are moved once per epoch. With a path, the trace is appended to disk while the solve
+    runs, at most once per epoch and for at most 1% of the time. A flush takes 10 to 40 ms, so the trace on disk is
+    one to four seconds old. A kill loses what came after the last flush; Ctrl-C and errors lose nothing. A full disk
+    is warned about once; the trace stays in memory. Where ranks share a solve, all have the recorder among their
+    hooks, and rank 0 writes.
 
     Args:
-        path: a directory to be made, by convention `*.zarr`, or a URL of an object store, such as
-            `s3://bucket/runs/ap.zarr`; the second solve goes to `*-2.zarr`, and so on. A `Claim` is of a path that
-            nobody else may take before the first solve.
-        spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
-            None chooses exact up to n = 1,000, else subsample, which costs some 1.5 million kernel entries. Its time
-            is not the solve's, nor is that of counting distinct rows.
-        spectrum_rows: number of rows of the subsample; fewer where solves are short and many, as in a
-            training.
+        path: a new directory, by convention `*.zarr`, or a URL of an object store, such as
+            `s3://bucket/runs/ap.zarr`; the second solve goes to `*-2.zarr`, and so on. A `Claim` reserves its path
+            before the first solve.
+        spectrum: how to compute λmax and λmin (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
+            None chooses exact up to n = 1,000, else subsample, which costs about 1.5 million kernel entries. Its time
+            does not count as the solve's, nor does counting distinct rows.
+        spectrum_rows: number of rows of the subsample; fewer for many short solves, as in a training.
         eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
-            for n up to 4,000. They take n³ time before the first update, which is not the solve's either.
-        rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
+            for n up to 4,000. They take n³ time before the first update, which does not count as the solve's either.
+        rows: also record the inputs of each row and which blocks hold it (group `rows`), for pictures.
         snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
             such as `range(0, 60)`.
-        final_snapshot: also record the residual that a solve ended with.
-        weights: also record the weights of the first right-hand side there, for `apviz.analysis.functions`.
-        only_last: keep the last solve only, in memory, so that those of a long training do not pile up.
+        final_snapshot: also record the last residual of a solve.
+        weights: also record the weights of the first right-hand side in snapshots, for `apviz.analysis.functions`.
+        only_last: keep only the last solve in memory, for long trainings.
 
     Raises:
-        FileExistsError: when a solve starts and its path exists, or somebody else has begun to write there.
+        FileExistsError: when a solve starts and its path exists, or another writer has claimed it.
         ValueError: a URL of no store that fsspec knows; when a solve with more than 4,000 rows starts and
-            `eigenvalues` are asked for.
+            `eigenvalues` is set.
 
     Examples:
         >>> import torch, apviz
@@ -108,60 +99,79 @@ class Recorder(Hook):
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces, one a solve, in order; also of one that was interrupted."""
+        """Return the traces, one a solve, in order, interrupted ones too."""
         return [record.to_trace() for record in self._records]
 
     @property
     def trace(self) -> Trace:
-        """The trace of the last solve.
+        """Return the trace of the last solve.
 
         Raises:
-            LookupError: nothing was solved with this recorder among its hooks.
+            LookupError: no solve had this recorder among its hooks.
         """
         if not self._records:
             raise LookupError("nothing is recorded yet: pass the recorder in hooks=[recorder] to apviz.solve")
         return self._records[-1].to_trace()
 
     def take(self) -> Record:
-        """Takes out what was recorded of the last solve."""
+        """Remove the record of the last solve, and return it."""
         return self._records.pop()
 
     def adopt(self, record: Record) -> None:
-        """Takes in the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
+        """Add the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
 
         Raises:
-            FileExistsError: the path of its trace exists, or somebody else has begun to write there.
+            FileExistsError: the path of its trace exists, or another writer has claimed it.
         """
         self._now = time.perf_counter
         self._open(record)
         self._records.append(record)
 
-    def flush_if_due(self, *, at_once: bool = False) -> None:
-        """Writes what the last record holds, if that would take 1% of the time since it was last done."""
-        due = self._flush_seconds is None or self._now() - self._flushed > FLUSH_SHARE * self._flush_seconds
-        if at_once or due:
-            self._flush()
+    def flush_if_due(self) -> None:
+        """Flush, if that takes at most 1% of the time since the last flush."""
+        if self._flush_seconds is None or self._now() - self._flushed > FLUSH_SHARE * self._flush_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what the last record holds; warn once where the disk does not take it."""
+        if self._store is None:
+            return
+        started = time.perf_counter()
+        try:
+            self._store.flush()
+            self._release()  # from now on the folder itself keeps others away
+        except OSError as error:
+            if not self._warned:
+                warnings.warn(
+                    f"the trace could not be written to {self._store.path} ({error}); it is kept in memory, and every "
+                    f"later flush tries again: {what_to_do(error)}, or save it elsewhere with "
+                    "recorder.trace.save(path)",
+                    stacklevel=2,
+                )
+            self._warned = True
+        self._flush_seconds = time.perf_counter() - started
+        self._flushed = self._now()
 
     def on_start(self, run: Run) -> None:
         if self.only_last:
             self._records.clear()
         self._run, self._pending = run, list[Update]()
-        # of the solve: one that waits for its turn in a race is not to be written at every turn
+        # the clock of the solve: a solve that waits in a race is not due at every turn
         self._now = run.seconds
         with run.clock.pause():
-            of_blocks = run.factors.matrices() if run.factors else ()
-            found = spectrum(run.system, of_blocks, self.spectrum, rows=self.spectrum_rows, leading=True)
-            record = Record(_attributes(run) | input_attributes(run.system))
+            block_matrices = run.factors.matrices() if run.factors else ()
+            found = spectrum(run.system, block_matrices, self.spectrum, rows=self.spectrum_rows, leading=True)
+            record = Record(solve_attributes(run) | input_attributes(run.system))
             distinct = record.attrs["distinct_rows"]
             merged = kappa_of_distinct_rows(run.system, distinct, self.spectrum, self.spectrum_rows)
-        # refuses a path that exists before anything is recorded
+        # raises where the path exists, before anything is recorded
         self._open(record)
         if self.eigenvalues:
             with run.clock.pause():
                 _put_eigenvalues(record, run)
         self._records.append(record)
         self._recording = True
-        self._guarantee, self._squared_norms = math.nan, run.rhs_norms.square()
+        self._guarantee, self._squared_rhs_norms = math.nan, run.rhs_norms.square()
         put_spectrum(record, found)
         if merged is not None:
             record.group_attrs["spectrum"]["kappa_of_distinct_rows"] = merged
@@ -179,8 +189,8 @@ class Recorder(Hook):
                 record.variable_attrs |= {key: {"how": BY_SKELETONS} for key in ENERGIES}
             else:
                 self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
-        self._chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
-        self._squared = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
+        self._times_chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
+        self._squared_residual = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
         if self.rows:
             _put_rows(record, run)
         if 0 in self.snapshots:
@@ -193,7 +203,7 @@ class Recorder(Hook):
 
     def on_epoch(self, epoch: Epoch) -> None:
         record = self._records[-1]
-        groups = self._drained(record)
+        groups = self._pending_groups(record)
         groups["epoch"] = {
             "epoch": [epoch.number],
             "work": [epoch.work],
@@ -209,20 +219,21 @@ class Recorder(Hook):
             "prediction_work": [epoch.measured.get("prediction_work", 0.0)],
         }
         if epoch.block_norms is not None:
-            groups["block"] = groups.get("block", {"times_chosen": self._chosen}) | {
+            groups["block"] = groups.get("block", {"times_chosen": self._times_chosen}) | {
                 "epoch": [epoch.number],
                 "residual_norm": epoch.block_norms[None],
             }
         record.put(**groups)
-        # Ctrl-C before the line above loses nothing, for the updates are still pending; after it, neither
+        # Ctrl-C loses nothing: before the line above the updates are still pending, after it they are in the record
         if "update" in groups:
-            self._squared = float((self._pending[-1].squared_residual.cpu() * self._squared_norms).sum())
-            self._chosen = torch.as_tensor(groups["block"]["times_chosen"]) if "block" in groups else self._chosen
+            self._squared_residual = float((self._pending[-1].squared_residual.cpu() * self._squared_rhs_norms).sum())
+        if "block" in groups:
+            self._times_chosen = torch.as_tensor(groups["block"]["times_chosen"])
         self._pending = []
         self.flush_if_due()
 
     def on_pass(self, found: Pass) -> None:
-        # told of after its epoch, with which it is written at the next flush
+        # reported after its epoch, and written with it at the next flush
         row = {
             "pass": [found.number],
             "epoch": [found.epoch],
@@ -251,9 +262,9 @@ class Recorder(Hook):
             "epochs": solution.epochs,
             "work": solution.work,
             "seconds": solution.seconds,
-            "choices": json.dumps(self._run.choices),  # what was chosen on the way is among them
+            "choices": json.dumps(self._run.choices),  # again: the solve may have added some
         }
-        self._flush()
+        self.flush()
         self._release()
 
     def on_abandon(self, error: BaseException) -> None:
@@ -263,20 +274,20 @@ class Recorder(Hook):
         self._recording = False
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
-        record.put(**self._drained(record))
-        self._flush()
+        record.put(**self._pending_groups(record))
+        self.flush()
         self._release()
 
-    def _drained(self, record: Record) -> dict[str, dict[str, Any]]:
-        """The pending updates as arrays, moved from the device in one transfer each for energies and residuals."""
+    def _pending_groups(self, record: Record) -> dict[str, dict[str, Any]]:
+        """Return the pending updates as arrays; energies and residuals leave the device in one transfer each."""
         done = record.length(("update", "update"))
         updates = [u for u in self._pending if u.number > done]
         if not updates:
             return {}
         blocks = torch.tensor([u.block for u in updates])
         squared = torch.stack([u.squared_residual for u in updates]).cpu()
-        totals = squared @ self._squared_norms
-        before = torch.cat([torch.tensor([self._squared], dtype=torch.float64), totals[:-1]])
+        totals = squared @ self._squared_rhs_norms
+        before = torch.cat([torch.tensor([self._squared_residual], dtype=torch.float64), totals[:-1]])
         groups: dict[str, dict[str, Any]] = {
             "update": {
                 "update": [u.number for u in updates],
@@ -290,9 +301,10 @@ class Recorder(Hook):
             }
             | _traffic(updates)
         }
-        if len(self._chosen):
-            of_one = blocks[blocks >= 0]  # not where CG took over
-            groups["block"] = {"times_chosen": self._chosen + torch.bincount(of_one, minlength=len(self._chosen))}
+        if len(self._times_chosen):
+            chosen = blocks[blocks >= 0]  # -1: all rows at once, after CG took over
+            counts = torch.bincount(chosen, minlength=len(self._times_chosen))
+            groups["block"] = {"times_chosen": self._times_chosen + counts}
         return groups
 
     def _snapshot(self, number: int) -> None:
@@ -303,7 +315,7 @@ class Recorder(Hook):
         self._records[-1].put(snapshot={"update": [number], **values})
 
     def _open(self, record: Record) -> None:
-        """The store of a record that begins."""
+        """Open the store of a new record."""
         path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
         if path is not None and (self._claim is None or self._claim.path != path):
             self._claim = Claim(path)
@@ -315,25 +327,6 @@ class Recorder(Hook):
         self._flushed, self._warned = self._now(), False
         self._flush_seconds: float | None = None
 
-    def _flush(self) -> None:
-        if self._store is None:
-            return
-        started = time.perf_counter()
-        try:
-            self._store.flush()
-            self._release()  # now the folder itself keeps others away
-        except OSError as error:
-            if not self._warned:
-                warnings.warn(
-                    f"the trace could not be written to {self._store.path} ({error}); it is kept in memory, and every "
-                    f"later flush tries again: {what_to_do(error)}, or save it elsewhere with "
-                    "recorder.trace.save(path)",
-                    stacklevel=2,
-                )
-            self._warned = True
-        self._flush_seconds = time.perf_counter() - started
-        self._flushed = self._now()
-
     def _release(self) -> None:
         if self._claim is not None:
             self._claim.release()
@@ -341,7 +334,7 @@ class Recorder(Hook):
 
 
 def _traffic(reports: Sequence[Update | Pass]) -> dict[str, list[int]]:
-    """Messages between ranks, and their bytes, after each; nothing of a process alone."""
+    """Return messages between ranks, and their bytes, after each report; empty for a single process."""
     found = [report.traffic for report in reports if report.traffic is not None]
     return {"messages": [each[0] for each in found], "message_bytes": [each[1] for each in found]} if found else {}
 
@@ -350,93 +343,8 @@ def _numbered(path: Place, number: int) -> Place:
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
-def _attributes(run: Run) -> dict[str, Any]:
-    """The root attributes: what was solved, with which settings, where."""
-    system, solver = run.system, run.solver
-    kernel = system.kernel
-    attrs: dict[str, Any] = surroundings(system.device, system.dtype) | {
-        "dataset": system.dataset,
-        "data": system.fingerprint(),
-        "n": system.n,
-        "d": system.d,
-        "kernel": kernel.name,
-        "lengthscale": [],
-        "outputscale": system.operator.largest_signal,
-        "noise": system.noise,
-        "right_hand_sides": system.b.shape[1],
-        "rhs_norms": run.rhs_norms.tolist(),
-        "method": solver.method.plain(),
-        "label": solver.label,
-        "solver": solver.name,
-        "solver_settings": json.dumps(to_plain(solver, strict=False)),
-        "choices": json.dumps(run.choices),
-        "operator": system.operator.name,
-        "engine": run.operator.engine,
-        "recursion_dtype": str(run.operator.x.dtype).removeprefix("torch."),
-        "entry_rounding": run.operator.entry_rounding,
-        "setup_work": run.setup_work,
-        "setup_seconds": run.setup_seconds,
-        "initial_energy": run.initial_energy,
-    }
-    if isinstance(kernel, Stationary):
-        scales = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
-        attrs |= {"lengthscale": list(scales), "outputscale": kernel.outputscale}
-        if kernel.parameters:
-            attrs["kernel_parameters"] = json.dumps(kernel.parameters)
-    try:
-        kernel_to_plain(kernel)
-    except ValueError:  # of a class that is not apviz's, whatever it is called
-        attrs["kernel_is_foreign"] = True
-    if system.operator.noises is not None:
-        attrs["largest_noise"] = float(system.operator.noises.max())
-    if system.preparation:
-        attrs["data_preparation"] = system.preparation
-    if system.seed is not None:
-        attrs["seed"] = system.seed
-    attrs["tol"] = run.stopping.tol
-    if (ranks := run.operator.layout.ranks) > 1:
-        attrs["ranks"] = ranks
-    if run.factors is not None:
-        attrs["factor_dtype"] = str(run.factors.dtype).removeprefix("torch.")
-    return attrs
-
-
-def surroundings(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """Returns the root attributes of a trace that begins now: where, when, with what."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "apviz_version": _version("apviz"),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "status": INTERRUPTED,  # until a stop reason is reached
-        "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
-        "dtype": str(dtype).removeprefix("torch."),
-        "threads": torch.get_num_threads(),
-        "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
-    }
-
-
-@cache  # two milliseconds each
-def _version(library: str) -> str:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-@cache
-def processor() -> str:
-    """Returns the processor's name."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
 def put_spectrum(record: Record, found: Spectrum) -> None:
-    """Records the group `spectrum`."""
+    """Record the group `spectrum`."""
     for name in ("lambda_max", "lambda_min", "lambda_max_block", "kappa", "kappa_prime"):
         eigenvalue = getattr(found, name)
         record.put(spectrum={name: eigenvalue.value})
@@ -454,10 +362,10 @@ def put_spectrum(record: Record, found: Spectrum) -> None:
 
 
 def _put_eigenvalues(record: Record, run: Run) -> None:
-    """All eigenvalues of K, and of P⁻¹K where the solver was given a preconditioner; κ of each as an attribute."""
-    # plain CG has the identity in the run
-    given = getattr(run.solver, "preconditioner", None) is not None
-    of_k, preconditioned = all_eigenvalues(run.system, run.preconditioner if given else None)
+    """Record all eigenvalues of K, and of P⁻¹K where the solver has a preconditioner, with κ as an attribute."""
+    # the run of plain CG has the identity as its preconditioner
+    is_preconditioned = getattr(run.solver, "preconditioner", None) is not None
+    of_k, preconditioned = all_eigenvalues(run.system, run.preconditioner if is_preconditioned else None)
     how = "dense, in float64"
     found = {"eigenvalue": (of_k, how)}
     if preconditioned is not None:
@@ -466,13 +374,13 @@ def _put_eigenvalues(record: Record, run: Run) -> None:
     for name, (values, how) in found.items():
         record.put(eigenvalues={name: values.cpu()})
         attrs = record.variable_attrs["eigenvalues", name] = {"how": how}
-        # rounding can make the smallest negative, and then there is no condition number
+        # rounding can make the smallest one negative: no condition number
         if values[-1] > 0:
             attrs["kappa"] = float(values[0] / values[-1])
 
 
 def _put_rows(record: Record, run: Run) -> None:
-    """Where each row is, its target, the block that owns it, and all (row, block) pairs of a row a block solves on."""
+    """Record inputs, target and owning block of each row, and all pairs of a row and a block that solves on it."""
     record.put(
         rows={"coordinates": run.system.operator.given.double().cpu(), "target": run.system.b[:, 0].double().cpu()}
     )
