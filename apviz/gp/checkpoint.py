@@ -148,7 +148,7 @@ class TrainingFiles:
                     "from there, or choose another path"
                 )
             if self._store is None:
-                self._store = TraceStore(self.path, record, goes_on=can_go_on(self.path))
+                self._store = TraceStore(self.path, record, resumes=can_go_on(self.path))
             yield
 
     def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
@@ -177,11 +177,11 @@ class TrainingFiles:
 
     def _free_checkpoint(self, store: TraceStore) -> Path:
         """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
-        store.settle()
+        store.keep_or_move()
         assert isinstance(store.path, Path)  # given one
         path = checkpoint_of(store.path)
         if os.path.lexists(path) and stamp(path) not in self._ours:
-            store.leave(path)
+            store.move_from(path)
         self.path = store.path
         return checkpoint_of(store.path)
 

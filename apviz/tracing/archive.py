@@ -1,10 +1,11 @@
-"""Archives of traces: zip files (`.zarr.zip`), written, and unpacked without trust in who made them.
+"""Archives of traces: zip files (`.zarr.zip`), written, and unpacked without trusting their author.
 
-One trace lies at the root of its zip, which `zarr.storage.ZipStore` opens as it is; several lie in folders `NAME.zarr`.
+A single trace is at the root of its zip, which `zarr.storage.ZipStore` opens as it is; several are in folders
+`NAME.zarr`.
 
-What is taken out is decided before anything is written: only files that a trace has, of bounded number and size, whose
-metadata describe plain little-endian numbers (Zarr v3, codec `bytes`) of bounded size. So there is no way out of the
-folder, no link, no decoder that a file could choose, and no array that grows beyond its file.
+All checks of names and sizes come before the first file is written. Accepted are the files of a trace only, of bounded
+number and size, whose metadata describe plain little-endian numbers (Zarr v3, codec `bytes`) of bounded size. So no
+file leaves the folder, none is a link, none chooses a decoder, and no array is larger than its file.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import Any, BinaryIO, Final
 from apviz.files import require_short_list
 from apviz.tracing.schema import GROUPS
 
-#: of all traces in a zip, unpacked
+#: size of all traces in a zip, unpacked
 MOST_BYTES: Final = 2**30
 MOST_FILES: Final = 50_000
-#: of one file of metadata
+#: size of one file of metadata
 MOST_METADATA: Final = 4 * 2**20
 
 _ROOT: Final = "zarr.json"
@@ -39,7 +40,7 @@ _DTYPES: Final = sorted({variable.dtype for group in GROUPS.values() for variabl
 
 
 def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
-    """Writes traces by their names into a zip file; also one that is still written, as of its last flush.
+    """Write traces by name into a zip file; a trace that is still being written, as of its last flush.
 
     Raises:
         OSError: a trace that cannot be read.
@@ -48,7 +49,7 @@ def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
         for name, path in traces.items():
             prefix = "" if len(traces) == 1 else f"{name}.zarr/"
             root = path / _ROOT
-            # it says which of the rest counts, so it is read first
+            # first: a flush meanwhile may add numbers, which a root read before it leaves out
             for each in (root, *(other for other in sorted(path.rglob("*")) if other != root)):
                 inside = each.relative_to(path).as_posix()
                 if _FILE.fullmatch(inside) and each.is_file():
@@ -58,10 +59,10 @@ def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
 def unpack(
     file: BinaryIO, folder: Path, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
 ) -> dict[str, Path]:
-    """Unpacks the traces of a zip file into an empty folder; returns paths by name, `""` of one at the root.
+    """Unpack the traces of a zip file into an empty folder; return their paths by name, `""` for one at the root.
 
     Raises:
-        ValueError: no zip file, or one with anything that a trace does not have; `folder` is to be thrown away.
+        ValueError: not a zip file, or one with other files than traces have; the caller deletes `folder`.
     """
     try:
         require_short_list(file, most_files)
@@ -69,7 +70,7 @@ def unpack(
             members = _checked(archive, most_bytes, most_files)
             found: dict[str, Path] = {}
             for (name, inside), member in members.items():
-                # names of folders are the zip's, those on disk are ours
+                # never a name from the zip on disk
                 place = found.setdefault(name, folder / f"{len(found)}.zarr")
                 target = place / inside
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ def unpack(
 
 
 def _checked(archive: zipfile.ZipFile, most_bytes: int, most_files: int) -> dict[tuple[str, str], zipfile.ZipInfo]:
-    """The files by trace and place in it, from the zip's table of contents."""
+    """Return the files by trace and by name inside it, from the table of contents of the zip."""
     members = [each for each in archive.infolist() if not each.is_dir() and not _LITTER.fullmatch(each.filename)]
     if len(members) > most_files:
         raise ValueError(f"it has {len(members):,} files; up to {most_files:,} are accepted")
@@ -119,22 +120,27 @@ def _checked(archive: zipfile.ZipFile, most_bytes: int, most_files: int) -> dict
     return found
 
 
+def consolidated_nodes(root: Any) -> dict[str, Any]:
+    """Return the metadata of the groups and arrays that a root holds, by name; empty where it holds none."""
+    return (root.get("consolidated_metadata") or {}).get("metadata") or {}
+
+
 def check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
-    """Checks that arrays are of plain numbers, and what all of them take together.
+    """Check that arrays hold plain numbers, and that together they take at most `most_bytes`.
 
     Raises:
-        ValueError: another kind of array, or more.
+        ValueError: another kind of array, or a larger size.
     """
     nodes: list[Any] = []
     for path in sorted(place.rglob(_ROOT)):
         try:
             node = json.loads(path.read_bytes())
-            inside = (node.get("consolidated_metadata") or {}).get("metadata") or {}
+            inside = consolidated_nodes(node)
             if inside and path.parent != place:
                 raise ValueError("consolidated, and not of the root")
-            # a node is found by its name, which could lead elsewhere
+            # the name of a node is a path, which could lead elsewhere
             strange = [name for name in inside if not _NODE.fullmatch(name)]
-            if strange or any((each.get("consolidated_metadata") or {}).get("metadata") for each in inside.values()):
+            if strange or any(map(consolidated_nodes, inside.values())):
                 raise ValueError(f"strange nodes {strange}"[:200])
             nodes += [node, *inside.values()]
         except (ValueError, AttributeError, RecursionError) as error:
@@ -145,14 +151,14 @@ def check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
             nbytes, chunks = _size(node)
         except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"it has metadata that describe no array: {type(error).__name__} {error}") from error
-        # once in the array's own file and once in the root's
+        # every array is described twice: in its own file and in the root's
         described += nbytes / 2
         if described > most_bytes or nbytes > most_bytes or chunks > most_files:
             raise ValueError(f"its arrays are larger than {most_bytes / 1e6:,.0f} MB, which is what is accepted")
 
 
 def _size(node: Any) -> tuple[float, float]:
-    """Bytes and chunks of an array; none of a group."""
+    """Return bytes and number of chunks of an array; zeros for a group."""
     if node["zarr_format"] != 3 or node["node_type"] not in ("array", "group"):
         raise ValueError("it is not in the format Zarr v3")
     if node["node_type"] == "group":

@@ -16,7 +16,7 @@ import psutil
 import xarray as xr
 
 from apviz.places import Place, Remote, is_there, place_of
-from apviz.tracing.archive import check_metadata
+from apviz.tracing.archive import check_metadata, consolidated_nodes
 from apviz.tracing.schema import (
     BLOCK,
     EPOCH,
@@ -36,22 +36,22 @@ from apviz.tracing.store import is_trace_of
 from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
-#: of an array, before any is looked for
+#: chunks of one array, checked before any is read
 MOST_CHUNKS: Final = 10**7
-#: to read a trace that something else takes the place of
+#: attempts to read a trace that is replaced meanwhile
 TRIES: Final = 5
 
 
 def open_trace(path: str | Place) -> Trace:
-    """Opens a trace written by a `Recorder`, a `Training` or `Trace.save`; also of one that was killed or still runs.
+    """Open a trace written by a `Recorder`, a `Training` or `Trace.save`, even if it was killed or still runs.
 
     Args:
         path: a folder, or a URL of an object store (`s3://bucket/runs/ap.zarr`).
 
     Raises:
-        FileNotFoundError: nothing is there, or it was moved away while it was read.
-        OSError: the store does not answer, or something else takes the place of the trace each time it is read.
-        ValueError: not a trace, one that has lost files, or one of another schema.
+        FileNotFoundError: nothing is there, or it was moved while it was read.
+        OSError: the store does not answer, or the trace is replaced each time it is read.
+        ValueError: not a trace, a trace that lost files, or a trace of another schema.
 
     Examples:
         >>> import torch, apviz
@@ -65,13 +65,13 @@ def open_trace(path: str | Place) -> Trace:
         (True, 200)
     """
     place = place_of(path)
-    with _sentence(path):
+    with _naming(path):
         return _opened(path, place)
 
 
 @contextmanager
-def _sentence(path: str | Place) -> Iterator[None]:
-    """Names the trace, and the kind of error, where its files were not foreseen: one trace ends nothing for others."""
+def _naming(path: str | Place) -> Iterator[None]:
+    """Raise any unforeseen error as a ValueError that names the trace, so that callers can skip it."""
     try:
         yield
     except Exception as error:
@@ -81,7 +81,7 @@ def _sentence(path: str | Place) -> Iterator[None]:
 
 
 def _opened(path: str | Place, place: Place) -> Trace:
-    # a trace that is moved away or deleted while it is read reads as missing numbers, or ends with another's
+    # a trace that is moved or replaced while it is read would read as missing numbers, or as a mixture of two
     for _ in range(TRIES):
         before = _identity(place)
         if before is None:
@@ -92,9 +92,9 @@ def _opened(path: str | Place, place: Place) -> Trace:
             if _identity(place) == before:
                 raise
             continue
-        # a new folder may have the number that a deleted one had, but another's root is in it
-        is_told_apart = TRACE_ID in loaded.attrs and place.is_dir()
-        if _identity(place) == before and (not is_told_apart or is_trace_of(place, loaded.attrs)):
+        # a new folder may get the inode of a deleted one, but its root has another id
+        has_id = TRACE_ID in loaded.attrs and place.is_dir()
+        if _identity(place) == before and (not has_id or is_trace_of(place, loaded.attrs)):
             break
     else:
         raise OSError(f"{path} did not stay the same while it was read, {TRIES} times; copy it, and open the copy")
@@ -103,10 +103,10 @@ def _opened(path: str | Place, place: Place) -> Trace:
 
 
 def require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> None:
-    """Refuse root attributes that are not of a trace, or of a trace of another schema; `path` is for the message.
+    """Raise where root attributes are not those of a trace of this schema; `path` is for the message.
 
     Raises:
-        ValueError: which schema they have, and which is read.
+        ValueError: with the schema found and the schema accepted.
     """
     version = attrs.get("schema_version")
     if not isinstance(version, int):
@@ -119,21 +119,21 @@ def require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> None:
 
 
 def _identity(place: Place) -> tuple[int, int] | None:
-    """What tells a folder from another that takes its place; None where no trace is."""
-    if isinstance(place, Remote):  # nothing is moved there, and without its root a trace has only been begun
+    """Return what tells a folder from one that replaces it; None where no trace is."""
+    if isinstance(place, Remote):  # objects are never moved, and there is no trace before its root
         return (0, 0) if is_there(place / "zarr.json") else None
     try:
         found = place.stat() if place.exists() else None
-    except FileNotFoundError:  # since
+    except FileNotFoundError:  # removed between the two calls
         found = None
     return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _loaded(path: str | Place, place: Place) -> xr.DataTree:
-    """Everything that is in a trace.
+    """Read a trace into memory.
 
     Raises:
-        ValueError: it does not open, or has lost a part of its numbers.
+        ValueError: it does not open, or lost a part of its numbers.
     """
     if isinstance(place, Path) and (place / "zarr.json").is_file():
         require_schema(path, json.loads((place / "zarr.json").read_bytes()).get("attributes", {}))
@@ -146,7 +146,7 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
     try:
         with xr.open_datatree(str(place), engine="zarr") as tree:
             loaded = tree.load()
-            for node in loaded.subtree:  # `load` leaves coordinates that are no index of their group on disk
+            for node in loaded.subtree:  # `load` skips coordinates that are not an index of their group
                 for variable in node.variables.values():
                     variable.load()
     except Exception as error:
@@ -157,10 +157,7 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
 
 
 def _mend_zarr() -> None:
-    """Does what Zarr does within an `assert`, which Python's -O leaves out.
-
-    It takes `node_type` from what describes a group.
-    """
+    """Remove `node_type` from the metadata of groups, as Zarr does inside an `assert`, which Python's -O skips."""
     from zarr.core.group import GroupMetadata
 
     plain = GroupMetadata.from_dict.__func__  # type: ignore[attr-defined]
@@ -171,26 +168,26 @@ def _mend_zarr() -> None:
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
-    """Reads the root attributes of a trace in a folder, in a tenth of the time that opening it takes.
+    """Read the root attributes of a trace in a folder, ten times as fast as opening it.
 
     Raises:
         OSError: nothing is there.
-        ValueError: not a trace, or one of another schema.
+        ValueError: not a trace, or a trace of another schema.
     """
-    with _sentence(path):
+    with _naming(path):
         attrs: dict[str, Any] = json.loads((path / "zarr.json").read_bytes())["attributes"]
         require_schema(path, attrs)
         return attrs
 
 
 def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
-    """Reads the last number of an array of a trace on disk, in a hundredth of the time that opening it takes.
+    """Read the last number of an array of a trace on disk, a hundred times as fast as opening the trace.
 
     Args:
         arrays: metadata of its arrays by name, as its root holds them.
 
     Returns:
-        NaN where there is none, or where it does not lie there as apviz writes it: plain float64.
+        NaN where there is no number, or where it is not stored as apviz writes it, in plain float64.
     """
     about = arrays.get(name, {})
     try:
@@ -201,44 +198,34 @@ def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
         number, place = divmod(shape[0] - 1, chunks[0]) if shape else (None, 0)
         chunk = (path / name / "c").joinpath(*([] if number is None else [str(number)])).read_bytes()
         return float(np.frombuffer(chunk, "<f8", 1, 8 * place)[0])
-    except Exception:  # whatever a stranger wrote
+    except Exception:  # a stranger may have written anything
         return math.nan
 
 
 def require_every_chunk(path: Place) -> None:
-    """Refuse a trace that lost numbers: Zarr reads a missing chunk as NaN or zeros, and apviz leaves none out.
+    """Raise where a trace lost a chunk: Zarr reads it as NaN or zeros, while apviz writes every chunk.
 
     Raises:
-        ValueError: a chunk is not there, or is cut; which.
+        ValueError: with the chunk that is missing or cut.
     """
     root = json.loads((path / "zarr.json").read_bytes())
     held = path.files() if isinstance(path, Remote) else None
-    for name, node in ((root.get("consolidated_metadata") or {}).get("metadata") or {}).items():
+    for name, node in consolidated_nodes(root).items():
         if node.get("node_type") != "array":
             continue
         chunks = node["chunk_grid"]["configuration"]["chunk_shape"]
-        numbers = _indices([math.ceil(size / chunk) for size, chunk in zip(node["shape"], chunks, strict=True)])
+        counts = [math.ceil(size / chunk) for size, chunk in zip(node["shape"], chunks, strict=True)]
         plain = [each["name"] for each in node["codecs"]] == ["bytes"] and isinstance(node["data_type"], str)
         size = math.prod(chunks) * np.dtype(node["data_type"]).itemsize if plain else None
-        for place in ("/".join(["c", *map(str, number)]) for number in numbers):
+        # one at a time: a stranger's grid may be huge
+        for number in range(math.prod(counts)):
+            place = "/".join(["c", *map(str, np.unravel_index(number, counts))])
             if not (f"{name}/{place}" in held if held is not None else _has_size(Path(str(path)) / name / place, size)):
                 raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
 
 
-def _indices(counts: list[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the places of a grid one at a time: `itertools.product` holds every range, and a stranger's may be huge."""
-    if min(counts, default=1) <= 0:
-        return
-    if not counts:
-        yield ()
-        return
-    for first in range(counts[0]):
-        for rest in _indices(counts[1:]):
-            yield (first, *rest)
-
-
 def _has_size(path: Path, size: int | None) -> bool:
-    """Whether a file is there, of that size where it is known."""
+    """Test whether a file is there, of that size where it is known."""
     try:
         return path.stat().st_size == size or (size is None and path.is_file())
     except OSError:
@@ -246,7 +233,7 @@ def _has_size(path: Path, size: int | None) -> bool:
 
 
 _NUMBER: Final = (int, float)
-# d is None of a matrix that linear_cg was given without a kernel
+# d is None for a matrix that linear_cg got without a kernel
 _COMMON: Final[dict[str, Any]] = {
     "status": str, "created": str, "method": dict, "label": str, "dataset": str, "n": int, "d": (int, type(None)),
     "kernel": str,
@@ -257,7 +244,7 @@ _SOLVE: Final[dict[str, Any]] = {
     "solver": str, "engine": str, "setup_work": _NUMBER,
 }  # fmt: skip
 _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
-#: not in every trace
+#: attributes that a trace may lack
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
     "kernel_parameters": str, "stagnated_steps": int, "trace_id": str, "factor_dtype": str,
@@ -265,19 +252,19 @@ _OPTIONAL: Final[dict[str, Any]] = {
     "duplicate_disagreement": _NUMBER, "signal": _NUMBER, "nearest_correlation": _NUMBER,
     "smallest_correlation": _NUMBER, "oddities": list,
 }  # fmt: skip
-#: attributes that are JSON themselves
+#: attributes whose text is JSON
 _JSON: Final = ("solver_settings", "training_settings", "choices", "hyperparameters", "kernel_parameters")
-#: of an attribute that is read by people
+#: characters of an attribute that people read
 _MOST_CHARACTERS: Final = 2_000
 
 
 def check_complete(trace: Trace) -> None:
-    """Checks attributes, groups and variables of a trace against the schema.
+    """Check attributes, groups and variables of a trace against the schema.
 
     Raises:
-        ValueError: something is missing, or is not what the schema says.
+        ValueError: something is missing, or differs from the schema.
     """
-    with _sentence("the trace"):
+    with _naming("the trace"):
         _check_complete(trace)
 
 
@@ -301,13 +288,13 @@ def _check_complete(trace: Trace) -> None:
         raise ValueError("it names a rule, and its group spectrum has no number lambda_max_block_bound")
     said = [spectrum[name].attrs for name in SPECTRUM]
     if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
-        raise ValueError("its group spectrum does not say how its values were got, or whether they are estimates")
+        raise ValueError("its group spectrum does not say how its values were obtained, or whether they are estimates")
     for group, variables in {"update": UPDATE, "pass": PASS, "block": BLOCK}.items():
         if group in trace:
             _check_group(trace, group, variables)
-    lacking = [name for name in ("rule", "partition", "block_size", "overlap") if getattr(method, name) is None]
-    if "block" in trace and lacking:
-        raise ValueError(f"it has a group block, and its method no {', '.join(lacking)}")
+    missing = [name for name in ("rule", "partition", "block_size", "overlap") if getattr(method, name) is None]
+    if "block" in trace and missing:
+        raise ValueError(f"it has a group block, and its method no {', '.join(missing)}")
     if method.rule is not None and "block" not in trace:
         raise ValueError("it names a rule, and has no group block")
 

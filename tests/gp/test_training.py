@@ -498,7 +498,7 @@ def test_a_training_whose_place_somebody_takes_in_mid_run_goes_on_beside_and_los
     cut, place = training(tmp_path / "t.zarr", steps=4), tmp_path / name
     put = somebodys_folder if name == "t.zarr" else lambda path: path.write_bytes(b"numbers of mine")
     replace = Replace(place, put)
-    with pytest.warns(UserWarning, match=rf"something else has come to .*{name}, .* goes on in .*t-continued.zarr"):
+    with pytest.warns(UserWarning, match=rf"something else has replaced .*{name} .* continues in .*t-continued.zarr"):
         cut.run([replace])
     assert (contents(place) if place.is_dir() else place.read_bytes()) == replace.before
     assert apviz.open_trace(tmp_path / "t-continued.zarr")["step"].sizes["step"] == 4

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xarray as xr
 
 import apviz
 from apviz.comparison import compare
@@ -184,7 +183,7 @@ class Replace(apviz.Hook):
 def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_their_folder_is_left_alone(tmp_path):
     path = tmp_path / "a.zarr"
     recorder, replace = apviz.Recorder(path), Replace(path)
-    with pytest.warns(UserWarning, match=r"something else has come to .*a.zarr.* in .*a-continued.zarr") as said:
+    with pytest.warns(UserWarning, match=r"something else has replaced .*a.zarr.* in .*a-continued.zarr") as said:
         apviz.solve(a_system(), SOLVER, [recorder, replace])
     assert len([each for each in said if "something else" in str(each.message)]) == 1
     assert contents(path) == replace.before
@@ -211,11 +210,14 @@ def test_a_trace_is_saved_whole_or_not_at_all_and_never_over_anything(tmp_path, 
         recorder.trace.save(tmp_path / "mine")
     assert contents(tmp_path / "mine") == before
 
-    def full(self, place, **_):
-        (Path(place) / "half").write_text("")
-        raise OSError(28, "No space left on device")
+    replace, left = Path.replace, iter(range(20))
 
-    monkeypatch.setattr(xr.DataTree, "to_zarr", full)
+    def full(self, target):
+        if next(left, None) is None:
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         recorder.trace.save(tmp_path / "b.zarr")
     assert os.listdir(tmp_path) == ["mine"]
@@ -224,7 +226,7 @@ def test_a_trace_is_saved_whole_or_not_at_all_and_never_over_anything(tmp_path, 
 def test_a_place_that_cannot_be_written_is_not_called_full(tmp_path):
     (tmp_path / "file").write_text("")
     recorder = apviz.Recorder(tmp_path / "file" / "a.zarr")
-    with pytest.warns(UserWarning, match="make its folder one that can be written") as said:
+    with pytest.warns(UserWarning, match="make its folder writable") as said:
         apviz.solve(a_system(), SOLVER, [recorder])
     assert not any("free some space" in str(each.message) for each in said) and recorder.trace.finished
 

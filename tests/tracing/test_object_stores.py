@@ -152,7 +152,7 @@ class Replace(apviz.Hook):
 @pytest.mark.usefixtures("flushed_after_every_epoch")
 def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_theirs_is_left_alone(store):
     recorder = apviz.Recorder(f"{store}/a.zarr")
-    with pytest.warns(UserWarning, match=r"something else has come to .*a.zarr.* in .*a-continued.zarr"):
+    with pytest.warns(UserWarning, match=r"something else has replaced .*a.zarr.* in .*a-continued.zarr"):
         apviz.solve(a_system(), SOLVER, [recorder, Replace(f"{store}/a.zarr")])
     assert place_of(f"{store}/a.zarr").files() == {"zarr.json"}
     assert apviz.open_trace(f"{store}/a-continued.zarr").tree.identical(recorder.trace.tree)

@@ -12,6 +12,7 @@ from typing import Any
 
 from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
+from apviz.tracing.archive import consolidated_nodes
 from apviz.tracing.opening import last_number, require_every_chunk, require_schema
 from apviz.tracing.schema import FAILED, FINISHED, TRACE_ID, TRAINING
 
@@ -145,17 +146,12 @@ def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _results(path: Path, root: dict[str, Any]) -> dict[str, Any]:
-    kappa = _arrays(root).get("spectrum/kappa", {})
+    kappa = consolidated_nodes(root).get("spectrum/kappa", {})
     return {
-        "rmse": last_number(path, _arrays(root), "epoch/test_rmse"),
-        "kappa": last_number(path, _arrays(root), "spectrum/kappa"),
+        "rmse": last_number(path, consolidated_nodes(root), "epoch/test_rmse"),
+        "kappa": last_number(path, consolidated_nodes(root), "spectrum/kappa"),
         "kappa_is_estimate": bool(kappa.get("attributes", {}).get("is_estimate", True)),
     }
-
-
-def _arrays(root: dict[str, Any]) -> dict[str, Any]:
-    """Metadata of the arrays of a trace by name, which its root holds."""
-    return (root.get("consolidated_metadata") or {}).get("metadata") or {}
 
 
 def _number(attrs: dict[str, Any], name: str) -> float:
@@ -165,7 +161,7 @@ def _number(attrs: dict[str, Any], name: str) -> float:
 
 def _length(root: dict[str, Any], array: str) -> int | None:
     """Length of an array, from the metadata that the root holds of it."""
-    shape = _arrays(root).get(array, {}).get("shape")
+    shape = consolidated_nodes(root).get(array, {}).get("shape")
     # the first epoch of a solve is number 0, before any update
     return None if not shape else int(shape[0]) - (array == "epoch/epoch")
 
