@@ -1,4 +1,4 @@
-"""Hooks beside the recorder: live progress, stopping from outside, test error after each epoch."""
+"""More hooks: live progress, stopping on request or at a limit, test error after each epoch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from apviz.tracing.trace import residual_words
 
 
 class ProgressHook(Hook):
-    """Shows one live line a solve: how far the residual has fallen towards the tolerance, on a log scale.
+    """Show one live line per solve: how far the residual has fallen towards the tolerance, on a log scale.
 
-    In a terminal by rich; in a notebook an ipywidgets bar.
+    A terminal shows a line by rich, a notebook a bar by ipywidgets.
 
     Args:
         console: where to draw in a terminal; None: standard error.
-        transient: the line goes when the solve ends, for solves that are steps of something longer.
-        also: called after every epoch for words that follow, such as the time left (`apviz.advice.course`).
+        transient: remove the line when the solve ends, for solves that are steps of something longer.
+        also: called after every epoch; returns words to append, such as the time left.
 
     Examples:
         >>> import torch, apviz
@@ -112,12 +112,12 @@ def _in_notebook() -> bool:
 
 
 class StopHook(Hook):
-    """Stops a solve after the update in which a limit is passed, or when asked from any thread.
+    """Stop a solve after the update that passes a limit, or on request from any thread.
 
     Args:
         max_seconds: limit in seconds of the solve, set-up included.
         max_work: limit in kernel entries ÷ n², set-up included.
-        when: called after every epoch; a sentence stops the solve, None goes on.
+        when: called after every epoch; a sentence stops the solve, None continues.
 
     Examples:
         >>> import torch, apviz
@@ -142,7 +142,7 @@ class StopHook(Hook):
         self._asked: str | None = None
 
     def request(self, why: str = "asked for") -> None:
-        """Stops the solve within one update; may be called from another thread."""
+        """Stop the solve within one update; may be called from another thread."""
         self._asked = why
 
     def on_start(self, run: Run) -> None:
@@ -170,10 +170,10 @@ class StopHook(Hook):
 
 
 class PredictionHook(Hook):
-    """Measures the test RMSE after each epoch, so that one sees where further solving stops mattering.
+    """Measure the test RMSE after each epoch, which shows when further solving stops mattering.
 
     The predictive mean is μ + k(X*, X) W[:, 0], so the first right-hand side must be the targets minus μ. Its
-    kernel entries, in float64, are counted apart (`prediction_work`), and its time is not the solve's.
+    kernel entries, in float64, are counted separately (`prediction_work`), and its time does not count as the solve's.
 
     Args:
         test_x: (m, d) test inputs.
@@ -222,7 +222,7 @@ class PredictionHook(Hook):
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:
             return {"prediction_work": self._entries / run.system.n**2}
-        # in float64, as the weights are: where they are large, their last digits make predictions
+        # in float64, like the weights: predictions from large weights depend on their last digits
         predicted = self._operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0]
         self._entries += len(self.test_x) * run.system.n
         error = (predicted.double().cpu() + self.mean - self.test_y.double().cpu()).numpy()

@@ -1,4 +1,4 @@
-"""What a trace says of inputs and targets: distinct rows, spreads, correlations, and κ with duplicates merged."""
+"""Root attributes about inputs and targets: distinct rows, spreads, correlations, oddities; κ of distinct rows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from apviz.system import KernelSystem
 
 #: rows that are searched for oddities
 ODDITY_ROWS = 100_000
-#: rows whose prior correlations with others are looked at, and the kernel entries this takes at most
+#: rows whose prior correlations with all others are computed, and the most kernel entries this takes
 SAMPLED_ROWS, SAMPLED_ENTRIES = 64, 4_000_000
-#: share of copies among the rows from which κ is also computed with each merged into one row
+#: share of duplicate rows from which κ is also computed with duplicates merged
 MERGED_SHARE = 0.01
-#: rows that are searched for oddities
-ODDITY_ROWS = 100_000
 
 
 def input_attributes(system: KernelSystem) -> dict[str, Any]:
-    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities`.
+    """Return root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities`.
 
-    A spread is the standard deviation of an input ÷ its lengthscale; of one that the kernel sees at several scales by
-    the shortest, of one that it sees at none 0. Right-hand sides are counted from 0, the targets.
-    Oddities are those of `apviz.datasets.oddities`, with their kind and message, of at most 100,000 evenly chosen rows.
+    A spread is the standard deviation of an input ÷ its shortest lengthscale, or 0 if the kernel ignores the input.
+    Right-hand side 0 is the targets. Oddities are those of `apviz.datasets.oddities`, with kind and message, in at
+    most 100,000 evenly spaced rows.
     """
     deviations = system.operator.given.double().std(0, correction=0).cpu()
     spreads = torch.zeros(system.d, dtype=torch.float64)
@@ -72,7 +70,7 @@ def model_attributes(system: KernelSystem) -> dict[str, Any]:
 
 
 def _oddities(system: KernelSystem) -> list[dict[str, Any]]:
-    """Say what is odd about inputs and targets, as JSON."""
+    """Return what is odd about inputs and targets, as plain values."""
     rows = np.arange(system.n) if system.n <= ODDITY_ROWS else np.linspace(0, system.n - 1, ODDITY_ROWS).astype(np.intp)
     chosen = torch.from_numpy(rows).to(system.device)
     x, y = (values[chosen].double().cpu().numpy() for values in (system.operator.given, system.b[:, :1]))
@@ -81,10 +79,10 @@ def _oddities(system: KernelSystem) -> list[dict[str, Any]]:
 
 
 def kappa_of_distinct_rows(system: KernelSystem, distinct: int, method: Method | None, rows: int) -> float | None:
-    """κ where copies of a row are one with their mean as target, whose noise is σ² ÷ copies; None for few copies.
+    """Return κ with duplicate rows merged into one, whose noise is σ² ÷ duplicates; None for few duplicates.
 
     Args:
-        distinct: number of rows that differ.
+        distinct: number of distinct rows.
         method, rows: as `apviz.spectrum.spectrum` takes them.
     """
     if not 2 <= distinct <= (1 - MERGED_SHARE) * system.n:
@@ -101,7 +99,7 @@ def kappa_of_distinct_rows(system: KernelSystem, distinct: int, method: Method |
 
 
 def _row_keys(x: Tensor) -> np.ndarray:
-    """A 64-bit hash of every row: two rows in a million that differ share one by a chance of 3 in 10⁸."""
+    """Return a 64-bit hash of every row; among a million distinct rows, two share one with probability 3·10⁻⁸."""
     # 0.0 and −0.0 are the same input
     hashed = pd.util.hash_pandas_object(pd.DataFrame(x.cpu().numpy() + 0.0), index=False)
     keys: np.ndarray = hashed.to_numpy()

@@ -1,4 +1,4 @@
-"""The schema of a trace: every variable, its dimensions, its meaning and its unit, in one table.
+"""The schema of a trace: all variables with dimensions, meaning and unit, in one table.
 
 A trace is an xarray ``DataTree``. Variables whose first dimension is in ``GROWING`` are appended while the
 solve runs; the others are written once.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# goes up where a trace can no longer be read as before; a group more that may be missing does not change that
+# increases when older traces can no longer be read; a new optional group does not change it
 SCHEMA_VERSION: Final = 3
 
 #: dimensions along which a group grows while a solve runs
@@ -18,23 +18,23 @@ GROWING: Final = ("update", "epoch", "pass", "step")
 #: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
 INTERRUPTED: Final = "interrupted"
 FINISHED: Final = "finished"
-#: stop reason of a training that ended before its last step, for nothing more was to be had
+#: stop reason of a training that ended before its last step, because no step gained anything
 SETTLED: Final = "settled"
 #: stop reason of a training that could not take a step; its status is `interrupted`
 FAILED: Final = "failed"
 
-#: the root attribute `kind` of a training's trace; a solve's has none
+#: root attribute `kind` of the trace of a training; that of a solve has none
 TRAINING: Final = "training"
-#: the root attribute that tells a trace that was written to disk from every other; a copy of it has it too
+#: root attribute that identifies a trace on disk; copies keep it
 TRACE_ID: Final = "trace_id"
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a trace: dimensions, dtype, and the two attributes every variable carries.
+    """Describe a variable of a trace: dimensions, dtype, and the two attributes every variable carries.
 
     Args:
-        is_optional: a complete trace may lack it, as of a solve by GPyTorch, of one process or of another kernel.
+        is_optional: a complete trace may lack it, such as that of a solve by GPyTorch or of a single process.
     """
 
     dims: tuple[str, ...]
@@ -102,7 +102,7 @@ EPOCH: Final[dict[str, Variable]] = {
     ),
 }
 
-#: where B − KW was evaluated anew in the course of the solve: one row a pass, after whose epoch it is written
+#: evaluations of B − KW during the solve: one row per pass, written after its epoch
 PASS: Final[dict[str, Variable]] = {
     "pass": Variable(("pass",), "int64", "pass, an evaluation of B − KW on all rows", "1"),
     "epoch": Variable(("pass",), "int64", "epoch at whose end the pass was made", "epoch"),
@@ -147,13 +147,13 @@ SPECTRUM: Final[dict[str, Variable]] = {
     "kappa_prime": Variable((), "float64", "κ′ = λ′max/λmin (Theorem 1)", "1"),
 }
 
-#: where asked, for small n; `preconditioned` where the solver has a preconditioner P
+#: on request, for small n; `preconditioned` where the solver has a preconditioner P
 EIGENVALUES: Final[dict[str, Variable]] = {
     "eigenvalue": Variable(("index",), "float64", "eigenvalues of K, largest first", "1"),
     "preconditioned": Variable(("index",), "float64", "eigenvalues of P⁻¹K, largest first", "1"),
 }
 
-#: where asked: for pictures that need the points
+#: on request, for pictures that need the points
 ROWS: Final[dict[str, Variable]] = {
     "coordinates": Variable(("row", "input"), "float64", "inputs x, as solved", "input unit"),
     "owner": Variable(("row",), "int64", "block that owns the row", "1"),
@@ -171,15 +171,15 @@ SNAPSHOT: Final[dict[str, Variable]] = {
     ),
 }
 
-#: where test variances were compared: of the experiment `lanczos-rank`, beside the solve for the mean
+#: of the experiment `lanczos-rank`, which compares test variances
 LANCZOS: Final[dict[str, Variable]] = {
     "rank": Variable(("rank",), "int64", "rank of the Lanczos variances", "1"),
     "nll": Variable(("rank",), "float64", "test NLL with variances of this rank", "nats a row"),
     "nll_by_solves": Variable((), "float64", "test NLL with variances by solves", "nats a row"),
 }
 
-#: of a training, whose trace has this group alone: one row a step, at the hyperparameters its solve was done with; of
-#: L-BFGS a step is an iteration, and its solve the one it starts from
+#: the only group of the trace of a training: one row per step, with the hyperparameters of its solve; a step of L-BFGS
+#: is an iteration, and its solve the one it starts from
 STEP: Final[dict[str, Variable]] = {
     "step": Variable(("step",), "int64", "step of the optimiser", "step"),
     "noise": Variable(("step",), "float64", "noise variance σ² of the step's solve", "target unit²"),

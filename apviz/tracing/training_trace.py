@@ -1,4 +1,4 @@
-"""The trace of a training: one row a step, in the group `step`."""
+"""The trace of a training: one row per step, in the group `step`."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.tracing.schema import SETTLED
 from apviz.tracing.trace import Trace
 
-#: a training has settled while so many steps keep σ² within this of itself, as the paper's "a small update" has it
+#: a training has settled when this many steps change σ² by less than this share: the paper's "a small update"
 SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
-#: or, where the gains of its steps are known, keep σ² within this, and gain less together than so many nats a row, or
-#: so many in all: fewer are no difference between models
+#: where the gains of steps are known: share of σ² that the steps change, and their gain in nats a row, or in nats in
+#: all (less makes no difference between models)
 GAINING_CHANGE, SETTLED_GAIN, SETTLED_NATS = 0.05, 1e-3, 0.5
 
 
 class TrainingTrace(Trace):
-    """A record of one training: the variables of `apviz.tracing.schema.STEP`."""
+    """Hold the record of one training: the variables of `apviz.tracing.schema.STEP`."""
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters after the last finished step."""
+        """Return the hyperparameters after the last finished step."""
         values = json.loads(self.attrs["hyperparameters"])
         if isinstance(values["kernel"], dict):
-            from apviz.kernels import from_plain  # with torch, which a trace is read without
+            from apviz.kernels import from_plain  # here: this needs torch, reading a trace does not
 
             values["kernel"] = from_plain(values["kernel"])
         return Hyperparameters(**{**values, "lengthscale": tuple(values["lengthscale"])})
 
     def hyperparameters_at(self, step: int) -> Hyperparameters:
-        """Returns the hyperparameters that the solve of a step was done with.
+        """Return the hyperparameters of the solve of a step.
 
         Raises:
-            KeyError: a step that was not recorded.
-            ValueError: a kernel of a class that is not apviz's.
+            KeyError: the step was not recorded.
+            ValueError: the kernel is not one of apviz's.
         """
         steps = self["step"]
         at = np.flatnonzero(steps["step"].values == step)
@@ -56,42 +56,42 @@ class TrainingTrace(Trace):
 
     @property
     def noise_path(self) -> np.ndarray:
-        """The noise σ² before the first step, and after each, (steps + 1,)."""
+        """Return the noise σ² before the first step and after each step, (steps + 1,)."""
         return np.append(self["step"]["noise"].values, self.hyperparameters.noise)
 
     @property
     def budget(self) -> int | None:
-        """The epochs after which every solve ended, where the settings give so many on purpose."""
+        """Return the number of epochs of every solve, where the settings fix it; else None."""
         found: int | None = json.loads(self.attrs["training_settings"]).get("max_epochs")
         return found
 
     @property
     def search_work(self) -> float:
-        """What the search for a start took, in kernel entries ÷ n²; 0 where there was none."""
+        """Return the work of the search for a start, in kernel entries ÷ n²; 0 without a search."""
         return float(self.attrs.get("search_work", 0.0))
 
     @property
     def work(self) -> float:
-        """Work of all steps and of the search for a start, in kernel entries ÷ n²."""
+        """Return the work of all steps and of the search for a start, in kernel entries ÷ n²."""
         return float(self["step"]["work"].sum()) + self.search_work
 
     @property
     def seconds(self) -> float:
-        """Time of all steps and of the search for a start."""
+        """Return the seconds of all steps and of the search for a start."""
         return float(self["step"]["seconds"].sum()) + float(self.attrs.get("search_seconds", 0.0))
 
     @property
     def work_words(self) -> str:
-        """The work and the time of the training, in a sentence."""
+        """Return work and time of the training, in a sentence."""
         search = self.search_work
         of_it = f", {search:.3g} of them in the search for a start" if search > 0 else ""
         return f"Work: {self.work:.4g} n² kernel entries{of_it}; {self.seconds:.3g} s."
 
     @property
     def settled_at(self) -> int | None:
-        """The step since which the training has been settled, see `settled_at`; None: it moves still, or again.
+        """Return the step since which the training has settled, see `settled_at`; None: it still moves.
 
-        Of one that ended because nothing more was to be had, the last.
+        For a training that ended because no step gained anything, that is the last step.
         """
         steps = self["step"]
         if self.attrs.get("stop_reason") == SETTLED:
@@ -100,7 +100,7 @@ class TrainingTrace(Trace):
 
     @property
     def settled_words(self) -> str:
-        """What says that the training has settled, or that it has not, in a sentence."""
+        """Return a sentence on whether the training has settled, with the evidence."""
         done, noise, since = self["step"].sizes["step"], self.noise_path, self.settled_at
         gained = float(self["step"]["gain"].values[-SETTLED_STEPS:].sum())
         if self.attrs.get("stop_reason") == SETTLED and self.attrs.get("stop_message"):
@@ -115,7 +115,7 @@ class TrainingTrace(Trace):
 
     @property
     def converged(self) -> bool:
-        """Whether the training ran to its end and the solve of every step converged."""
+        """Test whether the training ran to its end and the solve of every step converged."""
         return self.finished and bool((self["step"]["converged"] == 1).all())
 
     def __repr__(self) -> str:
@@ -126,25 +126,25 @@ class TrainingTrace(Trace):
 
 
 def settled_gain(n: int) -> float:
-    """Returns the nats a row which five steps of a training on n rows must gain less than."""
+    """Return the gain, in nats a row, below which five steps of a training on n rows have settled."""
     return max(SETTLED_GAIN, SETTLED_NATS / n)
 
 
 def settled_at(noise: np.ndarray, gain: np.ndarray | None = None, n: int = 1) -> int | None:
-    """Finds the step since which every five steps have gained little and moved σ² little, the sign of the end.
+    """Return the step since which every five steps gained little and changed σ² little: the training has settled.
 
-    A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
-    how long, is our choice: 1% in five steps. Where σ² turns, as Adam makes it by going too far, it moves little for a
-    step or two; on its floor it moves little while lengthscales still gain; and with few probes it never rests. So
-    where it is known what steps gain, five must gain less than 0.001 nats a row, or ½ in all, and keep σ² within 5%.
+    The paper advises to stop at a small update of σ² (appendix, "Additional Discussions"); we choose 1% in five steps.
+    That can mislead: σ² changes little for a step or two where Adam overshoots and turns, or at its lower bound while
+    lengthscales still improve; and with few probes it never rests. So where gains are known, five steps must gain less
+    than 0.001 nats a row, or ½ in all, and change σ² by less than 5%.
 
     Args:
         noise: (t + 1,), before the first step and after each of t.
-        gain: (t,) by how much ℓ/n fell in each step, in nats a row; NaN, or None for all, where it is not known.
+        gain: (t,) decrease of ℓ/n in each step, in nats a row; NaN, or None for all, where unknown.
         n: rows.
 
     Returns:
-        None where the last five steps have moved more, or there are fewer.
+        None where the last five steps changed more, or there are fewer than five.
     """
     if len(noise) <= SETTLED_STEPS:
         return None

@@ -1,4 +1,4 @@
-"""The weights of a solve in a file, to go on from: after a kill, with another solver, or on another number of ranks."""
+"""The weights of a solve in a file, to resume from: after a kill, with another solver or another number of ranks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from apviz.system import KernelSystem
 
 
 class KeepWeights(Hook):
-    """Writes W to a file while a solve runs, replaced whole each time: `last_weights` reads it.
+    """Write W to a file while a solve runs, by atomic replacement; `last_weights` reads it.
 
     Args:
-        path: of the file, by convention `*.weights.npz`; holds n·(l+1) numbers in float64.
-        every: epochs between two writes; the last one is always written.
+        path: the file, by convention `*.weights.npz`; holds n·(l+1) numbers in float64.
+        every: epochs between two writes; the last epoch is always written.
 
     Raises:
         ValueError: `every` is below 1, or the path is an object store's.
-        OSError: the file cannot be written; what was there stays.
+        OSError: the file cannot be written; the previous one stays.
 
     Examples:
         >>> import torch, apviz
@@ -64,11 +64,11 @@ class KeepWeights(Hook):
 
 
 def last_weights(path: str | Path, system: KernelSystem) -> Tensor:
-    """Reads the weights that `KeepWeights` wrote last: (n, l+1) float64, to give `apviz.solve` as `initial_weights`.
+    """Read the weights that `KeepWeights` wrote last: (n, l+1) float64, for `initial_weights` of `apviz.solve`.
 
     Raises:
-        ValueError: the file is of other data, or not one of these.
-        OSError: it cannot be read.
+        ValueError: the file holds weights of other data, or no weights.
+        OSError: the file cannot be read.
 
     Examples:
         >>> import torch, apviz
