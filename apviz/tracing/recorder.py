@@ -96,6 +96,8 @@ class Recorder(Hook):
         self._records: list[Record] = []
         self._recording = False
         self._now: Callable[[], float] = time.perf_counter
+        self._warned = False
+        self._flush_seconds: float | None = None
 
     @property
     def traces(self) -> list[Trace]:
@@ -325,7 +327,7 @@ class Recorder(Hook):
             self._release()
             raise
         self._flushed, self._warned = self._now(), False
-        self._flush_seconds: float | None = None
+        self._flush_seconds = None
 
     def _release(self) -> None:
         if self._claim is not None:
