@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 
 from apviz.kernels import Formula, Gradients, Kernel
 from apviz.operators.interface import Noise, Operator
+from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 #: a form's name, and the whole numbers of those that have some
@@ -115,6 +116,9 @@ class FusedOperator(Operator):
     def _features(self, rows: Tensor) -> Tensor:
         """(D, n) of features (n, D)."""
         return self._transposed if rows is self.inputs else rows.T.contiguous()
+
+    def _inputs_of(self, rows: Rows) -> Tensor:
+        return self.inputs[rows] if isinstance(rows, slice) else self._transposed.index_select(1, rows).T
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         (n, m), p = (len(rows), len(columns)), u.shape[1]

@@ -217,7 +217,7 @@ class Operator(ABC):
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
-        self._accumulate(r, self.inputs, self.inputs[rows], -u)
+        self._accumulate(r, self.inputs, self._inputs_of(rows), -u)
         self._subtract_noise_(r, rows, u)
 
     @without_tf32()
@@ -233,6 +233,10 @@ class Operator(ABC):
         self._accumulate(part, self.inputs[rows], self.inputs[columns], -u)
         r[rows] = part
         self._subtract_noise_(r, columns, u)
+
+    def _inputs_of(self, rows: Rows) -> Tensor:
+        """Features of some rows, (|I|, D), in the layout that the engine reads without a copy."""
+        return self.inputs[rows]
 
     def _subtract_noise_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         if self.noises is None:
