@@ -16,8 +16,9 @@ from apviz.operators.interface import count
 
 # relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
-# small blocks are factored together, as many as hold this: one call in place of many
+# blocks are factored together, as many as hold this: one call in place of many small ones, or all a GPU can do at once
 BATCH_BYTES = 2**20
+GPU_BATCH_BYTES = 2**28
 # of the outputscale: below it entries of a unit factor, up to the root of its inverse, come near float16's largest
 HALF_NOISE = 1e-8
 # columns of a factor that are converted at a time, into memory that stays in cache
@@ -45,6 +46,9 @@ class BlockFactors:
         NotPositiveDefinite: names the block and the jitter tried.
     """
 
+    #: whether `rows`, `project` and `solve` take the number of a block as a tensor too
+    is_stacked = False
+
     def __init__(
         self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None,
         dtype: torch.dtype | None = None,
@@ -65,25 +69,32 @@ class BlockFactors:
                 f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
                 f"{operator.noise / operator.largest_signal:.1e} of it; use Precision(factors='recursion')"
             )
-        _check_memory(self.numbers, self.dtype, x, max(of_size, default=0))
+        self._require_memory(max(of_size, default=0))
         self._unit: dict[int, Tensor] = {}
         self._pivots: dict[int, Tensor] = {}
         for size, blocks in of_size.items():
             # one piece: squares allocated between what comes and goes would leave holes
             squares = x.new_empty(math.ceil(len(blocks) / 2), size, size, dtype=self.dtype).mT
-            together = max(1, BATCH_BYTES // (size**2 * x.element_size()))
+            together = batch_of(size, x)
             spare = x.new_empty(min(together, math.ceil(len(blocks) / 2)), size, size)
             for upper in (False, True):
                 for first in range(0, len(half := blocks[upper::2]), together):
                     several = half[first : first + together]
                     self._factor(several, squares[first : first + len(several)], spare[: len(several)], upper)
         self.jitter = layout.sum(self.jitter.to(x.device)).cpu()
+        self._warn_of_jitter()
+
+    def _require_memory(self, largest: int) -> None:
+        _check_memory(self.numbers, self.dtype, self._operator.x, largest)
+
+    def _warn_of_jitter(self) -> None:
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
-                f"{int((self.jitter > 0).sum())} of {len(rows)} blocks needed jitter to be factored, up to "
-                f"{self.jitter[worst]:.1e} on the diagonal of block {worst}; {more_digits(x.dtype)} avoids it",
-                stacklevel=2,
+                f"{int((self.jitter > 0).sum())} of {len(self)} blocks needed jitter to be factored, up to "
+                f"{self.jitter[worst]:.1e} on the diagonal of block {worst}; "
+                f"{more_digits(self._operator.x.dtype)} avoids it",
+                stacklevel=3,
             )
 
     def _factor(self, blocks: Sequence[int], squares: Tensor, spare: Tensor, upper: bool) -> None:
@@ -92,11 +103,7 @@ class BlockFactors:
         failed = torch.empty(len(blocks), dtype=torch.int32, device=factors.device)
         torch.linalg.cholesky_ex(factors, upper=upper, out=(factors, failed))
         for k in failed.nonzero().flatten().tolist():
-            block = blocks[k]
-            what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
-            scale = float(self._operator.uncounted.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
-            (evaluated_again,) = self._matrices(self._operator.uncounted, [block], torch.empty_like(spare[:1]))
-            factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
+            factor = self._factor_with_jitter(blocks[k], torch.empty_like(spare[:1]))
             factors[k] = factor.mT if upper else factor
         diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
         factors.div_(diagonal if upper else diagonal.mT)
@@ -106,6 +113,14 @@ class BlockFactors:
             squares.copy_(factors)
         for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=True):
             self._unit[block], self._pivots[block] = square.mT if upper else square, pivots
+
+    def _factor_with_jitter(self, block: int, out: Tensor) -> Tensor:
+        """The factor of a block, evaluated again in out: (1, |I|, |I|), with the first jitter that works."""
+        what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
+        scale = float(self._operator.uncounted.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
+        (evaluated_again,) = self._matrices(self._operator.uncounted, [block], out)
+        factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
+        return factor
 
     def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int], out: Tensor) -> Tensor:
         """What is factored, (m, |I|, |I|), in `out` and column by column, so that LAPACK may work in place."""
@@ -117,6 +132,13 @@ class BlockFactors:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def index(self, block: int | Tensor) -> int | Tensor:
+        """Returns the number of a block that a rule has chosen, as the methods here take it: read by the host, or not.
+
+        A GPU is waited for where the host reads a tensor of its.
+        """
+        return int(block)
 
     def project(self, block: int, r: Tensor) -> Tensor:
         """Solves K[I, I] U = R_I for the residual r, of which the rows in the operator's layout are here: (|I|, l+1).
@@ -139,6 +161,12 @@ class BlockFactors:
     def matrices(self) -> Iterator[Tensor]:
         """Evaluates K[I, I] of every block again, for what looks on: not counted as work, without jitter."""
         return (self._operator.uncounted.block(block) for block in self.rows)
+
+
+def batch_of(size: int, x: Tensor) -> int:
+    """Returns how many blocks of a size are factored at once, on the device and in the dtype of x."""
+    together = GPU_BATCH_BYTES if x.is_cuda else BATCH_BYTES
+    return max(1, together // (size**2 * x.element_size()))
 
 
 def _solve_by_panels(unit: Tensor, pivots: Tensor, r: Tensor) -> Tensor:
@@ -211,9 +239,10 @@ def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
 
 
 def _check_memory(needed: int, dtype: torch.dtype, x: Tensor, largest: int) -> None:
-    """Of the numbers needed, and of one square that is factored beside them."""
+    """Of the numbers needed, and of the squares that are factored at once beside them."""
+    together = batch_of(largest, x) if largest and x.is_cuda else 1
     require_memory(
-        needed * dtype.itemsize + largest**2 * x.element_size(),
+        needed * dtype.itemsize + together * largest**2 * x.element_size(),
         x.device,
         f"the Cholesky factors of the blocks (largest: {largest} rows) need",
         "use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2",

@@ -12,8 +12,9 @@ from torch import Tensor
 from apviz.registry import Registry
 from apviz.settings import require, require_seed
 
-#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks
-Selector = Callable[[int, Tensor], int]
+#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks; chosen by
+#: the norms it may stay a tensor, so that nothing waits for the device that has them
+Selector = Callable[[int, Tensor], int | Tensor]
 
 
 class Rule(Protocol):
@@ -62,14 +63,14 @@ class GaussSouthwell:
 
     def begin(self, sizes: list[int]) -> Selector:
         if self.short_block == "alike":
-            return lambda number, norms: int(norms.sum(1).argmax())
+            return lambda number, norms: norms.sum(1).argmax()
         m = len(sizes)
         full = m - (sizes[-1] < sizes[0])
 
-        def select(number: int, norms: Tensor) -> int:
+        def select(number: int, norms: Tensor) -> int | Tensor:
             if full < m and number % m == m - 1:
                 return m - 1
-            return int(norms[:full].sqrt().mean(1).argmax())
+            return norms[:full].sqrt().mean(1).argmax()
 
         return select
 

@@ -16,12 +16,14 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from apviz.factors import BlockFactors
 from apviz.memory import require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
 from apviz.partitions import Partition, near_rows, squared_distances
+from apviz.stacked_factors import Stacked, stacked_indices
 
 # rows drawn for each row of T
 SAMPLES = 8
@@ -75,33 +77,50 @@ class BlockSkeletons:
     def __init__(
         self, operator: CountingOperator, partition: Partition, factors: BlockFactors, rank: int, near: int, seed: int
     ) -> None:
-        self._rows = [partition.solved(block) for block in range(len(partition))]
+        self._rows = factors.rows
         self.rank, self.near_size = rank, near
         longest = max(count(rows) for rows in self._rows)
         self.numbers, kept = len(partition) * longest * rank, factors.dtype
         what = f"skeletons of rank {rank} for {len(partition)} blocks need"
         require_memory(self.numbers * kept.itemsize, operator.x.device, what, "use columns=apviz.solvers.Exact()")
         inputs = operator.inputs
-        self._near = near_rows(partition, inputs, near)
+        self._near: Sequence[Tensor] = near_rows(partition, inputs, near)
         order = _farthest_first(inputs, self._rows, rank)
-        self._skeletons: list[Tensor] = []
-        self._maps: dict[int, Tensor] = {}
+        skeletons, maps = list[Tensor](), dict[int, Tensor]()
+        self._skeletons: Sequence[Tensor] = skeletons
+        self._maps: dict[int, Tensor] | Stacked[Tensor] = maps
         found = torch.zeros(2, dtype=torch.float64)  # squared errors, and the entries drawn for the fits
         for block, rows in enumerate(self._rows):
-            self._skeletons.append(_indices(rows, inputs)[order[block]])
+            skeletons.append(_indices(rows, inputs)[order[block]])
             if not operator.layout.is_home(block):
                 continue
             # drawn alike wherever a block is at home
             generator = torch.Generator().manual_seed(int(seed) + block)
             fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
             t = fit.map(len(order[block]))
-            self._maps[block] = t.to(kept)
+            maps[block] = t.to(kept)
             z = _signs(count(rows), inputs, generator)
             found[0] += fit.squared_error(t, factors.solve(block, z))
             found[1] += fit.entries
         entries, (error, evaluated) = float(found[1]), operator.layout.sum(found.to(inputs.device)).tolist()
         operator.evaluated_elsewhere(round(evaluated - entries))
         self.drift = math.sqrt(error / len(inputs))
+        if factors.is_stacked:
+            self._stack(len(inputs))
+
+    def _stack(self, n: int) -> None:
+        """Lets blocks be found by a number on the device: evaluates more rows than the nearest, skips added columns."""
+        others = []
+        for near in self._near:
+            is_far = torch.ones(n, dtype=torch.bool, device=near.device)
+            is_far[near] = False
+            others.append(is_far.nonzero().flatten())
+        filled = stacked_indices(self._near, others)
+        self._near = Stacked(list(filled), filled)
+        self._skeletons = Stacked(self._skeletons, stacked_indices(self._skeletons))
+        maps = [self._maps[block] for block in range(len(self._rows))]
+        longest, widest = (max(t.shape[side] for t in maps) for side in (0, 1))
+        self._maps = Stacked(maps, torch.stack([pad(t, (0, widest - t.shape[1], 0, longest - len(t))) for t in maps]))
 
     def near(self, block: int) -> Tensor:
         """Returns the rows whose entries are always evaluated, sorted."""

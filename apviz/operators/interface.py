@@ -439,13 +439,16 @@ class Operator(ABC):
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         """Computes ‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
 
-        `spare`, of r's shape, may be overwritten: n × p arrays made anew in every update would fragment the heap.
+        `spare`, of r's shape, may be overwritten: n × p arrays made anew in every update would fragment the heap. With
+        m times the rows of the first block, zero beyond those of r, one sum does for all blocks.
         """
-        squares, size, m = torch.square(r, out=spare), starts[1] - starts[0], len(starts) - 1
+        squares, size, m = torch.square(r, out=spare[: len(r)]), starts[1] - starts[0], len(starts) - 1
         full = m - (starts[-1] - starts[-2] != size)
         if starts[full] != full * size or any(starts[j] != j * size for j in range(full)):
             return torch.stack([squares[a:b].sum(0) for a, b in pairwise(starts)])
         # all but the last of one size, the usual case; not vector_norm, which takes 8 times as long
+        if len(spare) == m * size:
+            return spare.view(m, size, -1).sum(1)
         norms, cut = squares.new_empty(m, r.shape[1]), full * size
         torch.sum(squares[:cut].view(full, size, -1), 1, out=norms[:full])
         if cut < len(r):

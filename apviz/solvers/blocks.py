@@ -21,6 +21,7 @@ from apviz.solvers.interface import Prepared
 from apviz.solvers.precision import DTYPES, Precision
 from apviz.solvers.state import State, column_squares
 from apviz.solvers.steps import BoundStep, Subspace
+from apviz.stacked_factors import factors_of
 
 if TYPE_CHECKING:
     from apviz.solvers.projection import AlternatingProjection
@@ -103,7 +104,7 @@ def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns:
             partition, stored = _cut(settings, inner)
     rows = [partition.solved(block) for block in range(len(partition))]
     shared = stored.sharded()
-    factors = BlockFactors(shared, rows, dtype=settings.precision.kept(stored.x.dtype))
+    factors = factors_of(shared, rows, settings.precision.kept(stored.x.dtype))
     skeletons = None
     if rank := int(chosen("rank", settings.columns.rank)):
         near = settings.columns.near or near_size(partition)
@@ -162,9 +163,13 @@ class Projection(State):
             columns = prepared.skeletons.bind(self.operator)
         self.step = settings.step.bind(self.operator, columns, self.r, max(partition.solved_sizes()))
         self.reduction, self.drifts = REDUCTION, prepared.skeletons is not None
-        if partition.margins and settings.needs_norms:
+        # to look, the host reads the residual; with stacked factors it waits for nothing inside an epoch
+        if partition.margins and settings.needs_norms and not self.factors.is_stacked:
             self.look_every = max(1, len(partition) // LOOKS)
         self.no_norms, self._spare = self.r[:0], torch.empty_like(self.r)
+        if self.factors.is_stacked:  # filled up to blocks of one size
+            longest = max(partition.owned_sizes())
+            self._spare = self.r.new_zeros(max(len(self.r), len(partition) * longest), self.r.shape[1])
         self._norms: Tensor | None = None  # ‖R_I‖² of the blocks for the residual now, if they were asked for
         self._start = self._norm(self.r) if self._may_improve else None  # at the last pass
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
@@ -136,8 +137,8 @@ class Update:
 
     Args:
         number: from 1.
-        block: the block projected onto, −1 for all rows at once.
-        energy_decrease: 0-d float64 tensor, the decrease of h.
+        chosen: the block projected onto, −1 for all rows at once; a 0-d tensor where only the device knows it.
+        lowered: 0-d float64 tensor, the decrease of h; or what computes it.
         squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
         mark: a reading of the run's clock.
         traffic: where ranks share the solve, the messages so far that this one took part in, and their bytes.
@@ -145,12 +146,22 @@ class Update:
 
     number: int
     epoch: int
-    block: int
+    chosen: int | Tensor
     work: float
-    energy_decrease: Tensor
+    lowered: Tensor | Callable[[], Tensor]
     squared_residual: Tensor
     mark: tuple[Any, float]
     traffic: tuple[int, int] | None = None
+
+    @cached_property
+    def block(self) -> int:
+        """The block projected onto, −1 for all rows at once; reading it waits for a GPU that has chosen the block."""
+        return int(self.chosen)
+
+    @property
+    def energy_decrease(self) -> Tensor:
+        """The decrease of h, a 0-d float64 tensor; after the epoch it costs nothing on any device."""
+        return self.lowered if isinstance(self.lowered, Tensor) else self.lowered()
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class AlternatingProjection(Solver):
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
         overlap: a share of the rows that a block owns: so many of the nearest others it solves on too; 0 is the
-            paper's. An epoch then costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
+            paper's. An epoch then costs 1 + overlap work, and on a CPU the last ends once the tolerance is met.
         step: how an update is applied, an object or its registered name: `apviz.solvers.PlainStep()`, the paper's, or
             `Subspace(length=…)`, along past updates too.
         columns: how the residual is updated: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few
@@ -155,7 +155,7 @@ class AlternatingProjection(Solver):
         while True:  # epoch
             for _ in range(len(partition)):  # mini-batch
                 norms = state.norms if rule.needs_norms else state.no_norms
-                block = select(next(number), norms)  # line 4: gauss-southwell takes the largest ‖R_I‖
+                block = factors.index(select(next(number), norms))  # line 4: gauss-southwell takes the largest ‖R_I‖
                 rows = factors.rows[block]
                 u = factors.project(block, r)  # line 6: K[I, I]⁻¹ R_I
                 decrease = step.project_(w, r, block, rows, u)  # lines 7 and 8: W_I += U, R −= K[:, I] U

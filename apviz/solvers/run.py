@@ -15,6 +15,7 @@ from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.certify import Certifier, Measured
 from apviz.solvers.clock import Clock
+from apviz.solvers.decreases import Decreases
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
 from apviz.solvers.refinement import Pass
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated, column_inner, column_squares
@@ -60,7 +61,7 @@ class Run:
         # made before hooks can reach what it is made from
         self._certifier = Certifier(self.operator, self._units, self.clock, self.stopping)
         self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
-        self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
+        self._decreases = Decreases(self._units.share, self._units.energy)
         self._measured: Measured | None = None  # of the weights now, if it is
         self._measured_at: _Moment | None = None  # when the solver last asked for B − KW
         self._stop_requested: str | None = None
@@ -258,14 +259,12 @@ class Run:
     def _updated(self, event: Updated) -> bool:
         """Tells the hooks of an update; returns whether the epoch is to end here."""
         self.update_number += 1
-        decrease = (event.energy_decrease * self._units.share).sum()
-        self._decrease += decrease
+        lowered = self._decreases.add(event.energy_decrease, for_hooks=self.records_updates)
         if self.records_updates:
             squared = self._squared()
             update = Update(
-                self.update_number, self.epoch_number + 1, event.block, self.work,
-                decrease * self._units.energy, squared / self._units.norms.to(squared.device).square(),
-                self.clock.mark(), self.operator.traffic,
+                self.update_number, self.epoch_number + 1, event.block, self.work, lowered,
+                squared / self._units.squares, self.clock.mark(), self.operator.traffic,
             )  # fmt: skip
             for hook in self.hooks:
                 hook.on_update(update)
@@ -283,6 +282,7 @@ class Run:
 
     def _end_epoch(self) -> StopReason | None:
         """Ends an epoch, with a pass where one is due; returns why the solve ends, or None."""
+        self._decreases.settle()
         certifier, squared, is_fresh = self._certifier, self._squared(), self._is_fresh
         self._measured = self._measured if is_fresh else None
         self._measured_at = None
@@ -297,7 +297,8 @@ class Run:
         elif (made := certifier.at_end_of(self.epoch_number, squared)) is not None:
             found, fresh, squared, self._measured = made
             if self._measured is None:
-                self._base_energy, self._decrease = self._energy_now(fresh), torch.zeros_like(self._decrease)
+                self._base_energy = self._energy_now(fresh)
+                self._decreases.restart()
         self._rebase(self._measured)
         checked, drift = (found.residual, found.drift) if found is not None else (math.nan, math.nan)
         self._report_epoch(squared, checked, drift)
@@ -320,7 +321,8 @@ class Run:
     def _rebase(self, measured: Measured | None) -> None:
         """Takes h(W) from what was measured, if anything was, in place of what decreases add up to."""
         if measured is not None:
-            self._base_energy, self._decrease = self._summed(measured.energy), torch.zeros_like(self._decrease)
+            self._base_energy = self._summed(measured.energy)
+            self._decreases.restart()
 
     def _summed(self, by_column: Tensor) -> float:
         """The sum of (l+1,) energies, each of which has the unit of its right-hand side."""
@@ -334,7 +336,7 @@ class Run:
         """The one transfer from the device in an epoch."""
         self._residual_per_rhs = self._units.relative_per_rhs(squared)
         self._state.epoch, self._state.residual = self.epoch_number, self.residual
-        self._last_energy = self._base_energy - float(self._decrease)
+        self._last_energy = self._base_energy - float(self._decreases.total)
         of_residual = of_energy = math.nan
         if (now := self._measured) is not None:
             of_residual = self._units.relative(now.rounding.square())

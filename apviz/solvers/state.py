@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
+from apviz.solvers.decreases import Waiting
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,13 +78,13 @@ class Updated:
     """Reports that an update changed W and R; the driver replies whether the epoch ends here.
 
     Args:
-        block: the block projected onto, −1 for all rows at once.
-        energy_decrease: (l+1,) float64 decreases of h, one a right-hand side.
+        block: the block projected onto, which may be a 0-d tensor on the device; −1 for all rows at once.
+        energy_decrease: (l+1,) float64 decreases of h, one a right-hand side; or what they are computed from later.
         is_whole_epoch: whether it is all of an epoch, as an iteration of a Krylov method is.
     """
 
-    block: int
-    energy_decrease: Tensor
+    block: int | Tensor
+    energy_decrease: Tensor | Waiting
     is_whole_epoch: bool = False
 
 

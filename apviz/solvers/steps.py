@@ -15,7 +15,12 @@ from apviz.operators.layout import Layout
 from apviz.registry import Registry
 from apviz.settings import Auto, chosen, require_whole_or_auto
 from apviz.skeletons import Columns
+from apviz.solvers.decreases import Waiting
 from apviz.solvers.state import column_inner
+from apviz.stacked_factors import is_asynchronous
+
+#: updates that W waits for at most
+MOST_WAITING: Final = 64
 
 
 class Step(ABC):
@@ -45,7 +50,7 @@ class PlainStep(Step):
     """Takes the update as it is, as the paper does (Algorithm 1, lines 7 and 8)."""
 
     def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
-        return PlainUpdates(columns, operator.layout)
+        return WaitingUpdates(columns) if is_asynchronous(operator) else PlainUpdates(columns, operator.layout)
 
 
 @STEPS.register("subspace")
@@ -78,7 +83,7 @@ class Subspace(Step):
 class BoundStep(Protocol):
     """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones, in one solve."""
 
-    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
+    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor | Waiting:
         """Takes W and R past the update u: (|I|, l+1) on the rows I of a block; returns the decreases of h.
 
         Those are (l+1,) float64, exact where the columns are. What it does to W, (n, l+1) float64, may wait until
@@ -113,7 +118,7 @@ class PlainUpdates:
     def use_(self, columns: Columns) -> None:
         self.columns = columns
 
-    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
+    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor:
         here, mine = self.layout.part(rows, u)
         before = r[here].clone()
         add_rows_(w, here, mine.to(w))
@@ -126,6 +131,48 @@ class PlainUpdates:
 
     def flush_to_weights_(self, w: Tensor) -> None:
         pass
+
+
+class WaitingUpdates:
+    """Takes the update as it is, and leaves what no update asks for until later: W, and the decreases of h.
+
+    On a device that is told of one operation after another the telling takes longer than the adding of few numbers.
+
+    Args:
+        columns: K[:, I] U of the updates.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self._waiting: list[tuple[Tensor, Tensor]] = []  # rows and updates that are not in W yet
+
+    def use_(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Waiting:
+        before = r[rows].clone() if isinstance(rows, slice) else r[rows]
+        if isinstance(rows, slice):
+            w[rows].add_(u)
+        else:
+            self._waiting.append((rows, u))
+            if len(self._waiting) == MOST_WAITING:
+                self.flush_to_weights_(w)
+        self.columns.subtract_(r, block, u)
+        return Waiting(u, before, r[rows].clone() if isinstance(rows, slice) else r[rows])
+
+    def with_waiting(self, w: Tensor) -> Tensor:
+        return self._added_(w.clone()) if self._waiting else w
+
+    def flush_to_weights_(self, w: Tensor) -> None:
+        self._added_(w)
+        self._waiting = []
+
+    def _added_(self, w: Tensor) -> Tensor:
+        if self._waiting:
+            rows, updates = (torch.cat(of) for of in zip(*self._waiting, strict=True))
+            # not index_add_, which adds to a row that comes twice in any order on a GPU
+            w.index_put_((rows,), updates.to(w), accumulate=True)
+        return w
 
 
 class SubspaceUpdates:
@@ -162,7 +209,7 @@ class SubspaceUpdates:
             held.zero_()
         self.gram[:] = torch.eye(len(self.images), dtype=self.gram.dtype, device=self.gram.device)
 
-    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
+    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor:
         """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)

@@ -21,6 +21,8 @@ class Units:
         norms: (l+1,) float64 on the host, ‖b_i‖ in these units, with 1 in place of 0.
         is_zero: (l+1,) bool on the host, where b_i is zero.
         share: (l+1,) the square of each power of two ÷ that of the largest.
+        squares: (l+1,) ‖b_i‖² where `norms` has ‖b_i‖, on the device of b.
+        largest: the largest of the powers of two.
     """
 
     def __init__(self, b: Tensor) -> None:
@@ -30,6 +32,8 @@ class Units:
         self.is_zero = self.norms == 0
         self.norms[self.is_zero] = 1.0
         self.share = (self._powers / self._powers.max()).square()
+        self.squares = self.norms.to(b.device).square()
+        self.largest = float(self._powers.max())
         self._is_alike = bool((self.share == 1).all())
 
     @property
@@ -43,11 +47,6 @@ class Units:
         """The norms ‖b_i‖ in the user's units, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
         norms: Tensor = self.norms * self._powers.cpu()
         return norms
-
-    @property
-    def largest(self) -> float:
-        """The largest of the powers of two."""
-        return float(self._powers.max())
 
     @property
     def energy(self) -> float:

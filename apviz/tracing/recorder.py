@@ -286,7 +286,7 @@ class Recorder(Hook):
         updates = [u for u in self._pending if u.number > done]
         if not updates:
             return {}
-        blocks = torch.tensor([u.block for u in updates])
+        blocks = _blocks(updates)
         squared = torch.stack([u.squared_residual for u in updates]).cpu()
         totals = squared @ self._squared_rhs_norms
         before = torch.cat([torch.tensor([self._squared_residual], dtype=torch.float64), totals[:-1]])
@@ -333,6 +333,15 @@ class Recorder(Hook):
         if self._claim is not None:
             self._claim.release()
         self._claim = None
+
+
+def _blocks(updates: Sequence[Update]) -> torch.Tensor:
+    """The block of each update, on the host; those that only the device knows in one transfer."""
+    blocks = torch.tensor([-1 if isinstance(u.chosen, torch.Tensor) else u.chosen for u in updates])
+    on_device = {k: u.chosen for k, u in enumerate(updates) if isinstance(u.chosen, torch.Tensor)}
+    if on_device:
+        blocks[list(on_device)] = torch.stack(list(on_device.values())).cpu()
+    return blocks
 
 
 def _traffic(reports: Sequence[Update | Pass]) -> dict[str, list[int]]:
