@@ -16,13 +16,17 @@ from apviz.factors import BlockFactors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator, TiledOperator, make_operator
 from apviz.partitions import KDTree
+from apviz.rules import GaussSouthwell
 from apviz.skeletons import BlockSkeletons, ExactColumns
-from apviz.solvers import Skeletons, Subspace, attempt
+from apviz.solvers import Exact, PlainStep, Skeletons, Subspace, attempt
 from apviz.solvers.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
+from apviz.solvers.decreases import settled
 from apviz.solvers.state import column_squares
-from apviz.solvers.steps import PlainUpdates, SubspaceUpdates
-from tests.device import DEVICE, only_on_a_gpu
+from apviz.solvers.steps import PlainUpdates, SubspaceUpdates, WaitingUpdates
+from apviz.stacked_factors import StackedFactors
+from tests.device import DEVICE, only_on_a_gpu, only_on_the_cpu
+from tests.solvers.dispatches import InEpochs
 
 N, SIDES, BLOCK = 400, 3, 100
 
@@ -71,6 +75,62 @@ def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, wi
     step.flush_to_weights_(w)
 
 
+@pytest.mark.parametrize("with_skeletons", [False, True], ids=["exact", "skeletons"])
+@pytest.mark.parametrize("kind", ["plain", "subspace"])
+def test_an_update_of_the_block_that_the_device_chose_reads_nothing_back_either(prepared, kind, with_skeletons):
+    stored, partition, rows, _, _ = prepared
+    factors = StackedFactors(stored, rows)
+    skeletons = BlockSkeletons(stored, partition, factors, 8, 250, 0)
+    operator, factors, skeletons = (moved(each) for each in (stored, factors, skeletons))
+    r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
+    columns = skeletons.bind(operator) if with_skeletons else ExactColumns(operator, factors.rows)
+    step = WaitingUpdates(columns) if kind == "plain" else SubspaceUpdates(operator, columns, 2, r, 150)
+    select, decreases = GaussSouthwell().begin([BLOCK] * 4), []
+    for number in range(3):
+        block = factors.index(select(number, operator.squared_norms(r, range(0, 401, 100), torch.empty_like(r))))
+        decreases.append(step.project_(w, r, block, factors.rows[block], factors.project(block, r)))
+        assert {each.device.type for each in (block, r, w, step.with_waiting(w))} == {"meta"}
+    step.flush_to_weights_(w)
+    assert (settled(decreases) if kind == "plain" else torch.stack(decreases)).device.type == "meta"
+
+
+class Synchronisations:
+    """Has CUDA raise where the host waits for it, while it `is_on`."""
+
+    @property
+    def is_on(self):
+        return torch.cuda.get_sync_debug_mode() > 0
+
+    @is_on.setter
+    def is_on(self, value):
+        torch.cuda.set_sync_debug_mode("error" if value else "default")
+
+
+@only_on_a_gpu("it has CUDA look for what waits; test_dispatches.py counts on the CPU")
+@pytest.mark.parametrize("columns", [Exact(), Skeletons(rank=40)], ids=["exact", "skeletons"])
+@pytest.mark.parametrize("step", [PlainStep(), Subspace(length=4)], ids=["plain", "subspace"])
+@pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
+@pytest.mark.parametrize("overlap", [0.0, 0.5])
+def test_no_epoch_on_a_gpu_waits_for_it(monkeypatch, overlap, rule, step, columns):
+    generator = torch.Generator().manual_seed(0)
+    x, b = torch.rand(6050, 3, generator=generator), torch.randn(6050, 5, generator=generator)
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.4), noise=0.1, device=DEVICE)
+    solver = apviz.AlternatingProjection(
+        block_size=500, rule=rule, partition="principal-axis-tree", overlap=overlap, step=step, columns=columns,
+        tol=1e-9, max_epochs=3,
+    )  # fmt: skip
+    prepared = solver.prepare(system.operator)
+    assert prepared.factors.is_stacked
+    attempt(system, solver, prepared=prepared)  # compiles
+    with monkeypatch.context() as patched:
+        epochs = InEpochs(patched, Synchronisations())
+        try:
+            attempt(system, solver, [apviz.Recorder()], prepared=prepared)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert epochs.updates == 3 * 13
+
+
 def test_an_iteration_of_cg_reads_nothing_back_and_stays_on_its_device(prepared):
     operator = moved(prepared[0])
     r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
@@ -102,6 +162,7 @@ class Reads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+@only_on_the_cpu("on a GPU not even that block is read")
 @pytest.mark.parametrize(("rule", "reads_an_update"), [("gauss-southwell", 1), ("cyclic", 0)])
 def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an_update):
     x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0))
