@@ -68,6 +68,7 @@ def solvers(n: int) -> dict[str, Callable[[], Any]]:
     few = {"tol": 1e-6, "max_epochs": EPOCHS}
     return {
         "AP, the paper's": lambda: apviz.AlternatingProjection(block_size=size, **few),
+        "AP, cyclic": lambda: apviz.AlternatingProjection(block_size=size, rule="cyclic", **few),
         "auto": lambda: apviz.Automatic(tol=1e-3, max_epochs=EPOCHS),
         "CG": lambda: apviz.ConjugateGradient(tol=1e-6, max_epochs=ITERATIONS),
     }
