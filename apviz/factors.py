@@ -6,6 +6,7 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from torch import Tensor
 from apviz.memory import numbers_held, require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
+
+#: the number of a block: an int; where factors are stacked, a 0-d tensor on the device too
+Block = Any
 
 # relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
@@ -133,14 +137,14 @@ class BlockFactors:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def index(self, block: int | Tensor) -> int | Tensor:
+    def index(self, block: int | Tensor) -> Block:
         """Returns the number of a block that a rule has chosen, as the methods here take it: read by the host, or not.
 
         A GPU is waited for where the host reads a tensor of its.
         """
         return int(block)
 
-    def project(self, block: int, r: Tensor) -> Tensor:
+    def project(self, block: Block, r: Tensor) -> Tensor:
         """Solves K[I, I] U = R_I for the residual r, of which the rows in the operator's layout are here: (|I|, l+1).
 
         Who has the factor solves, and tells all others.
@@ -149,7 +153,7 @@ class BlockFactors:
         at_home = layout.bring(r, rows, block)
         return layout.made_at_home(block, lambda: self.solve(block, at_home), r, count(rows))
 
-    def solve(self, block: int, r: Tensor) -> Tensor:
+    def solve(self, block: Block, r: Tensor) -> Tensor:
         """Solves K[I, I] U = r for r: (|I|, l+1), to the same shape."""
         unit = self._unit[block]  # not torch.cholesky_solve, which copies the factor at every call
         if unit.dtype != r.dtype:

@@ -13,7 +13,7 @@ from apviz.registry import Registry
 from apviz.settings import require, require_seed
 
 #: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks; chosen by
-#: the norms it may stay a tensor, so that nothing waits for the device that has them
+#: the norms it may stay a tensor, a new one each time, so that nothing waits for the device that has them
 Selector = Callable[[int, Tensor], int | Tensor]
 
 

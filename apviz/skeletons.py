@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from apviz.factors import BlockFactors
+from apviz.factors import Block, BlockFactors
 from apviz.memory import require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
@@ -44,7 +44,7 @@ MOST_SIDES = 4
 class Columns(Protocol):
     """What evaluates K[:, I] U for the blocks of a partition."""
 
-    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+    def subtract_(self, r: Tensor, block: Block, u: Tensor) -> None:
         """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place."""
         ...
 
@@ -60,7 +60,7 @@ class ExactColumns:
     def __init__(self, operator: Operator, rows: Sequence[Rows]) -> None:
         self._operator, self._rows = operator, rows
 
-    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+    def subtract_(self, r: Tensor, block: Block, u: Tensor) -> None:
         self._operator.subtract_columns_(r, self._rows[block], u)
 
 
@@ -141,7 +141,7 @@ class BoundSkeletons:
     def __init__(self, skeletons: BlockSkeletons, operator: Operator) -> None:
         self._of, self._operator = skeletons, operator
 
-    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+    def subtract_(self, r: Tensor, block: Block, u: Tensor) -> None:
         of, operator, layout = self._of, self._operator, self._operator.layout
         near, skeleton = of._near[block], of._skeletons[block]
         here = layout.here(near)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar, overload
 import torch
 from torch import Tensor
 
-from apviz.factors import BlockFactors, batch_of
+from apviz.factors import Block, BlockFactors, batch_of
 from apviz.memory import SHARE, free_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
@@ -91,6 +91,7 @@ class StackedFactors(BlockFactors):
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
         self._require_memory(max(sizes))
         self._stack = x.new_zeros(len(rows), longest, longest)
+        self._chosen: tuple[Tensor | None, int] = None, 0
         together = batch_of(longest, x)
         for first in range(0, len(rows), together):
             self._factor_some(range(first, min(first + together, len(rows))))
@@ -112,13 +113,24 @@ class StackedFactors(BlockFactors):
             part[k].fill_(0.0).diagonal().fill_(FILLED[part.dtype] ** 0.5)
             part[k, :size, :size] = self._factor_with_jitter(blocks[k], part.new_empty(1, size, size))
 
-    def index(self, block: int | Tensor) -> int | Tensor:
+    def index(self, block: int | Tensor) -> Block:
+        """Returns the number of a block as it is: what is on the device stays there.
+
+        Raises:
+            ValueError: it is the tensor of the update before, with another number in it.
+        """
+        if not isinstance(block, Tensor) or block.device != self._stack.device:
+            return int(block)
+        now = block, 0 if block.is_inference() else block._version
+        if self._chosen[0] is block and self._chosen[1] != now[1]:
+            raise ValueError("a rule must return a new tensor for every update, got one that it has written to again")
+        self._chosen = now
         return block
 
-    def project(self, block: int | Tensor, r: Tensor) -> Tensor:
+    def project(self, block: Block, r: Tensor) -> Tensor:
         return self.solve(block, r[self.rows[block]])
 
-    def solve(self, block: int | Tensor, r: Tensor) -> Tensor:
+    def solve(self, block: Block, r: Tensor) -> Tensor:
         if isinstance(block, Tensor):
             return torch.cholesky_solve(r, self._stack.index_select(0, block)[0])
         return torch.cholesky_solve(r, self._stack[block, : len(r), : len(r)])

@@ -84,3 +84,12 @@ def test_what_is_asked_for_twice_by_one_tensor_is_gathered_once_and_by_another_a
     one, other = torch.tensor(0), torch.tensor(1)
     assert found[one] is found[one] and found[other].tolist() == [2] and found[one].tolist() == [1]
     assert list(found) == ["a", "b"] and len(found) == 2
+
+
+def test_the_number_of_a_block_stays_where_it_is_and_is_not_written_to_again():
+    found = StackedFactors(operator(20), consecutive([10, 10]))
+    block = torch.tensor(1)
+    assert found.index(block) is block and found.index(block) is block and found.index(0) == 0
+    block.zero_()
+    with pytest.raises(ValueError, match="a rule must return a new tensor for every update"):
+        found.index(block)

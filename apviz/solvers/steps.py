@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from apviz.factors import Block
 from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
 from apviz.operators.layout import Layout
@@ -83,7 +84,7 @@ class Subspace(Step):
 class BoundStep(Protocol):
     """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones, in one solve."""
 
-    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor | Waiting:
+    def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Tensor | Waiting:
         """Takes W and R past the update u: (|I|, l+1) on the rows I of a block; returns the decreases of h.
 
         Those are (l+1,) float64, exact where the columns are. What it does to W, (n, l+1) float64, may wait until
@@ -118,7 +119,7 @@ class PlainUpdates:
     def use_(self, columns: Columns) -> None:
         self.columns = columns
 
-    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor:
+    def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Tensor:
         here, mine = self.layout.part(rows, u)
         before = r[here].clone()
         add_rows_(w, here, mine.to(w))
@@ -149,7 +150,7 @@ class WaitingUpdates:
     def use_(self, columns: Columns) -> None:
         self.columns = columns
 
-    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Waiting:
+    def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Waiting:
         before = r[rows].clone() if isinstance(rows, slice) else r[rows]
         if isinstance(rows, slice):
             w[rows].add_(u)
@@ -209,7 +210,7 @@ class SubspaceUpdates:
             held.zero_()
         self.gram[:] = torch.eye(len(self.images), dtype=self.gram.dtype, device=self.gram.device)
 
-    def project_(self, w: Tensor, r: Tensor, block: int | Tensor, rows: Rows, u: Tensor) -> Tensor:
+    def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Tensor:
         """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)
