@@ -1,10 +1,10 @@
-"""Many tasks on the workers of a Dask cluster, of other machines or of this one; which runs where and when is Dask's.
+"""Many tasks on the workers of a Dask cluster, remote or local; Dask decides which task runs where and when.
 
-A task writes below a folder, and returns something small. A worker that sees the folder which was asked for writes
-there, so that runs are seen as they grow; one that does not writes into a folder of its own, of which the files come
-back when the task is done. What a worker that was lost had begun runs again on another; of the first try is left what
-a killed process leaves. A worker holds no more memory than it was given: a task that needs more is asked of a larger
-one, or says so. A task that nobody waits for any more ends as by Ctrl-C.
+A task writes files into a folder and returns a small result that JSON can hold. A worker that sees the folder of the
+run writes there, so that runs can be followed; any other worker writes into a temporary folder, whose files are sent
+back at the end of the task. The task of a lost worker runs again on another one; the first attempt leaves what a killed
+process leaves. A worker never takes more memory than its limit: a task that needs more is sent to a larger worker, or
+fails and says so. A cancelled task ends as by Ctrl-C.
 """
 
 from apviz.cluster.client import Cluster

@@ -1,11 +1,11 @@
-"""Tasks, what comes of them, and running them in this process."""
+"""Tasks, their results, and a runner in this process."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from apviz.places import Place
@@ -19,10 +19,10 @@ class Task(Generic[T]):
     """A task of a run.
 
     Attributes:
-        name: in words; each of a run has its own.
+        name: in words; unique in its run.
         run: gets the folder to write to, or None, hooks for its solves, and what all tasks of the run share; a function
-            of a module, or a `partial` of one, so that it can be sent.
-        needs: names of tasks, earlier in the run, whose files it reads.
+            of a module, or a `partial` of one, so that it can be sent. It returns what JSON can hold.
+        needs: names of earlier tasks of the run whose files it reads.
     """
 
     name: str
@@ -32,14 +32,14 @@ class Task(Generic[T]):
 
 @dataclass(frozen=True)
 class Done(Generic[T]):
-    """What came of a task.
+    """A task that has ended.
 
     Attributes:
-        result: what it returned; None after an error.
-        error: why it did not, in words.
-        worker: the address of the one that it ran on last; empty for this process.
-        came_back: a folder here with what it wrote, where its worker did not see the folder that was asked for; it is
-            removed when the next task is asked for.
+        result: what it returned, as JSON holds it: tuples are lists; None after an error.
+        error: what went wrong, in words; empty if nothing did.
+        worker: the address of the worker that it ran on last; empty for this process.
+        came_back: a folder here with what it wrote, if its worker does not see the folder of the run; removed when the
+            next task is requested.
     """
 
     task: Task[T]
@@ -49,24 +49,19 @@ class Done(Generic[T]):
     came_back: Path | None = None
 
 
-class Here:
-    """Runs tasks in this process, one after another, with the face of a `Cluster`."""
+class Here(contextlib.nullcontext["Here"]):
+    """Runs tasks in this process, one after another, with the interface of a `Cluster`."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
 
     def run(
         self, tasks: Sequence[Task[T]], out: Place | None = None, shared: Any = None
     ) -> Generator[Done[T], None, None]:
-        """Runs tasks in order, and yields what came of each; an error of one does not end the others."""
+        """Run tasks in order, and yield the result of each; an error of one does not end the others."""
         for task in tasks:
             try:
                 done = Done(task, task.run(out, (), shared))
             except (ValueError, OSError, RuntimeError, MemoryError) as error:
                 done = Done(task, error=str(error))
             yield done
-
-    def __enter__(self) -> Here:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Nothing was begun that is to be ended."""

@@ -1,21 +1,21 @@
-"""What runs on a worker: a task, within the worker's memory, while somebody waits for it."""
+"""What runs on a worker: a task, within the worker's memory, until its client cancels it."""
 
 from __future__ import annotations
 
-import hmac
+import contextlib
 import io
+import json
 import os
-import pickle
 import platform
 import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from apviz import memory
 from apviz.cluster.tasks import Task
@@ -23,42 +23,38 @@ from apviz.datasets import DatasetUnavailable
 from apviz.places import Place, is_there, place_of, write_whole
 from apviz.solvers.interface import Epoch, Hook, Update
 
-T = TypeVar("T")
-
-#: seconds between two looks of a solve at whether it is waited for
-LOOK_SECONDS: Final = 0.5
-#: in the meeting folder: who sees it, sees the folder of the run
-HERE: Final = "here"
-_SIGNATURE_BYTES: Final = 32
+#: seconds between two checks of a running solve whether it was cancelled
+CHECK_SECONDS: Final = 0.5
+#: the file in the marker folder; a worker that sees it sees the folder of the run
+MARKER: Final = "marker"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a run are told.
+    """What all tasks of a run share.
 
     Attributes:
-        out: the folder or URL that they write to; None: nowhere.
-        meeting: the name of a folder in it by which a worker knows whether it sees the same one.
-        versions: of the process that waits for them.
-        key: signs what workers keep in that folder for one another; it is in no file.
+        out: the folder or URL that they write to, if any.
+        marker: the name of a folder in it by which a worker finds out whether it sees the same one.
+        versions: those of the client.
     """
 
     out: str | None
-    meeting: str
+    marker: str
     versions: dict[str, str]
-    key: bytes
 
 
 @dataclass(frozen=True)
-class Returned(Generic[T]):
-    """What a worker sends back of a task.
+class Answer:
+    """What a worker returns for a task.
 
     Attributes:
-        memory_limit: the bytes that its worker may hold, where they did not suffice.
-        files: what the task wrote, as a zip file, where it comes back.
+        result: what the task returned, as JSON holds it.
+        memory_limit: bytes that the worker may hold, if the task needs more.
+        files: a zip file of what the task wrote, if the worker does not see the folder of the run.
     """
 
-    result: T | None = None
+    result: Any = None
     error: str = ""
     worker: str = ""
     memory_limit: int = 0
@@ -66,116 +62,97 @@ class Returned(Generic[T]):
 
 
 def versions() -> dict[str, str]:
-    """Tells what must be alike where tasks are sent from and where they run."""
+    """Return the versions that must be the same on client and workers."""
     found = {name: metadata.version(name) for name in ("apviz", "distributed")}
     return {**found, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
-def on_worker(job: Job, task: Task[T], shared: Any, *needed: Returned[Any]) -> Returned[T]:
-    """Runs a task.
+def mismatch(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> str:
+    """Name the versions in which a worker differs from the client; empty if there are none."""
+    differ = [
+        f"{name} {theirs.get(name)}, here {number}" for name, number in ours.items() if theirs.get(name) != number
+    ]
+    return f"the worker {worker} has {'; '.join(differ)}: install the same on both" if differ else ""
+
+
+def run_task(job: Job, task: Task[Any], shared: Any, *needed: Answer) -> Answer:
+    """Run a task in the folder of the run, or in a temporary one if the worker does not see it.
 
     Args:
-        needed: what came back of the tasks whose files it reads.
+        needed: the answers of the tasks whose files it reads.
 
     Raises:
-        OSError: files or the network failed it, so that it may be tried again.
+        OSError: files or the network failed; Dask tries the task again.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    if versions() != job.versions:
-        return Returned(error=unlike(worker.address, versions(), job.versions), worker=worker.address)
-    failed = next((each.error for each in needed if each.error), "")
-    if failed:
-        return Returned(error=f"what it needs was not computed: {failed}", worker=worker.address)
-    limit = worker.memory_manager.memory_limit
-    memory.keep_below(limit)
-    out = None if job.out is None else place_of(job.out)
-    seen = out is not None and is_there(out / job.meeting / HERE)
-    if not seen and out is not None and not all(each.files for each in needed):
-        said = (
-            f"the worker {worker.address} does not see {out}, where another has written what it needs: let all see it"
+    error = mismatch(worker.address, versions(), job.versions)
+    if failed := next((each.error for each in needed if each.error), ""):
+        error = f"a task that it needs failed: {failed}"
+    if error:
+        return Answer(error=error, worker=worker.address)
+    memory.keep_below(worker.memory_manager.memory_limit)
+    if job.out is None:
+        return _answer(task, None, shared)
+    out = place_of(job.out)
+    seen = is_there(out / job.marker / MARKER)
+    if not seen and not all(each.files for each in needed):
+        return Answer(
+            error=f"the worker {worker.address} does not see {out}, where another worker wrote files that the task "
+            "needs: make the folder visible to all workers, or to none",
+            worker=worker.address,
         )
-        return Returned(error=said, worker=worker.address)
-    if out is None or not seen or any(each.files for each in needed):
-        return _apart(task, shared, needed, limit, with_files=out is not None)
-    kept = out / job.meeting / f"{task.name}.done".replace("/", "-")
-    # what it returned may have been lost with a worker, after it had written all
-    found: Returned[T] | None = signed_by(job.key, task.name, kept.read_bytes()) if is_there(kept) else None
-    if found is not None:
-        return found
-    returned = _run(task, out, shared, limit)
-    if not returned.error:
-        write_whole(kept, signed(job.key, task.name, returned))
-    return returned
+    if not seen or any(each.files for each in needed):
+        return _in_temporary_folder(task, shared, needed)
+    # Dask runs a task again if its worker was lost before the client had the result
+    kept = out / job.marker / f"{task.name}.json".replace("/", "-")
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return Answer(json.loads(kept.read_bytes()), worker=worker.address)
+    answer = _answer(task, out, shared)
+    if not answer.error:
+        write_whole(kept, json.dumps(answer.result).encode())
+    return answer
 
 
-def signed(key: bytes, name: str, value: Any) -> bytes:
-    """Pickle what came of a task, behind a signature: who can write to the folder must not run code on workers."""
-    content = pickle.dumps(value)
-    return _signature(key, name, content) + content
-
-
-def signed_by(key: bytes, name: str, kept: bytes) -> Any:
-    """Return what was signed with a key for a task; None, and nothing is unpickled, where it was not."""
-    signature, content = kept[:_SIGNATURE_BYTES], kept[_SIGNATURE_BYTES:]
-    return pickle.loads(content) if hmac.compare_digest(signature, _signature(key, name, content)) else None
-
-
-def _signature(key: bytes, name: str, content: bytes) -> bytes:
-    return hmac.digest(key, name.encode() + b"\0" + content, "sha256")
-
-
-def _apart(
-    task: Task[T], shared: Any, needed: tuple[Returned[Any], ...], limit: int | None, *, with_files: bool
-) -> Returned[T]:
-    """Runs a task in a folder of the worker's own."""
+def _in_temporary_folder(task: Task[Any], shared: Any, needed: Sequence[Answer]) -> Answer:
     from distributed import get_worker
 
     folder = Path(tempfile.mkdtemp(prefix="apviz-", dir=get_worker().local_directory))
     try:
         for each in needed:
             unpack(each.files, folder)
-        before = {path for path in folder.rglob("*") if path.is_file()}
-        returned = _run(task, folder, shared, limit)
-        files = pack(folder, before) if with_files else b""
-        return Returned(returned.result, returned.error, returned.worker, returned.memory_limit, files)
+        given = {path for path in folder.rglob("*") if path.is_file()}
+        return replace(_answer(task, folder, shared), files=pack(folder, given))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(task: Task[T], folder: Place, shared: Any, limit: int | None) -> Returned[T]:
+def _answer(task: Task[Any], folder: Place | None, shared: Any) -> Answer:
     from distributed import get_worker
 
-    worker = get_worker().address
+    worker = get_worker()
+    limit = 0
     try:
-        return Returned(task.run(folder, [Awaited()], shared), worker=worker)
-    except MemoryError as error:
-        return Returned(error=str(error), worker=worker, memory_limit=limit or 0)
-    except DatasetUnavailable as error:
-        said = os.environ.get("APVIZ_DATA")
-        there = f"APVIZ_DATA is {said} there" if said else "APVIZ_DATA is not set there"
-        return Returned(
-            error=f"the worker {worker} does not see the file of its data ({there}): {error}", worker=worker
-        )
-    except (ValueError, RuntimeError, FileExistsError) as error:
-        return Returned(error=str(error), worker=worker)
-    except KeyboardInterrupt as error:
-        return Returned(error=f"interrupted: {error}", worker=worker)
+        result = task.run(folder, [StopIfCancelled()], shared)
+        return Answer(json.loads(json.dumps(result)), worker=worker.address)
+    except MemoryError as problem:
+        error, limit = str(problem), worker.memory_manager.memory_limit or 0
+    except DatasetUnavailable as problem:
+        folder_there = os.environ.get("APVIZ_DATA")
+        where = f"APVIZ_DATA is {folder_there} there" if folder_there else "APVIZ_DATA is not set there"
+        error = f"the worker {worker.address} does not see the file of its data ({where}): {problem}"
+    except (ValueError, TypeError, RuntimeError, FileExistsError) as problem:
+        error = str(problem)
+    except KeyboardInterrupt as problem:
+        error = f"interrupted: {problem}"
+    return Answer(error=error, worker=worker.address, memory_limit=limit)
 
 
-def unlike(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> str:
-    """Says in which versions a worker differs."""
-    differ = [
-        f"{name} {theirs.get(name)}, here {number}" for name, number in ours.items() if theirs.get(name) != number
-    ]
-    return f"the worker {worker} has {'; '.join(differ)}: install the same on both"
+class StopIfCancelled(Hook):
+    """End the solve of a task that was cancelled, or whose client has ended.
 
-
-class Awaited(Hook):
-    """Ends the solve of a task that nobody waits for any more: it was cancelled, or whoever had sent it is gone.
-
-    Raises KeyboardInterrupt in the solve, so that its trace is kept, and says interrupted.
+    Raises KeyboardInterrupt in the solve, so that its trace is complete up to there and says interrupted.
     """
 
     def __init__(self) -> None:
@@ -183,27 +160,27 @@ class Awaited(Hook):
 
         self._worker = get_worker()
         self._key = self._worker.get_current_task()
-        self._next = time.monotonic() + LOOK_SECONDS
+        self._next = time.monotonic() + CHECK_SECONDS
 
     def on_update(self, update: Update) -> None:
-        self._look()
+        self._check()
 
     def on_epoch(self, epoch: Epoch) -> None:
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + LOOK_SECONDS
+        self._next = now + CHECK_SECONDS
         task = self._worker.state.tasks.get(self._key)
         if task is None or task.state not in ("executing", "long-running", "resumed"):
-            raise KeyboardInterrupt("nobody waits for it any more")
+            raise KeyboardInterrupt("the task was cancelled")
 
 
-def pack(folder: Path, but: Collection[Path] = ()) -> bytes:
-    """Packs the files of a folder, except for some; nothing, where there are none."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in but]
+def pack(folder: Path, excluded: Collection[Path] = ()) -> bytes:
+    """Return a zip file of the files in a folder; no bytes if there are none."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in excluded]
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for path in files:
@@ -212,7 +189,7 @@ def pack(folder: Path, but: Collection[Path] = ()) -> bytes:
 
 
 def unpack(files: bytes, folder: Path) -> None:
-    """Unpacks what `pack` made; both ends trust each other, as all who share a Dask cluster do."""
+    """Unpack what `pack` returned; both ends trust each other, as all members of a Dask cluster do."""
     if files:
         with zipfile.ZipFile(io.BytesIO(files)) as archive:
             archive.extractall(folder)

@@ -1,7 +1,8 @@
-"""What workers keep for one another in a shared folder runs nothing that somebody else put there."""
+"""Results that workers keep in a shared folder are JSON: what somebody else puts there never runs."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from types import SimpleNamespace
@@ -13,13 +14,11 @@ pytest.importorskip("distributed")
 import distributed
 
 from apviz.cluster.tasks import Task
-from apviz.cluster.worker import HERE, Job, Returned, on_worker, signed, signed_by, versions
-
-KEY = b"k" * 32
+from apviz.cluster.worker import MARKER, Job, run_task, versions
 
 
 class Evil:
-    """What runs when it is unpickled: makes a folder."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -30,51 +29,45 @@ class Evil:
 
 def counts(out, hooks, shared):
     with (out / "ran").open("a") as file:
-        return file.write("x") and (out / "ran").stat().st_size
+        file.write("x")
+    return ("calls so far", (out / "ran").stat().st_size)
+
+
+def returns_an_object(out, hooks, shared):
+    return Evil("nowhere")
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs the task on a worker that sees the folder."""
+    """Runs a task on a worker that sees the folder."""
     worker = SimpleNamespace(address="tcp://here", memory_manager=SimpleNamespace(memory_limit=None))
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    monkeypatch.setattr("apviz.cluster.worker.Awaited", object)
-    (tmp_path / "meeting").mkdir()
-    (tmp_path / "meeting" / HERE).touch()
+    monkeypatch.setattr("apviz.cluster.worker.StopIfCancelled", object)
 
-    def run(name="a task", key=KEY):
-        done = on_worker(Job(str(tmp_path), "meeting", versions(), key), Task(name, counts), None)
-        assert not done.error
-        return (tmp_path / "ran").read_text().count("x") if (tmp_path / "ran").exists() else 0
+    def run(marker="first run", task=counts):
+        (tmp_path / marker).mkdir(exist_ok=True)
+        (tmp_path / marker / MARKER).touch()
+        return run_task(Job(str(tmp_path), marker, versions()), Task("a/task", task), None)
 
     return run
 
 
-def test_a_result_that_was_kept_is_taken_by_the_worker_that_gets_the_task_again(run, tmp_path):
-    assert run() == 1 and run() == 1
-    assert not any(KEY in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    # of another run, whose key is another
-    assert run(key=b"o" * 32) == 2
+def test_a_kept_result_is_returned_by_a_worker_that_gets_the_task_again_and_only_in_its_run(run):
+    assert run() == run()
+    assert run().result == ["calls so far", 1]
+    assert run(marker="second run").result == ["calls so far", 2]
 
 
 def planted(tmp_path):
-    evil = Evil(tmp_path / "evil")
-    return {
-        "a pickle": pickle.dumps(evil),
-        "no signature": bytes(32) + pickle.dumps(evil),
-        "one by another key": signed(b"o" * 32, "a task", evil),
-        "of another task": signed(KEY, "another task", Returned("wrong")),
-        "cut off": signed(KEY, "a task", Returned("right"))[:-1],
-        "too short": b"x",
-        "empty": b"",
-    }
+    pickled = pickle.dumps(Evil(tmp_path / "evil"))
+    return {"a pickle": pickled, "a pickle as text": repr(pickled).encode(), "cut off": b'["calls', "empty": b""}
 
 
-@pytest.mark.parametrize("what", [
-    "a pickle", "no signature", "one by another key", "of another task", "cut off", "too short", "empty"])  # fmt: skip
-def test_what_was_put_there_by_somebody_else_is_never_unpickled_and_the_task_runs(run, tmp_path, what):
-    (tmp_path / "meeting" / "a task.done").write_bytes(planted(tmp_path)[what])
-    assert run() == 1
+@pytest.mark.parametrize("what", ["a pickle", "a pickle as text", "cut off", "empty"])
+def test_a_file_that_is_not_json_is_ignored_and_nothing_in_it_runs(run, tmp_path, what):
+    (tmp_path / "first run").mkdir()
+    (tmp_path / "first run" / "a-task.json").write_bytes(planted(tmp_path)[what])
+    assert run().result == ["calls so far", 1]
     assert not (tmp_path / "evil").exists()
 
 
@@ -83,7 +76,8 @@ def test_the_evil_one_would_have_run(tmp_path):
     assert (tmp_path / "evil").exists()
 
 
-def test_what_was_signed_comes_out_as_it_went_in():
-    value = Returned({"a": 1.5}, worker="w")
-    assert signed_by(KEY, "t", signed(KEY, "t", value)) == value
-    assert signed_by(KEY, "u", signed(KEY, "t", value)) is None
+def test_what_is_kept_is_json_and_a_result_that_json_cannot_hold_is_an_error(run, tmp_path):
+    run()
+    assert json.loads((tmp_path / "first run" / "a-task.json").read_text()) == ["calls so far", 1]
+    answer = run(marker="second run", task=returns_an_object)
+    assert answer.result is None and "not JSON serializable" in answer.error

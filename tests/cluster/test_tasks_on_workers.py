@@ -74,7 +74,7 @@ def test_files_of_workers_that_do_not_see_the_folder_come_back_and_go_to_those_w
 def test_a_task_whose_need_failed_says_so(two_workers, tmp_path):
     tasks = [Task("fails", small.fails), Task("reads", partial(small.reads_file, "a"), needs=("fails",))]
     done = {each.task.name: each.error for each in two_workers.run(tasks, tmp_path)}
-    assert done["reads"] == "what it needs was not computed: blocks must be smaller"
+    assert done["reads"] == "a task that it needs failed: blocks must be smaller"
 
 
 def test_the_file_of_a_data_set_that_a_worker_does_not_see_is_said_with_where_it_looked(two_workers, tmp_path):
@@ -188,7 +188,7 @@ def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(
     worker = commands.worker("--no-nanny")
     with Cluster(commands.address) as cluster:
         patient = Patient(tmp_path)
-        with pytest.raises(OSError, match="there has been no worker for 3 s; what is done is kept"):
+        with pytest.raises(OSError, match="there has been no worker for 3 s; finished tasks are kept"):
             list(cluster.run([Task("sleeps", partial(small.sleeps, 60.0))], tmp_path))
         patient.thread.join()
         worker.wait(60)
@@ -219,9 +219,7 @@ def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
         done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
         assert next(done).task.name == "who"
         commands.scheduler.kill()
-        with pytest.raises(
-            OSError, match="the scheduler is gone, or has let go of what was asked; what is done is kept"
-        ):
+        with pytest.raises(OSError, match="the scheduler has ended, or cancelled the tasks; finished tasks are kept"):
             while next(done).error:
                 pass
 
@@ -229,8 +227,11 @@ def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "one of the two"),
-        ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "one of the two"),
+        ({}, "either the address of a scheduler or a number of local workers"),
+        (
+            {"scheduler": "tcp://127.0.0.1:1", "workers": 2},
+            "either the address of a scheduler or a number of local workers",
+        ),
         ({"workers": 0}, "workers must be at least 1, got 0"),
     ],
 )
@@ -252,7 +253,7 @@ def test_workers_of_several_threads_are_warned_of():
     made = distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, memory_limit=0, dashboard_address="127.0.0.1:0"
     )
-    with made, pytest.warns(UserWarning, match="up to 2 threads, and so many solves at once.*--nthreads 1"):
+    with made, pytest.warns(UserWarning, match="a worker has 2 threads and runs 2 solves at once.*--nthreads 1"):
         Cluster(made.scheduler_address).close()
 
 
