@@ -1,25 +1,23 @@
-"""Ranks: processes that share one solve, by torch.distributed: messages counted, and nobody waits for one that is gone.
+"""Ranks: the processes of one solve over torch.distributed, and the counts of their messages.
 
-Every rank runs the same program on the same data, and takes part in every call of apviz: `torchrun` starts it so many
-times, and `init` makes them known to each other. What they share is said in `operators.distributed`.
+Every rank runs the same program on the same data and takes part in every call of apviz; `torchrun` starts them, and
+`init` connects them. `operators.distributed` says what they share. A rank that fails or is killed ends the others: its
+connections close, and their next collective raises `RankLost`. One that hangs ends them after the timeout of
+torch.distributed.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import json
 import os
 import pickle
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType, TracebackType
-from typing import Any, Final, NoReturn, TypeVar
+from types import FrameType
+from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,57 +26,45 @@ from torch.distributed import HashStore, PrefixStore, Store, rendezvous  # type:
 
 T = TypeVar("T")
 
-#: seconds between two signs of life of a rank, and between two looks at those of others
-BEAT: Final = 1.0
-#: of the time between two beats, the processor time of a rank that is at work
-ALIVE_SHARE: Final = 0.02
-#: of the seconds without a beat, those after which a rank whose connections have closed is taken for dead
-DEAD_SECONDS: Final = 5.0
-#: up to so many bytes of all ranks gloo gathers in a third of the time that it takes to add them
+#: up to this size over all ranks, gloo gathers in a third of the time that it takes to add
 GATHERED_BYTES: Final = 2**17
-#: no collective is given up by torch itself before this
-NEVER: Final = timedelta(days=365)
+CONNECT_TIMEOUT: Final = timedelta(minutes=5)
+#: where a rank that fails says why, for the others
+_FAILURE: Final = "failure"
 
 _current: Ranks | None = None
 
 
 class RankLost(Exception):
-    """Raised on all ranks when one has failed, has ended, or shows no sign of life; names it.
-
-    Attributes:
-        rank: which.
-    """
-
-    def __init__(self, message: str, rank: int) -> None:
-        super().__init__(message)
-        self.rank = rank
+    """Raised on all ranks when one of them has failed, was killed, or does not answer."""
 
 
 @dataclass
 class Traffic:
-    """What a rank has taken part in.
+    """Collectives that a rank has taken part in.
 
     Attributes:
-        messages: collectives: broadcasts, sums and gathers.
-        bytes: of their payload; what a network carries of it depends on the algorithm of each.
+        messages: the number of broadcasts, sums and gathers.
+        bytes: of their payload; how much crosses the network depends on the algorithm of each.
     """
 
     messages: int = 0
     bytes: int = 0
 
 
-def init(*, backend: str = "auto", patience: float = 20.0) -> Ranks:
-    """Joins this process to the others of its job, which `torchrun` has started; solves then share their work.
+def init(*, backend: str = "auto", timeout: float = 1800.0) -> Ranks:
+    """Connect this process to the others that `torchrun` has started; solves then share their work.
 
-    Call it first, on every rank; a second call returns the same. Without `torchrun` it makes a job of one.
+    Call it first, on every rank; a second call returns the same. Without `torchrun` there is one rank.
 
     Args:
-        backend: `gloo` for processors, `nccl` for GPUs, each rank then on the GPU of its local number; `auto`: by
-            whether there is a GPU.
-        patience: seconds after which a rank that shows no sign of life, while others wait for it, is given up.
+        backend: `gloo` for processors, `nccl` for GPUs, each rank then on the GPU of its local number; `auto`: `nccl`
+            if there is a GPU.
+        timeout: seconds after which a rank that others wait for is given up; longer than any download or set-up that
+            one rank does alone.
 
     Raises:
-        ValueError: an unknown backend, a patience that is not positive, or too few GPUs for the ranks of this machine.
+        ValueError: an unknown backend, a timeout that is not positive, or fewer GPUs than ranks on this machine.
 
     Examples:
         >>> import apviz
@@ -94,8 +80,8 @@ def init(*, backend: str = "auto", patience: float = 20.0) -> Ranks:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend not in ("gloo", "nccl"):
         raise ValueError(f"backend must be auto, gloo or nccl, got {backend!r}")
-    if not patience > 0:
-        raise ValueError(f"patience must be positive, in seconds, got {patience!r}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be positive, in seconds, got {timeout!r}")
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if backend == "nccl":
         if local >= torch.cuda.device_count():
@@ -105,331 +91,160 @@ def init(*, backend: str = "auto", patience: float = 20.0) -> Ranks:
             )
         torch.cuda.set_device(local)
     if "RANK" in os.environ:
-        store, rank, size = next(rendezvous("env://", timeout=timedelta(minutes=5)))
+        store, rank, size = next(rendezvous("env://", timeout=CONNECT_TIMEOUT))
     else:
         store, rank, size = HashStore(), 0, 1
-    dist.init_process_group(backend, store=PrefixStore("torch", store), rank=rank, world_size=size, timeout=NEVER)
-    _current = Ranks(PrefixStore("apviz", store), rank, size, backend, patience)
+    dist.init_process_group(
+        backend, store=PrefixStore("torch", store), rank=rank, world_size=size, timeout=timedelta(seconds=timeout)
+    )
+    _current = Ranks(PrefixStore("apviz", store), rank, size, backend, timeout)
+    if size > 1 and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _current.end_on_signal)
     return _current
 
 
 def init_if_started_by_torchrun() -> Ranks | None:
-    """Joins where `torchrun` has started more than one process; else returns None."""
+    """Connect if `torchrun` has started more than one process; otherwise return None."""
     return init() if int(os.environ.get("WORLD_SIZE", "1")) > 1 else current()
 
 
 def current() -> Ranks | None:
-    """Returns the ranks of this job, or None where there is but this process."""
+    """Return the ranks of this job, or None if this is the only process."""
     return _current if _current is not None and _current.size > 1 else None
 
 
 def records() -> bool:
-    """Whether this process writes what is recorded, and prints: rank 0 does, of many."""
+    """Tell whether this process writes traces and prints; of several ranks, only rank 0 does."""
     return _current is None or _current.rank == 0
 
 
 def on_this_machine() -> int:
-    """Counts the ranks that share the memory of this machine."""
+    """Return the number of ranks that share the memory of this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def _is_store_of_torchrun() -> bool:
-    """Whether what ranks meet by outlives all of them."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
 def fail(error: BaseException) -> None:
-    """Ends all ranks with an error of this one: what the others wait for will not come.
+    """End all ranks because of an error on this one, which does not reach the collectives they wait in.
 
     Raises:
-        RankLost: from the error, on many ranks, but where it is Ctrl-C, or another rank's.
+        RankLost: from the error, if there are several ranks; not for Ctrl-C, or if another rank was lost before.
     """
     ranks = current()
     if ranks is None:
         return
-    why = f"ended by {type(error).__name__}: {error}".rstrip(": ")
-    ranks.end(getattr(error, "rank", ranks.rank), why)
-    if isinstance(error, Exception) and not isinstance(error, RankLost):
-        raise RankLost(f"rank {ranks.rank} of {ranks.size} {why}; the others end with it", ranks.rank) from error
+    is_own = not isinstance(error, RankLost)
+    why = f"rank {ranks.rank} of {ranks.size} ended by {type(error).__name__}: {error}".rstrip(": ")
+    ranks.disconnect(why if is_own else "")
+    if isinstance(error, Exception) and is_own:
+        raise RankLost(f"{why}; the other ranks end too") from error
 
 
 def finish() -> None:
-    """Leaves the job; for scripts that go on alone."""
+    """Disconnect; for scripts that continue in single processes."""
     global _current  # noqa: PLW0603  # a process has one
     if _current is not None:
-        _current.leave()
+        if _current.size > 1 and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _current = None
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 class Ranks:
-    """The ranks of a job, and this one's place among them.
+    """The ranks of a job, seen from one of them.
 
     Attributes:
-        rank, size: this one's number, from 0, of so many.
-        traffic: what it took part in so far.
+        rank, size: the number of this one, from 0, and how many there are.
+        traffic: the collectives that it has taken part in.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, backend: str, patience: float) -> None:
-        self.rank, self.size, self.backend, self.patience = rank, size, backend, patience
+    def __init__(self, store: Store, rank: int, size: int, backend: str, timeout: float) -> None:
+        self.rank, self.size, self.backend, self.timeout = rank, size, backend, timeout
         self.traffic = Traffic()
-        self._watch = _Watch(store, rank, size, patience, alone=backend == "nccl")
-
-    # --- collectives ----------------------------------------------------------------------------------------------
+        self._store, self._is_ending = store, False
 
     def sum_(self, a: Tensor) -> Tensor:
-        """Adds `a`, contiguous, over all ranks, in place: to the last bit the same on all."""
-        if self.backend == "gloo" and a.nbytes * self.size <= GATHERED_BYTES:
+        """Add `a`, contiguous, over all ranks, in place: the same on all to the last bit."""
+        if self.backend == "gloo" and self.size > 1 and a.nbytes * self.size <= GATHERED_BYTES:
             parts = a.new_empty(self.size, *a.shape)
-            self._run(lambda: dist.all_gather(list(parts), a, async_op=True), a.nbytes)
+            self._run(lambda: dist.all_gather(list(parts), a), a.nbytes)
             torch.sum(parts, 0, out=a)
         else:
-            self._run(lambda: dist.all_reduce(a, async_op=True), a.nbytes)
+            self._run(lambda: dist.all_reduce(a), a.nbytes)
         return a
 
     def broadcast_(self, a: Tensor, source: int) -> Tensor:
-        """Overwrites `a`, contiguous, with that of one rank."""
-        self._run(lambda: dist.broadcast(a, source, async_op=True), a.nbytes)
+        """Overwrite `a`, contiguous, with that of one rank."""
+        self._run(lambda: dist.broadcast(a, source), a.nbytes)
         return a
 
     def reduce_(self, a: Tensor, destination: int) -> Tensor:
-        """Adds `a`, contiguous, over all ranks, on one of them; it holds nothing of use on the others."""
-        self._run(lambda: dist.reduce(a, destination, async_op=True), a.nbytes)
+        """Add `a`, contiguous, over all ranks, on one of them; on the others its content is undefined."""
+        self._run(lambda: dist.reduce(a, destination), a.nbytes)
         return a
 
     def gathered(self, a: Tensor) -> list[Tensor]:
-        """Returns `a`, contiguous and of one shape on all ranks, of each."""
+        """Return the `a` of every rank; contiguous and of the same shape on all."""
         found = [torch.empty_like(a) for _ in range(self.size)]
-        self._run(lambda: dist.all_gather(found, a, async_op=True), a.nbytes * self.size)
+        self._run(lambda: dist.all_gather(found, a), a.nbytes * self.size)
         return found
 
     def agreed(self, value: T) -> T:
-        """Returns what rank 0 has: of choices by what is measured, such as free memory, which may differ."""
+        """Return the value of rank 0; for choices that depend on measurements, such as free memory."""
         device = torch.device("cuda", torch.cuda.current_device()) if self.backend == "nccl" else torch.device("cpu")
-        said = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(device)
-        length = self.broadcast_(torch.tensor(len(said), device=device), 0)
+        content = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(device)
+        length = self.broadcast_(torch.tensor(len(content), device=device), 0)
         if self.rank:
-            said = torch.empty(int(length), dtype=torch.uint8, device=device)
-        self.broadcast_(said, 0)
-        found: T = pickle.loads(said.cpu().numpy().tobytes())  # of rank 0 of the same program
+            content = torch.empty(int(length), dtype=torch.uint8, device=device)
+        self.broadcast_(content, 0)
+        found: T = pickle.loads(content.cpu().numpy().tobytes())  # from rank 0 of the same program
         return found
 
     def meet(self) -> None:
-        """Waits until all ranks have come here."""
+        """Wait until all ranks have called it."""
         self.sum_(torch.zeros(1, device="cuda" if self.backend == "nccl" else "cpu"))
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Rank 0 goes first, then the others: what it fetches into a cache is there for them."""
+        """Let rank 0 run the block first, then the others, which find in caches what it has put there."""
         if self.rank:
             self.meet()
-        with self._watch.patient():
-            yield
+        yield
         if not self.rank:
             self.meet()
 
-    def end(self, blamed: int, why: str) -> None:
-        """Tells the others why this rank ends, and for which rank's sake."""
-        self._watch.fail(blamed, why)
+    def disconnect(self, why: str) -> None:
+        """Close the connections, so that the other ranks end; the first reason is kept for them."""
+        self._is_ending = True
+        with contextlib.suppress(RuntimeError):  # the store may have ended with rank 0
+            if why:
+                self._store.compare_set(_FAILURE, "", why)
+        # with NCCL the connections close with the process, since closing them may wait for the other ranks
+        if self.backend == "gloo" and dist.is_initialized():
+            dist.destroy_process_group()
 
-    def leave(self) -> None:
-        """Says that this rank is done."""
-        self._watch.stop()
+    def end_on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Raise `RankLost` on SIGTERM, which torchrun sends if another rank has failed, so that traces are complete."""
+        if not self._is_ending:  # else the traces are being completed now
+            raise self._lost("received SIGTERM, which torchrun sends if another rank has failed")
 
-    def _run(self, begin: Callable[[], Any], size: int) -> None:
+    def _run(self, collective: Callable[[], Any], size: int) -> None:
         self.traffic.messages += 1
         self.traffic.bytes += size
-        if self.size > 1:
-            self._watch.wait(begin)
-
-
-class _Watch:
-    """Signs of life of all ranks, in the store they met by; what waits for others looks at them.
-
-    A rank beats while it waits for others, or its processor time goes on; a thread of its own says so. It does not
-    while it is stopped, sleeps, or waits for a disk that does not answer.
-    """
-
-    def __init__(self, store: Store, rank: int, size: int, patience: float, *, alone: bool) -> None:
-        self._store, self._rank, self._size, self._patience = store, rank, size, patience
-        self._waits = self._is_patient = self._is_done = self._has_failed = False
-        self._collectives, self._beats = 0, 0
-        self._seen = {other: (b"", time.monotonic()) for other in range(size) if other != rank}
-        if size == 1:
+        if self.size == 1:
             return
-        self._alone = alone
-        self._ours = threading.Lock()
-        self._beat()
-        threading.Thread(target=self._go_on_beating, daemon=True, name="apviz-beats").start()
-        atexit.register(self.stop)
-        self._excepthook, sys.excepthook = sys.excepthook, self._uncaught
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._told_to_end)
-
-    # --- this rank ------------------------------------------------------------------------------------------------
-
-    def wait(self, begin: Callable[[], Any]) -> None:
-        """Begins a collective and waits for it, as long as all ranks are alive."""
-        self._collectives += 1
-        self._waits = True
         try:
-            try:
-                work = begin()
-            except RuntimeError as error:
-                self._connection_closed(error)
-            while True:
-                try:
-                    work.wait(timedelta(seconds=BEAT))
-                    return
-                except RuntimeError as error:
-                    if work.is_completed():
-                        self._connection_closed(error)
-                self.look_around()
-        finally:
-            self._waits = False
+            collective()
+        except (RuntimeError, ValueError) as error:  # ValueError: this rank has disconnected before
+            cause = str(error).partition(". ")[0]
+            raise self._lost(
+                "lost the connection to another rank, which was killed, has ended, or did not answer for "
+                f"{self.timeout:g} s ({cause})"
+            ) from error
 
-    @contextlib.contextmanager
-    def patient(self) -> Iterator[None]:
-        """Beats in any case: something is known to take its time, such as a download."""
-        self._is_patient = True
-        try:
-            yield
-        finally:
-            self._is_patient = False
-
-    def stop(self) -> None:
-        """Says that this rank has ended by itself."""
-        if not self._is_done and self._size > 1:
-            self.note(self._rank, "has ended before the others")
-        elif self._has_failed and self._rank == 0 and not _is_store_of_torchrun():
-            self._wait_for_readers()
-        self._is_done = True
-
-    def _wait_for_readers(self) -> None:
-        """The store ends with rank 0: who has not yet read in it why would take rank 0 for the one that was lost."""
-        until = time.monotonic() + DEAD_SECONDS + BEAT
+    def _lost(self, what: str) -> RankLost:
+        self._is_ending = True
         with contextlib.suppress(RuntimeError):
-            while time.monotonic() < until:
-                self._look_at_beats()
-                alive = [rank for rank, (_, at) in self._seen.items() if time.monotonic() - at < DEAD_SECONDS]
-                if self._store.check([f"end/{rank}" for rank in alive]):
-                    return
-                time.sleep(BEAT / 4)
-
-    def _go_on_beating(self) -> None:
-        used, collectives, at = time.process_time(), 0, time.monotonic()
-        while not self._is_done:
-            time.sleep(BEAT)
-            now = time.monotonic()
-            works = time.process_time() - used > ALIVE_SHARE * (now - at)
-            if self._waits or self._is_patient or works or self._collectives != collectives:
-                used, collectives, at = time.process_time(), self._collectives, now
-                with contextlib.suppress(RuntimeError):  # who waits finds out
-                    self._beat()
-            if self._alone:
-                self._end_where_nobody_can_say_so()
-
-    def _beat(self) -> None:
-        self._beats += 1
-        with self._ours:
-            self._store.set(f"beat/{self._rank}", f"{self._beats} {self._collectives}")
-
-    def fail(self, blamed: int, why: str) -> None:
-        """Tells the others why this rank ends before its work is done, and for which rank's sake."""
-        self._has_failed = True
-        self.note(blamed, why)
-
-    def note(self, blamed: int, why: str) -> None:
-        """Writes why this rank ends; the first word stands."""
-        with contextlib.suppress(RuntimeError), self._ours:
-            if not self._store.check([f"end/{self._rank}"]):
-                self._store.set(f"end/{self._rank}", json.dumps({"blamed": blamed, "why": why}))
-        self._is_done = True
-
-    def _uncaught(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        blamed = getattr(error, "rank", self._rank)
-        self.fail(blamed, f"ended by {kind.__name__}: {error}".rstrip(": "))
-        if isinstance(error, RankLost):
-            print(f"rank {self._rank}: {error}", file=sys.stderr, flush=True)
-            if error.rank == self._rank and error.__cause__ is not None:
-                self._excepthook(type(error.__cause__), error.__cause__, error.__cause__.__traceback__)
-        else:
-            self._excepthook(kind, error, traceback)
-
-    def _told_to_end(self, number: int, frame: FrameType | None) -> NoReturn:
-        """By torchrun, which ends all where one has failed; or by whoever ends the job."""
-        raise self._lost(until=time.monotonic() + DEAD_SECONDS + BEAT) or SystemExit(
-            f"rank {self._rank}: ended by SIGTERM"
-        )
-
-    # --- the others -----------------------------------------------------------------------------------------------
-
-    def look_around(self) -> None:
-        """Raises `RankLost` where a rank has ended, or has shown no sign of life for too long."""
-        lost = self._ended() or self._silent(self._patience)
-        if lost:
-            raise lost
-
-    def _connection_closed(self, error: RuntimeError) -> NoReturn:
-        """Finds out whose: it has said so, or its beats end."""
-        lost = self._lost(until=time.monotonic() + self._patience)
-        raise (lost or RankLost(f"the connection to another rank closed: {error}", self._rank)) from error
-
-    def _lost(self, until: float) -> RankLost | None:
-        while time.monotonic() < until:
-            if lost := self._ended() or self._silent(DEAD_SECONDS):
-                return lost
-            time.sleep(BEAT / 4)
-        return None
-
-    def _ended(self) -> RankLost | None:
-        """By what others have said: who was the first to end, not who ended for another's sake."""
-        try:
-            with self._ours:
-                said = [rank for rank in self._seen if self._store.check([f"end/{rank}"])]
-                notes = {rank: json.loads(self._store.get(f"end/{rank}")) for rank in said}
-        except RuntimeError:
-            return self._without_store()
-        for rank, note in sorted(notes.items(), key=lambda each: each[0] != each[1]["blamed"]):
-            if rank == note["blamed"]:
-                return RankLost(f"rank {rank} of {self._size} {note['why']}; the others end with it", rank)
-            if note["blamed"] != self._rank:
-                return RankLost(note["why"].partition(": ")[2], note["blamed"])
-        return None
-
-    def _silent(self, seconds: float) -> RankLost | None:
-        try:
-            self._look_at_beats()
-        except RuntimeError:
-            return self._without_store()
-        now = time.monotonic()
-        rank, (_, at) = min(self._seen.items(), key=lambda each: each[1][1])
-        if now - at < seconds:
-            return None
-        return RankLost(
-            f"rank {rank} of {self._size} has shown no sign of life for {now - at:.0f} s: it was killed, is stopped, "
-            "or hangs; the others end with it, and what was recorded can be opened",
-            rank,
-        )
-
-    def _look_at_beats(self) -> None:
-        with self._ours:
-            others = [rank for rank in self._seen if self._store.check([f"beat/{rank}"])]
-            beats = {rank: self._store.get(f"beat/{rank}") for rank in others}
-        now = time.monotonic()
-        for rank, beat in beats.items():
-            before, at = self._seen[rank]
-            self._seen[rank] = (beat, now) if beat != before else (beat, at)
-
-    def _without_store(self) -> RankLost:
-        return RankLost(f"rank 0 of {self._size}, or what started it, is gone: nobody can be met any more", 0)
-
-    def _end_where_nobody_can_say_so(self) -> None:
-        """A rank that waits for a GPU, which waits for others, cannot raise: it ends here."""
-        try:
-            self.look_around()
-        except RankLost as lost:
-            time.sleep(DEAD_SECONDS)  # it may yet come back, and say so itself
-            if not self._is_done:
-                print(f"rank {self._rank}: {lost}", file=sys.stderr, flush=True)
-                os._exit(1)
+            if self._store.check([_FAILURE]):
+                return RankLost(f"{self._store.get(_FAILURE).decode()}; the other ranks end too")
+        return RankLost(f"rank {self.rank} of {self.size} {what}; see the output of the others, or torchrun's report")

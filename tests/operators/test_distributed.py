@@ -243,7 +243,7 @@ def test_a_stored_k_is_every_ranks_own_and_nothing_crosses(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "said"), [({"backend": "mpi"}, "backend must be auto, gloo or nccl, got 'mpi'"),
-                           ({"patience": 0}, "patience must be positive, in seconds, got 0")],
+                           ({"timeout": 0}, "timeout must be positive, in seconds, got 0")],
 )  # fmt: skip
 def test_settings_of_a_job_are_checked(settings, said):
     with pytest.raises(ValueError, match=said):
