@@ -28,7 +28,7 @@ from apviz.settings import require_number
 from apviz.solvers import SOLVERS, Cholesky, Hook, Solver, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace, open_trace
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 
 log = logging.getLogger("apviz")
 
@@ -282,8 +282,8 @@ def _solve(
 
 def brought(trace: Path, out: Place) -> Place:
     """Moves a trace from a folder beside into `out`, or copies it to a URL, whole; returns where it is now."""
-    with claim_free_path(out, trace.stem) as claim:
-        place: Place = claim.path
+    with lock_free_path(out, trace.stem) as lock:
+        place: Place = lock.path
         if isinstance(place, Path):
             trace.rename(place)
         else:
@@ -312,9 +312,9 @@ def recorded_solve(
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
     with_pictures = recording.pictures > 0 and recording.pictured(solver)
     name = f"{system.dataset}-n{system.n} {solver.label}"
-    claim: Claim[Any] | None = claim_free_path(place_of(out), name) if records() else None
+    lock: Lock[Any] | None = lock_free_path(place_of(out), name) if records() else None
     recorder = Recorder(
-        claim,
+        lock,
         rows=with_pictures,
         snapshots=range(recording.pictures + 1) if with_pictures else (),
         weights=with_pictures and system.d == 1,
@@ -328,27 +328,27 @@ def recorded_solve(
     except (ValueError, MemoryError, RuntimeError) as problem:
         error, is_beyond_memory = str(problem), isinstance(problem, MemoryError)
     finally:
-        if claim is not None:
-            claim.release()
+        if lock is not None:
+            lock.release()
     if not recorder.traces:
         return Outcome(solver, None, error, None, is_beyond_memory), interrupt
-    path = None if claim is None else claim.path
+    path = None if lock is None else lock.path
     return Outcome(solver, recorder.trace, error, path, is_beyond_memory), interrupt
 
 
-def claim_free_path(folder: P, name: str) -> Claim[P]:
-    """Claims a path in `folder` where nothing is, named after a run, that nobody else can take until it is released."""
+def lock_free_path(folder: P, name: str) -> Lock[P]:
+    """Lock a free path in `folder`, named after a run, so that no other process takes it before it is released."""
     slug: str = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
     for each in (f"{slug}.zarr", *(f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
         path = folder / each
         if is_there(path):
             continue
         try:
-            claim = Claim(path)
+            lock = Lock(path)
         except FileExistsError:
             continue
-        # whoever had the claim a moment ago may have written there
+        # a process that held the lock a moment ago may have written there
         if not is_there(path):
-            return claim
-        claim.release()
+            return lock
+        lock.release()
     raise FileExistsError(f"{folder} has 10,000 runs called {slug}; choose another folder")

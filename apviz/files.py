@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whatever ends the process that writes them."""
+"""Files and folders that are complete or absent, even if the process that writes them is killed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-#: of a file in the list of a zip file
-_LISTED_BYTES: Final = 250
+#: at most, of one entry in the directory of a zip file
+_ENTRY_BYTES: Final = 250
 
 
 def path_of(path: object) -> Path:
-    """Returns the path of a file that is to be written or read.
+    """Return the path of a file to write or to read.
 
     Raises:
-        TypeError, ValueError: what is none.
+        TypeError, ValueError: it is not a path, or has no file name.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a text or a pathlib.Path, got {type(path).__name__}")
@@ -30,30 +30,30 @@ def path_of(path: object) -> Path:
 
 
 def require_short_list(file: BinaryIO, most: int) -> None:
-    """Refuse a zip file that lists more files than are accepted, before Python reads the whole list.
+    """Reject a zip file with too many entries before Python reads its whole directory.
 
     Raises:
-        ValueError: with the limit.
+        ValueError: names the limit.
     """
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
-    if end is not None and end[zipfile._ECD_SIZE] > most * _LISTED_BYTES:  # type: ignore[attr-defined]
+    if end is not None and end[zipfile._ECD_SIZE] > most * _ENTRY_BYTES:  # type: ignore[attr-defined]
         raise ValueError(f"it lists more files than the {most:,} that are accepted")
     file.seek(0)
 
 
 @contextmanager
 def file_made_whole(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Opens a new file beside a path, which takes its place at the end; after an error what was there is as it was.
+    """Open a temporary file in the same folder, and rename it to `path` at the end; an error leaves the old file.
 
     Args:
-        durable: it is on the disk before it takes its place, so that also a power cut leaves the one or the other; that
-            takes some milliseconds.
+        durable: flush it to the disk first, so that a power cut too leaves the old file or the new one; this takes some
+            milliseconds.
 
     Raises:
-        OSError: the disk is full, gone or read-only.
+        OSError: the disk is full, unavailable or read-only.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = _beside(path)
+    written = _temporary_name(path)
     try:
         with written.open("xb") as file:
             yield file
@@ -62,15 +62,15 @@ def file_made_whole(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
         written.replace(path)
     except BaseException:
-        with suppress(OSError):  # the first error says what is the matter
+        with suppress(OSError):  # the first error is the cause
             written.unlink(missing_ok=True)
         raise
-    if durable and os.name == "posix":  # elsewhere a folder does not open
+    if durable and os.name == "posix":  # other systems cannot open a folder
         _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that a power cut does not undo a rename in it."""
+    """Flush a folder to the disk, so that a power cut does not undo a rename in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -80,13 +80,13 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def folder_made_whole(path: Path) -> Iterator[Path]:
-    """Makes a new folder beside a path, which takes its place at the end; after an error nothing is left of it.
+    """Make a temporary folder next to `path`, and rename it to `path` at the end; an error leaves nothing.
 
     Raises:
-        OSError: also where something has come to the path meanwhile.
+        OSError: also if another process has made something at the path meanwhile.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    making = _beside(path)
+    making = _temporary_name(path)
     making.mkdir()
     try:
         yield making
@@ -96,17 +96,17 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def move_together(main: tuple[Path, Path], beside: Sequence[tuple[Path, Path]]) -> None:
-    """Moves a file or folder, and small files that belong to it, from a first path to a second: all of them or none.
+def move_together(main: tuple[Path, Path], attached: Sequence[tuple[Path, Path]]) -> None:
+    """Move a file or folder from its first path to its second, and small files that belong to it: all or none.
 
-    These are copied first, and removed last: with the one rename between, everything is at its new place.
+    The small files are copied before the one rename of `main`, and their old copies are removed after it.
 
     Raises:
-        OSError: something could not be written; everything is where it was.
+        OSError: something could not be written; everything is at its old path.
     """
     made = list[Path]()
     try:
-        for old, new in beside:
+        for old, new in attached:
             made.append(new)
             with old.open("rb") as source, file_made_whole(new) as file:
                 shutil.copyfileobj(source, file)
@@ -116,10 +116,10 @@ def move_together(main: tuple[Path, Path], beside: Sequence[tuple[Path, Path]]) 
             with suppress(OSError):
                 new.unlink(missing_ok=True)
         raise
-    for old, _ in beside:
-        with suppress(OSError):  # what is left of it belongs to nothing
+    for old, _ in attached:
+        with suppress(OSError):  # a leftover belongs to no run
             old.unlink()
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")

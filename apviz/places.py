@@ -1,10 +1,10 @@
 """Places of runs: folders of this machine, and object stores by a URL (`s3://`, `gs://`, `memory://`), through fsspec.
 
-What holds in a store: an object is there whole or not at all, so a trace whose `zarr.json` is put last is seen as of
-its last complete flush. What does not: nothing is moved, so a first flush is not there at one moment, but is no trace
-before its `zarr.json` is; and nothing is locked by a process that lives, so a claim is an object, see
-`apviz.tracing.claim`. A store's own settings (keys, endpoint) are fsspec's: its configuration files, or variables such
-as `FSSPEC_S3_ENDPOINT_URL`.
+An object in a store is complete or absent, so a trace whose `zarr.json` is put last is seen as of its last complete
+flush. A store cannot rename, so the objects of a first flush appear one by one, but they are no trace before their
+`zarr.json` is there. A store has no locks that end with a process, so a lock is an object: see `apviz.tracing.lock`.
+The settings of a store (keys, endpoint) are those of fsspec: its configuration files, or variables such as
+`FSSPEC_S3_ENDPOINT_URL`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from typing import Any, Final, TypeVar
 
 from apviz.files import file_made_whole, folder_made_whole
 
-# objects that are put at once, of so many bytes together
-_BATCH: Final = 2**25
+# objects are put together in batches of about this size
+_BATCH_BYTES: Final = 2**25
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A place in an object store, by its URL, with what traces use of `pathlib.Path`.
+    """A place in an object store, by its URL, with the methods of `pathlib.Path` that traces need.
 
-    Every method raises OSError where the store does not do what is asked, whatever it raises itself.
+    Every method raises OSError if the store fails, whatever the library of the store raises: a solve continues without
+    its trace after an OSError. (`universal-pathlib` passes all errors on, and cannot create without replacing.)
     """
 
     url: str
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        import fsspec  # a tenth of a second that a local run need not take
+        import fsspec  # takes 0.1 s, which local runs save
 
-        # listings that a store remembers would miss what others write
+        # cached listings would miss what other processes write
         store, path = fsspec.url_to_fs(self.url, use_listings_cache=False)
         return store, path
 
@@ -46,26 +47,26 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The last part of the URL."""
+        """Return the last part of the URL."""
         return self._path.name
 
     @property
     def stem(self) -> str:
-        """The name without its suffix."""
+        """Return the name without its suffix."""
         return self._path.stem
 
     @property
     def suffix(self) -> str:
-        """The ending of the name, with its dot."""
+        """Return the suffix of the name, with its dot."""
         return self._path.suffix
 
     @property
     def parent(self) -> Remote:
-        """The place that this one is in."""
+        """Return the place that contains this one."""
         return Remote(self.url.rpartition("/")[0])
 
     def with_name(self, name: str) -> Remote:
-        """The place of that name beside this one."""
+        """Return the place with another name and the same parent."""
         return self.parent / name
 
     def __truediv__(self, name: str) -> Remote:
@@ -75,44 +76,44 @@ class Remote:
         return self.url
 
     def exists(self) -> bool:
-        """Tests whether there is an object, or one below."""
+        """Test whether there is an object here or below."""
         store, path = self._store
         with _os_errors(self):
             return bool(store.exists(path))
 
     def is_dir(self) -> bool:
-        """Tests whether there are objects below."""
+        """Test whether there are objects below."""
         store, path = self._store
         with _os_errors(self):
             return bool(store.isdir(path))
 
     def glob(self, pattern: str) -> Iterator[Remote]:
-        """Finds the places in this one whose names fit a pattern."""
+        """Yield the places directly below whose names match a pattern."""
         store, path = self._store
         with _os_errors(self):
             found = store.glob(f"{path}/{pattern}")
         yield from (self / PurePosixPath(each).name for each in sorted(found))
 
     def files(self) -> set[str]:
-        """Lists the objects below by their places in this one."""
+        """Return the objects below, as paths relative to this place."""
         store, path = self._store
         with _os_errors(self):
             return {PurePosixPath(each).relative_to(path).as_posix() for each in store.find(path)}
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Reads an object, or the first bytes of it."""
+        """Read an object, or its first bytes."""
         store, path = self._store
         with _os_errors(self):
             return bytes(store.cat_file(path, start=0 if most else None, end=most))
 
     def write_bytes(self, content: bytes) -> None:
-        """Puts an object, whole or not at all."""
+        """Put an object, completely or not at all."""
         store, path = self._store
         with _os_errors(self):
             store.pipe_file(path, content)
 
     def create(self, content: bytes) -> None:
-        """Puts an object where none is: of several who try at once one does, where the store can tell.
+        """Put an object unless there is one; one of several simultaneous calls succeeds, if the store supports this.
 
         Raises:
             FileExistsError: there is one.
@@ -122,36 +123,36 @@ class Remote:
             store.pipe_file(path, content, mode="create")
 
     def put(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Puts many objects below, several at once."""
+        """Put many objects below, in batches."""
         store, path = self._store
         batch, size = dict[str, bytes](), 0
         with _os_errors(self):
             for name, content in files:
                 batch[f"{path}/{name}"] = content
                 size += len(content)
-                if size > _BATCH:
+                if size > _BATCH_BYTES:
                     store.pipe(batch)
                     batch, size = {}, 0
             if batch:
                 store.pipe(batch)
 
     def unlink(self) -> None:
-        """Removes an object."""
+        """Remove an object."""
         store, path = self._store
         with _os_errors(self):
             store.rm_file(path)
 
 
 Place = Path | Remote
-#: a place of either kind, of which another of the same kind is made
+#: a place of either kind; the result is of the same kind
 P = TypeVar("P", Path, Remote, Path | Remote)
 
 
 def place_of(path: str | Place) -> Place:
-    """Makes a place of a path or a URL.
+    """Return the place of a path or a URL.
 
     Raises:
-        ValueError: a URL of no store that fsspec knows, or of one that needs a package which is not installed.
+        ValueError: fsspec does not know the kind of URL, or a package that it needs is not installed.
     """
     if not isinstance(path, str) or "://" not in path:
         return path if isinstance(path, Remote) else Path(path)
@@ -169,12 +170,12 @@ def place_of(path: str | Place) -> Place:
 
 
 def is_there(place: Place) -> bool:
-    """Tests whether anything is at a place, a broken link too."""
+    """Test whether there is anything at a place, including a broken link."""
     return os.path.lexists(place) if isinstance(place, Path) else place.exists()
 
 
 def beginning(place: Place, most: int) -> bytes:
-    """Reads the first bytes of a file or an object."""
+    """Read the first bytes of a file or an object."""
     if isinstance(place, Remote):
         return place.read_bytes(most)
     with place.open("rb") as file:
@@ -182,10 +183,10 @@ def beginning(place: Place, most: int) -> bytes:
 
 
 def write_whole(place: Place, content: bytes) -> None:
-    """Writes a file or an object, whole or not at all.
+    """Write a file or an object, completely or not at all.
 
     Raises:
-        OSError: the disk or the store is full, gone or read-only; what was there is as it was.
+        OSError: the disk or the store is full, unavailable or read-only; the old content is unchanged.
     """
     if isinstance(place, Remote):
         place.write_bytes(content)
@@ -195,10 +196,10 @@ def write_whole(place: Place, content: bytes) -> None:
 
 
 def write_files(place: Place, files: Iterable[tuple[str, bytes]]) -> None:
-    """Writes files into a folder, each whole, or objects below a place.
+    """Write files into a folder, or objects below a place, each completely or not at all.
 
     Raises:
-        OSError: the disk or the store is full, gone or read-only; some may have been written.
+        OSError: the disk or the store is full, unavailable or read-only; some may have been written.
     """
     if isinstance(place, Remote):
         place.put(files)
@@ -209,10 +210,10 @@ def write_files(place: Place, files: Iterable[tuple[str, bytes]]) -> None:
 
 @contextmanager
 def made_whole(place: Place) -> Iterator[Place]:
-    """Makes a new folder, as `apviz.files.folder_made_whole`; in a store what tells readers of it is to be put last.
+    """Make a new folder, as `apviz.files.folder_made_whole`; in a store, put last what makes readers open it.
 
     Raises:
-        OSError: also where something has come to the path meanwhile.
+        OSError: also if another process has made something at the path meanwhile.
     """
     if isinstance(place, Remote):
         yield place
@@ -223,7 +224,7 @@ def made_whole(place: Place) -> Iterator[Place]:
 
 @contextmanager
 def _os_errors(place: Remote) -> Iterator[None]:
-    """Makes OSErrors of what the libraries of stores raise: of HTTP, of credentials, of time limits."""
+    """Raise errors of HTTP, credentials and timeouts, of which each store's library has its own classes, as OSError."""
     try:
         yield
     except OSError:

@@ -42,7 +42,7 @@ def main() -> None:
     published = apviz.datasets.published_residuals("sgemm", step=49)[:EPOCHS]
     results: dict[str, object] = {"n": sgemm.n, "block size": BLOCK_SIZE, "published": list(published)}
     for schedule in SCHEDULES:
-        recorder = apviz.Recorder(comparison.claim_free_path(RESULTS / "traces", f"sgemm {schedule}"))
+        recorder = apviz.Recorder(comparison.lock_free_path(RESULTS / "traces", f"sgemm {schedule}"))
         ours = residuals(sgemm, schedule, BLOCK_SIZE, recorder)
         attrs = recorder.trace.attrs
         results[f"short block {schedule}"] = {

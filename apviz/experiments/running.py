@@ -15,14 +15,14 @@ import torch
 
 from apviz.cluster import Cluster, Task
 from apviz.cluster.worker import pack, unpack
-from apviz.comparison import claim_free_path
+from apviz.comparison import lock_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
 from apviz.files import file_made_whole
 from apviz.gp.checkpoint import can_go_on
 from apviz.solvers import Hook
 from apviz.tracing import open_trace
 from apviz.tracing.attributes import processor
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 
 
 def folder_of(experiment: Experiment, options: Options) -> Path:
@@ -107,7 +107,7 @@ def _compute_there(
 def _bring(source: Path, folder: Path, cell: Cell) -> None:
     """Moves what a worker computed in a folder of its own into the experiment's; that it is done is said last."""
     kept = folder / f"{cell.key}.json"
-    with Claim(kept):
+    with Lock(kept):
         if kept.exists():
             return
         _set_aside(folder / f"{cell.key}.zarr")
@@ -127,7 +127,7 @@ def _compute(cell: Cell, kept: Path, options: Options) -> None:
         FileExistsError: another process computes it, or something is where its trace goes that is no trace.
     """
     trace = kept.with_name(f"{cell.key}.zarr")
-    with Claim(kept):
+    with Lock(kept):
         if kept.exists():  # since it was looked for
             return
         _set_aside(trace)
@@ -146,7 +146,7 @@ def _set_aside(trace: Path) -> None:
         raise FileExistsError(
             f"{error}; a trace is to be written there: move it away, or choose another --out"
         ) from error
-    with claim_free_path(trace.parent, f"{trace.stem}-interrupted") as free:
+    with lock_free_path(trace.parent, f"{trace.stem}-interrupted") as free:
         trace.rename(free.path)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from apviz.files import file_made_whole
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, stamp_of, what_to_do
 
 # the entries that are JSON; all others are arrays
@@ -135,13 +135,13 @@ class TrainingFiles:
         return arrays, attributes
 
     @contextmanager
-    def claimed(self, record: Record) -> Iterator[None]:
-        """Claims the path inside a `with`, so that `write` may write; what is there must be as `read` found it.
+    def locked(self, record: Record) -> Iterator[None]:
+        """Lock the path inside a `with` block, so that `write` may write; what is there must be as `read` found it.
 
         Raises:
             FileExistsError: another training runs at the path, or has done so since.
         """
-        with Claim(self.path):
+        with Lock(self.path):
             if stamp(checkpoint_of(self.path)) not in self._ours:
                 raise FileExistsError(
                     f"another training has written to {self.path} since this one was made; make it again to go on "

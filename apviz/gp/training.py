@@ -241,8 +241,8 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        claimed = self._files.claimed(self._record) if self._files else nullcontext()
-        with in_full_precision(with_gradients=True), claimed:
+        locked = self._files.locked(self._record) if self._files else nullcontext()
+        with in_full_precision(with_gradients=True), locked:
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
             try:
                 return self._run(checked_hooks(hooks))

@@ -1,4 +1,4 @@
-"""A claim to a path: one writer at a time, over all threads and processes."""
+"""A lock on a path: one writer at a time, over all threads and processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import socket
-import time
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,56 +16,60 @@ from apviz.places import P, Remote
 
 try:
     import fcntl
-except ImportError:  # Windows: there the making of the folder, which only one can do, is all that keeps two apart
+except ImportError:  # Windows has no flock; there two writers are kept apart only by one of them making the folder
     fcntl = None  # type: ignore[assignment]
 
-# what a claim's file begins with: a file of that name that begins otherwise is somebody's, and stays as it is
-_OURS = b"apviz claim"
-# locked by somebody, in the words of the systems; anything else means that there are no locks here
+# how a lock file begins; a file of that name with other content belongs to somebody else and is left unchanged
+_OURS = b"apviz lock"
+# raised by flock if another process holds the lock; any other error means that the file system has no locks
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-# seconds that a holder has to say who it is: it locks the file first, and on a full disk can write nothing to it
-_TO_SAY_WHO = 1.0
 
 
-class Claim(Generic[P]):
-    """Holds a path until `release`, the end of a `with`, or the end of the process, however that ends.
+class Lock(Generic[P]):
+    """Lock a path until `release`, the end of a `with` block, or the end of the process, even by SIGKILL.
 
-    It is the system's lock on a hidden file beside the path, so what a killed process leaves blocks nobody. Where the
-    folder cannot be written or has no locks there is no claim; whoever writes will find out what is the matter.
+    On a file system it is the system's lock (`flock`) on a hidden file next to the path, which `release` removes; one
+    that a killed process leaves does not lock anything. On NFS it holds between machines if the server supports locks.
+    If the folder cannot be written, or its file system has no locks, there is no lock and no error: writing will show
+    what is wrong. The `filelock` package is not used: it leaves its files in the folder, and does not name the holder.
 
-    In an object store it is an object beside the path, put where none is. Two that try at once are kept apart by a
-    store that can put so, as S3 and Google's can; and what a killed process leaves blocks the path until it is removed,
-    for nobody there knows who lives.
+    In an object store it is an object next to the path, which is put only if there is none. Stores that support this,
+    such as S3 and Google's, let one of two simultaneous writers through. The object of a killed process locks the path
+    until it is removed, because the store cannot tell that the process has ended.
 
     Args:
         path: of what is to be written; its folder is made.
 
     Raises:
-        FileExistsError: somebody else holds the path.
+        FileExistsError: the path is locked.
     """
 
     def __init__(self, path: P) -> None:
         if not path.name:
             raise ValueError(f"path must have a name, such as 'run.zarr', got {str(path)!r}")
         self.path: P = path
-        self._release: weakref.finalize[..., Claim[P]]
+        self._release: weakref.finalize[..., Lock[P]]
         if isinstance(path, Remote):
-            self._release = weakref.finalize(self, _give_back, _put(path), os.getpid())
+            self._release = weakref.finalize(self, _remove, _put(path), os.getpid())
             return
-        lock = path.with_name(f".{path.name}.claim")
-        found: int | str | None = None
-        with contextlib.suppress(OSError):
+        file = path.with_name(f".{path.name}.lock")
+        descriptor: int | None = None
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            found = _locked(lock)
-        if isinstance(found, str):
-            raise FileExistsError(f"{path} is being written by {found}; wait for its end, or choose another path")
-        self._release = weakref.finalize(self, _unlock, lock, found, os.getpid())
+            descriptor = _lock(file)
+        except BlockingIOError as error:
+            raise FileExistsError(
+                f"{path} is being written by {error}; wait for its end, or choose another path"
+            ) from None
+        except OSError:
+            pass
+        self._release = weakref.finalize(self, _unlock, file, descriptor, os.getpid())
 
     def release(self) -> None:
-        """Gives the path back; more than once does nothing."""
+        """Unlock the path; a second call does nothing."""
         self._release()
 
-    def __enter__(self) -> Claim[P]:
+    def __enter__(self) -> Lock[P]:
         return self
 
     def __exit__(
@@ -76,74 +79,74 @@ class Claim(Generic[P]):
 
 
 def _put(path: Remote) -> Remote | None:
-    """The object of a claim; None where the store takes none, which whoever writes will find out."""
-    claim = path.with_name(f".{path.name}.claim")
+    """Put the object of a lock; return None if the store refuses, which writing will show."""
+    lock = path.with_name(f".{path.name}.lock")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    said = f"{_OURS.decode()} of process {os.getpid()} on {socket.gethostname()} since {now}\n"
+    holder = f"process {os.getpid()} on {socket.gethostname()} since {now}"
     try:
-        claim.create(said.encode())
+        lock.create(f"{_OURS.decode()} of {holder}\n".encode())
     except FileExistsError:
+        content = ""
         with contextlib.suppress(OSError):
-            said = claim.read_bytes(200).decode(errors="replace")
-        holder = said.partition(" of ")[2].strip() or "another process"
+            content = lock.read_bytes(200).decode(errors="replace")
+        holder = content.partition(" of ")[2].strip() or "another process"
         raise FileExistsError(
             f"{path} is being written by {holder}; wait for its end, or choose another path. If it was killed, remove "
-            f"{claim}"
+            f"{lock}"
         ) from None
     except OSError:
         return None
-    return claim
+    return lock
 
 
-def _give_back(claim: Remote | None, process: int) -> None:
-    # a forked child has it too, but did not claim
-    if claim is not None and os.getpid() == process:
+def _remove(lock: Remote | None, process: int) -> None:
+    # a forked child has a copy of the lock, but does not hold it
+    if lock is not None and os.getpid() == process:
         with contextlib.suppress(OSError):
-            claim.unlink()
+            lock.unlink()
 
 
-def _locked(lock: Path) -> int | str | None:
-    """The descriptor of a locked file; who has it where somebody else does, None where there are no locks."""
+def _lock(file: Path) -> int | None:
+    """Lock a file and return its descriptor; None if the file system has no locks.
+
+    Raises:
+        BlockingIOError: another process, or another descriptor of this one, has locked it; the message names it.
+    """
     if fcntl is None:
         return None
-    until = time.monotonic() + _TO_SAY_WHO
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # whoever held it may have removed the file since it was opened
-            if not _is_still(descriptor, lock):
-                os.close(descriptor)
-                continue
-            if _is_ours(descriptor):
-                with contextlib.suppress(OSError):  # a full disk; the lock is there all the same
-                    os.truncate(descriptor, 0)
-                    os.pwrite(descriptor, _OURS + f" of process {os.getpid()}\n".encode(), 0)
-            return descriptor
         except OSError as error:
-            if error.errno not in _HELD:
-                os.close(descriptor)
-                return None
-        holder = _holder(descriptor)
-        os.close(descriptor)
-        if holder or time.monotonic() > until:
-            return holder or "another process"
-        time.sleep(0.001)
+            holder = _holder(descriptor)
+            os.close(descriptor)
+            if error.errno in _HELD:
+                raise BlockingIOError(holder) from None
+            return None
+        if _is_at(file, descriptor):
+            break
+        os.close(descriptor)  # the holder removed it after it was opened here
+    if _is_ours(descriptor):
+        with contextlib.suppress(OSError):  # a full disk; the lock holds without the text
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, _OURS + f" of process {os.getpid()}\n".encode(), 0)
+    return descriptor
 
 
-def _unlock(lock: Path, descriptor: int | None, process: int) -> None:
+def _unlock(file: Path, descriptor: int | None, process: int) -> None:
     if descriptor is None:
         return
     with contextlib.suppress(OSError):
-        # a forked child has the descriptor too, but not the claim
-        if os.getpid() == process and _is_still(descriptor, lock) and _is_ours(descriptor):
-            lock.unlink()
+        # a forked child has the descriptor too, but does not hold the lock
+        if os.getpid() == process and _is_at(file, descriptor) and _is_ours(descriptor):
+            file.unlink()
     os.close(descriptor)
 
 
-def _is_still(descriptor: int, lock: Path) -> bool:
+def _is_at(file: Path, descriptor: int) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), lock.stat())
+        return os.path.samestat(os.fstat(descriptor), file.stat())
     except FileNotFoundError:
         return False
 
@@ -153,14 +156,12 @@ def _is_ours(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Who has locked the file, which may have been removed since; nothing while the holder has not said so."""
+    """Name the process that has locked a file, if it has written so by now."""
     try:
-        if not _is_ours(descriptor):
-            return "another process"
-        said = os.pread(descriptor, 100, 0).decode(errors="replace")
-    except OSError:  # it is held all the same
+        content = os.pread(descriptor, 100, 0)
+    except OSError:
+        content = b""
+    process = content.removeprefix(_OURS + b" of process ").removesuffix(b"\n")
+    if not (process.isdigit() and content.endswith(b"\n")):
         return "another process"
-    if not said.endswith("\n"):
-        return ""
-    process = said.split()[-1]
-    return "another solve or training of this process" if process == str(os.getpid()) else f"process {process}"
+    return "another solve or training of this process" if int(process) == os.getpid() else f"process {int(process)}"

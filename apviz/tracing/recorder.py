@@ -18,8 +18,8 @@ from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.attributes import solve_attributes
-from apviz.tracing.claim import Claim
 from apviz.tracing.inputs import input_attributes, kappa_of_distinct_rows
+from apviz.tracing.lock import Lock
 from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record, TraceStore, what_to_do
 from apviz.tracing.trace import Trace
@@ -42,7 +42,7 @@ class Recorder(Hook):
 
     Args:
         path: a new directory, by convention `*.zarr`, or a URL of an object store, such as
-            `s3://bucket/runs/ap.zarr`; the second solve goes to `*-2.zarr`, and so on. A `Claim` reserves its path
+            `s3://bucket/runs/ap.zarr`; the second solve goes to `*-2.zarr`, and so on. A `Lock` reserves its path
             before the first solve.
         spectrum: how to compute λmax and λmin (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs about 1.5 million kernel entries. Its time
@@ -58,7 +58,7 @@ class Recorder(Hook):
         only_last: keep only the last solve in memory, for long trainings.
 
     Raises:
-        FileExistsError: when a solve starts and its path exists, or another writer has claimed it.
+        FileExistsError: when a solve starts and its path exists, or another writer holds its lock.
         ValueError: a URL of no store that fsspec knows; when a solve with more than 4,000 rows starts and
             `eigenvalues` is set.
 
@@ -75,7 +75,7 @@ class Recorder(Hook):
 
     def __init__(
         self,
-        path: str | Place | Claim[Any] | None = None,
+        path: str | Place | Lock[Any] | None = None,
         *,
         spectrum: Method | None = None,
         spectrum_rows: int = SUBSAMPLE_ROWS,
@@ -88,8 +88,8 @@ class Recorder(Hook):
     ) -> None:
         if not records():
             path = None
-        self._claim = path if isinstance(path, Claim) else None
-        self.path = path.path if isinstance(path, Claim) else None if path is None else place_of(path)
+        self._lock = path if isinstance(path, Lock) else None
+        self.path = path.path if isinstance(path, Lock) else None if path is None else place_of(path)
         self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
         self.rows, self.snapshots, self.weights = rows, frozenset(snapshots), weights
         self.final_snapshot, self.only_last = final_snapshot, only_last
@@ -123,7 +123,7 @@ class Recorder(Hook):
         """Add the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
 
         Raises:
-            FileExistsError: the path of its trace exists, or another writer has claimed it.
+            FileExistsError: the path of its trace exists, or another writer holds its lock.
         """
         self._now = time.perf_counter
         self._open(record)
@@ -319,8 +319,8 @@ class Recorder(Hook):
     def _open(self, record: Record) -> None:
         """Open the store of a new record."""
         path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
-        if path is not None and (self._claim is None or self._claim.path != path):
-            self._claim = Claim(path)
+        if path is not None and (self._lock is None or self._lock.path != path):
+            self._lock = Lock(path)
         try:
             self._store = None if path is None else TraceStore(path, record)
         except FileExistsError:
@@ -330,9 +330,9 @@ class Recorder(Hook):
         self._flush_seconds = None
 
     def _release(self) -> None:
-        if self._claim is not None:
-            self._claim.release()
-        self._claim = None
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
 
 
 def _blocks(updates: Sequence[Update]) -> torch.Tensor:

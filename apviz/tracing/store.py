@@ -116,7 +116,7 @@ class TraceStore:
     It writes to its own trace only. If something else takes the path, the trace continues at another path next to it.
 
     Args:
-        path: a free path; the caller holds its `Claim`.
+        path: a free path; the caller holds its `Lock`.
         resumes: the path may hold this trace, from an earlier run.
 
     Raises:

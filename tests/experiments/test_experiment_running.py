@@ -10,7 +10,7 @@ import apviz
 from apviz.experiments import EXPERIMENTS, Options, run
 from apviz.experiments.running import folder_of
 from apviz.tracing import Recorder
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 
 EXPERIMENT = EXPERIMENTS["predictive-mean"]
 
@@ -95,7 +95,7 @@ def test_a_cell_that_another_process_computes_is_not_computed_too(finished, tmp_
     experiment = EXPERIMENTS["convergence"]
     cells = experiment.cells(options)
     with (
-        Claim(folder_of(experiment, options) / f"{cells[0].key}.json"),
+        Lock(folder_of(experiment, options) / f"{cells[0].key}.json"),
         pytest.raises(FileExistsError, match=r"\.json is being written by another solve or training of this process"),
     ):
         list(run(experiment, options))

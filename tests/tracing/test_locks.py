@@ -14,7 +14,7 @@ import pytest
 import apviz
 from apviz.comparison import compare
 from apviz.tracing import opening
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 from tests.device import DEVICE
 from tests.processes import FRESH
 
@@ -116,35 +116,39 @@ def test_comparisons_in_threads_into_one_folder_lose_no_trace(tmp_path):
 
 
 def hold(path, held):
-    with Claim(path):
+    with Lock(path):
         held.set()
         time.sleep(600)
 
 
-def test_what_a_killed_process_had_claimed_is_free_again(tmp_path):
+def test_the_lock_of_a_killed_process_is_free_again(tmp_path):
     path, held = tmp_path / "a.zarr", FRESH.Event()
     holder = FRESH.Process(target=hold, args=(path, held))
     holder.start()
     assert held.wait(60)
     with pytest.raises(FileExistsError, match=f"a.zarr is being written by process {holder.pid}; wait for its end, or"):
-        Claim(path)
+        Lock(path)
     holder.kill()
     holder.join()
-    with Claim(path):
+    with Lock(path):
         pass
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("says", [b"apviz claim of process 4321\n", b""], ids=["late", "never"])
-def test_a_holder_that_has_not_yet_said_who_it_is_is_waited_for_but_not_for_long(tmp_path, says):
-    lock = os.open(tmp_path / ".a.zarr.claim", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    later = threading.Timer(0.2, os.pwrite, (lock, says, 0))
-    later.start()
-    with pytest.raises(FileExistsError, match=f"written by {'process 4321' if says else 'another process'};"):
-        Claim(tmp_path / "a.zarr")
-    later.join()
-    os.close(lock)
+@pytest.mark.parametrize(
+    ("content", "holder"),
+    [
+        (b"apviz lock of process 4321\n", "process 4321"), (b"", "another process"), (b"mine", "another process"),
+        (b"apviz lock of process 43", "another process"),
+    ],
+)  # fmt: skip
+def test_a_locked_path_is_refused_whatever_the_lock_file_says_of_the_holder(tmp_path, content, holder):
+    (tmp_path / ".a.zarr.lock").write_bytes(content)
+    descriptor = os.open(tmp_path / ".a.zarr.lock", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(FileExistsError, match=f"written by {holder};"):
+        Lock(tmp_path / "a.zarr")
+    os.close(descriptor)
 
 
 def test_a_solve_that_fails_before_anything_is_recorded_leaves_the_path_free(tmp_path):
@@ -158,14 +162,14 @@ def test_a_solve_that_fails_before_anything_is_recorded_leaves_the_path_free(tmp
     other = apviz.Recorder(tmp_path / "a.zarr")
     with pytest.raises(ZeroDivisionError):
         apviz.solve(a_system(), SOLVER, [other, Broken()])
-    assert other.traces and not os.path.exists(tmp_path / ".a.zarr.claim")
+    assert other.traces and not os.path.exists(tmp_path / ".a.zarr.lock")
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
-def test_a_file_that_is_called_like_a_claim_and_is_none_stays_as_it_is(tmp_path):
-    (tmp_path / ".a.zarr.claim").write_text("mine")
+def test_a_file_with_the_name_of_a_lock_and_other_content_stays_unchanged(tmp_path):
+    (tmp_path / ".a.zarr.lock").write_text("mine")
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(tmp_path / "a.zarr")])
-    assert (tmp_path / ".a.zarr.claim").read_text() == "mine" and apviz.open_trace(tmp_path / "a.zarr").finished
+    assert (tmp_path / ".a.zarr.lock").read_text() == "mine" and apviz.open_trace(tmp_path / "a.zarr").finished
 
 
 class Replace(apviz.Hook):
@@ -231,17 +235,17 @@ def test_a_place_that_cannot_be_written_is_not_called_full(tmp_path):
     assert not any("free some space" in str(each.message) for each in said) and recorder.trace.finished
 
 
-def test_a_claim_is_let_go_by_the_end_of_its_process_alone_not_by_that_of_a_child(tmp_path):
-    claim = Claim(tmp_path / "a.zarr")
+def test_a_lock_is_released_by_the_end_of_its_process_alone_not_by_that_of_a_child(tmp_path):
+    lock = Lock(tmp_path / "a.zarr")
     child = os.fork()
     if child == 0:
-        claim.release()
+        lock.release()
         os._exit(0)
     os.waitpid(child, 0)
     with pytest.raises(FileExistsError, match="another solve or training of this process"):
-        Claim(tmp_path / "a.zarr")
-    claim.release()
-    Claim(tmp_path / "a.zarr").release()
+        Lock(tmp_path / "a.zarr")
+    lock.release()
+    Lock(tmp_path / "a.zarr").release()
 
 
 @pytest.mark.parametrize("saved", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["as recorded", "as saved"])

@@ -1,4 +1,4 @@
-"""Traces in object stores: written, killed, claimed, saved, opened and reported as on a disk, by a URL."""
+"""Traces in object stores: written, killed, locked, saved, opened and reported as on a disk, by a URL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz import cli
 from apviz.comparison import compare
 from apviz.places import place_of
 from apviz.report import find_traces, write_report
-from apviz.tracing.claim import Claim
+from apviz.tracing.lock import Lock
 from tests.device import DEVICE
 
 NUMBERS = count()
@@ -67,7 +67,7 @@ def test_what_is_in_a_store_is_byte_for_byte_what_is_on_a_disk_but_for_seconds_a
     expected = as_on_disk(tmp_path / "a.zarr")
     assert found.keys() == expected.keys()
     assert {name for name in found if found[name] != expected[name]} <= {"zarr.json"}  # which holds the trace's own id
-    assert not [name for name in objects(store) if name.endswith(".claim")]
+    assert not [name for name in objects(store) if name.endswith(".lock")]
 
 
 class Killed(BaseException):
@@ -114,16 +114,16 @@ def test_a_kill_after_any_object_leaves_no_trace_or_the_beginning_of_the_whole_o
         )
 
 
-def test_two_that_claim_one_url_are_kept_apart_and_the_second_is_told_who_has_it_and_what_to_do(store):
-    claim = Claim(place_of(f"{store}/a.zarr"))
+def test_two_that_lock_one_url_are_kept_apart_and_the_second_is_told_who_has_it_and_what_to_do(store):
+    lock = Lock(place_of(f"{store}/a.zarr"))
     with pytest.raises(
         FileExistsError, match=rf"a.zarr is being written by process {os.getpid()} on .* since .*remove "
     ):
-        Claim(place_of(f"{store}/a.zarr"))
-    assert place_of(store).files() == {".a.zarr.claim"}
-    claim.release()
+        Lock(place_of(f"{store}/a.zarr"))
+    assert place_of(store).files() == {".a.zarr.lock"}
+    lock.release()
     assert objects(store) == {}
-    Claim(place_of(f"{store}/a.zarr")).release()
+    Lock(place_of(f"{store}/a.zarr")).release()
 
 
 def test_a_trace_is_never_written_where_one_is(store):

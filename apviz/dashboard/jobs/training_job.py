@@ -11,7 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
 
-from apviz.comparison import claim_free_path
+from apviz.comparison import lock_free_path
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import LOOKS_PER_SECOND, TIME_PER_LOOK, LiveHook, duration
 from apviz.dashboard.limits import Limits
@@ -182,7 +182,7 @@ def is_written_here(path: Path) -> bool:
 def _new_path(folder: Path, name: str) -> Path:
     """Path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
     for each in chain([name], (f"{name} run{k}" for k in count(2))):
-        with claim_free_path(folder, each) as free:
+        with lock_free_path(folder, each) as free:
             if not (can_go_on(free.path) or is_written_here(free.path)):
                 return free.path
     raise AssertionError("there are always more names")
