@@ -186,8 +186,8 @@ def _start(workers: int, have_children: bool, ends: contextlib.ExitStack) -> Cli
     # a lost worker is started again later, with these settings
     ends.enter_context(dask.config.set({
         "distributed.worker.daemon": not have_children, "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
-        # Dask gives up a worker that does not restart in this time, by default 15 s, which a busy machine may need
-        "distributed.deploy.lost-worker-timeout": f"{NO_WORKER_SECONDS:.0f}s",
+        # Dask drops a worker that has not restarted by then; importing the script alone may take its default of 15 s
+        "distributed.deploy.lost-worker-timeout": "300s",
     }))  # fmt: skip
     cluster = ends.enter_context(LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, preload=[_PRELOAD], silence_logs=logging.CRITICAL,
