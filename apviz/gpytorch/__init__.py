@@ -1,6 +1,6 @@
-"""GPyTorch in place: exact GPs on apviz's solvers, GPyTorch's own CG recorded, and what is wrong with a model.
+"""GPyTorch integration: exact GPs on apviz's solvers, recorded runs of GPyTorch's CG, and diagnoses of models.
 
-What stands in `__all__` is for users; the modules inside follow GPyTorch's changes, and are not.
+The names in `__all__` are public. The modules inside follow GPyTorch's changes, and are private.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from apviz.operators.keops import find_cache
 
 try:
-    find_cache()  # for KeOps, which GPyTorch imports where it is installed
+    find_cache()  # for KeOps, which GPyTorch imports if it is installed
     import gpytorch as _  # noqa: F401
 except ImportError as error:
     raise ImportError(f"apviz.gpytorch needs GPyTorch: pip install 'apviz[gpytorch]' ({error})") from error

@@ -1,4 +1,4 @@
-"""GPyTorch's own CG, recorded as it runs: what "CG terminated in 1000 iterations" looked like."""
+"""A recorder for GPyTorch's own CG, which shows how "CG terminated in 1000 iterations" came about."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record
 
 LABEL = "GPyTorch CG"
-# kept on the device before they are moved
+# number of iterations that stay on the device before they are moved
 DRAIN_ITERATIONS = 50
-# of GPyTorch's rule: the tolerance counts from this iteration on
+# GPyTorch tests the tolerance from this iteration on
 FIRST_CHECKED_ITERATION = 11
 
 
 @contextmanager
 def record_cg(recorder: Recorder) -> Iterator[Recorder]:
-    """Records every run of GPyTorch's CG inside as a trace of `recorder`; its numbers are bit for bit the same.
+    """Record every run of GPyTorch's CG inside as a trace of `recorder`; the numbers of CG stay bit for bit the same.
 
-    A trace has one epoch an iteration, with GPyTorch's residuals (by the recursion, of normalised right-hand sides),
-    and at its end the residual recomputed from B − KW, which GPyTorch does not do: one more product with K. It stops
-    for GPyTorch's reason, by GPyTorch's tolerance (`gpytorch.settings.cg_tolerance`, in training 1 by default), except
-    that a recursion which claims what B − KW does not bear out has `stagnated`. Right-hand sides are in GPyTorch's
-    order: in training the probes, then the targets. Work counts products with K; a preconditioner is built before CG
-    starts, and not seen.
+    A trace has one epoch per iteration, with GPyTorch's residuals (from the recursion, for normalised right-hand
+    sides). At its end the residual is recomputed from B − KW, which GPyTorch does not do: one more product with K. The
+    stop reason is GPyTorch's, at GPyTorch's tolerance (`gpytorch.settings.cg_tolerance`, 1 in training by default),
+    with one exception: the run has `stagnated` if B − KW contradicts the recursion. Right-hand sides are in GPyTorch's
+    order: in training the probes, then the targets. Work counts products with K. A preconditioner is built before CG
+    starts, and is not counted.
 
     GPyTorch takes Cholesky, not CG, up to `gpytorch.settings.max_cholesky_size` rows, and where `fast_computations` are
-    off, as they are once BoTorch is imported: where no CG ran at all, a warning says so at the end. Any kernel can be
-    recorded; of those that apviz does not have, the spectrum is not computed. A call with a bare function in place of a
-    matrix is not a solve in GPyTorch (but Lanczos' start of contour integral quadrature), and is not recorded. Holds
-    for the thread that enters.
+    off, as they are once BoTorch is imported. If no CG ran at all, a warning says so at the end. Any kernel can be
+    recorded; the spectrum is computed for kernels of apviz only. Calls with a bare function in place of a matrix are
+    not recorded: they are not solves in GPyTorch, except Lanczos' start of contour integral quadrature. The context
+    holds for the current thread.
 
     Raises:
         TypeError: not a `Recorder`.
-        ValueError: a recorder asked for eigenvalues, rows or snapshots, which are of apviz's own solves.
+        ValueError: the recorder keeps eigenvalues, rows or snapshots, which only apviz's own solves have.
     """
     if not isinstance(recorder, Recorder):
         raise TypeError(f"recorder must be an apviz.Recorder, got {type(recorder).__name__}")
     extras = [name for name in ("eigenvalues", "rows", "snapshots") if getattr(recorder, name)]
-    require(not extras, "what the recorder of record_cg is asked for", extras, "nothing but path and spectrum")
+    require(not extras, "the outputs of the recorder", extras, "path and spectrum only")
     calls = _Calls(recorder)
     with ExitStack() as stack:
         stack.enter_context(intercepted(LazyEvaluatedKernelTensor, "evaluate_kernel", calls.evaluate_kernel))
@@ -79,7 +79,7 @@ def _original() -> Callable[..., Any]:
 
 
 def _importers() -> list[Any]:
-    """The modules that have `linear_cg` under its name: each calls its own."""
+    """Return the modules with a `linear_cg` in their namespace: each calls its own."""
     named = [
         (module, vars(module).get("linear_cg")) for module in list(sys.modules.values()) if inspect.ismodule(module)
     ]
@@ -89,35 +89,35 @@ def _importers() -> list[Any]:
 
 
 def _matrix_of(closure: Any) -> Any:
-    """The tensor or operator whose products `closure` makes, also where another recorder looks on; or None."""
+    """Return the tensor or operator whose products `closure` computes, also under another recorder; or None."""
     owner = getattr(closure, "__self__", closure)
     if isinstance(owner, _Observed):
-        return _matrix_of(owner.asked["matmul_closure"])
+        return _matrix_of(owner.arguments["matmul_closure"])
     return owner if isinstance(owner, LinearOperator | Tensor) else None
 
 
 class _Calls:
-    """The calls inside one context."""
+    """The CG calls inside one context."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        # of the kernel evaluated last; not the operator, which holds the n × n matrix
+        # of the last evaluated kernel; the operator itself would hold the n × n matrix
         self.kernel: Any = None
         self.x: Tensor | None = None
         self.count = 0
-        self.why_not = "nothing that GPyTorch solves was asked for"
+        self.why_not = "GPyTorch solved nothing"
         self._largest = 0
 
     def evaluate_kernel(self, call_next: Any, covariance: Any) -> Any:
-        """Stands before `LazyEvaluatedKernelTensor.evaluate_kernel`, which comes before every solve."""
+        """Intercept `LazyEvaluatedKernelTensor.evaluate_kernel`, which precedes every solve."""
         if covariance.x1.shape == covariance.x2.shape:
             self._note_settings(covariance.x1.shape[-2])
-        if same_inputs(covariance.x1, covariance.x2):  # not of as many test inputs with the training inputs
+        if same_inputs(covariance.x1, covariance.x2):  # test inputs against training inputs can also be square
             self.kernel, self.x = covariance.kernel, covariance.x1.detach()
         return call_next(covariance)
 
     def _note_settings(self, n: int) -> None:
-        """Keeps why GPyTorch would take Cholesky of the largest matrix so far; its settings may be others later."""
+        """Keep why GPyTorch would take Cholesky for the largest matrix so far; its settings may change later."""
         if n <= self._largest:
             return
         self._largest = n
@@ -132,21 +132,21 @@ class _Calls:
             f"GPyTorch took Cholesky for n = {n:,}, since in gpytorch.settings {', and '.join(causes)}. To see CG, "
             "enter max_cholesky_size(0) and fast_computations() too"
             if causes
-            else f"of a matrix with n = {n:,} rows, GPyTorch asked for nothing that takes a solve"
+            else f"GPyTorch solved nothing with its matrix of n = {n:,} rows"
         )
 
     def linear_cg(self, call_next: Any, *args: Any, **kwargs: Any) -> Any:
-        """Stands before `linear_cg`."""
+        """Intercept `linear_cg`."""
         call = inspect.signature(_original()).bind(*args, **kwargs)
         call.apply_defaults()
-        asked = call.arguments
-        matrix = _matrix_of(asked["matmul_closure"])
+        arguments = call.arguments
+        matrix = _matrix_of(arguments["matmul_closure"])
         if matrix is None:
             return call_next(*args, **kwargs)
         self.count += 1
         with torch.no_grad():
-            observed = _Observed(self.recorder, describe(matrix, self.kernel, self.x), asked)
-        asked |= {"matmul_closure": observed.matmul, "preconditioner": observed.precondition}
+            observed = _Observed(self.recorder, describe(matrix, self.kernel, self.x), arguments)
+        arguments |= {"matmul_closure": observed.matmul, "preconditioner": observed.precondition}
         try:
             result = call_next(*call.args, **call.kwargs)
         except BaseException as error:
@@ -158,30 +158,31 @@ class _Calls:
 
 
 class _Observed:
-    """One run of `linear_cg`, seen through the two functions it calls.
+    """One run of `linear_cg`, observed through the two functions that it calls.
 
-    r ↦ P⁻¹r comes once before the first iteration and then at the end of each, with the residual of the normalised
-    right-hand sides; p ↦ Kp once for the initial guess and then at the beginning of each iteration.
+    It calls r ↦ P⁻¹r once before the first iteration and then at the end of each, with the residual of the normalised
+    right-hand sides. It calls p ↦ Kp once for the initial guess and then at the beginning of each iteration.
     """
 
-    def __init__(self, recorder: Recorder, matrix: Matrix, asked: dict[str, Any]) -> None:
-        self.recorder, self.asked = recorder, dict(asked)
-        closure, self._preconditioner = asked["matmul_closure"], asked["preconditioner"]
+    def __init__(self, recorder: Recorder, matrix: Matrix, arguments: dict[str, Any]) -> None:
+        self.recorder, self.arguments = recorder, dict(arguments)
+        closure, self._preconditioner = arguments["matmul_closure"], arguments["preconditioner"]
         self._closure: Callable[[Tensor], Tensor] = closure.matmul if isinstance(closure, Tensor) else closure
-        self._rhs: Tensor = asked["rhs"][:, None] if asked["rhs"].ndim == 1 else asked["rhs"]
+        self._rhs: Tensor = arguments["rhs"][:, None] if arguments["rhs"].ndim == 1 else arguments["rhs"]
         defaults = linear_operator.settings
-        self._tol = _default(asked["tolerance"], defaults.cg_tolerance)
-        self._most = _default(asked["max_iter"], defaults.max_cg_iterations)
+        self._tol = _default(arguments["tolerance"], defaults.cg_tolerance)
+        self._max_iterations = _default(arguments["max_iter"], defaults.max_cg_iterations)
         if defaults.terminate_cg_by_size.on():
-            self._most = min(self._most, self._rhs.shape[-2])
-        tridiagonal = _default(asked["max_tridiag_iter"], defaults.max_lanczos_quadrature_iterations)
-        # the tolerance counts from here on
-        self._first_checked = min(FIRST_CHECKED_ITERATION, self._most)
-        if asked["n_tridiag"]:
-            self._first_checked = max(self._first_checked, min(tridiagonal, self._rhs.shape[-2], self._most - 1) + 1)
+            self._max_iterations = min(self._max_iterations, self._rhs.shape[-2])
+        tridiagonal = _default(arguments["max_tridiag_iter"], defaults.max_lanczos_quadrature_iterations)
+        # the tolerance is tested from this iteration on
+        self._first_checked = min(FIRST_CHECKED_ITERATION, self._max_iterations)
+        if arguments["n_tridiag"]:
+            last_tridiagonal = min(tridiagonal, self._rhs.shape[-2], self._max_iterations - 1)
+            self._first_checked = max(self._first_checked, last_tridiagonal + 1)
         norms = self._rhs.norm(2, dim=-2, keepdim=True)
-        self._is_zero = norms.lt(asked["eps"])
-        # of batches, the right-hand sides of one after those of another
+        self._is_zero = norms.lt(arguments["eps"])
+        # for batches, the right-hand sides of the first matrix come first
         self._rhs_norms = norms.masked_fill(self._is_zero, 1).double().reshape(-1)
         self._products = self._iterations = 0
         self._r: Tensor | None = None
@@ -197,9 +198,9 @@ class _Observed:
         settings = {
             "tol": self._tol,
             "min_epochs": self._first_checked,
-            "max_epochs": self._most,
+            "max_epochs": self._max_iterations,
             "preconditioned": self._preconditioner is not None,
-            "probes": self.asked["n_tridiag"],
+            "probes": self.arguments["n_tridiag"],
         }
         solve = {
             "dataset": "",
@@ -222,14 +223,14 @@ class _Observed:
         return surroundings(self._rhs.device, self._rhs.dtype) | matrix.attrs | solve
 
     def _initial_energy(self) -> float:
-        """h(W₀) = ½tr(W₀ᵀKW₀) − tr(BᵀW₀)."""
-        w = self.asked["initial_guess"]
+        """Return h(W₀) = ½tr(W₀ᵀKW₀) − tr(BᵀW₀)."""
+        w = self.arguments["initial_guess"]
         if w is None:
             return 0.0
         w = w.reshape(self._rhs.shape)
         return float((w * (0.5 * self._closure(w) - self._rhs)).sum(dtype=torch.float64))
 
-    # --- what linear_cg calls -------------------------------------------------------------------------------------
+    # --- the functions that linear_cg calls -----------------------------------------------------------------------
 
     def matmul(self, p: Tensor) -> Tensor:
         product = self._closure(p)
@@ -240,20 +241,20 @@ class _Observed:
         return product
 
     def precondition(self, r: Tensor) -> Tensor:
-        # a copy is what linear_cg takes for P = I; made here, so that r is seen
+        # linear_cg copies r where P = I; this copy is made here, because only a preconditioner is called with r
         z: Tensor = r.clone() if self._preconditioner is None else self._preconditioner(r)
         with torch.no_grad():
-            self._look(r, z)
+            self._observe(r, z)
         return z
 
-    def _look(self, r: Tensor, z: Tensor) -> None:
+    def _observe(self, r: Tensor, z: Tensor) -> None:
         norms = torch.norm(r, 2, dim=-2).masked_fill_(self._is_zero.squeeze(-2), 0)
         rz = (r * z).sum(-2, dtype=torch.float64)
         decrease = torch.zeros((), dtype=torch.float64, device=r.device)
         if self._r is not None:
             self._iterations += 1
-            # exact line search lowers h by ½(rᵀz)²/pᵀKp; linear_cg leaves columns alone that are done, or too small
-            moves = (self._pkp >= self.asked["eps"]) & (self._norms >= self.asked["stop_updating_after"])
+            # exact line search lowers h by ½(rᵀz)²/pᵀKp; linear_cg skips columns that converged or whose pᵀKp is tiny
+            moves = (self._pkp >= self.arguments["eps"]) & (self._norms >= self.arguments["stop_updating_after"])
             lower = torch.where(moves, 0.5 * self._rz.square() / self._pkp, 0.0)
             decrease = (lower.reshape(-1) * self._rhs_norms.square()).sum()
         self._r, self._norms, self._rz = r, norms, rz
@@ -261,7 +262,7 @@ class _Observed:
             (self._iterations, self._work, self._clock.mark(), norms.reshape(-1), decrease)
         )  # fmt: skip
         if len(self._pending) > DRAIN_ITERATIONS:
-            # the last row waits for what is known at the end
+            # the last row waits for the recomputed residual
             *rows, last = self._pending
             self._put(rows)
             self._pending = [last]
@@ -269,20 +270,20 @@ class _Observed:
 
     @property
     def _work(self) -> float:
-        """Products, of as many matrices as there are in the batch."""
+        """Return the number of products with K, summed over the batch."""
         return float(self._products * self._rhs.shape[:-2].numel())
 
-    # --- how it ends ----------------------------------------------------------------------------------------------
+    # --- the end of a run -----------------------------------------------------------------------------------------
 
     def finish(self, result: Tensor) -> None:
-        """Recomputes the residual, and ends the trace, when `linear_cg` has returned."""
+        """Recompute the residual and finish the trace after `linear_cg` returned."""
         result = result.reshape(self._rhs.shape)
         mark = self._clock.mark()
         fresh = (self._rhs - self._closure(result)).double()
         relative = torch.linalg.vector_norm(fresh, dim=-2).reshape(-1) / self._rhs_norms
         drift = 0.0
         if self._r is None:
-            # the initial guess was the solution: no iteration, and no call of the preconditioner
+            # the initial guess was the solution: linear_cg made no iteration and called no preconditioner
             self._norms = relative.to(self._rhs.dtype)
             self._pending = [(0, self._work, mark, self._norms, torch.zeros((), dtype=torch.float64))]
         else:
@@ -292,7 +293,7 @@ class _Observed:
         checked = float(relative.mean())
         self._put(self._pending, checked, drift)
         self._pending = []
-        # in GPyTorch's precision, so that the comparison is its own
+        # in GPyTorch's precision, so that the comparison matches its own
         claimed = self._norms.mean()
         reason, message = self._ending(bool(claimed < self._tol), float(claimed), checked)
         self.record.attrs |= {
@@ -315,7 +316,7 @@ class _Observed:
         )
         if not met:
             return StopReason.MAX_EPOCHS, (
-                f"max_epochs: GPyTorch's cap of {self._most} iterations came first ({numbers}); raise "
+                f"max_epochs: CG hit GPyTorch's limit of {self._max_iterations} iterations ({numbers}); raise "
                 "gpytorch.settings.max_cg_iterations or max_preconditioner_size, or solve inside "
                 "apviz.gpytorch.alternating_projection(): this solution is not converged"
             )
@@ -325,12 +326,12 @@ class _Observed:
                 f"converged: by GPyTorch's rule, after at least {self._first_checked} iterations ({numbers})",
             )
         return StopReason.STAGNATED, (
-            f"stagnated: GPyTorch takes this for converged, B − KW does not bear it out ({numbers}); use float64, or "
-            "a larger tolerance"
+            f"stagnated: GPyTorch reports convergence, but B − KW contradicts it ({numbers}); use float64, or a larger "
+            "tolerance"
         )
 
     def abandon(self, error: BaseException) -> None:
-        """Ends the trace when `linear_cg` was left by an exception or Ctrl-C, which is raised after this."""
+        """Finish the trace after an exception or Ctrl-C in `linear_cg`; the caller raises it again."""
         self._put(self._pending)
         self.record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
         self.recorder.flush()
@@ -338,7 +339,7 @@ class _Observed:
     def _put(
         self, rows: list[tuple[int, float, Any, Tensor, Tensor]], checked: float = math.nan, drift: float = math.nan
     ) -> None:
-        """Iterations into the record; `checked` and `drift` are of the last."""
+        """Write iterations into the record; `checked` and `drift` belong to the last one."""
         if not rows:
             return
         numbers, works, marks, norms, decreases = (list(column) for column in zip(*rows, strict=True))

@@ -1,4 +1,4 @@
-"""GPyTorch in place: inside a context, exact GPs train and predict through apviz's solvers."""
+"""A context in which exact GPs of GPyTorch train and predict with apviz's solvers."""
 
 from __future__ import annotations
 
@@ -45,58 +45,59 @@ def alternating_projection(
     seed: int = 0,
     **settings: Any,
 ) -> Iterator[None]:
-    """Solves for GPyTorch: inside, an `ExactGP` trains and predicts by apviz's solvers, with the code as it is.
+    """Train and predict with apviz's solvers for every `ExactGP` inside the context; its code stays unchanged.
 
-    For models, and batches of them, with Gaussian noise, one for all or one a row, any mean, one output or several, and
-    any kernel, of inputs as they are or of learned features, in float32 or float64. Kernels that apviz has
-    (`apviz.gpytorch.kernels`), and sums and products of them, are compiled; others are evaluated tile by tile through
-    GPyTorch's code, which is said once, with what it costs. What is not taken raises at once and names the part. The
-    n × n matrix is never formed.
+    Supported are models, and batches of models, with Gaussian noise (one value, or one a row), any mean, one or several
+    outputs and any kernel, on plain inputs or learned features, in float32 or float64. Kernels of apviz
+    (`apviz.gpytorch.kernels`) and their sums and products are compiled. Other kernels are evaluated tile by tile by
+    GPyTorch's code; a warning says so once, with the cost. An unsupported part raises at once and is named. The n × n
+    matrix is never formed.
 
-    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; where `Automatic` takes
-      Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
-      elsewhere. No second derivatives of it: asked for, they raise.
-    - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance
-      by solves when they are asked for; all in the test inputs' order, of batches at once. Differentiable once in the
-      model, where the mean's gradient takes one more solve, that of variances none; twice in the test inputs, where
-      second derivatives of variances take two.
-    - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
+    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients. Where `Automatic` takes Cholesky, and with
+      `solver=apviz.Cholesky()`, value and gradient are exact. `log_determinant` sets the value elsewhere. Second
+      derivatives raise.
+    - **Prediction**: the mean is solved for at the call and kept until the model changes. Variances and covariances
+      are solved for on first use. Results are in the order of the test inputs, for all models of a batch.
+      Differentiable once in the model (the mean's gradient takes one more solve, that of variances none) and twice in
+      the test inputs (second derivatives of variances take two solves).
+    - GPyTorch's settings for CG, Cholesky and Lanczos have no effect; `num_trace_samples`, `deterministic_probes`,
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
-    - `get_fantasy_model` and BoTorch's `condition_on_observations` solve from the weights that are known already.
-      `LeaveOneOutPseudoLikelihood` takes K⁻¹: by its factor up to 2,000 rows, above by n solves, while n² numbers fit.
-    - What needs the Cholesky factor of all of K, such as the entropy of a marginal, raises.
+    - `get_fantasy_model` and BoTorch's `condition_on_observations` start from the known weights.
+      `LeaveOneOutPseudoLikelihood` computes K⁻¹: from its factor up to 2,000 rows, with n solves above, while n²
+      numbers fit in memory.
+    - Everything that needs the Cholesky factor of all of K, such as the entropy of a marginal, raises.
 
-    Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
-    nested: the innermost counts. Distributions made inside stay apviz's after it.
+    The context holds for the current thread; other threads, and all code outside, use GPyTorch unchanged. Contexts may
+    be nested: the innermost counts. Distributions made inside keep apviz's solves after the context ends.
 
-    The value by `lanczos` and its gradient are of one function of the hyperparameters, for the same probes are taken
-    in all of the context: equal parameters give equal values, and a line search can trust the gradient. The price of
-    common random numbers is that the probes' errors do not average out over the steps, and shift the optimum a little.
-    Where the value leaves log det K out, as for Adam it may, every step draws its own probes, and errors do average
-    out; `gpytorch.settings.deterministic_probes` keeps those of the first step there too.
+    With `lanczos`, the value and its gradient belong to one function of the hyperparameters, because the whole context
+    uses the same probes: equal parameters give equal values, and a line search can trust the gradient. The price of
+    these common random numbers is that the probes' errors do not average out over the steps, and shift the optimum
+    slightly. Where the value leaves out log det K, as it may for Adam, every step draws its own probes, and errors do
+    average out. `gpytorch.settings.deterministic_probes` then keeps the probes of the first step.
 
     Args:
-        block_size: rows a block owns, or `auto`.
-        hooks: told about every solve, such as an `apviz.Recorder`.
-        solver: any solver of apviz. None: alternating projection where `block_size` or settings of it are given; else
-            `Automatic(tol=1e-2)` in training, and in predictions what `apviz.Posterior` chooses, so that no mean is off
-            by more than a tenth of its posterior standard deviation.
-        variance_solver: of variances and covariances, as of `apviz.gp.posterior.Posterior`.
-        probes: of the trace estimate; None: GPyTorch's `num_trace_samples` (10; the paper takes 15). Or an (n, l)
-            tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Not used where K is factored
-            and `log_determinant` is `auto`.
-        log_determinant: of the value. `lanczos`: an estimate by stochastic Lanczos quadrature, 20 to some hundreds of
-            products with K a step, the more the worse conditioned. `skip`: left out, which is said once; inside an
-            optimiser that compares values (L-BFGS, all of `scipy.optimize`, `fit_gpytorch_mll`) that raises. `auto`:
-            exact where K is factored; inside such an optimiser exact up to 2,000 rows, and above `lanczos` with solves
-            to 1e-4; `skip` everywhere else.
-        operator, dataset: as of `apviz.KernelSystem`.
+        block_size: rows that a block owns, or `auto`.
+        hooks: called in every solve, such as an `apviz.Recorder`.
+        solver: any solver of apviz. None: alternating projection if `block_size` or its settings are given; otherwise
+            `Automatic(tol=1e-2)` in training, and in predictions the choice of `apviz.Posterior`, which keeps each
+            mean within a tenth of its posterior standard deviation.
+        variance_solver: for variances and covariances, as in `apviz.gp.posterior.Posterior`.
+        probes: number of probes of the trace estimate. None: GPyTorch's `num_trace_samples` (10; the paper takes 15).
+            Or an (n, l) tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Unused where K is
+            factored and `log_determinant` is `auto`.
+        log_determinant: how log det K enters the value. `lanczos`: an estimate by stochastic Lanczos quadrature, with
+            20 to some hundreds of products with K a step, more if K is worse conditioned. `skip`: left out, with one
+            warning; raises inside an optimiser that compares values (L-BFGS, all of `scipy.optimize`,
+            `fit_gpytorch_mll`). `auto`: exact where K is factored; inside such an optimiser, exact up to 2,000 rows
+            and `lanczos` above, with solves to 1e-4; `skip` everywhere else.
+        operator, dataset: as in `apviz.KernelSystem`.
         seed: of the probes.
-        settings: of `apviz.AlternatingProjection`, over those of an overlapping one at `tol=1e-2`.
+        settings: of `apviz.AlternatingProjection`; the defaults are overlapping blocks and `tol=1e-2`.
 
     Raises:
-        TypeError, ValueError: a setting out of range, or `solver` beside settings of alternating projection; inside,
-            a model that apviz does not take.
+        TypeError, ValueError: a setting is out of range, `solver` is given together with settings of alternating
+            projection, or a model inside is not supported.
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
@@ -119,19 +120,19 @@ def alternating_projection(
 
 
 class _Models:
-    """The models called inside one context."""
+    """The models that were called inside one context, and their posteriors."""
 
     def __init__(self, solves: Solves, solver: Solver | None) -> None:
         self.solves = solves
-        #: of predicted means; None: one that is chosen by what they need
+        #: for predicted means; None: `Posterior` chooses
         self.solver = solver
         self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
-        self._looked_at: WeakSet[Any] = WeakSet()
-        # of models with fantasies, those of the models that they were made of
+        self._checked: WeakSet[Any] = WeakSet()
+        # of a fantasy model: the posteriors of the model that it was made from
         self._known: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
 
     def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
-        """Stands before `ExactGP.__call__`."""
+        """Intercept `ExactGP.__call__`."""
         _check_settings()
         if model.training:
             output = call_next(model, *inputs, **kwargs)
@@ -146,15 +147,15 @@ class _Models:
         return self._predict(model, inputs, kwargs)
 
     def forget(self, call_next: Any, model: Any) -> None:
-        """Stands before `ExactGP._clear_cache`, of `train()` and `load_state_dict()`.
+        """Intercept `ExactGP._clear_cache`, which `train()` and `load_state_dict()` call.
 
-        A kernel of other code may have changed in what are no parameters, and still compare equal.
+        A kernel of other code may have changed outside its parameters, and still compare equal.
         """
         self._posteriors.pop(model, None)
         call_next(model)
 
     def fantasies(self, call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """Stands before `ExactGP.get_fantasy_model`: more data for the same model, without GPyTorch's caches."""
+        """Intercept `ExactGP.get_fantasy_model`: add data to a model without GPyTorch's caches."""
         if model.training or model.prediction_strategy is not None:
             return call_next(model, *args, **kwargs)
         with torch.no_grad():
@@ -167,7 +168,7 @@ class _Models:
         return made
 
     def _start(self, model: Any, k: int, x: Tensor) -> Tensor | None:
-        """Weights to start from where a model has the data of another, and more after them."""
+        """Return initial weights where the model's first rows are those of the model it was made from."""
         known = self._known.get(model, {})
         before = known.get(k if len(known) > 1 else 0)
         if before is None or not torch.equal(before.system.operator.given, x[: before.system.n]):
@@ -176,9 +177,9 @@ class _Models:
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
         train = prior_at(model, model.train_inputs, **kwargs)
-        if model not in self._looked_at:
+        if model not in self._checked:
             check_rows(model, train, **kwargs)
-            self._looked_at.add(model)
+            self._checked.add(model)
         added = noise_of(model.likelihood, train, model.train_inputs)
         flat, around = _in_rows(inputs, train.batch)
         test = prior_at(model, flat, **kwargs)
@@ -203,9 +204,9 @@ class _Models:
         around: torch.Size,
         made: list[_Covariance],
     ) -> tuple[Tensor, Any]:
-        """Mean (*around, m) and covariance (*around, m, m) of one of the batch; priors: of both inputs.
+        """Return the mean (*around, m) and covariance (*around, m, m) of one model; priors: at both inputs.
 
-        Those that differ in their targets alone have one covariance, which is among those `made`.
+        Models that differ in their targets alone share one covariance, which is kept in `made`.
         """
         (member, train), (_, test) = (prior.members[k] for prior in priors)
         of_train, of_test = (member.of(prior.mean, 1) for prior in priors)
@@ -232,16 +233,16 @@ class _Models:
         return mean, covariance
 
     def _posterior(self, model: Any, k: int, train: Expression, y: Tensor, noise: Tensor) -> Posterior:
-        """The posterior given the training data, solved once while nothing of it changes; of one of a batch."""
+        """Return the posterior of model k given the training data; it is solved again only after a change."""
         h, x = Hyperparameters.of(train.kernel, float(noise.min())), train.x
         of_model = self._posteriors.setdefault(model, {})
         kept = of_model.get(k)
         if kept and kept.hyperparameters == h and _same_noise(kept, noise) and _same_data(kept, x, y):
             return kept
         start = self._start(model, k, x)
-        for twin in of_model.values():  # of the same K
-            if twin.hyperparameters == h and _same_noise(twin, noise) and torch.equal(twin.system.operator.given, x):
-                of_model[k] = twin.with_targets(y, self.solves.hooks, start)
+        for other in of_model.values():  # reuses the factors of the same K
+            if other.hyperparameters == h and _same_noise(other, noise) and torch.equal(other.system.operator.given, x):
+                of_model[k] = other.with_targets(y, self.solves.hooks, start)
                 return of_model[k]
         found = Posterior(
             x, y, h, self.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
@@ -255,7 +256,7 @@ class _Models:
 
 @dataclass(frozen=True, eq=False)
 class _Covariance:
-    """A covariance at z by an operator."""
+    """The covariance at z under one operator."""
 
     operator: Operator
     z: Tensor
@@ -263,17 +264,17 @@ class _Covariance:
 
 
 class _NoCaches:
-    """What `get_fantasy_model` takes from a prediction strategy of GPyTorch's: which kind of prior there is."""
+    """A stand-in for GPyTorch's prediction strategy: it tells `get_fantasy_model` the kind of prior."""
 
     def __init__(self, prior: Prior) -> None:
         self.train_prior_dist = prior.distribution(prior.mean, prior.covariance)
 
     def get_fantasy_strategy(self, *args: Any, **kwargs: Any) -> None:
-        """Makes none."""
+        """Return None: there are no caches to extend."""
 
 
 def _in_rows(inputs: Sequence[Tensor], batch: torch.Size) -> tuple[list[Tensor], torch.Size]:
-    """Test inputs (*around, *batch, m, d) as (*batch, rows, d), and what is around."""
+    """Reshape test inputs (*around, *batch, m, d) to (*batch, rows, d), and return the shape around."""
     inputs = [i[:, None] if i.ndim == 1 else i for i in inputs]
     given = torch.broadcast_shapes(batch, *(i.shape[:-2] for i in inputs))  # type: ignore[no-untyped-call]
     around = torch.Size(given[: len(given) - len(batch)])
@@ -284,7 +285,7 @@ def _in_rows(inputs: Sequence[Tensor], batch: torch.Size) -> tuple[list[Tensor],
 
 
 def _in_one_row(targets: Tensor, train: Prior) -> Tensor:
-    """Training targets (*batch, n), those of several outputs side by side."""
+    """Reshape training targets to (*batch, n), with the outputs of one row side by side."""
     n = train.mean.shape[-1]
     rows = (n,) if train.outputs is None else (n // train.outputs, train.outputs)
     if targets.shape[-len(rows) :] != rows:
@@ -294,7 +295,7 @@ def _in_one_row(targets: Tensor, train: Prior) -> Tensor:
 
 
 def _dependence(residual: Tensor, train: Expression, noise: Tensor, z: Tensor) -> Dependence | None:
-    """What a prediction at z is differentiated in; None where in nothing."""
+    """Return the tensors that a prediction at z is differentiated in; None where there are none."""
     found = Dependence(residual, noise, train.x, train.tensors)
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (z, *found.all()))
     return found if wanted else None
@@ -311,14 +312,14 @@ def _same_noise(kept: Posterior, noise: Tensor) -> bool:
 
 
 def _check_settings() -> None:
-    """Refuses what GPyTorch was told to do and apviz does not.
+    """Refuse GPyTorch settings that apviz does not support.
 
     Raises:
-        ValueError: naming the setting.
+        ValueError: names the setting.
     """
     policy = gpytorch_settings.observation_nan_policy.value()
     if policy != "ignore":
         raise ValueError(f"gpytorch.settings.observation_nan_policy is {policy!r}; drop missing observations instead")
     log_prob = gpytorch_settings.fast_computations.log_prob
-    if log_prob.off() and not log_prob.is_default():  # BoTorch changes the default for everybody
+    if log_prob.off() and not log_prob.is_default():  # BoTorch changes the default for all code
         raise ValueError("gpytorch.settings.fast_computations(log_prob=False) asks for Cholesky of the n × n matrix")

@@ -1,7 +1,7 @@
-"""The covariance that GPyTorch finds inside a context in training.
+"""The covariance that GPyTorch works with inside a context in training.
 
-It adds the likelihood's noise to the model's k(X, X), and asks the sum for yᵀK⁻¹y and log det K. By itself, it never
-evaluates k(X, X).
+GPyTorch adds the likelihood's noise to the model's k(X, X), and asks the sum for yᵀK⁻¹y and log det K. It never
+evaluates k(X, X) itself.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from apviz.kernels import Kernel
 
 
 class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
-    """A model's prior, and with the noise of a likelihood its marginal, whose density is solved for by apviz."""
+    """A model's prior or, with the noise of a likelihood, its marginal, whose density apviz solves for."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density; GPyTorch's own takes Cholesky where `fast_computations.log_prob` is off, as in BoTorch."""
+        """Return the log density; GPyTorch's own takes Cholesky if `fast_computations.log_prob` is off (BoTorch)."""
         covariance = self.lazy_covariance_matrix
         if not isinstance(covariance, MarginalCovariance):
             density: Tensor = super().log_prob(value)
@@ -47,19 +47,19 @@ class PriorOfOutputs(MultitaskMultivariateNormal, PriorDistribution):  # type: i
 
 
 class PriorCovariance:
-    """The prior's k(X, X), which a likelihood's noise turns into a `MarginalCovariance`. In all else GPyTorch's own.
+    """The prior's k(X, X), which becomes a `MarginalCovariance` once a likelihood adds its noise.
 
-    A part of classes that also derive from what the model returned, so that parts that are cut out of one, which have
-    no solves, are GPyTorch's alone.
+    A mixin of classes that also derive from the class of the model's covariance. Slices of such a covariance have no
+    solves, and behave as GPyTorch's own.
     """
 
-    # of those that `of` makes
+    # set by `of` only
     solves: Solves | None = None
     prior: Prior
 
     @staticmethod
     def of(prior: Prior, solves: Solves) -> Any:
-        """Makes one of what a model returned."""
+        """Return the covariance of a model's prior with `solves` attached."""
         covariance = prior.covariance
         if isinstance(covariance, LazyEvaluatedKernelTensor):
             made = _prior_class(LazyEvaluatedKernelTensor)(
@@ -83,7 +83,7 @@ class PriorCovariance:
 
 
 def prior_distribution(prior: Prior, solves: Solves) -> PriorDistribution:
-    """Makes the distribution that a model in training returns."""
+    """Return the distribution that stands for a model's output in training."""
     covariance = PriorCovariance.of(prior, solves)
     mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
     if prior.outputs is None:
@@ -92,7 +92,7 @@ def prior_distribution(prior: Prior, solves: Solves) -> PriorDistribution:
 
 
 def marginal_of_tasks(call_next: Any, likelihood: Any, output: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands before the `marginal` of likelihoods of several outputs, which would evaluate k(X, X) first."""
+    """Intercept `marginal` of multitask likelihoods, which would evaluate k(X, X) first."""
     covariance = output.lazy_covariance_matrix
     if not isinstance(output, PriorDistribution) or getattr(covariance, "solves", None) is None:
         return call_next(likelihood, output, *args, **kwargs)
@@ -107,25 +107,25 @@ def _prior_class(kind: Hashable) -> Any:
 
 
 class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
-    """K = k(X, X) + D, whose summands GPyTorch keeps as `_linear_op` and `_diag_tensor`, and under no public name."""
+    """K = k(X, X) + D; GPyTorch keeps the summands as `_linear_op` and `_diag_tensor`, without public names."""
 
     def evaluate_kernel(self) -> MarginalCovariance:
-        """Returns itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
+        """Return itself: GPyTorch evaluates the kernel before every solve, and these solves need no entries."""
         return self
 
     def add_diagonal(self, diag: Tensor) -> Any:
-        """Adds what `add_jitter` gives; one number for all is more noise, which GPyTorch would write out n times."""
+        """Add jitter; a single number becomes more noise, which GPyTorch would write out n times."""
         return self + diagonal_of(diag, self.shape[-1])
 
     def inv_quad_logdet(
         self, inv_quad_rhs: Tensor | None = None, logdet: bool | None = False, reduce_inv_quad: bool | None = True
     ) -> Any:
-        """Solves for yᵀK⁻¹y and log det K, y: (*batch, n, 1), with the gradients of the paper, section 2."""
+        """Solve for yᵀK⁻¹y and log det K, y: (*batch, n, 1), with the gradients of the paper, section 2."""
         covariance, noise = self._linear_op, self._diag_tensor
         if getattr(covariance, "solves", None) is None:
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
         if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[-1] == 1):
-            _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
+            _refuse("a part of the marginal log likelihood other than yᵀK⁻¹y with log det K for one y")
         prior, found = covariance.prior, []
         check_batch("the targets' difference from the mean", inv_quad_rhs.shape[:-2], prior.batch)
         for member, expression in prior.members:
@@ -143,22 +143,22 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
 
 
 def diagonal_of(values: Tensor, n: int) -> DiagLinearOperator:
-    """A diagonal of n values, or of one for all."""
+    """Return a diagonal matrix of n values, or of one repeated value."""
     return ConstantDiagLinearOperator(values.reshape(1), n) if values.numel() == 1 else DiagLinearOperator(values)
 
 
 def _refuse(what: str) -> NoReturn:
     raise NotImplementedError(
-        f"{what} was asked for, which is not apviz's inside alternating_projection(): ExactMarginalLogLikelihood is; "
-        "leave the context for it"
+        f"apviz does not compute {what} inside alternating_projection(); use ExactMarginalLogLikelihood, or leave the "
+        "context"
     )
 
 
 class _InvQuadLogdet(torch.autograd.Function):
-    """Autograd's function of yᵀK⁻¹y and log det K; backward is one pass over the entries of K.
+    """The autograd function of yᵀK⁻¹y and log det K; backward is one pass over the entries of K.
 
-    d(yᵀK⁻¹y) = −wᵀ ∂K w + 2wᵀ dy with w = K⁻¹y, and d log det K = tr(K⁻¹∂K): as `Solves` has it, by
-    probes (paper, section 2) or exactly. The values are `Solves`' too.
+    d(yᵀK⁻¹y) = −wᵀ ∂K w + 2wᵀ dy with w = K⁻¹y, and d log det K = tr(K⁻¹∂K), which `Solves` computes with probes
+    (paper, section 2) or exactly, like the values.
     """
 
     @staticmethod
@@ -172,7 +172,7 @@ class _InvQuadLogdet(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> tuple[Tensor | None, ...]:
-        # with create_graph=True gradients are on here, and what is found has none of its own
+        # create_graph=True turns gradients on here, but these have no graph of their own
         with torch.no_grad():
             found = _InvQuadLogdet._gradients(ctx, by_inv_quad, by_logdet)
         depends_on = (*ctx.saved_tensors, by_inv_quad, by_logdet)
@@ -181,7 +181,7 @@ class _InvQuadLogdet(torch.autograd.Function):
 
     @staticmethod
     def _gradients(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> Iterator[Tensor | None]:
-        """Those in the noise, the residual, the inputs, and the kernel's tensors."""
+        """Return the gradients in the noise, the residual, the inputs and the kernel's tensors."""
         solved, (noise, residual, x, *tensors) = ctx.solved, ctx.saved_tensors
         by_residual = (2 * by_inv_quad * solved.w).to(residual)
         if not any(ctx.needs_input_grad[k] for k in range(4, 7 + len(tensors)) if k != 5):
@@ -208,7 +208,7 @@ NO_SECOND_DERIVATIVES = (
 
 
 class _Refused(torch.autograd.Function):
-    """The values as they are; backward raises, where a tensor without a graph would give zeros."""
+    """The identity, whose backward raises; a tensor without a graph would give zeros instead."""
 
     @staticmethod
     def forward(ctx: Any, why: str, values: Tensor, *_: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ class _Refused(torch.autograd.Function):
 
 
 def without_gradient(values: Tensor, depends_on: Iterable[Tensor], why: str) -> Tensor:
-    """The values, which `why` forbids to differentiate in `depends_on`; plain where gradients are off."""
+    """Return the values with a graph in `depends_on` that raises `why`; detached where gradients are off."""
     wanting = [tensor for tensor in depends_on if tensor.requires_grad]
     if not (wanting and torch.is_grad_enabled()):
         return values.detach()

@@ -1,4 +1,4 @@
-"""GPyTorch kernels that apviz does not have, evaluated tile by tile through GPyTorch's own code."""
+"""GPyTorch kernels that apviz does not have, evaluated tile by tile with GPyTorch's own code."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from torch.func import functional_call
 
 from apviz.kernels import Evaluated, Kernel, centre_of, pairwise_distances
 
-# rows that are evaluated together and apart, to see that an entry depends on its two rows alone
+# rows that are evaluated together and separately, to check that an entry depends on its two rows alone
 PROBES = 8
-# how much, relative, entries and derivatives of them may differ, in float32 and in float64: by rounding of distances
+# relative tolerances for entries and for their derivatives, in float32 and float64: distances are rounded differently
 SAME, SAME_SLOPES = (1e-3, 1e-6), (5e-2, 1e-5)
-# attributes that torch's modules have, such as _buffers
+# attributes that every torch module has, such as _buffers
 OF_MODULES = frozenset(vars(nn.Module()))
 
 
 def evaluated(
     kernel: Any, where: str, outputs: int = 1, index: tuple[int, ...] = ()
 ) -> tuple[Kernel, tuple[Tensor, ...]]:
-    """Makes an apviz kernel of a GPyTorch kernel, at its parameters of now, and the tensors of these.
+    """Convert a GPyTorch kernel to an apviz kernel at its current parameters; return it with their tensors.
 
     Args:
-        where: its name, for messages.
-        outputs: of every input; where there are several, one more column says which.
-        index: the model of a batch.
+        where: name of the kernel, for messages.
+        outputs: number of outputs of each input; if there are several, an additional column holds the output.
+        index: position of the model in a batch.
 
     Raises:
-        TypeError: a kernel of inducing points, or on a grid that follows the rows of each call.
+        TypeError: the kernel has inducing points, or a grid that follows the rows of each call.
     """
     if isinstance(kernel, kernels.InducingPointKernel):
         raise TypeError(
-            f"{where} is {a(kernel)}, an approximation of low rank, which GPyTorch itself solves fast: leave "
-            f"alternating_projection() for it, or take {where}.base_kernel, without approximation, inside"
+            f"{where} is {a(kernel)}, a low-rank approximation, which GPyTorch itself solves fast: leave "
+            f"alternating_projection(), or use the exact kernel {where}.base_kernel inside it"
         )
     if any(getattr(module, "grid_is_dynamic", False) for module in kernel.modules()):
         raise TypeError(
             f"{where} is {a(kernel)} on a grid that GPyTorch fits to the rows of each call, so that entries depend on "
-            "all of them; give it grid_bounds, such as [(0.0, 1.0)], a pair for each input"
+            "all rows; give it grid_bounds, such as [(0.0, 1.0)], one pair per input"
         )
     found = dict(kernel.named_parameters())
     values = {name: tuple(p.detach().double().reshape(-1).tolist()) for name, p in found.items()}
@@ -55,14 +55,15 @@ def evaluated(
 
 
 def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str) -> None:
-    """Refuses a kernel whose entries, or their derivatives, depend on other rows than their own two.
+    """Refuse a kernel whose entries, or their derivatives, depend on rows other than their own two.
 
     Args:
-        theirs, given: the GPyTorch kernel, and inputs as it takes them.
-        kernel, x: the same as apviz has them, x (n, d).
+        theirs, given: the GPyTorch kernel and its inputs.
+        kernel, x: apviz's version of both, x (n, d).
+        what: beginning of the message.
 
     Raises:
-        TypeError: naming `what`; some rows together and apart differ.
+        TypeError: entries or derivatives differ between rows evaluated together and separately.
     """
     rows, outputs = given.detach()[:PROBES], len(x) // max(len(given), 1)
     some, half = x.detach()[: outputs * len(rows)], outputs * (len(rows) // 2)
@@ -70,7 +71,7 @@ def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str
         _let_it_settle(theirs, rows)
         together = kernel(some, some.clone())
         apart = torch.cat([kernel(some[:half], some.clone()), kernel(some[half:], some.clone())])
-        between = kernel(some[:half], some[half : 2 * half])  # as many rows on both sides, and others
+        between = kernel(some[:half], some[half : 2 * half])  # equally many rows on both sides, but different ones
         derivatives = _derivatives_of_pairs(kernel, some, half)
     except Exception as error:
         raise TypeError(f"{what}; its own code evaluates it, and fails for a few of the rows: {error}") from error
@@ -80,12 +81,12 @@ def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str
         or not _close(together, apart, same)
         or not _close(between, together[:half, half : 2 * half], same)
     ):
-        raise TypeError(f"{what}; its own code evaluates it, and its entries depend on other rows than their own two")
+        raise TypeError(f"{what}; its own code evaluates it, and its entries depend on rows other than their own two")
     for found, expected in derivatives:
         if not _close(found, expected, SAME_SLOPES[some.dtype == torch.float64]):
             raise TypeError(
                 f"{what}; its own code evaluates it, and its derivatives between different rows are not those between "
-                "rows of one tensor: inside `forward`, let k(x1, x2) be differentiable in both, equal or not"
+                "rows of one tensor: k(x1, x2) in `forward` must be differentiable in both, equal or not"
             )
 
 
@@ -95,15 +96,15 @@ def _close(found: Tensor, expected: Tensor, relative: float) -> bool:
 
 
 def _let_it_settle(kernel: Any, rows: Tensor) -> None:
-    """Calls a kernel as outside of a context, once, so that it draws what it draws at its first call and keeps."""
-    # of no rows that are evaluated later: a kernel may keep entries, without a graph, for the rows they are of
+    """Call a kernel once outside the context, so that it draws the random numbers that it keeps."""
+    # with rows that are not evaluated later: a kernel may keep the entries of its rows, without a graph
     rows = torch.cat([rows.flip(0), rows[:1]])
     with torch.no_grad(), settings.debug(False):
         LazyEvaluatedKernelTensor(rows, rows, kernel=kernel).to_dense()
 
 
 def _derivatives_of_pairs(kernel: Kernel, x: Tensor, half: int) -> list[tuple[Tensor, Tensor]]:
-    """Derivatives in inputs and numbers of entries between the first rows of x and the rest, apart and within x."""
+    """Return derivatives, in inputs and numbers, of the entries between two groups of rows, apart and within x."""
     lowered = kernel.lowered(x.shape[1])
     features = lowered.features(x, centre_of(x))
     formula, phi = lowered.formula([each.shape[1] for each in features]), torch.cat(features, 1).to(x.dtype)
@@ -121,7 +122,7 @@ def _derivatives_of_pairs(kernel: Kernel, x: Tensor, half: int) -> list[tuple[Te
 
 @dataclass(frozen=True)
 class _Entries:
-    """k(x, z) by a GPyTorch kernel with other values of its parameters; arguments as of `evaluated`."""
+    """The function k(x, z) of a GPyTorch kernel at given parameter values; arguments as in `evaluated`."""
 
     kernel: Any
     outputs: int
@@ -134,12 +135,12 @@ class _Entries:
         if z is x:
             return self._of_points(points, points, values)[rows][:, rows]
         others, columns = self._points(z)
-        if torch.is_grad_enabled():  # as `Evaluated` adds a row: the two sides never look equal
+        if torch.is_grad_enabled():  # like the added row in `Evaluated`: the two sides must never look equal
             others = torch.cat([others, others[-1:]])
         return self._of_points(points, others, values)[rows][:, columns]
 
     def _points(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Points that follow one another only once, and where each row is among their outputs."""
+        """Return the points without consecutive repetitions, and the position of each row among their outputs."""
         _, place = torch.unique_consecutive(x[:, :-1].detach(), dim=0, return_inverse=True)
         first = torch.ones_like(place, dtype=torch.bool)
         first[1:] = place[1:] != place[:-1]
@@ -159,23 +160,23 @@ class _Entries:
 
 
 class _Dense(nn.Module):
-    """The entries as a module, so that a kernel is called, and evaluated, while it has other values."""
+    """The entries as a module, so that a kernel can be evaluated at other parameter values."""
 
     def __init__(self, kernel: Any) -> None:
         super().__init__()
         self.kernel = kernel
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
-        # as what a model returned: its active_dims have been selected
+        # the inputs come from a covariance that a model returned: active_dims have been selected
         with settings.debug(False), self._unchanged():
             dense: Tensor = LazyEvaluatedKernelTensor(x, z, kernel=self.kernel).to_dense()
         return dense
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Leaves nothing of an evaluation in the kernel, and lets it find nothing that GPyTorch's kernels have kept.
+        """Clear the caches of GPyTorch's kernels, and restore the kernel afterwards.
 
-        What a kernel keeps may be of other values of its parameters, or without a graph.
+        Cached values may belong to other parameter values, or have no graph.
         """
         modules = list(self.kernel.modules())
         attributes = [dict(vars(module)) for module in modules]
@@ -200,6 +201,6 @@ class _Dense(nn.Module):
 
 
 def a(thing: object) -> str:
-    """The class of a thing, with its article."""
+    """Return the class name of an object with its article."""
     name = type(thing).__name__
     return f"a{'n' if name.startswith(('A', 'E', 'I', 'O', 'RBF')) else ''} {name}"

@@ -1,4 +1,4 @@
-"""What a model returned as its covariance, read as a kernel of some inputs."""
+"""The covariance that a model returned, read as a kernel of some inputs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from apviz.gpytorch.kernels import ONE, Member, convert, scaled
 from apviz.kernels import Kernel, Matern52
 from apviz.operators.tiled import TiledOperator
 
-# rows of the tile that is timed, and how often
+# rows of the tile that is timed, and number of timings
 TIMED_ROWS, TIMED = 256, 3
 
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A kernel of some inputs, and its hyperparameters as GPyTorch differentiates them.
+    """A kernel of some inputs, and its hyperparameters as tensors that GPyTorch differentiates.
 
     Args:
-        x: (n, d) inputs; where every input has several outputs, a row for each, with which it is in the last column.
+        x: (n, d) inputs; with several outputs one row per output, whose number is in the last column.
         kernel: of apviz, at the current hyperparameters.
         tensors: 1-d, one for each of `kernel.hyperparameters`, in that order.
-        jitter: 0-d, what `add_jitter` adds to the diagonal; between no two rows, not even equal ones.
+        jitter: 0-d, added to the diagonal by `add_jitter`, and not between equal rows.
     """
 
     x: Tensor
@@ -49,26 +49,26 @@ class Expression:
     jitter: Tensor | None = None
 
     def wants_gradient(self) -> bool:
-        """Tests whether anything of it is to be differentiated."""
+        """Test whether any tensor requires a gradient."""
         return any(tensor.requires_grad for tensor in (self.x, *self.tensors))
 
     def noise_with(self, noise: Tensor) -> Tensor:
-        """What stands on the diagonal beside the kernel, of a likelihood's noise: 0-d or (n,)."""
+        """Return the diagonal added to the kernel: a likelihood's noise plus the jitter, 0-d or (n,)."""
         return noise if self.jitter is None else noise + self.jitter.to(noise)
 
 
 def expression_of(
     covariance: Any, where: Callable[[Any], str], made_by: str = "forward", member: Member = ONE
 ) -> Expression:
-    """Reads what a model returned: a kernel's, or a sum, product or multiple of such.
+    """Read the covariance that a model returned: a kernel's, or a sum, product or multiple of such.
 
     Args:
-        where: the name of a kernel in the model, for messages.
-        made_by: what returned it, for messages.
-        member: of a batch of models, which is read.
+        where: returns the name of a kernel in the model, for messages.
+        made_by: name of the function that returned it, for messages.
+        member: the model of a batch that is read.
 
     Raises:
-        TypeError: something that apviz does not have; the part is named.
+        TypeError: a part that apviz does not support, by name.
         ValueError: other batch dimensions, or a covariance between two sets of inputs.
     """
 
@@ -96,8 +96,8 @@ def expression_of(
             )
         return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1))
     raise TypeError(
-        f"the covariance that {made_by} returned is {a(covariance)}; apviz takes what kernels returned for the inputs, "
-        "and sums, products and multiples of it"
+        f"the covariance that {made_by} returned is {a(covariance)}; apviz takes the covariances that kernels return "
+        "for the inputs, and their sums, products and multiples"
     )
 
 
@@ -106,7 +106,7 @@ def _with_jitter(inner: Expression, jitter: Tensor) -> Expression:
 
 
 class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
-    """The entrywise product of what two kernels returned, where GPyTorch would evaluate both at once."""
+    """The entrywise product of two kernels' covariances, which GPyTorch would evaluate at once."""
 
     def __init__(self, left: Any, right: Any) -> None:
         super().__init__(left, right)
@@ -114,7 +114,7 @@ class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
 
     @classmethod
     def instead(cls, call_next: Any, left: Any, right: Any) -> Any:
-        """Stands before `LinearOperator.mul`."""
+        """Intercept `LinearOperator.mul`."""
         both = _is_unevaluated(left) and _is_unevaluated(right)
         return cls(left, right) if both and left.shape == right.shape else call_next(left, right)
 
@@ -142,7 +142,7 @@ class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
 
 
 def _is_unevaluated(covariance: Any) -> bool:
-    """Tests for what kernels returned, and for sums, products and multiples of it, with jitter or without."""
+    """Test for a kernel's covariance, or sums, products and multiples of such, with or without jitter."""
     if type(covariance) is SumLinearOperator:
         return all(_is_unevaluated(each) for each in covariance.linear_ops)
     if type(covariance) is ConstantMulLinearOperator:
@@ -160,8 +160,8 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
         raise ValueError(f"the inputs of the kernel have shape {tuple(x.shape)}; apviz takes (n, d)")
     if not same_inputs(x, z):
         raise ValueError(
-            f"the covariance that {made_by} returned is k(x, z) for two sets of inputs, which differ; apviz takes "
-            "k(x, x), as covar_module(x) gives it"
+            f"the covariance that {made_by} returned is k(x, z) between two different sets of inputs; apviz takes "
+            "k(x, x), as covar_module(x) returns it"
         )
     outputs = int(covariance.kernel.num_outputs_per_input(x, x))
     kernel, tensors = convert(
@@ -171,29 +171,29 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
     if outputs > 1:
         which = torch.arange(outputs).repeat(len(x)).to(x)
         x = torch.cat([x.repeat_interleave(outputs, 0), which[:, None]], 1)
-    _look_at(covariance.kernel, given, kernel, x, where(covariance.kernel))
+    _check(covariance.kernel, given, kernel, x, where(covariance.kernel))
     return Expression(x, kernel, tensors)
 
 
-_looked_at: WeakSet[Any] = WeakSet()
-_said: set[type] = set()
+_checked: WeakSet[Any] = WeakSet()
+_warned: set[type] = set()
 
 
-def _look_at(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) -> None:
-    """Checks a kernel that GPyTorch's code evaluates, once, and says, once for its kind, what that takes."""
-    if not kernel.is_evaluated or theirs in _looked_at:
+def _check(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) -> None:
+    """Check a kernel that GPyTorch's code evaluates, and warn about its cost, once per kind."""
+    if not kernel.is_evaluated or theirs in _checked:
         return
     check_pairs(theirs, given, kernel, x, f"apviz does not have all of the kernel {where}, {a(theirs)}")
-    _looked_at.add(theirs)
-    if type(theirs) in _said:
+    _checked.add(theirs)
+    if type(theirs) in _warned:
         return
-    _said.add(type(theirs))
+    _warned.add(type(theirs))
     some = x.detach()[:TIMED_ROWS]
     own, other = (TiledOperator(some, each, 1.0) for each in (kernel, Matern52()))
     ratio = _seconds(own) / _seconds(other)
     warnings.warn(
-        f"apviz does not have all of the kernel {where}, {a(theirs)}: GPyTorch's code evaluates it, tile by tile, at "
-        f"{ratio:.0f} times the seconds an entry of apviz's own Matérn-5/2",
+        f"apviz does not have all of the kernel {where}, {a(theirs)}: GPyTorch's code evaluates it tile by tile, "
+        f"which takes {ratio:.0f} times as long per entry as apviz's own Matérn-5/2",
         stacklevel=2,
     )
 
@@ -209,7 +209,7 @@ def _seconds(operator: TiledOperator) -> float:
 
 
 def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], Kernel]) -> Expression:
-    """The sum or product of kernels of inputs that need not be the same: of all of them side by side."""
+    """Return the sum or product of kernels; different inputs are put side by side."""
     inputs: list[Tensor] = []
     starts: list[int] = []
     for part in parts:
@@ -231,5 +231,5 @@ def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], K
 
 
 def same_inputs(x: Tensor, z: Tensor) -> bool:
-    """Tests whether both are (n, d) and the same; what is not finite is refused later, in its own words."""
+    """Test whether both are (n, d) and the same; values that are not finite are refused later."""
     return x is z or (x.shape == z.shape and torch.allclose(x, z, rtol=0.0, atol=0.0, equal_nan=True))

@@ -1,4 +1,4 @@
-"""Calls of another library, led through apviz while a context asks for it, in the thread that entered it."""
+"""Interception of calls in another library, in the thread that entered a context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-#: called as handler(call_next, *args, **kwargs) in place of the function; `call_next` is what it stands before
+#: called as handler(call_next, *args, **kwargs) in place of the function; `call_next` is the intercepted function
 Handler = Callable[..., Any]
 #: an attribute of a class or a module
 Place = tuple[Any, str]
@@ -24,16 +24,16 @@ class _Installed:
 
 _lock = threading.Lock()
 _installed: dict[Place, _Installed] = {}
-# by thread, or asyncio task: the others go on as if nothing were here
+# by thread, or asyncio task: the others are not affected
 _handlers: ContextVar[Mapping[Place, tuple[Handler, ...]]] = ContextVar("apviz_handlers")
 
 
 @contextmanager
 def intercepted(owner: Any, name: str, handler: Handler) -> Iterator[None]:
-    """Leads the calls of the function `owner.name` that this thread makes through `handler`.
+    """Replace calls of the function `owner.name` in this thread by calls of `handler`.
 
-    Contexts may be nested: the innermost handler is called first. When the last context in any thread is left, also
-    by an exception, the attribute is again the function that was there.
+    Contexts may be nested: the innermost handler is called first. When the last context of all threads ends, also
+    after an exception, the attribute is the original function again.
     """
     place = (owner, name)
     _install(place)

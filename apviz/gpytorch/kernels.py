@@ -1,4 +1,4 @@
-"""GPyTorch's kernels, and sums and products of what they return, as apviz's, with the tensors they are trained by."""
+"""Conversion of GPyTorch's kernels, and of sums and products of their covariances, to apviz's kernels."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from apviz.kernels import (
     SpectralMixture,
 )
 
-#: terms of a product of mixtures, beyond which it is not written out
+#: largest number of terms of a product of mixtures that is expanded
 MAX_TERMS = 256
-# what a subclass of a kernel may have of its own: how it is made and described, not what it computes
+# attributes that a subclass of a kernel may override: they construct or describe it, and do not change its values
 HARMLESS = (
     "__init__", "__module__", "__doc__", "__annotations__", "__repr__", "__str__", "__firstlineno__",
     "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__dict__",
@@ -39,18 +39,18 @@ HARMLESS = (
 
 @dataclass(frozen=True)
 class Member:
-    """One of a batch of models.
+    """One model of a batch.
 
     Args:
-        batch: the batch's shape; empty where there is one model.
-        index: its place there.
+        batch: shape of the batch; empty for a single model.
+        index: position of the model in it.
     """
 
     batch: torch.Size = field(default_factory=torch.Size)
     index: tuple[int, ...] = ()
 
     def of(self, values: Tensor, own: int) -> Tensor:
-        """Picks what is its own of values with `own` dimensions after those of the batch, or with none for all."""
+        """Return this model's part of values with `own` dimensions after those of the batch, if they have any."""
         if not self.batch:
             return values
         return values.expand(*self.batch, *values.shape[values.ndim - own :])[self.index]
@@ -60,10 +60,10 @@ ONE = Member()
 
 
 def check_batch(what: str, found: Sequence[int], batch: torch.Size) -> None:
-    """Refuses what is of another batch than its model.
+    """Refuse a batch shape that does not fit the model's.
 
     Raises:
-        ValueError: naming both.
+        ValueError: names both shapes.
     """
     try:
         fits = torch.broadcast_shapes(tuple(found), batch) == batch  # type: ignore[no-untyped-call]
@@ -77,17 +77,17 @@ def check_batch(what: str, found: Sequence[int], batch: torch.Size) -> None:
 
 
 def from_gpytorch(kernel: Any, d: int) -> Kernel:
-    """Converts a kernel of `gpytorch.kernels`, at its current hyperparameters.
+    """Convert a kernel of `gpytorch.kernels`, at its current hyperparameters.
 
-    Only its values are taken: priors, constraints and `requires_grad=False` are for GPyTorch's own training.
+    Only the values are converted: priors, constraints and `requires_grad=False` belong to GPyTorch's own training.
 
     Args:
-        kernel: any that apviz has, and sums, products, `ScaleKernel` and `active_dims` of them, without batches.
-        d: columns of the inputs.
+        kernel: a kernel that apviz has, or sums, products, `ScaleKernel` and `active_dims` of such, without batches.
+        d: number of input columns.
 
     Raises:
-        TypeError: a kernel that apviz does not have, or a subclass that computes something else; the part is named.
-        ValueError: one with batch dimensions.
+        TypeError: a kernel that apviz does not have, or a subclass that computes something else; names the part.
+        ValueError: a kernel with batch dimensions.
 
     Examples:
         >>> import apviz.gpytorch, gpytorch
@@ -108,29 +108,30 @@ def convert(
     outputs: int = 1,
     strict: bool = False,
 ) -> tuple[Kernel, tuple[Tensor, ...]]:
-    """Converts a GPyTorch kernel of inputs with d columns; the tensors are those of `Expression`.
+    """Convert a GPyTorch kernel of inputs with d columns; the tensors are those of `Expression`.
 
     Args:
-        selected: whether the columns are those that the kernel's active_dims chose, as in what it returned.
-        member: of a batch, for which it is converted.
-        outputs: of every input; where there are several, one more column, the last, says which.
-        strict: refuse what would be evaluated by GPyTorch's code.
+        where: name of the kernel, for messages.
+        selected: whether the kernel's active_dims have already selected the columns, as in a covariance it returned.
+        member: the model of a batch for which it is converted.
+        outputs: number of outputs of each input; if there are several, an additional last column holds the output.
+        strict: refuse kernels that GPyTorch's code would have to evaluate.
 
     Raises:
-        TypeError: a kernel that apviz does not have, and that cannot be evaluated for any pairs of rows.
-        ValueError: one with other batch dimensions.
+        TypeError: a kernel that apviz does not have and that cannot be evaluated for any pair of rows.
+        ValueError: a kernel with other batch dimensions.
     """
     return _Conversion(member, outputs, strict).of(kernel, d, where, selected)
 
 
 class _Conversion:
-    """How a kernel and its parts are converted; arguments as of `convert`."""
+    """The conversion of a kernel and its parts; arguments as in `convert`."""
 
     def __init__(self, member: Member, outputs: int, strict: bool) -> None:
         self.member, self.outputs, self.strict = member, outputs, strict
 
     def of(self, kernel: Any, d: int, where: str, selected: bool = False) -> tuple[Kernel, tuple[Tensor, ...]]:
-        """Converts a kernel of d columns, beside that of the output."""
+        """Convert a kernel of d columns, not counting the output column."""
         dims = None if selected else getattr(kernel, "active_dims", None)
         if dims is None:
             return self._whole(kernel, d, where)
@@ -150,11 +151,11 @@ class _Conversion:
         return evaluated(kernel, where, self.outputs, self.member.index)
 
     def _by_kind(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
-        """The kernel where apviz has it."""
+        """Convert a kernel that apviz has; None for others."""
         of = self.member.of
         computes_as = partial(_computes_as, type(kernel).forward)
         if computes_as("ScaleKernel"):
-            # it takes on the columns of what it scales, and chooses them itself
+            # it copies the active_dims of its base kernel, which then selects the columns itself
             inner = self._forward(kernel.base_kernel, d, f"{where}.base_kernel")
             return None if inner is None else scaled(*inner, of(kernel.outputscale, 0).reshape(1))
         for kind, combine in (("AdditiveKernel", add), ("ProductKernel", mul)):
@@ -174,7 +175,7 @@ class _Conversion:
         return _joined([self.of(each, d, f"{where}.{k}") for k, each in enumerate(parts)], combine)
 
     def _of_outputs(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
-        """A kernel of several outputs: of the inputs, times one of which output it is."""
+        """Convert a kernel of several outputs: a kernel of the inputs times a kernel of the output."""
         computes_as = partial(_computes_as, type(kernel).forward)
         if computes_as("LCMKernel"):
             parts = [
@@ -193,9 +194,9 @@ class _Conversion:
         return data[0].on(range(d)) * task.on(d), data[1] + of_task
 
     def _forward(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
-        """A part whose `forward` GPyTorch calls by itself, past its active_dims and, if it has one, its own `__call__`.
+        """Convert a part whose `forward` GPyTorch calls directly, skipping its active_dims and its `__call__`.
 
-        None with a `__call__` of its own: what is evaluated here would be called.
+        None if it overrides `__call__`: evaluating it here would call that.
         """
         return None if "__call__" in overridden(kernel) else self._whole(kernel, d, where)
 
@@ -205,7 +206,7 @@ class _Conversion:
         for theirs in KERNELS.values():
             named, settings = theirs.gpytorch or ("", {})
             if computes_as(named) and all(getattr(kernel, key) == value for key, value in settings.items()):
-                # (*batch, 1) or (*batch): the shapes, such as α
+                # shape parameters such as α: (*batch, 1) or (*batch)
                 shape = {each: _number(of, getattr(kernel, each), kernel) for each in theirs.parameter_names()}
                 return _made(theirs, lengthscale=of(kernel.lengthscale, 2), **shape)
         if computes_as("PeriodicKernel"):
@@ -226,7 +227,7 @@ class _Conversion:
                     "by active_dims"
                 )
             return _made(Cosine, period=2 * of(kernel.period_length, 2))
-        if computes_as("PiecewisePolynomialKernel") and kernel.q != 2:  # there GPyTorch 1.15 has another polynomial
+        if computes_as("PiecewisePolynomialKernel") and kernel.q != 2:  # GPyTorch 1.15 has another polynomial for q = 2
             q = kernel.q
             return _made(lambda **given: PiecewisePolynomial(q=q, **given), lengthscale=of(kernel.lengthscale, 2))
         if computes_as("IndexKernel") and d == 1:
@@ -251,7 +252,7 @@ def _computes_as(forward: Any, *names: str) -> bool:
 
 
 def _number(of: Callable[[Tensor, int], Tensor], values: Tensor, kernel: Any) -> Tensor:
-    """One number a kernel, with or without a dimension of its own."""
+    """Return a kernel's single number, with or without a dimension of its own."""
     return of(values, values.ndim - len(kernel.batch_shape)).reshape(1)
 
 
@@ -263,7 +264,7 @@ def _made(kind: Callable[..., Kernel], **tensors: Tensor) -> tuple[Kernel, tuple
 
 
 def _mixture(weights: Tensor, means: Tensor, scales: Tensor, d: int) -> tuple[Kernel, tuple[Tensor, ...]]:
-    """The product over inputs of sums over mixtures, as GPyTorch has it; (q,), (q, 1, d), (q, 1, d)."""
+    """Return the product over inputs of sums over mixtures, as in GPyTorch; (q,), (q, 1, d), (q, 1, d)."""
     factors, tensors = list[Kernel](), list[Tensor]()
     for k in range(d):
         of = weights, means[:, 0, k], scales[:, 0, k]
@@ -275,7 +276,7 @@ def _mixture(weights: Tensor, means: Tensor, scales: Tensor, d: int) -> tuple[Ke
 
 
 def scaled(kernel: Kernel, tensors: Sequence[Tensor], by: Tensor) -> tuple[Kernel, tuple[Tensor, ...]]:
-    """A kernel times a number, and its tensors."""
+    """Return a kernel times a number, and its tensors."""
     found = kernel.scaled_by(float(by.detach()))
     if len(found.hyperparameters) > len(tensors):
         return found, (by, *tensors)
@@ -283,7 +284,7 @@ def scaled(kernel: Kernel, tensors: Sequence[Tensor], by: Tensor) -> tuple[Kerne
 
 
 def overridden(kernel: Any) -> list[str]:
-    """Lists what a subclass, or an object, overrides of what GPyTorch computes with its kernel."""
+    """List the methods of GPyTorch's kernel that a subclass, or the object itself, overrides."""
     own = _own(kernel)
     changed = [name for name in vars(kernel) if callable(getattr(own, name, None))]
     for kind in type(kernel).__mro__[: type(kernel).__mro__.index(own)]:

@@ -24,7 +24,7 @@ NO_SECOND_DERIVATIVES = (
 
 
 def leave_one_out(call_next: Any, objective: Any, prior: Any, target: Tensor, *inputs: Any) -> Any:
-    """Stands before `LeaveOneOutPseudoLikelihood.forward`, which would factor the n × n matrix."""
+    """Intercept `LeaveOneOutPseudoLikelihood.forward`, which would factor the n × n matrix."""
     marginal = objective.likelihood(prior, *inputs)
     covariance = marginal.lazy_covariance_matrix
     if not (isinstance(prior, PriorDistribution) and isinstance(covariance, MarginalCovariance)):
@@ -46,7 +46,7 @@ def leave_one_out(call_next: Any, objective: Any, prior: Any, target: Tensor, *i
 
 
 class _LeaveOneOut(torch.autograd.Function):
-    """Autograd's function of w and s: dw = K⁻¹(dy − dK w) and dsᵢ = −vᵢᵀ dK vᵢ for the columns v of K⁻¹."""
+    """The autograd function of w and s: dw = K⁻¹(dy − dK w), dsᵢ = −vᵢᵀ dK vᵢ for the columns v of K⁻¹."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""A matrix that GPyTorch's CG is given, described for the attributes and the spectrum of its trace."""
+"""Description of a matrix in GPyTorch's CG, for the attributes and the spectrum of its trace."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from apviz.spectrum import Eigenvalue, Method, Spectrum, spectrum
 from apviz.system import KernelSystem
 
 NOT_COMPUTED = "not computed"
-# relative, between k(x, x) of the kernel that was evaluated last and of the matrix: else it is of another kernel
+# relative, between k(x, x) of the last evaluated kernel and of the matrix; a larger difference means another kernel
 SAME_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """An n × n matrix K as GPyTorch has it.
+    """An n × n matrix K of GPyTorch.
 
     Args:
-        attrs: root attributes of a trace; `d` is None where no kernel was seen, `noise` 0 where nothing is added to the
+        attrs: root attributes of a trace. `d` is None if no kernel was seen, `noise` 0 if nothing is added to the
             diagonal, `outputscale` the mean of k(x, x).
-        system: as apviz has it, where the kernel is one of its own; of unit right-hand sides.
+        system: the same system in apviz, with unit right-hand sides; None if apviz does not have the kernel.
         trace: of K, a bound on λmax.
-        least: a bound on λmin: σ², or where nothing is added to the diagonal what rounding leaves of the trace.
+        least: a bound on λmin: σ² or, if nothing is added to the diagonal, the rounding error of the trace.
     """
 
     attrs: dict[str, Any]
@@ -40,7 +40,7 @@ class Matrix:
     least: float
 
     def spectrum(self, method: Method | None) -> Spectrum:
-        """The spectrum by apviz where it has the kernel, else the bounds alone."""
+        """Return apviz's spectrum if it has the kernel, otherwise the bounds alone."""
         if self.system is not None:
             return spectrum(self.system, (), method)
         bounds = self.trace, self.least, math.nan
@@ -49,17 +49,17 @@ class Matrix:
 
 
 def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> Matrix:
-    """Describes a matrix as far as it is known.
+    """Describe a matrix as far as it is known.
 
     Args:
         matrix: K.
-        kernel, x: the GPyTorch kernel that was evaluated last, if any, and its inputs; it is taken for this matrix's
-            where the number of rows agrees.
+        kernel, x: the last evaluated GPyTorch kernel, if any, and its inputs. The matrix is assumed to be its own if
+            the numbers of rows agree.
     """
     n = matrix.shape[-1]
     inner, added = matrix, None
     if isinstance(matrix, AddedDiagLinearOperator):
-        inner, added = matrix._linear_op, matrix._diag_tensor  # its summands have no public names
+        inner, added = matrix._linear_op, matrix._diag_tensor  # the summands have no public names
     diagonal = matrix.diagonal(dim1=-1, dim2=-2).double()
     trace, noise = float(diagonal.sum(-1).max()), 0.0 if added is None else float(added._diagonal().min())
     scale, least = float(diagonal.mean()) - noise, noise or torch.finfo(matrix.dtype).eps * trace
@@ -80,7 +80,7 @@ def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> 
 
 
 def name_of(kernel: Kernel) -> str:
-    """A kernel and what it is made of, such as ScaleKernel(PeriodicKernel)."""
+    """Return the name of a kernel and of its parts, such as ScaleKernel(PeriodicKernel)."""
     parts = [module for name, module in kernel.named_sub_kernels() if name.count(".") <= name.startswith("kernels.")]
     return type(kernel).__name__ + (f"({', '.join(map(name_of, parts))})" if parts else "")
 
@@ -109,5 +109,5 @@ def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
             dtype=x.dtype,
             device=x.device,
         )
-    except (TypeError, ValueError):  # a kernel, or a dtype, that apviz does not have; nothing is solved here
+    except (TypeError, ValueError):  # a kernel or dtype that apviz does not have; nothing is solved here
         return None

@@ -1,4 +1,4 @@
-"""Parts of a GPyTorch model that apviz takes: Gaussian noise of a diagonal, kernels, any mean, batches and outputs."""
+"""The parts of a GPyTorch model that apviz supports: diagonal Gaussian noise, kernels, any mean, batches, outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz.gpytorch.expressions import Expression, expression_of
 from apviz.gpytorch.kernels import Member, check_batch
 from apviz.hyperparameters import Hyperparameters
 
-# rows that are given to a model by themselves, to see that what it makes of one depends on no other
+# training rows that are passed to a model alone, to check that it treats every row by itself
 ROWS = 8
 
 
@@ -29,11 +29,11 @@ class Prior:
     """The prior of a model, or of a batch of models, at some inputs.
 
     Args:
-        mean: (*batch, n); of several outputs those of one input side by side.
-        covariance: k(X, X) unevaluated.
-        members: of the batch, each with what k is in apviz's words; one where there is no batch.
-        outputs: of every input; None: one, in a distribution that has no dimension for them.
-        model: which model it is of, by its `id`.
+        mean: (*batch, n); several outputs of one input are side by side.
+        covariance: k(X, X), unevaluated.
+        members: the models of the batch, each with its k as apviz reads it; one if there is no batch.
+        outputs: number of outputs of each input; None: one, in a distribution without a dimension for outputs.
+        model: `id` of the model.
     """
 
     mean: Tensor
@@ -44,21 +44,21 @@ class Prior:
 
     @property
     def batch(self) -> torch.Size:
-        """The shape of the batch."""
+        """Return the shape of the batch."""
         return self.members[0][0].batch
 
     def distribution(self, mean: Tensor, covariance: Any) -> MultivariateNormal:
-        """Makes a distribution of the prior's kind: mean (*batch, n), for several outputs as `mean` has them."""
+        """Return a distribution of the prior's kind: mean (*batch, n), with outputs ordered as in `mean`."""
         if self.outputs is None:
             return MultivariateNormal(mean, covariance)
         return MultitaskMultivariateNormal(mean.reshape(*mean.shape[:-1], -1, self.outputs), covariance)
 
 
 def check_likelihood(likelihood: Any, outputs: int | None) -> None:
-    """Refuses a likelihood that is not Gaussian, or of several outputs where a prior has one.
+    """Refuse a likelihood that is not Gaussian, or has several outputs where the prior has one.
 
     Raises:
-        TypeError: naming it.
+        TypeError: names the likelihood.
     """
     if not isinstance(likelihood, _GaussianLikelihoodBase):
         raise TypeError(
@@ -69,14 +69,14 @@ def check_likelihood(likelihood: Any, outputs: int | None) -> None:
 
 
 def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
-    """The noise σ² that a likelihood adds at training inputs, as GPyTorch differentiates it: (*batch, n, n).
+    """Return the noise σ² that a likelihood adds at the training inputs, differentiable: (*batch, n, n).
 
     Args:
-        prior: there.
-        inputs: the model's.
+        prior: at the training inputs.
+        inputs: of the model.
 
     Raises:
-        TypeError: a likelihood that is not Gaussian, or does other things than adding a diagonal.
+        TypeError: a likelihood that is not Gaussian, or does more than add a diagonal.
     """
     check_likelihood(likelihood, prior.outputs)
     mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
@@ -94,10 +94,10 @@ def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
 
 
 def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
-    """The noise of one of a batch in a diagonal: 0-d where it is one for all rows, else (n,).
+    """Return the noise of one model of a batch: 0-d if it is the same for all rows, otherwise (n,).
 
     Raises:
-        ValueError: of another batch than the model's.
+        ValueError: its batch is not the model's.
     """
     check_batch("the likelihood's noise", added.batch_shape, member.batch)
     one = isinstance(added, ConstantDiagLinearOperator)
@@ -106,11 +106,11 @@ def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
 
 
 def prior_of(model: Any, output: Any) -> Prior:
-    """The prior that `model.forward` returned, if apviz takes it.
+    """Read the prior that `model.forward` returned.
 
     Raises:
-        TypeError: a distribution, a covariance or a kernel that apviz does not have; the part is named.
-        ValueError: a covariance between two sets of inputs, or another number of rows than the mean has.
+        TypeError: a distribution, a covariance or a kernel that apviz does not support; names the part.
+        ValueError: a covariance between two sets of inputs, or with another number of rows than the mean.
     """
     forward = f"{type(model).__name__}.forward"
     if type(output) not in (MultivariateNormal, MultitaskMultivariateNormal):
@@ -139,15 +139,15 @@ def _members(batch: torch.Size) -> Iterator[Member]:
 
 
 def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
-    """The prior of a model at `inputs`, whatever mode it is in; raises as `prior_of`."""
+    """Return the prior of a model at `inputs`, in training or evaluation mode; raises as `prior_of`."""
     return prior_of(model, super(ExactGP, model).__call__(*inputs, **kwargs))
 
 
 def check_rows(model: Any, prior: Prior, **kwargs: Any) -> None:
-    """Refuses a `forward` that makes of a row what depends on the other rows: some of the training rows by themselves.
+    """Refuse a `forward` that does not treat every row by itself; evaluates some training rows alone.
 
     Raises:
-        TypeError: naming it.
+        TypeError: names it.
     """
     rows = min(ROWS, model.train_inputs[0].shape[-2] // 2)
     if not rows:
@@ -160,18 +160,18 @@ def check_rows(model: Any, prior: Prior, **kwargs: Any) -> None:
         scale = float(expected.detach().nan_to_num().abs().max())
         if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * scale, equal_nan=True):
             raise TypeError(
-                f"{type(model).__name__}.forward makes of a row what depends on the other rows too, such as features "
-                "divided by their largest: predictions would depend on what is asked for together; divide by numbers "
-                "that are kept from training, as gpytorch.utils.grid.ScaleToBounds does"
+                f"{type(model).__name__}.forward makes a row depend on other rows, for example by dividing features "
+                "by their largest: a prediction would depend on the other test inputs of its call; divide by constants "
+                "kept from training, as gpytorch.utils.grid.ScaleToBounds does"
             )
 
 
 def hyperparameters(model: Any) -> Hyperparameters:
-    """The hyperparameters of an `ExactGP`, for apviz's own solvers.
+    """Return the hyperparameters of an `ExactGP`, for apviz's own solvers.
 
     Raises:
-        TypeError, ValueError: a part that apviz does not take, named; a mean that is not constant on the training
-            inputs; a kernel that does not see them as they are; a model without training inputs; several models.
+        TypeError, ValueError: an unsupported part, by name; a mean that is not constant on the training inputs; a
+            kernel that does not get the inputs unchanged; a model without training inputs; a batch of models.
     """
     if not isinstance(model, ExactGP):
         raise TypeError(f"model must be a gpytorch.models.ExactGP, got {a(model)}")
@@ -182,11 +182,11 @@ def hyperparameters(model: Any) -> Hyperparameters:
         noise = noise_of(model.likelihood, prior, model.train_inputs)
     (member, expression), *others = prior.members
     if others:
-        raise ValueError(f"the model is a batch of {1 + len(others)} models; its hyperparameters are those of several")
+        raise ValueError(f"the model is a batch of {1 + len(others)} models; hyperparameters() takes a single model")
     x = model.train_inputs[0]
     if len(model.train_inputs) > 1 or not torch.equal(expression.x, x if x.ndim > 1 else x[:, None]):
         raise ValueError(
-            "the kernel does not see the training inputs as they are (active_dims, learned features, or several)"
+            "the kernel does not get the training inputs unchanged (active_dims, learned features, or several inputs)"
         )
     if expression.kernel.is_evaluated:
         raise TypeError(f"apviz has no kernel of its own for {expression.kernel!r}")
@@ -194,9 +194,7 @@ def hyperparameters(model: Any) -> Hyperparameters:
         raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
     sigma = expression.noise_with(noise_in(noise, member))
     if sigma.ndim:
-        raise ValueError(
-            "rows have noises of their own; give them to apviz.KernelSystem(noise=…) or apviz.Posterior(noises=…)"
-        )
+        raise ValueError("every row has its own noise; use apviz.KernelSystem(noise=…) or apviz.Posterior(noises=…)")
     return Hyperparameters.of(expression.kernel, sigma.item(), prior.mean[0].item(), f"GPyTorch {type(model).__name__}")
 
 

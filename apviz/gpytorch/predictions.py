@@ -1,12 +1,12 @@
-"""Predictions inside a context: means and covariances, differentiable in the model, and twice in test inputs.
+"""Predictions inside a context: means and covariances, differentiable once in the model and twice in test inputs.
 
 With C = k(X, Z), w = K⁻¹(y − m) and W = K⁻¹C, the mean is Cᵀw, the covariance k(Z, Z) − CᵀW, and their derivatives are
 
     d(gᵀCᵀw) = gᵀ dCᵀ w − vᵀ dK w + vᵀ d(y − m) with v = K⁻¹Cg, one more solve,
     d tr(G(k(Z, Z) − CᵀK⁻¹C)) = tr(G dk(Z, Z)) − 2 tr(G dCᵀ W) + tr(G Wᵀ dK W) for symmetric G.
 
-Where a derivative in Z is to be differentiated again (create_graph=True), autograd differentiates C and k(Z, Z) itself,
-and W by dW = K⁻¹ dC: a solve for the first derivative, and one for the second.
+For second derivatives in Z (create_graph=True), autograd differentiates C and k(Z, Z) itself, and W by dW = K⁻¹ dC:
+one solve for the first derivative, and one for the second.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from apviz.operators import Operator
 from apviz.operators.interface import CrossDerivatives
 
 NO_SECOND_DERIVATIVES = (
-    "apviz.gpytorch differentiates predictions twice in test inputs, and once in the model (create_graph=True and "
-    "Hessians take them twice): take differences of its gradients, or differentiate twice outside "
+    "apviz.gpytorch differentiates predictions twice in test inputs, but only once in the model (create_graph=True and "
+    "Hessians need two): take differences of its gradients, or differentiate twice outside "
     "alternating_projection()"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """What a prediction depends on at training inputs, as autograd sees it.
+    """The tensors at training inputs that a prediction depends on, with their graph.
 
     Args:
         residual: (n,) y − m.
         noise: 0-d, or (n,).
-        x: (n, d), as the kernel sees them.
-        tensors: of the kernel, as `Expression` has them.
+        x: (n, d), the kernel's inputs.
+        tensors: of the kernel, as in `Expression`.
     """
 
     residual: Tensor
@@ -50,12 +50,12 @@ class Dependence:
     tensors: tuple[Tensor, ...]
 
     def all(self) -> tuple[Tensor, ...]:
-        """Returns all of them, in one order."""
+        """Return all tensors in a fixed order."""
         return self.residual, self.noise, self.x, *self.tensors
 
 
 def means(posterior: Posterior, solves: Solves, z: Tensor, prior: Dependence | None) -> Tensor:
-    """Predicts the mean without the prior's: z (m, d), to (m,); differentiable in z and in `prior`."""
+    """Predict the mean minus the prior's: z (m, d), to (m,); differentiable in z and in `prior`."""
     if prior is None:
         return posterior.mean(z.detach()).to(z)
     found: Tensor = _Mean.apply(posterior, z)  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ def means(posterior: Posterior, solves: Solves, z: Tensor, prior: Dependence | N
 
 
 def covariances(posterior: Posterior, solves: Solves, z: Tensor, size: int, prior: Dependence | None) -> Tensor:
-    """Predicts covariances within groups of `size` test inputs: z (m, d), to (m ÷ size, size, size)."""
+    """Predict covariances within groups of `size` test inputs: z (m, d), to (m ÷ size, size, size)."""
     found, w = posterior.covariance_of_groups(z.detach(), size, solves.hooks)
     if prior is None:
         return found.to(z)
@@ -73,8 +73,8 @@ def covariances(posterior: Posterior, solves: Solves, z: Tensor, size: int, prio
     return in_inputs + in_model
 
 
-# What depends on the model is a function of its own, of value 0: its gradients take a solve, or passes over K, which
-# autograd then leaves out where only those in test inputs are asked for, as acquisition functions do.
+# The dependence on the model is a separate function of value 0. Its gradients take a solve, or passes over K; autograd
+# skips them where only gradients in test inputs are needed, as in acquisition functions.
 
 
 class _Mean(torch.autograd.Function):
@@ -117,7 +117,7 @@ class _MeanInModel(torch.autograd.Function):
 class _Covariances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, posterior: Posterior, solves: Solves, found: Tensor, w: Tensor, z: Tensor) -> Tensor:
-        ctx.posterior, ctx.solves, ctx.w = posterior, solves, w  # not to be differentiated
+        ctx.posterior, ctx.solves, ctx.w = posterior, solves, w  # w has no gradient
         ctx.save_for_backward(z)
         return found.to(z)
 
@@ -136,7 +136,7 @@ class _Covariances(torch.autograd.Function):
 
 
 class _Inverse(torch.autograd.Function):
-    """K⁻¹C, whose derivative is K⁻¹ times that of C; w: what it is, where that is known."""
+    """K⁻¹C, whose derivative is K⁻¹ dC; w: its value, if it is known."""
 
     @staticmethod
     def forward(ctx: Any, posterior: Posterior, solves: Solves, c: Tensor, w: Tensor | None) -> Tensor:
@@ -169,30 +169,30 @@ class _CovariancesInModel(torch.autograd.Function):
 def _by_groups(
     operator: Operator, z: Tensor, w: Tensor, g: Tensor
 ) -> tuple[list[CrossDerivatives], CrossDerivatives, Tensor]:
-    """Derivatives of tr(G k(Z, Z)) of every group, of −2 tr(G CᵀW) of all, and WG; g: (groups, size, size)."""
+    """Return derivatives of tr(G k(Z, Z)) per group and of −2 tr(G CᵀW), and WG; g: (groups, size, size)."""
     half, size = 0.5 * (g + g.mT).to(w), g.shape[-1]
     wg = torch.einsum("ngi,gij->ngj", w.reshape(len(w), -1, size), half).reshape(w.shape)
     of_prior = [
         operator.prior_derivatives(rows, weight) for rows, weight in zip(torch.split(z, size), half, strict=True)
     ]
-    # Σ of entries (i, x) weighted by −2 (WG)ᵀ: of test inputs each by its own column
+    # a weighted sum of entries (i, x) with weights −2 (WG)ᵀ: each test input has its own column of weights
     of_c = operator.cross_derivatives(z, torch.eye(len(z), dtype=w.dtype, device=w.device), -2 * wg)
     return of_prior, of_c, wg
 
 
 def _added(tensors: list[Tensor], *by_name: dict[str, Tensor]) -> list[Tensor]:
-    """Sums of derivatives, in the order of the kernel's hyperparameters."""
+    """Return sums of derivatives, in the order of the kernel's hyperparameters."""
     totals = [sum(each[name] for each in by_name) for name in by_name[0]]
     return [torch.as_tensor(total).to(tensor) for total, tensor in zip(totals, tensors, strict=True)]
 
 
 def _once(found: Sequence[Tensor | None], depends_on: tuple[Tensor, ...]) -> list[Tensor | None]:
-    """Gradients that raise where they are to be differentiated again."""
+    """Return gradients that raise when they are differentiated again."""
     return [None if each is None else without_gradient(each, depends_on, NO_SECOND_DERIVATIVES) for each in found]
 
 
 class _Solved(LinearOperator):  # type: ignore[misc]
-    """A symmetric operator whose diagonal and entries are solved when they are asked for, and taken from then on."""
+    """A symmetric operator whose diagonal and entries are solved for on first use, and cached."""
 
     def _transpose_nonbatch(self) -> Any:
         return self
@@ -204,7 +204,7 @@ class _Solved(LinearOperator):  # type: ignore[misc]
     def evaluate_kernel(self) -> Any:
         return to_linear_operator(self.to_dense())
 
-    # GPyTorch takes operators apart and puts them together again: from what was solved, not to be solved anew
+    # GPyTorch takes operators apart and rebuilds them: keep the solved entries, so that nothing is solved twice
     def representation(self) -> Any:
         return self.evaluate_kernel().representation()
 
@@ -216,15 +216,15 @@ class _Solved(LinearOperator):  # type: ignore[misc]
 
 
 class PosteriorCovariance(_Solved):
-    """The covariance of f at test inputs z: (m, d) given the data. Nothing is solved before it is asked for.
+    """The covariance of f at test inputs z: (m, d) given the data, solved for on first use.
 
-    The diagonal alone, which is all that variances need, takes solves in batches; the whole takes the same solves, and
-    (n, m) and (m, m) arrays. Both stay.
+    The diagonal alone, which is enough for variances, takes solves in batches. The whole matrix takes the same solves,
+    and (n, m) and (m, m) arrays. Both are cached.
 
     Args:
-        prior: what the covariance is differentiated in; None: in nothing.
-        part_of: the covariance at more test inputs, and those of them that z is; what the whole has solved is taken
-            from it, and what is asked of a part is solved for the whole, so that both have the same numbers.
+        prior: the tensors in which the covariance is differentiated; None: none.
+        part_of: the covariance at more test inputs, and the positions of z in them. Solves of a part are solves of the
+            whole, so that both have the same numbers.
     """
 
     def __init__(
@@ -264,19 +264,19 @@ class PosteriorCovariance(_Solved):
                 self._covariance = covariances(self.posterior, self.solves, self.z, len(self.z), self.prior)[0]
             else:
                 found = self.posterior.covariance(self.z, hooks=self.solves.hooks)
-                if self._variance is not None:  # the same but for rounding
+                if self._variance is not None:  # keep them equal in spite of rounding
                     found.diagonal().copy_(self._variance)
                 self._covariance = found.to(self.z)
         return self._covariance
 
-    # LinearOperator's own select parts by products with ones and zeros, with batch dimensions that z does not have
+    # LinearOperator's own indexing multiplies by ones and zeros, with batch dimensions that z does not have
     def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
         for index in (row_index, col_index):
             if not isinstance(index, slice) and not (isinstance(index, Tensor) and index.dtype != torch.bool):
                 what = "a mask" if isinstance(index, Tensor) else repr(index)
                 raise IndexError(
                     f"a prediction was indexed with {what}; it takes an int, a slice or a tensor of positions, such "
-                    "as mask.nonzero()[:, 0], and unsqueeze(0) where a dimension is wanted"
+                    "as mask.nonzero()[:, 0]; use unsqueeze(0) to add a dimension"
                 )
         if isinstance(row_index, slice) and row_index == col_index:
             if row_index == slice(None):
@@ -292,18 +292,18 @@ class PosteriorCovariance(_Solved):
 
 
 def stacked(values: Sequence[Tensor], places: int, batch: torch.Size) -> Tensor:
-    """Puts what the models of a batch have together, after so many dimensions around."""
+    """Stack the values of a batch of models after the first `places` dimensions."""
     together = torch.stack(list(values), places)
     return together.reshape(*together.shape[:places], *batch, *together.shape[places + 1 :])
 
 
 class Stacked(_Solved):
-    """Covariances (*around, m, m) of the models of a batch, together (*around, *batch, m, m); solved when asked for.
+    """Covariances (*around, m, m) of a batch of models, stacked to (*around, *batch, m, m); solved for on first use.
 
     Args:
-        parts: of the models, in the batch's order.
-        places: the number of dimensions around.
-        batch: its shape.
+        parts: the models' covariances, in the batch's order.
+        places: number of dimensions around.
+        batch: shape of the batch.
     """
 
     def __init__(self, parts: Sequence[Any], places: int, batch: torch.Size) -> None:

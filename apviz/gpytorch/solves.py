@@ -1,4 +1,4 @@
-"""The solves that GPyTorch's models ask for inside a context: with which solver, probes and seeds, and how they end."""
+"""The solves of GPyTorch's models inside a context: their solvers, probes, seeds and warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from gpytorch import settings as gpytorch_settings
 
-# what GPyTorch's own solves warn with, so that a user's filter for it holds for these; it stands nowhere else
+# the category of GPyTorch's own solver warnings, so that a user's filter also holds here; exported by no other module
 from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -34,22 +34,22 @@ log = logging.getLogger("apviz")
 
 LogDeterminantMethod = Literal["auto", "lanczos", "skip"]
 LOG_DETERMINANTS = ("auto", "lanczos", "skip")
-# modules of optimisers that compare values of the loss at different parameters
-# BoTorch's Adam stops where values no longer fall
+# modules of optimisers that compare values of the loss at different parameters;
+# BoTorch's Adam is one, because it stops when values no longer fall
 COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs", "botorch.optim.core")
-# relative residual of a solve whose value they compare, if that is left to apviz
+# default relative residual of a solve whose value such an optimiser compares
 VALUE_TOL = 1e-4
-# of the low-rank matrix that whitens K for log det K; how many times the steps of Lanczos may grow before there is
-# another; how many are kept, for as many models
+# rank of the factor that whitens K for log det K; growth of the number of Lanczos steps at which it is computed again;
+# largest number of kept factors, one per model
 WHITENING_RANK, WORN, MOST_WHITENINGS = 500, 2, 8
-# columns of K⁻¹ that are solved for at once
+# columns of K⁻¹ in one batched solve
 INVERSE_COLUMNS = 512
 
 SKIPPED = (
     "the value of the marginal log likelihood leaves out log det K, which these solvers do not estimate; its "
-    "gradients are right, so training by them is. Do not compare values (early stopping, a line search of your own, "
-    "restarts): watch the noise instead, which settles when the training does, or pass log_determinant='lanczos' for "
-    "an estimate, at some dozens of products with K a step"
+    "gradients are right, so gradient-based training works. Do not compare values (early stopping, line searches, "
+    "restarts): watch the noise instead, which settles with the training, or pass log_determinant='lanczos' for "
+    "an estimate, which takes some dozens of products with K a step"
 )
 
 
@@ -60,9 +60,9 @@ class Solved:
     Args:
         operator: K.
         w: (n, 1) K⁻¹(y − m).
-        left, right: (n, p), with tr(K⁻¹∂K) ≈ tr(leftᵀ ∂K right); p is 0 where no gradient is wanted. Right is None
-            where left is K⁻¹ itself.
-        inv_quad, log_determinant: 0-d, of the value; the latter 0 where it is left out.
+        left, right: (n, p), with tr(K⁻¹∂K) ≈ tr(leftᵀ ∂K right); p is 0 if no gradient is needed. Right is None if
+            left is K⁻¹ itself.
+        inv_quad, log_determinant: 0-d, parts of the value; log_determinant is 0 if it is left out.
     """
 
     operator: Operator
@@ -74,15 +74,15 @@ class Solved:
 
 
 class Solves:
-    """The settings of a context's solves, and how many there were.
+    """The solver settings of a context, and the number of training solves.
 
     Args:
         solver: any solver of apviz.
-        hooks: told about every solve.
-        variance_solver: as of `Posterior`.
+        hooks: called in every solve.
+        variance_solver: as in `Posterior`.
         probes: l, or (n, l) probes with E[ZZᵀ]/l = I; None: GPyTorch's `num_trace_samples`.
-        log_determinant: `auto`, `lanczos` or `skip`, as `alternating_projection` describes.
-        operator, dataset: as of `KernelSystem`.
+        log_determinant: `auto`, `lanczos` or `skip`, as in `alternating_projection`.
+        operator, dataset: as in `KernelSystem`.
         seed: of the probes.
     """
 
@@ -111,24 +111,24 @@ class Solves:
         self.probes, self.log_determinant = probes, log_determinant
         self.operator, self.dataset, self.seed = operator, dataset, seed
         self.calls = 0
-        self._said = False
+        self._warned = False
         self._factors_all: dict[int, bool] = {}
         self._whitenings: dict[Hashable, tuple[Whitening, int]] = {}
 
     def train(
         self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor, wants_gradient: bool, model: Hashable = None
     ) -> Solved:
-        """The batched solve of a training step.
+        """Run the batched solve of a training step.
 
         Args:
-            model: tells the models apart that are trained in the context.
+            model: a key for the model among those trained in the context.
             noise: σ², 0-d or (n,).
             residual: (n, 1) y − m.
-            wants_gradient: in the hyperparameters.
+            wants_gradient: whether to prepare the gradient in the hyperparameters.
 
         Raises:
             RuntimeError: the solve diverged.
-            ValueError: an optimiser compares values that leave log det K out.
+            ValueError: an optimiser compares values that leave out log det K.
         """
         self.calls += 1
         system = self._system(x, kernel, noise, residual)
@@ -141,7 +141,7 @@ class Solves:
             return self._without_log_determinant(system, wants_gradient, comparing)
         solver = to_tolerance(self.solver, VALUE_TOL) if self.log_determinant == "auto" else self.solver
         w, y = self._solve(system, solver, system.b[:, :0], None), system.b
-        # yᵀw is off by yᵀK⁻¹r, this by rᵀK⁻¹r
+        # the error of yᵀw is yᵀK⁻¹r, that of (2y − Kw)ᵀw only rᵀK⁻¹r
         inv_quad = torch.sum((2 * y - system.operator.matmul(w)) * w, dtype=torch.float64)
         probes = self._given(system) or rademacher(system.n, self._count, self.seed, system.x)  # the same in every call
         found = self._log_determinant(system, probes.z, wants_gradient, model)
@@ -150,9 +150,9 @@ class Solves:
     def _log_determinant(
         self, system: KernelSystem, z: Tensor, wants_gradient: bool, model: Hashable
     ) -> LogDeterminant:
-        """Log det K with the whitening of an earlier step, so that values and gradients stay of one function.
+        """Return log det K with the whitening of an earlier step, so that values and gradients stay of one function.
 
-        One that takes twice the steps it took when it was new is followed by a new one in the next call.
+        A whitening that takes twice its initial number of Lanczos steps is replaced at the next call.
         """
         key = (model, system.n)
         whitening, when_new = self._whitenings.pop(key, (None, None))
@@ -166,7 +166,7 @@ class Solves:
             self._whitenings[key] = whitening, when_new
             while len(self._whitenings) > MOST_WHITENINGS:
                 self._whitenings.pop(next(iter(self._whitenings)))
-        if not isinstance(self.probes, Tensor):  # what is given need not be drawn, and has no such error
+        if not isinstance(self.probes, Tensor):  # given probes are not random, and have no standard error
             log.info(
                 "log det K is known to ± %.2g nats a row (a standard error over %d probes), by %d products with K",
                 float(found.standard_error) / system.n, z.shape[1], found.steps,
@@ -174,10 +174,10 @@ class Solves:
         return found
 
     def inverse(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor) -> tuple[Operator, Tensor]:
-        """K and K⁻¹, (n, n): by its factor where the solver takes one or n is small, else by n solves.
+        """Return K and K⁻¹, (n, n): from its factor if the solver computes one or n is small, else by n solves.
 
         Raises:
-            MemoryError: it does not fit the free memory.
+            MemoryError: K⁻¹ does not fit the free memory.
             RuntimeError: a solve diverged.
         """
         system = self._system(x, kernel, noise, residual)
@@ -207,11 +207,11 @@ class Solves:
     def _factored(self, system: KernelSystem) -> Factored:
         solver = self.solver if self._factors_all_of(system) else Cholesky()
         prepared = solver.prepare(system.operator)
-        assert isinstance(prepared, Factored)  # as was asked before
+        assert isinstance(prepared, Factored)  # the callers checked it
         return prepared
 
     def _exactly(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
-        """Value and gradient by the factor of all of K."""
+        """Return value and gradient from the Cholesky factor of K."""
         solver = self.solver if self._factors_all_of(system) else Cholesky()
         prepared = self._factored(system)
         w, factor = self._solve(system, solver, system.b[:, :0], None, prepared), prepared.factor
@@ -223,7 +223,7 @@ class Solves:
 
     def _without_log_determinant(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
         log_determinant = self._left_out(system, comparing)
-        # steps draw their own probes, whose errors average out, unless GPyTorch is asked for the same
+        # every step draws its own probes, whose errors average out, unless GPyTorch's setting keeps them
         seed = self.seed if gpytorch_settings.deterministic_probes.on() else (self.seed << 20) + self.calls
         prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0], "none")
         if wants_gradient and (given := self._given(system)):
@@ -237,34 +237,34 @@ class Solves:
     def _solve(
         self, system: KernelSystem, solver: Solver, z: Tensor, seed: int | None, prepared: Prepared | None = None
     ) -> Tensor:
-        """K⁻¹[y − m, Z], (n, l+1)."""
+        """Return K⁻¹[y − m, Z], (n, l+1)."""
         whole = system.with_right_hand_sides(torch.cat([system.b, z], dim=1), seed=seed)
         solution = attempt(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
         return solution.weights.to(system.b)
 
     def _left_out(self, system: KernelSystem, comparing: str | None) -> Tensor:
-        """0 in place of log det K, which is said once.
+        """Return 0 in place of log det K, with one warning.
 
         Raises:
-            ValueError: to an optimiser that would compare such values.
+            ValueError: an optimiser would compare such values.
         """
         asked = gpytorch_settings.skip_logdet_forward.on()
         if comparing:
             how = "gpytorch.settings.skip_logdet_forward is on" if asked else "log_determinant is 'skip'"
             raise ValueError(
-                f"{comparing} compares values of the loss, and these leave out log det K ({how}): it would minimise "
-                "something else; use log_determinant='auto' or 'lanczos', or an optimiser that goes by gradients "
-                "alone, such as torch.optim.Adam"
+                f"{comparing} compares values of the loss, but these leave out log det K ({how}), so it would minimise "
+                "another function; use log_determinant='auto' or 'lanczos', or an optimiser that uses gradients only, "
+                "such as torch.optim.Adam"
             )
-        if not (asked or self._said):
-            self._said = True
+        if not (asked or self._warned):
+            self._warned = True
             warnings.warn(SKIPPED, stacklevel=2)
         zero: Tensor = system.x.new_zeros(())
         return zero
 
     def _factors_all_of(self, system: KernelSystem) -> bool:
-        """Whether the solver takes Cholesky of all of K; asked once for every n, for choosing takes time."""
+        """Test whether the solver takes Cholesky of all of K; cached per n, because choosing takes time."""
         if system.n not in self._factors_all:
             self._factors_all[system.n] = isinstance(self.solver.resolve(system.operator)[0], Cholesky)
         return self._factors_all[system.n]
@@ -291,7 +291,7 @@ def _inv_quad(system: KernelSystem, w: Tensor) -> Tensor:
 
 
 def _comparing() -> str | None:
-    """The optimiser that this call comes from and that compares values of the loss, by its module; or None."""
+    """Return the module of the calling optimiser if it compares values of the loss, else None."""
     frame = sys._getframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
@@ -302,10 +302,10 @@ def _comparing() -> str | None:
 
 
 def report(solution: Solution, solver: Solver) -> None:
-    """Warns about a solve that did not converge.
+    """Warn about a solve that did not converge.
 
     Raises:
-        RuntimeError: it diverged.
+        RuntimeError: the solve diverged.
     """
     if solution.stop_reason is StopReason.DIVERGED:
         raise RuntimeError(f"the solve by {solver.label} {solution.stop_message}")

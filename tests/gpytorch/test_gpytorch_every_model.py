@@ -8,7 +8,7 @@ from gpytorch.kernels import LCMKernel, MaternKernel, MultitaskKernel, RBFKernel
 
 from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple, tasks
 
-REFUSED = {"SGPR (inducing points)": "an approximation of low rank, which GPyTorch itself solves fast"}
+REFUSED = {"SGPR (inducing points)": "a low-rank approximation, which GPyTorch itself solves fast"}
 # GPyTorch computes parts of these in float32, or distances with rounding that shows
 ROUGH = {"KISS-GP (grid interpolation)": 1e-4, "additive, Newton–Girard": 1e-5, "Matérn-1/2": 1e-6}
 

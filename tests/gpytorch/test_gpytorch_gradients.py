@@ -34,9 +34,9 @@ def test_the_gradient_in_every_parameter_and_feature_is_that_of_finite_differenc
 
 
 SAID = {
-    "InducingPointKernel": "an approximation of low rank",
+    "InducingPointKernel": "a low-rank approximation",
     "GridInterpolationKernel without grid_bounds": "give it grid_bounds",
-    "ProductStructureKernel by itself": "apviz takes what kernels returned",
+    "ProductStructureKernel by itself": "apviz takes the covariances that kernels return",
     "RBFKernelGradGrad": "fails for a few of the rows",
     "WithoutGraphIfUnequal": "derivatives between different rows are not those between rows of one tensor",
     "SameShape": "entries depend on other rows",

@@ -97,12 +97,12 @@ def patched():
             TypeError,
             "covar_module, an RBFKernel; its own code evaluates it, and fails",
         ),
-        ({"kernel": Centred()}, TypeError, "covar_module, a Centred;.*entries depend on other rows than their own two"),
+        ({"kernel": Centred()}, TypeError, "covar_module, a Centred;.*entries depend on rows other than their own two"),
         ({"kernel": kernels.CosineKernel()}, TypeError, "covar_module is a CosineKernel of 2 inputs, which is not pos"),
         (
             {"kernel": kernels.InducingPointKernel(kernels.RBFKernel(), torch.ones(3, 2), None)},
             TypeError,
-            "covar_module is an InducingPointKernel, an approximation of low rank.*take covar_module.base_kernel",
+            "covar_module is an InducingPointKernel, a low-rank approximation.*covar_module.base_kernel",
         ),
         (
             {"likelihood": likelihoods.MultitaskGaussianLikelihood(num_tasks=2)},
@@ -114,7 +114,7 @@ def patched():
             ValueError,
             r"the likelihood's noise has batch shape \(2,\), and its model \(\)",
         ),
-        ({"model": Shifted}, ValueError, r"Shifted.forward returned is k\(x, z\) for two sets of inputs, which differ"),
+        ({"model": Shifted}, ValueError, r"Shifted.forward returned is k\(x, z\) between two different sets of inputs"),
         ({"model": TaskByTask}, TypeError, "TaskByTask.forward returned outputs one after the other"),
     ],
     ids=str,
@@ -157,7 +157,7 @@ def test_a_kernel_evaluated_by_other_code_says_so_once_with_the_ratio():
         def forward(self, *args, **params):
             return 2 * super().forward(*args, **params)
 
-    said = r"covar_module, a Twice: GPyTorch's code evaluates it, tile by tile, at \d+ times the seconds"
+    said = r"covar_module, a Twice: GPyTorch's code evaluates it tile by tile, which takes \d+ times as long per entry"
     with apviz.gpytorch.alternating_projection():
         with pytest.warns(UserWarning, match=said):
             example(30, 2, kernel=Twice()).loss()
@@ -211,12 +211,15 @@ def test_hyperparameters_are_those_of_the_model_and_solve_to_its_prediction():
     ("parts", "message"),
     [
         ({"mean": means.LinearMean(2)}, "prior mean is not constant"),
-        ({"kernel": kernels.RBFKernel(active_dims=[0])}, "does not see the training inputs as they are"),
-        ({"model": Learned}, "does not see the training inputs as they are"),
-        ({"kernel": kernels.RBFKernel(batch_shape=TWO)}, "a batch of 2 models; its hyperparameters are those of sev"),
+        ({"kernel": kernels.RBFKernel(active_dims=[0])}, "does not get the training inputs unchanged"),
+        ({"model": Learned}, "does not get the training inputs unchanged"),
+        (
+            {"kernel": kernels.RBFKernel(batch_shape=TWO)},
+            r"a batch of 2 models; hyperparameters\(\) takes a single model",
+        ),
         (
             {"likelihood": likelihoods.FixedNoiseGaussianLikelihood(torch.linspace(0.1, 1, 30))},
-            r"noises of their own; give them to apviz.KernelSystem\(noise=…\)",
+            r"every row has its own noise; use apviz.KernelSystem\(noise=…\)",
         ),
     ],
 )

@@ -106,13 +106,13 @@ REFUSED = {
     "noise that correlates tasks (`rank > 0`)": (correlated, plainly, "adds more than a diagonal"),
     "inducing points (SGPR)": (
         lambda: example(30, 2, kernels.InducingPointKernel(kernels.RBFKernel(), torch.ones(3, 2), None)),
-        plainly, "InducingPointKernel, an approximation of low rank.*take covar_module.base_kernel",
+        plainly, "InducingPointKernel, a low-rank approximation.*covar_module.base_kernel",
     ),
     "a cosine of several inputs": (
         lambda: example(30, 2, kernels.CosineKernel()), plainly, "CosineKernel of 2 inputs, which is not positive",
     ),
     "a kernel whose entries depend on other rows": (
-        lambda: example(30, 2, PerBatch()), plainly, "a PerBatch;.*entries depend on other rows than their own two",
+        lambda: example(30, 2, PerBatch()), plainly, "a PerBatch;.*entries depend on rows other than their own two",
     ),
     "KISS-GP without `grid_bounds`": (
         lambda: example(30, 2, kernels.GridInterpolationKernel(kernels.RBFKernel(), grid_size=10, num_dims=2)),
@@ -120,10 +120,10 @@ REFUSED = {
     ),
     "predictions of a `forward` that does so": (
         lambda: example(30, 2, **returning(lambda k, x: k(x / x.max(0)[0]))), plainly,
-        "Model.forward makes of a row what depends on the other rows.*ScaleToBounds",
+        "Model.forward makes a row depend on other rows.*ScaleToBounds",
     ),
     "covariances between two sets of inputs": (
-        lambda: example(30, 2, **returning(lambda k, x: k(x, x + 0.3))), plainly, "two sets of inputs, which differ",
+        lambda: example(30, 2, **returning(lambda k, x: k(x, x + 0.3))), plainly, "two different sets of inputs",
     ),
     "covariances evaluated in `forward`": (
         lambda: example(30, 2, **returning(lambda k, x: k(x).to_dense())), plainly, "returned is a DenseLinearOperator",
@@ -140,7 +140,7 @@ REFUSED = {
     "missing observations": (missing, plainly, "NaN or infinite values"),
     "`fast_computations(log_prob=False)`": (lambda: example(30, 2), asking_for_cholesky, "asks for Cholesky"),
     "second derivatives in hyperparameters": (
-        lambda: example(30, 2), differentiated_twice, "no second derivatives|twice in test inputs, and once",
+        lambda: example(30, 2), differentiated_twice, "no second derivatives|twice in test inputs, but only once",
     ),
     "`torch.jit.trace`": (lambda: example(30, 2), traced, "torch.jit.trace records PyTorch's operations"),
 }  # fmt: skip

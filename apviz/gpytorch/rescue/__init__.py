@@ -1,4 +1,4 @@
-"""What is wrong with a GPyTorch model, and the one change that mends it."""
+"""Diagnosis of a GPyTorch model, with the one change that fixes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of a GPyTorch model to do with what one likes: the user's model and its caches stay as they are."""
+"""Copies of a GPyTorch model for experiments: the user's model and its caches stay unchanged."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from torch import Tensor
 
 from apviz.solvers.automatic import CHOLESKY_ROWS
 
-#: rows of K that are measured with; of more, as many drawn at random
+#: largest number of rows of K that is measured; larger models are subsampled at random
 MEASURED_ROWS = CHOLESKY_ROWS
-#: training rows at which predictions are compared, where no test inputs are given
+#: number of training rows at which predictions are compared if no test inputs are given
 PREDICTED_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A model and its likelihood to do with what one likes, on some of the training rows.
+    """A disposable copy of a model and its likelihood, on some of the training rows.
 
     Args:
-        test_inputs: where it predicts.
-        share: of all training rows, and of their noise: a row of m out of n has σ²m/n, and so tells as much as n/m of
-            them. λmax and σ² shrink alike, so that κ is about that of all rows.
+        test_inputs: inputs of its predictions.
+        share: share of the training rows, and factor of their noise. A row of m out of n has noise σ²m/n, and so
+            carries as much information as n/m rows. λmax and σ² shrink alike, so that κ is about that of all rows.
     """
 
     model: Any
@@ -51,21 +51,21 @@ class Copy:
         return int(self.inputs[0].shape[-2])
 
     def double(self) -> Copy:
-        """The same in float64, rounded where it was rounded before."""
+        """Return the copy in float64; values keep their earlier rounding."""
         model, likelihood = copied(self.model, self.likelihood)
         model.double()
         likelihood.double()
-        # buffers such as fixed noise go with the module, the data do not; integers stay what they are
+        # buffers such as fixed noise are part of the module, the data are not; integers stay integers
         inputs = [x.double() if x.is_floating_point() else x for x in self.inputs]
         model.set_train_data(inputs, self.targets.double(), strict=False)
         tests = tuple(x.double() if x.is_floating_point() else x for x in self.test_inputs)
         return Copy(model, likelihood, tests, self.share)
 
     def merged(self) -> tuple[Copy, int] | None:
-        """The same posterior from distinct rows, with how many copies are left out.
+        """Return the same posterior from distinct rows, and the number of duplicate rows that were merged.
 
-        None where it has no copies, or more than one input, output or noise.
-        c copies of a row tell as much as one with the mean of their targets and the noise σ²/c.
+        c duplicates of a row are equivalent to one row with the mean of their targets and the noise σ²/c.
+        None if there are no duplicates, or more than one input, output or noise.
         """
         noise = getattr(self.likelihood, "noise", None)
         simple = len(self.inputs) == 1 and self.inputs[0].ndim == 2 and self.targets.ndim == 1
@@ -77,13 +77,13 @@ class Copy:
         targets = self.targets.new_zeros(len(rows)).index_add_(0, owner, self.targets) / counts
         model, _ = copied(self.model, self.likelihood)
         model.set_train_data(rows, targets, strict=False)
-        with settings.min_fixed_noise(float_value=0.0, double_value=0.0):  # it may be smaller than GPyTorch takes
+        with settings.min_fixed_noise(float_value=0.0, double_value=0.0):  # it may be below GPyTorch's minimum
             model.likelihood = FixedNoiseGaussianLikelihood(noise.detach().reshape(1) / counts)
         return Copy(model, model.likelihood, self.test_inputs, self.share), self.rows - len(rows)
 
 
 def copied(model: Any, likelihood: Any) -> tuple[Any, Any]:
-    """Copies both together, without the caches of a prediction, which torch does not copy."""
+    """Copy both together, without the caches of a prediction, which torch cannot copy."""
     strategy = model.prediction_strategy
     model.prediction_strategy = None
     try:
@@ -91,13 +91,13 @@ def copied(model: Any, likelihood: Any) -> tuple[Any, Any]:
     finally:
         model.prediction_strategy = strategy
     for module in pair:
-        # as training finds it: kernels drop what they kept of a prediction
+        # training mode makes kernels drop the caches of a prediction
         module.train()
     return pair
 
 
 def copy_of(model: Any, likelihood: Any, test_inputs: Sequence[Tensor] | None) -> Copy:
-    """Copies a model, with so many of its training rows, drawn at random, that K has at most `MEASURED_ROWS`."""
+    """Copy a model with at most `MEASURED_ROWS` rows in K, drawn at random from its training rows."""
     inputs, targets = tuple(model.train_inputs), model.train_targets
     n, share = inputs[0].shape[-2], 1.0
     by_column = targets.shape[-1] == n  # several outputs are (n, t), batches (b, n)
@@ -121,7 +121,7 @@ def copy_of(model: Any, likelihood: Any, test_inputs: Sequence[Tensor] | None) -
 
 
 def _take_share(likelihood: Any, share: float, chosen: Tensor, n: int) -> None:
-    """Multiplies a likelihood's noises by `share`; of noises given for each point those of the chosen ones."""
+    """Multiply a likelihood's noises by `share`; noises given per row are first reduced to the chosen rows."""
     noise = getattr(likelihood, "noise_covar", None)
     if isinstance(noise, FixedGaussianNoise):
         given = noise.noise.index_select(-1, chosen) if noise.noise.shape[-1] == n else noise.noise

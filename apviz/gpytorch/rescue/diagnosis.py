@@ -1,26 +1,26 @@
-"""What is wrong with a GPyTorch model, and the one change that mends it, both measured.
+"""Diagnosis of a GPyTorch model: its main problem, and one change that fixes it, both measured.
 
-Rules, in the order they are asked; the first that holds is the answer:
+The first rule that holds gives the answer:
 
-1. *targets*, *inputs* that are not finite. 2. *a step*: hyperparameters that are not finite, though the data are.
-3. *scale*: inputs held in steps that are coarse for their range or lengthscale; then the rules on data and
-hyperparameters of `apviz.analysis.diagnosis.data`, which solves have too.
-4. What GPyTorch gets is off, against Cholesky in float64: the log likelihood by more than 1 a row, the residual is
-above 0.1, a mean is off by 0.1 of its predictive deviation, or a variance by a tenth or negative; or its CG warned
-that it had not converged. Then changes are tried, each alone, and the first that leaves nothing off names the cause:
+1. *targets*, *inputs*: some are not finite. 2. *a step*: the data are finite, but hyperparameters are not.
+3. *scale*: the dtype holds inputs in steps that are coarse for their range or lengthscale; then the rules on data and
+hyperparameters of `apviz.analysis.diagnosis.data`, which solves share.
+4. GPyTorch's results differ from Cholesky in float64: the log likelihood by more than 1 a row, a residual above 0.1, a
+mean by 0.1 of its predictive deviation, a variance by a tenth, or a negative variance; or CG warned that it had not
+converged. Changes are then tried one at a time. The first that removes all of these names the cause:
 
 | change | cause |
 |---|---|
-| rows that come again are merged, and κ falls to a tenth | copies |
-| `fast_pred_var` off, where only predictions are off | rank |
-| smaller tolerances, where CG met those it had | tolerance too loose |
+| duplicate rows merged, if κ falls to a tenth | duplicates |
+| `fast_pred_var` off, if only predictions are off | rank |
+| smaller tolerances, if CG met the given ones | tolerance too loose |
 | float64, and smaller tolerances with it | floor of the precision |
-| `alternating_projection()`, then Cholesky | noise floor, where σ² is under 10⁻³ of k(x, x); else ill-conditioning |
+| `alternating_projection()`, then Cholesky | noise floor, if σ² is under 10⁻³ of k(x, x); else ill-conditioning |
 
-Where Cholesky in float64 is not possible either: *K is not positive definite*, or *not known*.
+If even Cholesky in float64 fails: *K is not positive definite*, or *not known*.
 
-5. *duplicates* whose targets σ² contradicts; *a step*: losses that ended far above their lowest; *noise floor*: σ² at
-its lower bound, where less is likelier. 6. *nothing*, with what could not be measured.
+5. *duplicates* whose targets contradict σ²; *a step*: losses that ended far above their lowest; *noise floor*: σ² is at
+its lower bound, and a smaller one would be likelier. 6. *nothing*, with remarks on everything that was not measured.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from apviz.gpytorch.rescue.measuring import (
 from apviz.gpytorch.rescue.model_diagnosis import ModelDiagnosis, reported
 from apviz.solvers import Automatic, overlapping
 
-#: tried where the usual tolerance leaves predictions off
+#: tolerances to try if predictions are off at the usual one
 TIGHTER_TOLS = (1e-4, 1e-6)
-#: the same for GPyTorch's CG, which makes no step where pᵀKp is under 1e-10 and is not at 1e-6 for that
+#: the same for GPyTorch's CG, which takes no step where pᵀKp is under 1e-10, and so cannot reach 1e-6
 TIGHTER_CG_TOLS = (1e-4, 1e-5)
-#: of κ, that merged rows must leave at most
+#: largest κ after merging duplicates, relative to κ before, at which they count as the cause
 KAPPA_SHARE = 0.1
-#: of what was raised, that is written out
+#: largest number of characters of an error message in the evidence
 SHOWN_LETTERS = 160
 
 
@@ -73,19 +73,19 @@ def diagnose(
     losses: Sequence[float] = (),
     test_inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> ModelDiagnosis:
-    """Finds what is wrong with an `ExactGP`, and the one change that mends it, by the rules of this module.
+    """Find what is wrong with an `ExactGP`, and one change that fixes it, by the rules of this module.
 
-    Call it where the complaint comes from, inside the same `gpytorch.settings`: the model is trained for one step and
-    predicts once under them, in a copy, and that is compared with Cholesky in float64. A proposed change has been
-    tried the same way. The model, its caches and torch's random numbers stay as they are; inside
-    `alternating_projection()` it is GPyTorch itself that is measured. Of a model with more than 2,000 rows as many are
-    measured, drawn at random, with a noise that keeps κ, and the evidence says so. It takes seconds to a minute, the
-    longer the more changes are tried, and some 0.5 GB at 2,000 rows.
+    Call it in the place of the problem, inside the same `gpytorch.settings`. A copy of the model takes one training
+    step and predicts once under these settings; the results are compared with Cholesky in float64. A proposed change
+    has been tried in the same way. The model, its caches and torch's random numbers stay unchanged. Inside
+    `alternating_projection()`, GPyTorch itself is measured. Of more than 2,000 rows, 2,000 are measured, drawn at
+    random, with a noise that keeps κ; the evidence says so. It takes seconds to a minute, longer if more changes are
+    tried, and some 0.5 GB at 2,000 rows.
 
     Args:
         likelihood: None: the model's.
-        losses: of a training, one a step: they tell a step that was too large from the rest.
-        test_inputs: where predictions are compared, as the model takes them; None: at some of the training inputs.
+        losses: of a training, one per step; they reveal a step that was too large.
+        test_inputs: inputs at which predictions are compared, as the model takes them; None: some training inputs.
 
     Raises:
         TypeError: a model that is not an `ExactGP`.
@@ -126,7 +126,7 @@ def diagnose(
     except Exception as error:  # whatever torch or the model cannot copy
         remarks += (f"Nothing was solved: the model cannot be copied ({_short(error)}).",)
         found = inspecting.inputs_coarse(model) or Diagnosis(
-            Limit.UNKNOWN, "Its data and hyperparameters are finite.", "Call model.train(), and ask again."
+            Limit.UNKNOWN, "Its data and hyperparameters are finite.", "Call model.train(), and diagnose it again."
         )
         return reported(found, n, remarks)
     try:
@@ -147,40 +147,38 @@ def diagnose(
 
 
 def _indefinite(given: Copy) -> Diagnosis | None:
-    """A kernel that is none: K in float64 has an eigenvalue that is negative beyond rounding."""
+    """Report a kernel that is not positive definite: K in float64 has a negative eigenvalue beyond rounding."""
     values = extreme_eigenvalues(given)
     if values is None or values[0] >= -torch.finfo(torch.float64).eps * given.rows * values[1]:
         return None
     evidence = (
         f"In float64 the eigenvalues of K, with the noise, lie between {values[0]:.3g} and {values[1]:.3g}: no solver "
-        "and no precision mends a negative one."
+        "and no precision fixes a negative eigenvalue."
     )
-    advice = (
-        "Take another kernel: products of kernels of one input each, for one that is a covariance in one dimension."
-    )
+    advice = "Use another kernel: a kernel that is valid in one dimension only becomes a product over the inputs."
     return Diagnosis(Limit.INDEFINITE, evidence, advice, {"kernel": "another"})
 
 
 def _unmeasured(given: Copy, error: Exception) -> Diagnosis:
     native = solved(given, None)
-    said = f" GPyTorch as it is raises {_short(native.error)}." if native.error else ""
-    evidence = f"Cholesky in float64, which all is measured against, is not possible: {_short(error)}.{said}"
+    said = f" GPyTorch without changes raises {_short(native.error)}." if native.error else ""
+    evidence = f"Cholesky in float64, the reference of all measurements, is not possible: {_short(error)}.{said}"
     return Diagnosis(Limit.UNKNOWN, evidence, "Add noise, or try the model with fewer rows and a simpler kernel.")
 
 
 class _Measured:
-    """The rules that take a solve."""
+    """The rules that need solves."""
 
     def __init__(self, given: Copy, truth: Exact, n: int, remarks: tuple[str, ...]) -> None:
         self.given, self.truth, self.n, self.remarks = given, truth, n, remarks
         self.before: Solved | None = None
         self.after: Solved | None = None
-        # how many, and κ without them, where they are what matters
+        # number of duplicates, and κ without them, if they matter
         self.copies: tuple[int, float] | None = None
 
     @property
     def native(self) -> Solved:
-        """What GPyTorch gets as it is, measured when it is first asked for."""
+        """Return the results of GPyTorch without changes, measured on first use."""
         if self.before is None:
             self.before = self._as_it_is(self.truth)
         return self.before
@@ -190,28 +188,28 @@ class _Measured:
         if native.unconverged:
             end = native.unconverged[0]["epoch"].isel(epoch=-1)
             self.remarks += (
-                f"CG takes its tolerance of {native.unconverged[0].attrs['tol']:g} for met, and B − KW is at "
-                f"{float(end['checked_residual']):.2g}; nothing that was measured shows it.",
+                f"CG reports its tolerance of {native.unconverged[0].attrs['tol']:g} as met, but B − KW is at "
+                f"{float(end['checked_residual']):.2g}; no measured result suffers.",
             )
         return Diagnosis(Limit.NOTHING, f"{self._figures(native)}{self._of_rows()}", "Leave it as it is.")
 
     def _as_it_is(self, truth: Exact) -> Solved:
-        """GPyTorch under the settings in force; with more rows than are measured, it takes the way it takes for all."""
+        """Measure GPyTorch under the current settings; subsampled rows are solved in the way of all rows."""
         return solved(self.given, truth, self._and(), spectrum=None)
 
     def mended(self, known: Evidence) -> Diagnosis | None:
-        """What is off, where anything is, with the first change that mends it."""
+        """Return the first change that fixes the results, if any result is off."""
         truth = self.truth
         if self.native.is_good and not self.native.complains:
             return None
         tried: list[tuple[Diagnosis, Solved]] = []
-        # all that is wrong, where it is
+        # negative variances are the only problem
         only_negative = self.native.negative and self.native.is_near and self.native.trains
         refused: set[str] = set()
         for limit, advice, change, attempt in self._changes(truth):
             if "solver" in change and refused:
                 continue
-            # a smaller tolerance is not met either where one was not
+            # after a tolerance that was not met, skip smaller ones
             if tried and tried[-1][1].complains and tried[-1][0].change.keys() == change.keys():
                 continue
             after = attempt()
@@ -230,30 +228,31 @@ class _Measured:
             return found
         if not tried:
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
-            advice = "No change that was tried runs without an error: raise the noise."
+            advice = "Every change that was tried raised an error: raise the noise."
             return Diagnosis(Limit.CONDITIONING, evidence, advice)
         best, self.after = min(tried, key=lambda pair: (not pair[1].predicts, not pair[1].trains, pair[1].variance))
-        advice = f"{best.advice} Of all that was tried this helps most, and not enough: raise the noise too."
+        advice = f"{best.advice} Of all changes tried this one helps most, but not enough: raise the noise too."
         return replace(best, limit=Limit.CONDITIONING, advice=advice)
 
     def _changes(self, truth: Exact) -> Iterator[tuple[Limit, str, dict[str, Any], Callable[[], Solved]]]:
-        """Limit, advice, change, and how it is tried."""
+        """Yield limit, advice, change, and the function that tries it."""
         native, given = self.native, self.given
         merged = given.merged()
         if merged is not None:
             fewer, copies = merged
             of_fewer = exact(fewer)
             if of_fewer.kappa()[0] <= KAPPA_SHARE * truth.kappa()[0]:
-                # the posterior is that of all rows
+                # merging keeps the posterior of all rows
                 aim = replace(of_fewer, mean=truth.mean, variance=truth.variance, noise=truth.noise)
                 advice = (
-                    f"Merge them: {fewer.rows:,} rows are distinct, and c copies tell what one does with the mean of "
-                    "their targets and noise σ²/c: gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise / counts), "
-                    "inside gpytorch.settings.min_fixed_noise where that is small."
+                    f"Merge duplicates: {fewer.rows:,} rows are distinct, and c duplicates are equivalent to one row "
+                    "with the mean of their targets and noise σ²/c: "
+                    "gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise / counts), inside "
+                    "gpytorch.settings.min_fixed_noise if that is small."
                 )
                 self.copies = (copies, of_fewer.kappa()[0])
                 for tight in ({}, *self._tolerances()):
-                    then = f" Then a smaller tolerance is met: {_as_settings(tight)}." if tight else ""
+                    then = f" Then set a smaller tolerance: {_as_settings(tight)}." if tight else ""
                     attempt = partial(solved, fewer, aim, self._and(_entered(tight)))
                     yield Limit.DUPLICATES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
         if settings.fast_pred_var.on() and not native.predicts:
@@ -272,7 +271,7 @@ class _Measured:
             yield Limit.PRECISION, f"{advice}.", {"dtype": "float64"}, partial(solved, double, truth, self._and())
             for change in self._tolerances():
                 yield (
-                    Limit.PRECISION, f"{advice}; then a smaller tolerance is met: {_as_settings(change)}.",
+                    Limit.PRECISION, f"{advice}; then set a smaller tolerance: {_as_settings(change)}.",
                     {"dtype": "float64", **change}, partial(solved, double, truth, self._and(_entered(change))),
                 )  # fmt: skip
         little = self.noise < LITTLE_NOISE_RATIO * truth.signal
@@ -295,7 +294,7 @@ class _Measured:
             yield limit, advice, change, partial(solved, given.double(), truth, self._and(every))
 
     def _tolerances(self) -> Iterator[dict[str, Any]]:
-        """Smaller ones of what GPyTorch's CG is off in."""
+        """Yield smaller tolerances for those of GPyTorch's CG that are too loose."""
         native = self.native
         if not native.by_cg:
             return
@@ -309,7 +308,7 @@ class _Measured:
                 yield training | {"eval_cg_tolerance": tol}
 
     def _and(self, context: Context = nullcontext) -> Context:
-        """The way GPyTorch takes for all rows, unless `context` says another."""
+        """Make GPyTorch solve the subsampled rows in the way of all rows, unless `context` overrides it."""
 
         def both() -> AbstractContextManager[Any]:
             stack = ExitStack()
@@ -321,12 +320,12 @@ class _Measured:
         return both
 
     def _by_apviz(self, given: Copy, tol: float) -> Solved:
-        # what the context takes by default; of more rows than are measured not Cholesky, which is for few
+        # the context's default solver; but for a subsample not Cholesky, which suits few rows only
         by_default = None if tol == USUAL_TOL else Automatic(tol=tol)
         solver = by_default if self.n == self.given.rows else overlapping(tol=tol)
         return solved(given, self.truth, lambda: alternating_projection(solver=solver), is_apviz=True)
 
-    # --- words ----------------------------------------------------------------------------------------------------
+    # --- wording --------------------------------------------------------------------------------------------------
 
     def _what_happened(self) -> str:
         native, dtype = self.native, str(self.given.targets.dtype).removeprefix("torch.")
@@ -339,8 +338,8 @@ class _Measured:
             words = [
                 f"GPyTorch's CG in {dtype} {met} its tolerance of {tol:g} in training, after {int(end['epoch']):,} "
                 f"iterations: the mean residual is {float(end['residual']):.2g} by its recursion and "
-                f"{native.all_residuals:.2g} by B − KW, that of the targets {native.residual:.2g} in float64; W = 0 "
-                "has 1"
+                f"{native.all_residuals:.2g} by B − KW, that of the targets {native.residual:.2g} in float64 (1 at "
+                "W = 0)"
             ]
         if not native.log_likelihood_error <= LARGE_ERROR:
             words.append(
@@ -363,29 +362,29 @@ class _Measured:
         return f"Against Cholesky in float64 {', '.join(words)}." if words else ""
 
     def _condition(self, truth: Exact) -> str:
-        """κ and σ², where rounding in float32 is beside it, and the copies."""
+        """Describe κ, σ², rounding errors in float32, and duplicate rows."""
         kappa, how = truth.kappa()
         share = self.noise / truth.signal if truth.signal else math.inf
         said = f"{how} {kappa:.2g}; σ² = {self.noise:.2g} is {share:.1g} of k(x, x)"
         if self.given.targets.dtype == torch.float32:
             rounding = torch.finfo(torch.float32).eps * kappa * self.noise
-            said += f", and ε·λmax, by which float32 may move eigenvalues, is {rounding:.1g}"
+            said += f", and rounding in float32 may move eigenvalues by ε·λmax = {rounding:.1g}"
         if self.copies is not None:
             count, without = self.copies
-            said += f". {count:,} of the {self.given.rows:,} rows are copies of others: without them κ = {without:.2g}"
+            said += f". {count:,} of the {self.given.rows:,} rows are duplicates: without them κ = {without:.2g}"
         return said + "."
 
     @property
     def noise(self) -> float:
-        """σ² of the model, also where a share of it was measured with."""
+        """Return σ² of the model, also if a subsample was measured with a share of it."""
         return self.truth.noise / self.given.share
 
     def _of_rows(self) -> str:
         if self.given.rows == self.n:
             return ""
         return (
-            f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random, each with the noise of "
-            f"{self.n / self.given.rows:.3g} together, so that κ is about that of all."
+            f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random; each has the noise of "
+            f"{self.n / self.given.rows:.3g} rows combined, so that κ is about that of all rows."
         )
 
     def reported(self, found: Diagnosis) -> ModelDiagnosis:
@@ -393,7 +392,7 @@ class _Measured:
 
 
 def _entered(values: Mapping[str, float]) -> Context:
-    """GPyTorch's settings of these names."""
+    """Return a context with these GPyTorch settings."""
 
     def entered() -> AbstractContextManager[Any]:
         stack = ExitStack()

@@ -1,4 +1,4 @@
-"""What is wrong with a model before anything is solved: its data, their scale, and its hyperparameters."""
+"""Checks of a model that need no solve: its data, their scale, and its hyperparameters."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from apviz.datasets.oddities import find_oddities
 from apviz.gpytorch.rescue.measuring import Exact
 from apviz.system import COARSE_LENGTHSCALES
 
-#: steps of the dtype within the range of a column, under which rounding shows
+#: number of steps of the dtype within the range of a column, below which rounding shows
 FEW_STEPS = 1e4
-#: a correlation with the nearest other row, under which training has no gradient to begin with either
+#: largest correlation with another row, below which training has no gradient from the beginning
 NO_CORRELATION = 1e-8
-#: names and columns that are written out
+#: largest number of names or columns in a message
 SHOWN = 4
 DAY, YEAR = 86_400.0, 3.2e7
 
 
 def targets_not_finite(targets: Tensor) -> Diagnosis | None:
-    """Says which targets are NaN or infinite; None where all are finite."""
+    """Report targets that are NaN or infinite; None if all are finite."""
     bad = ~targets.isfinite()
     if not bad.any():
         return None
@@ -39,13 +39,13 @@ def targets_not_finite(targets: Tensor) -> Diagnosis | None:
     )
     advice = (
         "Leave those rows out: keep = targets.isfinite(), then model.set_train_data(inputs[keep], targets[keep], "
-        "strict=False). Set again the hyperparameters that a step has made NaN."
+        "strict=False). Reset hyperparameters that a step has made NaN."
     )
     return Diagnosis(Limit.TARGETS, evidence, advice, {"rows": "finite"})
 
 
 def inputs_not_finite(inputs: Sequence[Tensor]) -> Diagnosis | None:
-    """Says which inputs are NaN or infinite; None where all are finite."""
+    """Report inputs that are NaN or infinite; None if all are finite."""
     for number, x in enumerate(inputs):
         bad = ~x.isfinite() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
         if not bad.any():
@@ -56,21 +56,21 @@ def inputs_not_finite(inputs: Sequence[Tensor]) -> Diagnosis | None:
         which = f" of input {number}" if len(inputs) > 1 else ""
         constant = [k for k in columns.nonzero().flatten().tolist() if columns[k] == bad[..., 0].numel()]
         why = (
-            f" All of column {constant[0]} is: a constant column that was divided by its deviation of 0 is."
+            f" Column {constant[0]} has no other values, as after dividing a constant column by its deviation of 0."
             if constant
             else ""
         )
         evidence = (
             f"{int(bad.sum()):,} of the {x.numel():,} inputs are {_kinds(x)} ({', '.join(named)}{more}{which}).{why} "
-            "GPyTorch says of such inputs that one must train on the training inputs, or that K has NaNs."
+            "GPyTorch complains about such inputs with 'You must train on the training inputs', or NaNs in K."
         )
-        advice = "Leave out those rows, or the column if it is always so, before the model is made."
+        advice = "Leave out those rows, or a column without finite values, before you make the model."
         return Diagnosis(Limit.INPUTS, evidence, advice, {"rows": "finite"})
     return None
 
 
 def parameters_not_finite(model: Any, likelihood: Any, losses: Sequence[float]) -> Diagnosis | None:
-    """Hyperparameters that are not finite, or 0 where they are positive, though the data are finite."""
+    """Report hyperparameters that are not finite, or 0 in spite of a positive constraint, with finite data."""
     # −inf is the raw value of a hyperparameter that was set to the bound of its constraint
     bad = [f"{name} is not finite" for name, v in _parameters(model, likelihood) if (v.isnan() | v.isposinf()).any()]
     if not bad:
@@ -89,7 +89,7 @@ def parameters_not_finite(model: Any, likelihood: Any, losses: Sequence[float]) 
 
 
 def inputs_coarse(model: Any) -> Diagnosis | None:
-    """Inputs that their dtype holds too coarsely."""
+    """Report inputs that their dtype holds too coarsely; None if there are none."""
     inputs = model.train_inputs
     found = [_coarse(x, scales) for x, scales in zip(inputs, lengthscales(model), strict=True)]
     coarse = [words for each in found for words in each]
@@ -104,7 +104,7 @@ def inputs_coarse(model: Any) -> Diagnosis | None:
 def evidence_of(
     model: Any, likelihood: Any, truth: Exact | None = None, share: float = 1.0, losses: Sequence[float] = ()
 ) -> Evidence:
-    """What is known of data and hyperparameters, with what Cholesky in float64 measured on a share of the rows."""
+    """Collect evidence on data and hyperparameters, with the results of Cholesky in float64 on a share of the rows."""
     x = model.train_inputs[0].detach().double()
     is_table = len(model.train_inputs) == 1 and x.ndim == 2
     targets = model.train_targets.detach().double()
@@ -120,7 +120,7 @@ def evidence_of(
             disagreement = float((targets - means[owner]).square().sum() / (len(x) - distinct))
     scales = [(s, d) for s, d in zip(lengthscales(model)[0], x.reshape(-1, x.shape[-1]).std(0).tolist(), strict=True)]
     scales = [(s, d) for s, d in scales if not math.isnan(s) and d > 0]
-    # of a share of the rows the next is farther off; and training begins where rows know little of each other
+    # in a subsample the nearest row is farther away, and untrained hyperparameters correlate rows little
     surely = share == 1 and was_trained(model)
 
     def correlation(found: float | None) -> float | None:
@@ -142,7 +142,7 @@ def evidence_of(
 
 
 def _noise_floor(likelihood: Any) -> float | None:
-    """The lower bound of the noise, 0 of one that is given; None where the likelihood has none that is known."""
+    """Return the lower bound of the noise, 0 for given noises; None if it is not known."""
     if isinstance(getattr(likelihood, "noise_covar", None), FixedGaussianNoise):
         return 0.0
     constraint = getattr(getattr(likelihood, "noise_covar", None), "raw_noise_constraint", None)
@@ -150,7 +150,7 @@ def _noise_floor(likelihood: Any) -> float | None:
 
 
 def remarks(model: Any, likelihood: Any) -> Iterator[str]:
-    """What may be meant, or is not: said, and not taken for a cause."""
+    """Yield remarks on unusual settings that may be intended, and are not a cause."""
     if likelihood is not getattr(model, "likelihood", likelihood):
         yield "likelihood is not model.likelihood, whose noise the model predicts with."
     targets = model.train_targets
@@ -160,7 +160,7 @@ def remarks(model: Any, likelihood: Any) -> Iterator[str]:
     if bound:
         yield f"{', '.join(bound[:SHOWN])} is −inf: set to the bound of its constraint, where no training moves it."
     if not was_trained(model):
-        yield "The hyperparameters are those that GPyTorch begins with: not trained yet."
+        yield "The hyperparameters are GPyTorch's initial values: the model is not trained yet."
     if torch.get_float32_matmul_precision() != "highest" and targets.dtype == torch.float32:
         yield (
             f"torch.get_float32_matmul_precision() is {torch.get_float32_matmul_precision()!r}: a GPU may round "
@@ -169,7 +169,7 @@ def remarks(model: Any, likelihood: Any) -> Iterator[str]:
 
 
 def was_trained(model: Any) -> bool:
-    """Tests whether any hyperparameter with a constraint has left 0, the raw value that GPyTorch gives most."""
+    """Test whether any constrained hyperparameter has left 0, the initial raw value of most."""
     raw = [value for name, value in model.named_parameters() if ".raw_" in f".{name}"]
     return not raw or any(bool((value != 0).any()) for value in raw)
 
@@ -181,9 +181,9 @@ def _parameters(model: Any, likelihood: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def lengthscales(model: Any) -> list[list[float]]:
-    """For each input the smallest lengthscale of each column, where a kernel says so; NaN elsewhere."""
+    """Return, for each input, the smallest lengthscale of each column; NaN if no kernel has one."""
     found = [[math.nan] * x.shape[-1] for x in model.train_inputs]
-    # with several inputs, or features made of them, it is not known which a kernel sees
+    # with several inputs, or learned features, the kernel's columns are not known
     own = {type(module).__module__.split(".")[0] for _, module in model.named_children()} - {"gpytorch"}
     if len(found) > 1 or own:
         return found
@@ -200,13 +200,13 @@ def lengthscales(model: Any) -> list[list[float]]:
 
 
 def _coarse(x: Tensor, scales: list[float]) -> Iterator[str]:
-    """Columns whose values are so far from zero that the dtype rounds away what they tell."""
+    """Describe columns so far from zero that the dtype rounds away their differences."""
     if not x.is_floating_point():
         return
     for k, (low, high) in enumerate(_ranges(x)):
         if high == low:
             continue
-        # of NumPy: torch has no spacing
+        # NumPy's spacing: torch has none
         kind = np.float32 if x.dtype == torch.float32 else np.float64
         step = float(np.spacing(kind(max(abs(low), abs(high)))))
         scale = scales[k]
@@ -231,7 +231,7 @@ def _ranges(x: Tensor) -> list[tuple[float, float]]:
 
 
 def _is_time(low: float, high: float) -> str:
-    """Seconds, or milliseconds, since 1970 are guessed by their size."""
+    """Guess seconds, milliseconds or nanoseconds since 1970 by their size."""
     for name, unit in (("seconds", 1.0), ("milliseconds", 1e3), ("nanoseconds", 1e9)):
         if low / unit >= 10 * YEAR and high / unit <= 130 * YEAR:
             return f" (like {name} since 1970)"

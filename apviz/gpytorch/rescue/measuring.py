@@ -1,6 +1,6 @@
-"""What GPyTorch gets for a model under the settings in force, and how far that is from Cholesky in float64.
+"""Measurement of a model under the current GPyTorch settings, and its distance from Cholesky in float64.
 
-Random numbers of the process stay as they are.
+The random numbers of the process stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from apviz.gpytorch.rescue.copying import Copy
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, largest_eigenvalue
 from apviz.tracing import Recorder, Trace
 
-#: relative residual above which not much is solved, and share of a predictive deviation or variance that is seen
+#: relative residual above which a solve failed; visible error of a mean or variance, relative to the predictive one
 LARGE_RESIDUAL, LARGE_SHARE = 0.1, 0.1
-#: error of the log marginal likelihood per row that is more than what probes make
+#: error of the log marginal likelihood per row that the randomness of probes cannot explain
 LARGE_ERROR = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """The same by Cholesky in float64.
+    """The reference: the model solved by Cholesky in float64.
 
     Args:
         k: (…, N, N) K with the noise, N = rows times outputs.
         b: (…, N) targets minus the prior mean.
         signal: mean of k(x, x), without the noise.
-        noise: mean of what the likelihood adds to it.
-        gradient: of the log marginal likelihood in all parameters, one after the other.
-        gradient_scale: its norm, or that of its part by the data where that is larger.
+        noise: mean of the noise that the likelihood adds to it.
+        gradient: of the log marginal likelihood in all parameters, concatenated.
+        gradient_scale: its norm, or the norm of its data term if that is larger.
         log_likelihood: of the training rows, per row.
         mean, variance: of f at the test inputs; the variance without the noise.
-        nearest, smallest: median over rows of the largest correlation of the prior with another row; the smallest.
-        test_nearest: median over test rows of the largest with a training row; None where not known.
-        falling_noise: nats that the log likelihood gains for each unit that log σ² falls, to first order; None where
-            the noise is not one number.
+        nearest, smallest: median over rows of the largest prior correlation with another row; smallest correlation.
+        test_nearest: median over test rows of the largest correlation with a training row; None if not known.
+        falling_noise: nats that the log likelihood gains per unit decrease of log σ², to first order; None if the
+            noise is not a single number.
     """
 
     k: Tensor
@@ -66,7 +66,7 @@ class Exact:
         return int(self.k.shape[-1])
 
     def kappa(self) -> tuple[float, str]:
-        """κ = λmax/λmin, and as a person would write it: ≈ where it is an estimate."""
+        """Return κ = λmax/λmin, and its label: with ≈ if it is an estimate."""
         k = self.k.reshape(-1, self.n, self.n)[0]
         if self.n <= SUBSAMPLE_ROWS:
             values = torch.linalg.eigvalsh(k)
@@ -77,21 +77,22 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """How one way of solving did, measured against `Exact`.
+    """The results of one way of solving, compared with `Exact`.
 
     Args:
-        trace: of GPyTorch's CG in training; None where it took another way.
-        residual: ‖b − Kw‖/‖b‖ in float64, w as the training has it.
-        all_residuals: the same, the mean over targets and probes, in GPyTorch's precision; NaN where no CG ran.
-        gradient: error of the log marginal likelihood's gradient, that of the probes included, relative to
-            `Exact.gradient_scale`: near an optimum the gradient itself is next to nothing.
-        mean: largest error, in standard deviations of a prediction with its noise.
-        variance: largest ratio of variances with the noise, to the larger.
-        negative: variances of f below 0, of those predicted, where that by Cholesky in float64 is above.
-        log_likelihood: of the training rows, per row; its error too.
-        jitter: whether it was added to the diagonal for a Cholesky factor.
-        error: what was raised, if anything.
-        unconverged: traces of CG that was not at its tolerance when it ended.
+        trace: of GPyTorch's CG in training; None if it did not run.
+        unconverged: traces of CG that ended above its tolerance.
+        residual: ‖b − Kw‖/‖b‖ in float64, w from the training step.
+        all_residuals: the same, averaged over targets and probes, in GPyTorch's precision; NaN if no CG ran.
+        gradient: error of the log marginal likelihood's gradient, including the probes' error, relative to
+            `Exact.gradient_scale`, because the gradient itself vanishes at an optimum.
+        mean: largest error, in predictive standard deviations.
+        variance: largest ratio between the variances with noise, at least 1.
+        negative: number of predicted variances of f below 0 that are positive by Cholesky in float64.
+        log_likelihood: of the training rows, per row.
+        log_likelihood_error: its absolute error.
+        jitter: whether jitter was added to the diagonal for a Cholesky factor.
+        error: message of a raised exception, or empty.
     """
 
     trace: Trace | None
@@ -114,23 +115,23 @@ class Solved:
 
     @property
     def by_cg(self) -> bool:
-        """Whether GPyTorch took CG for anything."""
+        """Whether GPyTorch ran CG at all."""
         return self.trace is not None or bool(self.unconverged)
 
     @property
     def trains(self) -> bool:
-        """Whether what it trains by is near to what it should be."""
+        """Whether the results that training uses are accurate enough."""
         solved = self.residual <= LARGE_RESIDUAL and not self.all_residuals > LARGE_RESIDUAL
         return self.log_likelihood_error <= LARGE_ERROR and solved
 
     @property
     def predicts(self) -> bool:
-        """Whether nobody would see the difference in a prediction."""
+        """Whether the errors of predictions are too small to see."""
         return self.is_near and not self.negative
 
     @property
     def is_near(self) -> bool:
-        """Whether means, and variances with the noise, are near to what they should be."""
+        """Whether means, and variances with the noise, are accurate enough."""
         return self.mean <= LARGE_SHARE and self.variance <= 1 + LARGE_SHARE
 
     @property
@@ -138,7 +139,7 @@ class Solved:
         return not self.error and self.trains and self.predicts
 
     def figures(self) -> dict[str, str]:
-        """The residual, the gradient, the mean and the variance, for a person."""
+        """Format the errors of residual, gradient, mean and variance."""
         return {
             "residual": f"{self.residual:.2g}",
             "gradient off by": f"{self.gradient:.2g}" if self.gradient < 0.095 else f"{self.gradient:.0%}",
@@ -152,7 +153,7 @@ Context = Callable[[], AbstractContextManager[Any]]
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """GPyTorch by Cholesky, at any size."""
+    """Make GPyTorch use Cholesky at any size."""
     with (
         settings.max_cholesky_size(10**9),
         settings.fast_computations(False, False, False),
@@ -165,17 +166,17 @@ def exactly() -> Iterator[None]:
 
 
 def natively(do: Callable[[], Any]) -> Any:
-    """Does it with GPyTorch as it is, also inside `alternating_projection()`; the same numbers each time."""
+    """Run `do` with unchanged GPyTorch, also inside `alternating_projection()`, with the same random numbers."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(0)
         return contextvars.Context().run(do)
 
 
 def exact(given: Copy) -> Exact:
-    """Solves by Cholesky in float64.
+    """Solve a model by Cholesky in float64.
 
     Raises:
-        Exception: whatever GPyTorch raises where that is not possible either.
+        Exception: GPyTorch's error, if even that fails.
     """
 
     def solve() -> Exact:
@@ -211,14 +212,14 @@ def _correlations(covariance: Tensor) -> Tensor:
 
 
 def _test_nearest(given: Copy) -> float | None:
-    """Median over test rows of the largest prior correlation with a training row."""
+    """Return the median over test rows of the largest prior correlation with a training row."""
     n = given.rows
     given.model.train()
     try:
         together = [torch.cat([x, z.to(x)], -2) for x, z in zip(given.inputs, given.test_inputs, strict=True)]
         with torch.no_grad():
             covariance = given.model.forward(*together).covariance_matrix
-    except Exception:  # whatever a model raises on inputs of another length
+    except Exception:  # a model may raise anything on inputs of another length
         return None
     if covariance.shape[-1] != together[0].shape[-2]:
         return None  # several outputs
@@ -226,7 +227,7 @@ def _test_nearest(given: Copy) -> float | None:
 
 
 def _falling_noise(given: Copy, k: Tensor, w: Tensor, noise: float) -> float | None:
-    """−∂ log p / ∂ log σ² = ½σ²(tr K⁻¹ − wᵀw)."""
+    """Return −∂ log p / ∂ log σ² = ½σ²(tr K⁻¹ − wᵀw)."""
     own = getattr(given.likelihood, "noise", None)
     if k.ndim != 2 or not isinstance(own, Tensor) or own.numel() != 1:
         return None
@@ -235,7 +236,7 @@ def _falling_noise(given: Copy, k: Tensor, w: Tensor, noise: float) -> float | N
 
 
 def extreme_eigenvalues(given: Copy) -> tuple[float, float] | None:
-    """λmin and λmax of K in float64; None where it cannot be evaluated, or is not finite."""
+    """Return λmin and λmax of K in float64; None if it cannot be evaluated, or is not finite."""
 
     def find() -> tuple[float, float] | None:
         double = given.double()
@@ -244,7 +245,7 @@ def extreme_eigenvalues(given: Copy) -> tuple[float, float] | None:
             try:
                 k = double.likelihood(double.model(*double.inputs)).lazy_covariance_matrix.to_dense()
                 values = torch.linalg.eigvalsh(k)
-            except Exception:  # whatever the model raises
+            except Exception:  # a model may raise anything
                 return None
         return (float(values.min()), float(values.max())) if values.isfinite().all() else None
 
@@ -260,12 +261,13 @@ def solved(
     is_apviz: bool = False,
     spectrum: Method | None = "subsample",
 ) -> Solved:
-    """Trains and predicts once with a model, under the settings in force and `context`.
+    """Train one step and predict once, under the current settings and `context`.
 
     Args:
-        truth: what to measure it against; None where there is nothing.
-        is_apviz: whether apviz solves inside `context`; else GPyTorch's CG is recorded.
-        spectrum: of the traces, as of a `Recorder`.
+        truth: the reference; None if there is none.
+        context: further settings.
+        is_apviz: whether apviz solves inside `context`; otherwise GPyTorch's CG is recorded.
+        spectrum: of the traces, as in a `Recorder`.
     """
     recorder = Recorder(spectrum=spectrum)
 
@@ -273,7 +275,7 @@ def solved(
         nan, error = math.nan, ""
         w = gradient = mean = variance = raw = None
         value, trained = nan, 0
-        # the filter last, so that a recorder that had nothing to record says so in vain
+        # filter warnings around the recorder, so that its warning about an empty record is dropped
         with warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
             warnings.simplefilter("always")
             stack.enter_context(settings.debug(False))
@@ -284,7 +286,7 @@ def solved(
                 value, w, gradient = _train(given)
                 trained = len(recorder.traces)
                 mean, variance, raw = _predict(given)
-            except Exception as raised:  # whatever it is, it is what the user sees
+            except Exception as raised:  # the user sees the same error
                 error = f"{type(raised).__name__}: {raised}"
         traces = recorder.traces
         comparable = truth is not None and w is not None and w.shape[-1] == truth.n
@@ -309,7 +311,7 @@ def solved(
 
 
 def _flat(targets: Tensor, marginal: Any) -> Tensor:
-    """The targets in the order of the distribution's covariance."""
+    """Return the targets in the order of the distribution's covariance."""
     if targets.shape == marginal.loc.shape:
         return targets
     interleaved = getattr(marginal, "_interleaved", True)
@@ -317,9 +319,9 @@ def _flat(targets: Tensor, marginal: Any) -> Tensor:
 
 
 def _train(given: Copy) -> tuple[float, Tensor, Tensor]:
-    """The log marginal likelihood per row, w = K⁻¹(y − m) as it is solved for, (…, N), and the gradient, float64.
+    """Return the log marginal likelihood per row, the solved w = K⁻¹(y − m), (…, N), and the gradient, float64.
 
-    The gradient of the value in y is −w, whichever way GPyTorch solves.
+    The gradient of the value in y is −w, with every solver of GPyTorch.
     """
     given.model.train()
     given.likelihood.train()
@@ -340,7 +342,7 @@ def _parameters(given: Copy) -> list[Tensor]:
 
 
 def _data_term(given: Copy, w: Tensor) -> float:
-    """‖½wᵀ∂Kw‖, which at an optimum ½tr(K⁻¹∂K) balances: what an error of the gradient is seen beside."""
+    """Return ‖½wᵀ∂Kw‖, which balances ½tr(K⁻¹∂K) at an optimum: the scale for errors of the gradient."""
     parameters = _parameters(given)
     if not parameters:
         return 0.0
@@ -352,7 +354,7 @@ def _data_term(given: Copy, w: Tensor) -> float:
 
 
 def _predict(given: Copy) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance of f at the test inputs in float64, and the variance before it was clamped."""
+    """Return mean and variance of f at the test inputs in float64, and the variance before clamping."""
     given.model.eval()
     given.likelihood.eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A diagnosis of a GPyTorch model with what was measured for it, as text and for a notebook."""
+"""The diagnosis of a GPyTorch model with its measurements, as text and for notebooks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from apviz.tracing import Trace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelDiagnosis(Diagnosis):
-    """A diagnosis of a model, with what was measured for it.
+    """A diagnosis of a model, with its measurements.
 
     Args:
-        before: what GPyTorch gets as it is; None where that could not be measured.
-        after: the same with the change; None where there is none, or it could not be tried.
-        rows: rows it was measured on, of `all_rows`.
-        remarks: what else was seen, and is no cause.
-        trace: of GPyTorch's CG in training, with this diagnosis: `found.trace.save("runs/mine.zarr")`, and the
-            dashboard shows both. None where GPyTorch took Cholesky, or nothing was solved.
+        before: results of GPyTorch without changes; None if they could not be measured.
+        after: results with the change; None if there is no change, or it could not be tried.
+        rows: number of measured rows, of `all_rows`.
+        remarks: other findings, which are not the cause.
+        trace: of GPyTorch's CG in training, with this diagnosis: after `found.trace.save("runs/mine.zarr")` the
+            dashboard shows both. None if GPyTorch took Cholesky, or nothing was solved.
     """
 
     before: Solved | None = None
@@ -31,7 +31,7 @@ class ModelDiagnosis(Diagnosis):
     trace: Trace | None = field(default=None)
 
     def table(self) -> list[dict[str, str]]:
-        """The figures before and after the change, against Cholesky in float64."""
+        """Return the figures before and after the change, compared with Cholesky in float64."""
         return [{**row} for row in self.figures]
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class ModelDiagnosis(Diagnosis):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """For a notebook."""
+        """Return HTML for a notebook."""
         said = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", *map(html.escape, (self.evidence,))]
         said += [html.escape(line) for line in (self.advice, *self.remarks) if line]
         table = self.table()
@@ -68,7 +68,7 @@ def reported(
     before: Solved | None = None,
     after: Solved | None = None,
 ) -> ModelDiagnosis:
-    """Makes it of a finding, which goes with the trace of what it is of."""
+    """Add the measurements to a diagnosis, and write it into the trace of its solve."""
     trace = None if before is None else before.trace
     named = (("GPyTorch as it is", before), ("with the change", after))
     figures = tuple({"": name} | each.figures() for name, each in named if each is not None and not each.error)

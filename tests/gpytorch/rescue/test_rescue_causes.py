@@ -93,7 +93,7 @@ TOLD = [
     (timestamps, Limit.SCALE, "like seconds since 1970"),
     (timestamps_in_float64, Limit.SCALE, "like seconds since 1970"),
     (tolerance_one, Limit.LOOSE, "tolerance of 1"),
-    (duplicates, Limit.DUPLICATES, "425 of the 850 rows are copies"),
+    (duplicates, Limit.DUPLICATES, "425 of the 850 rows are duplicates"),
     (little_noise, Limit.NOISE, "σ² = 1e-05"),
     (targets_in_thousands, Limit.SCALE, "root mean square 4.96e+03"),
 ]

@@ -48,7 +48,7 @@ def joint_likelihood_of(model, rows, targets):
 
 @pytest.mark.slow
 def test_1129_cg_terminates_in_training_where_rows_come_again():
-    """gpytorch#1129: residuals far above 1 after 1,000 iterations, a jumping loss; rows are copies of others."""
+    """gpytorch#1129: residuals far above 1 after 1,000 iterations, a jumping loss; rows are duplicates."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.uniform(0, 1, (425, 1)), 2, axis=0)
     y = np.sin(3 * x[:, 0]) + 1e-2 * rng.standard_normal(len(x))
@@ -59,7 +59,7 @@ def test_1129_cg_terminates_in_training_where_rows_come_again():
     assert float(re.search(r"residual norm ([\d.e+]+)", said)[1]) > 1
     found = diagnose(model)
     assert found.limit is Limit.DUPLICATES and found.change == {"rows": "distinct"}
-    assert "425 of the 850 rows are copies" in found.evidence
+    assert "425 of the 850 rows are duplicates" in found.evidence
     # c copies tell what one row does with the mean of their targets and σ²/c
     fewer = model_of(x[::2], y.reshape(-1, 2).mean(1), 5e-8, matern)
     assert not terminated(step(fewer)[2])

@@ -16,7 +16,7 @@ diagnose = apviz.gpytorch.diagnose
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal", "ignore:Very small noise")
 
 
-def test_negative_variances_are_named_and_the_change_mends_them():
+def test_negative_variances_are_reported_and_the_change_fixes_them():
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 1, 300))[:, None]
     noise = 10 ** (-6 * rng.uniform(size=300))
