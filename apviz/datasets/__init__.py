@@ -1,4 +1,4 @@
-"""Data sets by name, your own tables, and what the paper's authors published of their runs."""
+"""Data sets by name, your own tables, and the published runs of the paper's authors."""
 
 from apviz.datasets.cards import Card, CardError
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError

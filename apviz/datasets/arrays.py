@@ -1,4 +1,4 @@
-"""Read Parquet, `.npy` and `.npz`, which say what they hold; limits on files of any kind from untrusted users."""
+"""Readers of Parquet, `.npy` and `.npz` files, and size limits for files from untrusted users."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-#: most characters quoted from the error message of another library
+#: largest number of characters quoted from the error message of another library
 _MOST_QUOTED = 300
 
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """What a file of strangers may have; it is looked at before anything is read.
+    """Limits for untrusted files, checked before anything is read.
 
     Args:
-        nbytes: that it unpacks to.
-        columns: in it.
+        nbytes: largest unpacked size, in bytes.
+        columns: largest number of columns.
     """
 
     nbytes: float = math.inf
     columns: float = math.inf
 
     def check_bytes(self, path: Path, nbytes: float) -> None:
-        """Refuses a file that unpacks to more.
+        """Refuse a file that unpacks to more.
 
         Raises:
             ValueError: with the limit.
         """
         if nbytes > self.nbytes:
-            raise ValueError(f"{path} unpacks to more than {self.nbytes / 1e6:,.0f} MB, which is what is accepted")
+            raise ValueError(f"{path} unpacks to more than {self.nbytes / 1e6:,.0f} MB, the limit")
 
     def check_columns(self, path: Path, count: int) -> None:
-        """Refuses a file with more columns.
+        """Refuse a file with more columns.
 
         Raises:
             ValueError: with the limit.
@@ -56,13 +56,13 @@ UNLIMITED = SizeLimits()
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """The errors of all readers and decompressors, in a sentence."""
+    """Turn the errors of all readers and decompressors into a ValueError of one sentence."""
     try:
         yield
     except Exception as error:
         if str(error).startswith(str(path)):
             raise
-        # a library may say several lines, or the cell that it fails on, of any length
+        # a library's message may have several lines, or quote a cell of any length
         said = textwrap.shorten(str(error), _MOST_QUOTED, placeholder=" …") or type(error).__name__
         raise ValueError(f"{path} cannot be read as a table: {said}") from error
 
@@ -79,10 +79,10 @@ def require_unique_names(names: Sequence[str], path: Path) -> None:
 
 
 def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    """Read a Parquet file, with columns that pandas wrote as an index.
+    """Read a Parquet file, with the index columns of pandas.
 
     Raises:
-        ValueError: no Parquet file, two columns of one name, more than the limits allow.
+        ValueError: not a Parquet file, two columns of one name, or beyond the limits.
     """
     import pyarrow.parquet
 
@@ -95,7 +95,7 @@ def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
     require_unique_names(schema.names, path)
     texts = (pyarrow.types.is_string, pyarrow.types.is_large_string)
     with readable(path):
-        # a text of megabytes that every row has takes its size once
+        # a text repeated in every row is stored once, so megabytes may unpack to much more
         levels = [field.name for field in schema if any(is_text(field.type) for is_text in texts)]
         frame: pd.DataFrame = pyarrow.parquet.read_table(path, read_dictionary=levels).to_pandas()
         # pandas hides a column that it wrote as an index
@@ -105,7 +105,7 @@ def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
 
 
 def read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    """Columns of the arrays; objects are never unpickled."""
+    """Read arrays as columns; objects are never unpickled."""
     with readable(path):
         if path.name.lower().endswith(".npz"):
             with zipfile.ZipFile(path) as members:
@@ -132,13 +132,13 @@ def read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())
-        raise ValueError(f"{path}: its arrays are not of one length: {said}; one row of each makes a row of the table")
+        raise ValueError(f"{path}: its arrays differ in length: {said}; each row of the table needs one row of each")
     with readable(path):
         return pd.DataFrame(columns)
 
 
 def _check_characters(name: str, array: np.ndarray[Any, Any]) -> None:
-    """Refuses texts with numbers that stand for no character, which Python fails on wherever they are looked at."""
+    """Refuse texts with invalid characters, which would raise wherever Python encodes them."""
     codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).view(np.uint32)
     if codes.size and codes.max() > sys.maxunicode:
         raise ValueError(f"{name} holds texts with bytes that stand for no character")

@@ -14,7 +14,7 @@ PICTURE_SHAPE = (427, 640)
 
 
 def read_china(stride: int = 1) -> RawTable:
-    """Reads pixel position (row, column) → luminance, for every `stride`-th row and column."""
+    """Read pixel position (row, column) → luminance, for every `stride`-th row and column."""
     grey = _read_luminance()[::stride, ::stride].ravel()
     rows, columns = np.meshgrid(*(np.arange(0, size, stride) for size in PICTURE_SHAPE), indexing="ij")
     position = np.column_stack([rows.ravel(), columns.ravel()]).astype(np.float64)
@@ -22,13 +22,13 @@ def read_china(stride: int = 1) -> RawTable:
 
 
 def read_china_profile() -> RawTable:
-    """Reads column → mean luminance of the pixels in it: one input, so that functions can be drawn."""
+    """Read column → mean luminance of its pixels: a single input, so that functions can be drawn."""
     column = np.arange(PICTURE_SHAPE[1], dtype=np.float64)[:, None]
     return RawTable(column, _read_luminance().mean(axis=0), ("column",), "mean luminance")
 
 
 def _read_luminance() -> NDArray[np.float64]:
-    """The photograph in grey, (rows, columns)."""
+    """Return the photograph in grey, (rows, columns)."""
     datasets = _scikit_learn()
     try:
         picture = datasets.load_sample_image("china.jpg")  # type: ignore[attr-defined]
@@ -38,12 +38,12 @@ def _read_luminance() -> NDArray[np.float64]:
 
 
 def grid_shape(stride: int) -> tuple[int, int]:
-    """Rows and columns of the picture thinned by `stride`."""
+    """Return rows and columns of the picture, thinned by `stride`."""
     return ceil(PICTURE_SHAPE[0] / stride), ceil(PICTURE_SHAPE[1] / stride)
 
 
 def grid_stride(n: int | None) -> int:
-    """Largest stride that leaves at least n training pixels; 1 where even all pixels are too few."""
+    """Return the largest stride that leaves at least n training pixels; 1 if there are fewer than n."""
     stride = 1
     while n is not None and train_size(prod(grid_shape(stride + 1))) >= max(n, MINIMUM_ROWS):
         stride += 1
@@ -51,7 +51,7 @@ def grid_stride(n: int | None) -> int:
 
 
 def read_diabetes() -> RawTable:
-    """Reads ten baseline variables → disease progression after one year."""
+    """Read ten baseline variables → disease progression after one year."""
     bunch = _scikit_learn().load_diabetes(scaled=False)  # type: ignore[attr-defined]
     return RawTable(
         np.asarray(bunch.data, dtype=np.float64),

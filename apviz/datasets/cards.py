@@ -1,6 +1,6 @@
-"""What is known about each data set: its size, source, licence and recipe, read from one TOML file a set.
+"""Data cards: size, source, licence and recipe of each data set, read from one TOML file per set.
 
-The files are in `data/` of a checkout, whose README says what every field means, and in the package once installed.
+The files are in `data/` of a checkout, whose README explains every field, and in the installed package.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 class CardError(ValueError):
-    """A card that cannot be used; the message names the file, the field and what is accepted."""
+    """An invalid card; the message names the file, the field and the accepted values."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a reader should know before using a data set.
+    """The facts about a data set.
 
     Attributes:
         n: rows after cleaning, training and test together.
-        d: inputs left once those without variance are dropped: the number of columns that `load` returns.
+        d: inputs without constant ones: the number of columns that `load` returns.
         d_raw: inputs of the recipe.
-        documented: what the source or the paper states about the recipe.
-        reading: what we read into it.
-        files: names looked for in the data folders, the first being the one that `fetch` writes.
-        sha256: of the file at the first of `urls`; None where no official checksum is known: such a file is checked
-            by n and d after loading.
+        documented: statements of the source or the paper about the recipe.
+        reading: our interpretation of it.
+        files: file names to look for in the data folders; `fetch` writes the first.
+        sha256: of the file at the first of `urls`; None if no official checksum is known. Such a file is checked by n
+            and d after loading.
         how_to_get: advice for a data set that cannot be fetched.
-        target_column: of a table that is read as it is (see `load_table`); None where a recipe in code reads it.
+        target_column: of a table that is read unchanged (see `load_table`); None if a recipe in code reads it.
         in_paper: whether Wu et al. (2024) use it.
     """
 
@@ -63,17 +63,17 @@ class Card:
 
     @property
     def checked_by(self) -> str:
-        """One sentence: how a downloaded copy is verified."""
+        """How a downloaded copy is verified, in one sentence."""
         if self.sha256:
             return f"SHA-256 {self.sha256}"
         return f"no official checksum is known; checked by its size after loading (n = {self.n:,}, d = {self.d})"
 
 
 def folder() -> Path:
-    """Where the cards are: in the installed package, or in `data/` of a checkout.
+    """Return the folder of the cards: in the installed package, or `data/` of a checkout.
 
     Raises:
-        CardError: in neither.
+        CardError: neither exists.
     """
     places = (_PACKAGE / "data", _PACKAGE.parent / "data")
     for place in places:
@@ -84,17 +84,17 @@ def folder() -> Path:
 
 @cache
 def read_cards() -> dict[str, Card]:
-    """Reads all cards: the paper's by size, as its table has them; then by name those with a file, and the others."""
+    """Read all cards: first the paper's by size, as in its table; then by name those with a file, then the others."""
     found = [read_card(path) for path in folder().glob("*.toml")]
     found.sort(key=lambda card: (not card.in_paper, not card.files, card.n if card.in_paper else 0, card.name))
     return {card.name: card for card in found}
 
 
 def read_card(path: Path) -> Card:
-    """The card of a file; its name without `.toml` is that of the data set.
+    """Read the card of a file; its name without `.toml` is that of the data set.
 
     Raises:
-        CardError: no TOML, a field that is missing, unknown or of another type, or values that contradict each other.
+        CardError: invalid TOML; a missing or unknown field, or one of another type; or contradicting values.
     """
     try:
         values = tomllib.loads(path.read_text("utf-8"))
@@ -132,7 +132,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
 
-# a kind of value: what is accepted, in words, and the test for it
+# each kind of value: description of the accepted values, and test for them
 _TEXT = ("text that is not empty", _is_text)
 _LIST = ("a list of texts", _is_list)
 _COUNT = ("a positive whole number", lambda value: _is_whole(value) and value > 0)

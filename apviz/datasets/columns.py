@@ -1,4 +1,4 @@
-"""What the columns of a table hold: numbers, texts, dates, one value alone; and how they become numbers."""
+"""Columns of a table: whether they hold numbers, texts, dates or a constant, and their conversion to inputs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from apviz.datasets.decimals import Question, parse_numbers
 Kind = Literal["number", "text", "date", "constant", "unusable"]
 Array = NDArray[np.float64]
 
-#: texts of a column that get an input each, the commonest first; what is beyond is none of them
+#: number of a column's most common texts that get an input each; the remaining texts have 0 in all of them
 MAX_LEVELS: Final = 20
-#: a text column with more texts than `MAX_LEVELS`, and more than so many a row, names the rows
+#: a text column with more distinct texts than `MAX_LEVELS`, and more than this share of its rows, identifies the rows
 NAMING_SHARE: Final = 0.5
-#: of the values of a column that are numbers, or dates, the share that makes it one of them
+#: smallest share of a column's values that must be numbers, or dates, for it to count as such
 MOST: Final = 0.9
-#: different values by which a form of date is looked for
+#: number of distinct values on which date formats are tried first
 _TRIED: Final = 100
-# beyond it float64 does not tell one whole number from the next
+# above this, float64 cannot represent every whole number
 _WHOLE = 2**53
 _DAY_SECONDS = 86_400.0
 _DAY_FIRST = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%d-%m-%Y")
 _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
-#: how a form of date is said
+#: descriptions of date formats
 _PARTS = {"d": "day", "m": "month", "b": "month", "B": "month"}
 _WORDS = {"ISO8601": "year-month-day"} | {
     form: re.sub(r"%(.)", lambda sign: _PARTS.get(sign[1], "year"), form)
@@ -43,19 +43,19 @@ _WORDS = {"ISO8601": "year-month-day"} | {
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of a table, and what is in it.
+    """A column of a table, with its contents.
 
     Attributes:
         kind: number, text, date, constant (one value, or none at all), or unusable (lists and the like).
-        values: (n,) numbers; of dates days since the first; of texts the place in `levels`. NaN where missing.
-        levels: the texts, the commonest first.
-        distinct: different values.
-        missing: rows without a value, also those whose value is infinite, or no number among numbers.
-        about: what is in it, in words.
-        note: what had to be decided in reading it, in words; empty where nothing had.
-        first: of dates, the day that is 0.
-        mark: decimal mark of numbers that were read from texts; empty where none has one.
-        question: where numbers can be read in two ways: it must be answered before the column is used.
+        values: (n,) numbers; dates as days since the first; texts as positions in `levels`. NaN where missing.
+        levels: the distinct texts, most common first.
+        distinct: number of distinct values.
+        missing: number of rows without a value, with an infinite value, or with text among numbers.
+        about: description of the contents.
+        note: decisions made in reading it; empty if there were none.
+        first: day 0 of dates.
+        mark: decimal mark of numbers read from texts; empty if none has one.
+        question: set if the numbers can be read in two ways; the column cannot be used until it is answered.
     """
 
     name: str
@@ -72,17 +72,17 @@ class Column:
 
     @property
     def names_rows(self) -> bool:
-        """Whether it is text of which nearly every row has its own, as names and addresses are."""
+        """Whether it is text that differs in nearly every row, like names and addresses."""
         return self.kind == "text" and self.distinct > max(MAX_LEVELS, NAMING_SHARE * len(self.values))
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is an input unless it is left out: it varies, and is no name of rows."""
+        """Whether it is an input by default: it varies, and does not identify the rows."""
         return self.kind in ("number", "date", "text") and not self.names_rows
 
     @property
     def can_be_target(self) -> bool:
-        """Whether it can be predicted."""
+        """Whether it can be the target."""
         return self.kind in ("number", "date")
 
 
@@ -94,16 +94,16 @@ def column_of(
     points_are_open: bool = False,
     day_first: bool = False,
 ) -> Column:
-    """What a column holds that was read from a file.
+    """Interpret a column that was read from a file.
 
     Args:
-        decimal: mark of numbers that allow two readings, as somebody decided.
-        points_are_open: whether a point may stand between thousands, by what the rest of the file is like.
-        day_first: where a date such as 03/04/2020 could be read either way.
+        decimal: the user's decision on the decimal mark of ambiguous numbers.
+        points_are_open: whether a point may separate thousands, judging by the rest of the file.
+        day_first: the order for ambiguous dates such as 03/04/2020.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         if pd.api.types.is_string_dtype(values.dtype.categories):
-            # not unpacked: a long text may stand in every row
+            # stays dictionary-encoded: a long text may be repeated in every row
             codes, levels = values.cat.codes.to_numpy(), values.dtype.categories
             return _from_levels(name, codes, levels, decimal, points_are_open, day_first)
         values = values.astype(values.dtype.categories.dtype)
@@ -119,7 +119,7 @@ def column_of(
     if kind in ("datetime64", "datetime", "date"):
         try:
             return _date(name, pd.to_datetime(values, utc=True))
-        except (OverflowError, ValueError, NotImplementedError):  # which one, by where pandas notices
+        except (OverflowError, ValueError, NotImplementedError):  # depends on where pandas detects it
             return _unusable(name, values, "dates beyond the years 1 to 9999")
     if kind in ("decimal", "integer", "floating", "mixed-integer-float"):
         return _number(name, _floats(values))
@@ -131,7 +131,7 @@ def column_of(
 
 
 def numbers(column: pd.Series[Any]) -> Array:
-    """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
+    """Convert to float64; very large whole numbers minus their minimum, which scaling does not notice."""
     if pd.api.types.is_integer_dtype(column.dtype) and len(column) and not column.isna().any():
         low, high = int(column.min()), int(column.max())
         if max(-low, high) > _WHOLE:
@@ -185,13 +185,13 @@ def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
 def _from_levels(
     name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, points_are_open: bool, day_first: bool
 ) -> Column:
-    """Numbers with thousands, dates, or texts: what nine values of ten are.
+    """Interpret texts as numbers with thousands separators, dates, or texts, whichever fits nine values of ten.
 
     Args:
-        codes: (n,) place in `found` of each row's text; −1 where it is missing.
+        codes: (n,) position in `found` of each row's text; −1 if missing.
     """
     levels = pd.Series(found, dtype=object)
-    # of each different text, in how many rows it is
+    # number of rows of each distinct text
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     if levels.empty or not counts.sum():
         return _constant(name, np.full(len(codes), np.nan), "every value is missing")
@@ -225,7 +225,7 @@ def _from_levels(
 
 
 def _spread(of_levels: Array, codes: NDArray[Any]) -> Array:
-    """Values of the rows from those of the levels; NaN where there is none."""
+    """Return the rows' values, given those of the levels; NaN where missing."""
     return np.asarray(np.append(of_levels, np.nan)[codes])
 
 
@@ -234,10 +234,10 @@ def _parse_dates(levels: pd.Series[Any], form: str) -> pd.Series[Any]:
 
 
 def _find_form(levels: pd.Series[Any], counts: NDArray[Any], day_first: bool) -> tuple[str, str]:
-    """Form of the dates, and another that fits as well; both empty where the texts are no dates."""
+    """Return the date format of the texts, and a second one that fits equally; both empty if none fits."""
     forms = (*_DAY_FIRST, *_MONTH_FIRST) if day_first else (*_MONTH_FIRST, *_DAY_FIRST)
     all_forms = ["ISO8601", *(form + clock for form in (*forms, *_NAMED) for clock in _CLOCKS)]
-    # cheap on a few before it is tried on all; those by which most rows go
+    # try a few texts, the most common ones, before all of them
     tried = levels.iloc[np.argsort(-counts, kind="stable")[:_TRIED]]
     likely = [form for form in all_forms if _parse_dates(tried, form).notna().mean() >= MOST / 2]
     shares = {form: counts[_parse_dates(levels, form).notna()].sum() / counts.sum() for form in likely}
@@ -255,7 +255,7 @@ def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: ND
     if not left.any():
         return ""
     shown = ", ".join(f"“{_short(str(each))}”" for each in levels[left].iloc[:3])
-    return f"{int(counts[left].sum()):,} values of {name} are no {what} ({shown}) and count as missing"
+    return f"{int(counts[left].sum()):,} values of {name} are not {what} ({shown}) and count as missing"
 
 
 def _short(text: str, most: int = 24) -> str:
@@ -266,14 +266,15 @@ def _short(text: str, most: int = 24) -> str:
 
 
 def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Array, list[str], str]:
-    """Inputs that a column becomes in the rows that are kept: (m, k), a name each, and how, in words.
+    """Convert a column to inputs in the kept rows: (m, k), their names, and a description of the conversion.
 
-    Numbers stay, what is always the same is 0, dates are days since the first, texts are 0 or 1: an input for each of
-    the `MAX_LEVELS` commonest, one alone where there are two.
+    Numbers stay, a constant becomes 0, and dates become days since the first. Texts become one input of 0 or 1 for each
+    of the `MAX_LEVELS` most common, or a single input if there are two.
 
     Args:
-        rows: (n,), which are kept.
-        fill: give missing values the median of the kept rows, and texts a level of its own; else there are none.
+        rows: (n,) mask of kept rows.
+        fill: replace missing values by the median of the kept rows, and missing texts by a level of their own. If
+            false, there must be no missing values.
     """
     if column.kind == "constant":
         return np.zeros((int(rows.sum()), 1)), [column.name], ""
@@ -295,7 +296,7 @@ def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Array, 
     how = f"{column.name}: {len(names)} inputs of 0 or 1 for {len(order):,} texts"
     if len(order) > MAX_LEVELS:
         rest = int(counts.sum() - np.sort(counts)[-MAX_LEVELS:].sum())
-        how += f", the {MAX_LEVELS} commonest; the others are alike, in {rest:,} rows"
+        how += f", the {MAX_LEVELS} most common; the others, in {rest:,} rows, are not distinguished"
     elif len(names) == 1:
         one, zero = (_short(column.levels[level]) for level in (chosen[0], order[0]))
         how = f"{column.name}: 1 where it is {one}, 0 where it is {zero}"
@@ -303,5 +304,5 @@ def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Array, 
 
 
 def quoted(names: Sequence[str], most: int = 8) -> str:
-    """Names in a row, the first of many."""
+    """Join the first `most` names, and count the remaining ones."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

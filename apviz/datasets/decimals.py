@@ -1,10 +1,11 @@
-"""Read numbers written as text: which mark is the decimal one is judged per column, and asked where it cannot be told.
+"""Parsing of numbers in text: the decimal mark is decided per column, and asked for if it is ambiguous.
 
-A mark, comma or point, may be decimal or stand between thousands. Most texts allow one reading only: 0,5 and 70,56 have
-a decimal comma, 1,234,567 and 1,234.5 have commas between thousands. 70,567 allows both. Such texts are read as the
-others of their column are; where those do not tell, nothing else does: other columns of a file may be written
-otherwise. Only the point is decimal without proof, unless another column of the file proves decimal commas, or values
-are separated as such files are, by semicolons, tabs or bars, and no column proves a decimal point.
+A mark, comma or point, may be decimal or separate thousands. Most texts allow one reading only: 0,5 and 70,56 have a
+decimal comma, 1,234,567 and 1,234.5 have commas between thousands. 70,567 allows both. Such texts are read like the
+others of their column. If those do not decide, nothing else does, because other columns of a file may follow another
+convention. Only the point is decimal without proof, with two exceptions. One is another column that proves decimal
+commas. The other is a file separated by semicolons, tabs or bars, as files with decimal commas are, in which no column
+proves a decimal point.
 """
 
 from __future__ import annotations
@@ -23,43 +24,43 @@ Array = NDArray[np.float64]
 MARKS: Final = (".", ",")
 _NAMES: Final = {".": "point", ",": "comma"}
 _OTHER: Final = {".": ",", ",": "."}
-#: of the proofs in a column, the share that must agree before they decide what other texts mean
+#: share of a column's unambiguous texts that must agree before they decide the reading of the others
 _AGREE: Final = 0.9
-#: proofs by the number of digits alone (70,56) may be typing errors: they count from this share of what they decide
+#: texts that are unambiguous by their number of digits alone (70,56) may be typing errors: they decide from this share
 _LEAST_PROOF: Final = 0.01
 _SIGN, _EXPONENT = r"^[+\-−]?", r"([eE][+\-−]?\d+)?$"
 _PLAIN = rf"{_SIGN}(\d+{_EXPONENT[:-1]}$|(?i:inf|infinity)$)"
-#: thousands in the French, SI or Swiss manner, which nothing can be mistaken for
+#: French, SI and Swiss thousands separators, which are never ambiguous
 _SPACES = "[ \u00a0\u202f'’]"
 _SPACED = rf"{_SIGN}\d{{1,3}}({_SPACES}\d{{3}})+([.,]\d*)?$"
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which of two readings is meant.
+    """An ambiguous number, with its two readings.
 
     Attributes:
         example: a text of the column that allows both.
-        readings: its value by the decimal mark, in words.
+        readings: its value for each decimal mark, with a description.
     """
 
     example: str
     readings: dict[str, str]
 
     def of(self, name: str) -> str:
-        """Return the question of a column in words."""
+        """Return the question about a column as a sentence."""
         return f"{name} can be read in two ways: “{self.example}” is {' or '.join(self.readings.values())}"
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Numbers of the different texts of a column.
+    """The numbers in the distinct texts of a column.
 
     Attributes:
-        values: (m,), NaN where a text is no number.
-        mark: decimal mark of the column; empty where no text has one, or it is not known.
-        proven: whether a text of the column proves it.
-        question: where texts allow two readings and nothing decides.
+        values: (m,), NaN where a text is not a number.
+        mark: decimal mark of the column; empty if no text has one, or if it is unknown.
+        proven: whether a text of the column proves the mark.
+        question: set if texts allow two readings and nothing decides.
     """
 
     values: Array
@@ -71,12 +72,12 @@ class Numbers:
 def parse_numbers(
     texts: pyarrow.Array, counts: NDArray[Any], told: str | None = None, points_are_open: bool = False
 ) -> Numbers:
-    """Read the different texts of a column.
+    """Parse the distinct texts of a column.
 
     Args:
-        counts: (m,), rows that have each text.
-        told: decimal mark for texts that allow two readings, as somebody decided; None: the column must tell.
-        points_are_open: whether a point may stand between thousands, by what the rest of the file is like.
+        counts: (m,), number of rows with each text.
+        told: the user's decimal mark for ambiguous texts; None: the column itself must decide.
+        points_are_open: whether a point may separate thousands, judging by the rest of the file.
     """
     spaced = _matches(texts, _SPACED)
     if spaced.any():
@@ -96,7 +97,7 @@ def parse_numbers(
     proven = solid > 0 and proofs[mark] >= _AGREE * sum(proofs.values())
     if not proven:
         mark = ""
-        # the usual mark needs no proof, where nothing speaks against it
+        # the usual mark needs no proof if nothing contradicts it
         if either["."].any() and not either[","].any() and not proofs[","] and not points_are_open:
             mark = "."
     chosen = told or mark
@@ -116,7 +117,7 @@ def parse_numbers(
 
 
 def proven_mark(texts: pyarrow.Array) -> str:
-    """Return the decimal mark that the different texts of a column prove; empty where they prove none."""
+    """Return the decimal mark that the distinct texts of a column prove; empty if they prove none."""
     if not len(texts):
         return ""
     found = parse_numbers(texts, np.ones(len(texts), dtype=np.int64))
@@ -124,7 +125,7 @@ def proven_mark(texts: pyarrow.Array) -> str:
 
 
 def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether each text is a number with either decimal mark."""
+    """Test whether each text is a number under either decimal mark."""
     stripped = pyarrow.array([text.strip() for text in texts], pyarrow.string())
     return ~np.isnan(parse_numbers(stripped, np.ones(len(texts), dtype=np.int64)).values)
 
@@ -156,5 +157,5 @@ def _either(mark: str) -> str:
 
 
 _PATTERNS: Final = (_decimal, _grouped, _either)
-#: decimals that are proven by more than the number of digits behind the mark
+#: decimals that are proven by more than the number of digits after the mark
 _STRONG: Final = {mark: rf"{_SIGN}(0|\d{{4,}}|\d{{1,3}}([{_OTHER[mark]}]\d{{3}})+|)[{mark}]|[eE]" for mark in MARKS}

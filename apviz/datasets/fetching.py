@@ -1,4 +1,4 @@
-"""Finding a data set's file on this machine, and downloading it on request."""
+"""Location of data files on this machine, and their download on request."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ CHUNK = 1 << 16
 
 
 class DatasetUnavailable(FileNotFoundError):
-    """The file of a data set is neither in the APVIZ_DATA folder nor in the cache."""
+    """The data file is neither in the APVIZ_DATA folder nor in the cache."""
 
 
 class DownloadError(OSError):
-    """A download failed; the message says what was kept and what to do."""
+    """A failed download; the message says how much is kept and how to continue."""
 
 
 def data_folder() -> Path | None:
-    """Folder named by the environment variable APVIZ_DATA, looked in first; None where it is unset."""
+    """Return the folder in the environment variable APVIZ_DATA, which is searched first; None if it is unset."""
     value = os.environ.get("APVIZ_DATA")
     return Path(value).expanduser() if value else None
 
 
 def cache_folder() -> Path:
-    """Folder of downloads: the environment variable APVIZ_CACHE, or the user's cache folder."""
+    """Return the download folder: the environment variable APVIZ_CACHE, or the user's cache folder."""
     value = os.environ.get("APVIZ_CACHE")
     return Path(value).expanduser() if value else Path(pooch.os_cache("apviz"))
 
 
 def locate(card: Card) -> Path:
-    """Finds the first of the card's files in APVIZ_DATA, then in the cache.
+    """Find the first of the card's files in APVIZ_DATA, then in the cache.
 
-    Each file is looked for in the folder itself and in a folder in it named after the data set.
+    Each file may be in the folder itself or in a subfolder named after the data set.
 
     Raises:
-        DatasetUnavailable: in neither; with how to get it.
+        DatasetUnavailable: not found; the message says how to get it.
     """
     for folder in (data_folder(), cache_folder()):
         if folder is None:
@@ -66,14 +66,14 @@ def _advice(card: Card) -> str:
 
 
 def fetch_card(card: Card, *, progress: bool = True, base_url: str | None = None) -> Path:
-    """Downloads the card's archive into the cache (see `apviz.datasets.fetch`)."""
+    """Download the card's archive into the cache (see `apviz.datasets.fetch`)."""
     if not card.urls:
         if not card.files:
             raise DownloadError(f"{card.name}: {card.how_to_get}")
         raise DownloadError(f"{card.name} cannot be fetched. {_advice(card)}")
     url = card.urls[0] if base_url is None else f"{base_url.rstrip('/')}/{card.files[0]}"
     folder = cache_folder() / card.name
-    pooch.get_logger().setLevel("WARNING")  # else it advises the user to write down a checksum
+    pooch.get_logger().setLevel("WARNING")  # its lower levels advise the user to note a checksum
     try:
         path = pooch.retrieve(
             url,
@@ -89,13 +89,13 @@ def fetch_card(card: Card, *, progress: bool = True, base_url: str | None = None
 
 @dataclass(frozen=True)
 class ResumingDownloader:
-    """Downloader for pooch that keeps a broken transfer in `part` and goes on from there.
+    """A downloader for pooch that keeps an interrupted transfer in `part` and resumes it.
 
-    pooch gives a new temporary file at each call, so the bytes are kept beside it until they are complete.
+    pooch passes a new temporary file at each call, so the bytes are kept in a separate file until they are complete.
 
     Attributes:
-        attempts: transfers before giving up.
-        timeout: of a silent server, in seconds.
+        attempts: number of transfers before giving up.
+        timeout: longest silence of a server, in seconds.
     """
 
     part: Path
@@ -124,7 +124,7 @@ class ResumingDownloader:
 
     def _transfer(self, url: str) -> None:
         have = self.part.stat().st_size if self.part.exists() else 0
-        # Compression by the server would make byte positions meaningless.
+        # compression by the server would make byte positions meaningless
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
         with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
             if response.status_code == 416:
@@ -155,7 +155,7 @@ class ResumingDownloader:
 
     def _explain(self, url: str, error: requests.RequestException) -> str:
         have = self.part.stat().st_size if self.part.exists() else 0
-        kept = f" {have:,} bytes are kept: fetch again to go on from there." if have else ""
+        kept = f" {have:,} bytes are kept: fetch again to resume the download." if have else ""
         return f"Could not download {url}: {error}.{kept}"
 
 
@@ -169,7 +169,7 @@ def _range_start(response: requests.Response) -> int | None:
 
 
 def _total(response: requests.Response) -> int | None:
-    """The full size of the file, also where a part of it is sent; None where the server does not say."""
+    """Return the full size of the file, also for a partial response; None if the server does not say."""
     found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     if found:
         return int(found[1])

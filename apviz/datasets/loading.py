@@ -1,4 +1,4 @@
-"""The registry of data sets, and loading one by name."""
+"""The registry of data sets, and loading by name."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from apviz.settings import shown
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered data set: its card, and how its file is read, or how it is made without one.
+    """A registered data set: its card, and the function that reads or makes it.
 
     Attributes:
-        read_file: the raw table of a file; None where none is needed.
-        make: the raw table of a data set that comes with a library; None where a file is needed.
+        read_file: returns the raw table of a file; None if there is no file.
+        make: returns the raw table of a data set that comes with a library; None if a file is needed.
     """
 
     card: Card
@@ -65,10 +65,10 @@ _MAKERS: dict[str, Callable[[], RawTable]] = {
 
 
 def entry_of(card: Card) -> Entry:
-    """How a card's data set is had: a table read as it is, or by the recipe of its name.
+    """Return the entry of a card: read by the recipe of its name, or as a plain table.
 
     Raises:
-        CardError: neither.
+        CardError: the card has neither recipe nor target column.
     """
     if card.target_column is not None:
         return Entry(card, read_file=partial(read_table, target=card.target_column))
@@ -77,8 +77,8 @@ def entry_of(card: Card) -> Entry:
     if card.name in _MAKERS:
         return Entry(card, make=_MAKERS[card.name])
     raise CardError(
-        f"{card.name}.toml: target_column is missing; expected a column's name or its position (-1 is the last), for "
-        f"no recipe in apviz/datasets/loading.py is called {card.name}"
+        f"{card.name}.toml: target_column is missing; expected a column's name or its position (-1 is the last), "
+        f"because no recipe in apviz/datasets/loading.py is called {card.name}"
     )
 
 
@@ -86,10 +86,10 @@ registry: dict[str, Entry] = {name: entry_of(card) for name, card in read_cards(
 
 
 def find(name: str) -> Entry:
-    """The entry of that name.
+    """Return the entry with this name.
 
     Raises:
-        ValueError: an unknown name; with the list, and the names that look like it.
+        ValueError: an unknown name; with all names, and similar ones.
     """
     if name in registry:
         return registry[name]
@@ -99,7 +99,7 @@ def find(name: str) -> Entry:
 
 
 def card(name: str) -> Card:
-    """The card of a data set: size, source, licence, recipe and hyperparameters.
+    """Return the card of a data set: size, source, licence, recipe and hyperparameters.
 
     Raises:
         ValueError: an unknown name; with the list.
@@ -108,15 +108,15 @@ def card(name: str) -> Card:
 
 
 def cards() -> dict[str, Card]:
-    """Cards of all data sets by name, the paper's first."""
+    """Return the cards of all data sets by name, the paper's first."""
     return {name: entry.card for name, entry in registry.items()}
 
 
 def require_here(name: str) -> None:
-    """Refuses a data set that `load` needs a download for, without reading it.
+    """Refuse a data set that needs a download, without reading it.
 
     Raises:
-        DatasetUnavailable: its file is not on this machine; with how to get it.
+        DatasetUnavailable: its file is not on this machine; the message says how to get it.
         ValueError: an unknown name.
     """
     entry = find(name)
@@ -125,7 +125,7 @@ def require_here(name: str) -> None:
 
 
 def is_here(name: str) -> bool:
-    """Whether `load` needs no download first."""
+    """Test whether `load` works without a download."""
     try:
         require_here(name)
     except DatasetUnavailable:
@@ -134,23 +134,23 @@ def is_here(name: str) -> bool:
 
 
 def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32) -> Dataset:
-    """Loads a data set with the paper's preprocessing; nothing is downloaded (see `fetch`).
+    """Load a data set with the paper's preprocessing; nothing is downloaded (see `fetch`).
 
-    Inputs without variance are dropped, the others scaled to [−1, 1], and the target standardised, by all rows; 80% of
-    the rows are for training.
+    Constant inputs are dropped, the others scaled to [−1, 1], and the target standardised, using all rows; 80% of the
+    rows are for training.
 
     Args:
         seed: of the shuffle before the split; the same seed gives the same rows.
-        n: keeps the first n of the shuffled training rows; all test rows stay. Pixels of `china` are thinned on a
-            regular grid first, as far as n allows.
+        n: keep the first n of the shuffled training rows; all test rows stay. Pixels of `china` are first thinned on a
+            regular grid, as far as n allows.
         dtype: torch.float32 or torch.float64.
 
     Returns:
         train_x (n, d), train_y (n,), test_x (m, d), test_y (m,), the names of the inputs and the card.
 
     Raises:
-        DatasetUnavailable: its file is not on this machine; with how to get it.
-        ValueError: an unknown name, a setting that cannot be meant, or a file of another size than the card's.
+        DatasetUnavailable: its file is not on this machine; the message says how to get it.
+        ValueError: an unknown name, an invalid setting, or a file whose size is not the card's.
     """
     check_settings(seed, n, dtype)
     entry = find(name)
@@ -170,7 +170,7 @@ def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype =
 
 
 def check_size(table: RawTable, card: Card, source: str) -> None:
-    """Refuses a table whose n or d is not that of the card: another file, or another version of it."""
+    """Refuse a table whose n or d differs from the card: another file, or another version of it."""
     found = (len(table.target), int(varying_inputs(table).sum()), table.inputs.shape[1])
     expected = (card.n, card.d, card.d_raw)
     if found != expected:
@@ -191,14 +191,14 @@ def _load_picture(card: Card, *, seed: int, n: int | None, dtype: torch.dtype) -
 
 
 def fetch(name: str, *, progress: bool = True, base_url: str | None = None) -> Path:
-    """Downloads a data set's archive into the cache, once, and returns its path; a broken transfer is resumed.
+    """Download a data set's archive into the cache, once, and return its path; resume an interrupted transfer.
 
     Args:
-        progress: show a bar.
-        base_url: of a mirror that holds the archive under the same file name, in place of the official address.
+        progress: show a progress bar.
+        base_url: mirror that holds the archive under the same file name, in place of the official address.
 
     Raises:
-        DownloadError: no archive to fetch, a transfer that broke off, or a wrong checksum; with what to do.
+        DownloadError: no archive to fetch, an interrupted transfer, or a wrong checksum; with advice.
         ValueError: an unknown name.
     """
     return fetch_card(find(name).card, progress=progress, base_url=base_url)

@@ -1,4 +1,4 @@
-"""Find what is odd about rows and columns of numbers: outliers, copies, row numbers; NumPy and SciPy only."""
+"""Detection of oddities in tables of numbers: outliers, duplicates, row numbers; NumPy and SciPy only."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Array = NDArray[np.float64]
 ROBUST_DEVIATIONS: Final = 20.0
 #: near-duplicate rows differ by at most this fraction of each column's range
 NEAR: Final = 1e-6
-# an outlier is this many times farther out than the next value ...
+# an outlier lies at least this many times farther out than the next value ...
 _LEAST_GAP = 3.0
-# ... which chance, at the weight of the column's own tail, does more rarely than this
+# ... which happens by chance, given the weight of the column's tail, less often than this
 _GAP_CHANCE = 3e-3
-# log of how far the tail below reaches beyond its own end, on average: at least this, where values are equal
+# smallest log of the mean ratio of the tail's values to its end, which matters if values are equal
 _LEAST_MEAN_LOG = 0.05
-# outliers are few: at most this share of the values; more of them are a second cluster
+# largest share of outliers; more of them are a second cluster
 _MOST_OUTLIERS = 0.02
-# rows that estimate medians, ranges and densities; everything else looks at all rows
+# number of rows that estimate medians, ranges and densities; everything else uses all rows
 _SAMPLE = 100_000
 _TREE_SAMPLE = 4_000
-# where rows are sorted along a random direction, neighbours up to this many places away are compared
+# rows are sorted along a random direction, and compared with neighbours up to this many places away
 _NEIGHBOURS = 8
-# columns are affine copies where they differ by less than this many standard deviations (RMS)
+# columns are affine copies if they differ by less than this many standard deviations (RMS)
 _SAME = 1e-5
-# two columns of so few rows agree by chance, or say nothing
+# smallest number of rows for comparing columns; two columns of fewer rows may agree by chance
 _FEWEST_ROWS = 8
 # independent whole numbers are all different with a chance below exp(−14) ≈ 1e-6
 _BIRTHDAY = 14.0
@@ -42,7 +42,7 @@ _SHOWN_COLUMNS = 3
 
 
 class OddityKind(StrEnum):
-    """What can be odd about data."""
+    """The kinds of oddities in data."""
 
     OUTLIER_IN_INPUTS = "outlier in inputs"
     OUTLIER_IN_TARGETS = "outlier in targets"
@@ -61,10 +61,10 @@ class Oddity:
     """One oddity of a table of numbers.
 
     Attributes:
-        columns: names of the columns it concerns; empty for whole rows.
-        count: rows it concerns.
+        columns: names of the affected columns; empty for whole rows.
+        count: number of affected rows.
         rows: the first few of them, counted from 0.
-        message: what, which and how many, as a sentence without a full stop; rows are counted from 1.
+        message: a sentence without a full stop; rows are counted from 1.
     """
 
     kind: OddityKind
@@ -77,39 +77,40 @@ class Oddity:
 def find_oddities(
     x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str] | None = None, numbers: ArrayLike | None = None
 ) -> list[Oddity]:
-    """Return what is odd about inputs and targets, the most harmful kind first.
+    """Return the oddities of inputs and targets, the most harmful kind first.
 
     The units of columns do not matter, so raw and scaled numbers give the same findings. Missing and infinite values
-    are ignored. The definitions, and why healthy columns stay unreported:
+    are ignored. Definitions, and why healthy columns are not reported:
 
     - *Outlier*: more than 20 robust deviations (1.4826 × median absolute deviation) from the median. In honest
       heavy-tailed columns (lognormal, Cauchy) many values are that far out, but they follow each other closely. So an
       outlier must also lie at least 3 times farther out than the next value, and farther than chance does in 3 of
-      1,000 such columns: in a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
-      farthest lie t times farther out than the next with probability t^(−αk), corrected for what an estimate from few
-      values is worth. At most 2% of the values; more are a second cluster. Where more than half of the values are
-      equal, as in zero-inflated columns, only the others count. Of 11 rows, only the grossest can be told from a tail.
+      1,000 such columns. In a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
+      farthest lie t times farther out than the next with probability t^(−αk), corrected for the error of an estimate
+      from few values. Outliers are at most 2% of the values; more are a second cluster. If more than half of the
+      values are equal, as in zero-inflated columns, only the others count. Among 11 rows, only gross outliers can be
+      distinguished from a tail.
     - *Duplicate rows*: inputs equal to those of an earlier row; with `y` the message says whether targets agree.
-    - *Near-duplicate rows*: different rows that no column separates by more than 1e-6 of its range (from its 5% to its
-      95% quantile, so that an outlier does not make all others neighbours), where chance does not explain them: many
-      points on a line come as close. Chance is extrapolated from how many pairs are 1e-4 to 1e-3 and 1e-3 to 1e-2
-      apart, by the power of the distance that the two give; the number found must have a Poisson probability below
-      0.1% even if three times as many are expected.
-    - *Equal columns*: correlation ±1 to rounding, so copies and changes of units: standardised, they differ by less
-      than 1e-5 (RMS), rows with outliers aside.
-    - *ID-like column*: different values, each a whole number of steps from the least, so densely that independent
-      numbers would collide: n(n − 1) / 2 > 14 (greatest − least) / step, a chance of 1e-6. Row numbers, customer
-      numbers, and also times on a regular grid. If every column is such, they are a design, and none is reported.
+    - *Near-duplicate rows*: different rows that no column separates by more than 1e-6 of its range (between its 5% and
+      95% quantiles, so that an outlier does not make all others neighbours), unless chance explains them: many points
+      on a line come as close. Chance is extrapolated from the numbers of pairs 1e-4 to 1e-3 and 1e-3 to 1e-2 apart, by
+      the power law of the distance through both. The number found must have a Poisson probability below 0.1% even
+      if three times as many are expected.
+    - *Equal columns*: correlation ±1 up to rounding, so copies and changes of units: standardised, they differ by less
+      than 1e-5 (RMS), apart from rows with outliers.
+    - *ID-like column*: different values, each a whole number of steps from the smallest, so densely that independent
+      numbers would collide: n(n − 1) / 2 > 14 (largest − smallest) / step, a chance of 1e-6. Row numbers, customer
+      numbers, and also times on a regular grid. If every column is like this, they are a design, and none is reported.
     - *Constant column*: at most one value.
 
-    The cost is O(n d + n log n) for n rows and d columns. Medians and ranges are those of at most 100,000 evenly chosen
-    rows, and the expected number of near-duplicates that of 4,000; everything else looks at every row.
+    The cost is O(n d + n log n) for n rows and d columns. Medians and ranges use at most 100,000 evenly chosen rows,
+    and the expected number of near-duplicates 4,000; everything else uses every row.
 
     Args:
         x: (n, d), inputs.
         y: (n,) or (n, m), targets.
-        names: of the d columns, and of the targets after them where they have names.
-        numbers: (n,), places of the rows in a table that they were chosen from, from 0; None: the rows are all of it.
+        names: of the d columns, followed by those of the targets if they have names.
+        numbers: (n,), positions of the rows in the table that they were selected from, from 0; None: all rows.
 
     Raises:
         ValueError: x is not a matrix, or y, names or numbers do not match it.
@@ -169,12 +170,12 @@ def _varies(column: Array) -> bool:
 
 
 def _spread_evenly(values: Array, most: int) -> Array:
-    """At most `most` rows, evenly chosen."""
+    """Return at most `most` rows, evenly chosen."""
     return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(np.intp)]
 
 
 def _centre_and_deviation(column: Array) -> tuple[float, float]:
-    """Median and 1.4826 × median absolute deviation from it, of the values that differ from it where most are equal."""
+    """Return median and 1.4826 × median absolute deviation; if most values equal the median, of the others."""
     sample = _spread_evenly(column[~np.isnan(column)], _SAMPLE)
     centre = float(np.median(sample))
     deviations = np.abs(sample - centre)
@@ -185,7 +186,7 @@ def _centre_and_deviation(column: Array) -> tuple[float, float]:
 
 
 def _outliers(column: Array) -> NDArray[np.intp]:
-    """Rows whose values are outliers, the farthest first; see `find_oddities`."""
+    """Return rows whose values are outliers, the farthest first; see `find_oddities`."""
     none = np.empty(0, dtype=np.intp)
     there = np.flatnonzero(~np.isnan(column))
     if len(there) < _FEWEST_ROWS:
@@ -213,7 +214,7 @@ def _outliers(column: Array) -> NDArray[np.intp]:
 
 
 def _counts_rows(column: Array) -> bool:
-    """Whether a column numbers the rows; see `find_oddities`."""
+    """Test whether a column numbers the rows; see `find_oddities`."""
     there = np.sort(column[~np.isnan(column)])
     gaps = np.diff(there)
     n = len(there)
@@ -228,7 +229,7 @@ def _counts_rows(column: Array) -> bool:
 
 
 def _row_oddities(x: Array, targets: Array, numbers: NDArray[np.intp]) -> Iterator[Oddity]:
-    """Duplicate and near-duplicate rows."""
+    """Yield duplicate and near-duplicate rows."""
     n = len(x)
     if not x.shape[1] or n < 2:
         return
@@ -250,13 +251,13 @@ def _row_oddities(x: Array, targets: Array, numbers: NDArray[np.intp]) -> Iterat
 
 
 def _is_first(x: Array) -> NDArray[np.bool_]:
-    """Whether no earlier row is equal, of each row.
+    """Test for each row whether no earlier row is equal.
 
-    By 64-bit hashes: two of a million different rows share one with a chance of 3 in 10⁸.
+    It compares 64-bit hashes: two of a million different rows share one with a chance of 3 in 10⁸.
     """
     found = np.zeros(len(x), dtype=np.uint64)
     for column in x.T:
-        # −0.0 is 0.0, and one NaN is as good as another
+        # −0.0 equals 0.0, and all NaN are equal
         bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
         for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):
             bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
@@ -268,13 +269,13 @@ def _is_first(x: Array) -> NDArray[np.bool_]:
 
 
 def _near_pairs(x: Array) -> NDArray[np.intp]:
-    """Pairs of different rows that are near-duplicates, each with the smaller place first; see `find_oddities`."""
+    """Return pairs of near-duplicate rows, the smaller position first; see `find_oddities`."""
     sample = _spread_evenly(x, _SAMPLE)
     low, high = np.quantile(sample, [0.05, 0.95], axis=0)
     span = np.where(high > low, high - low, x.max(axis=0) - x.min(axis=0))
     kept = span > 0
     scaled = (x[:, kept] - np.median(sample[:, kept], axis=0)) / span[kept]
-    # rows that are near in every column are near along any direction: there they are neighbours
+    # rows that are near in every column are near along any direction, where they are neighbours
     direction = np.random.default_rng(0).uniform(0.5, 1.0, kept.sum())
     along = scaled @ direction
     order = np.argsort(along, kind="stable")
@@ -290,11 +291,11 @@ def _near_pairs(x: Array) -> NDArray[np.intp]:
 
 
 def _expected_pairs(scaled: Array) -> float:
-    """Number of pairs within `NEAR` that chance brings about; see `find_oddities`."""
+    """Return the expected number of pairs within `NEAR` by chance; see `find_oddities`."""
     sample = _spread_evenly(scaled, _TREE_SAMPLE)
     tree, size = cKDTree(sample), len(sample)
     counts = tree.count_neighbors(tree, [1e-4, 1e-3, 1e-2], p=np.inf) / 2
-    # hardly any pairs tell no power: then it is that of points on a line, 10 times as many within 10 times the distance
+    # too few pairs for an estimate: use points on a line, with 10 times as many pairs within 10 times the distance
     inner, outer = np.diff(counts) + np.array([0.1, 1.0])
     growth = max(outer / inner, 1.1)
     within = inner / (1 - 1 / growth)
@@ -305,7 +306,7 @@ def _expected_pairs(scaled: Array) -> float:
 
 
 def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
-    """Groups of columns that are affine functions of each other; x without outliers."""
+    """Yield groups of columns that are affine functions of each other; x without outliers."""
     n, d = x.shape
     if n < _FEWEST_ROWS or d < 2:
         return
@@ -318,7 +319,7 @@ def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
         deviation = np.sqrt(np.nanmean(centred**2))
         if deviation > 0:
             standard[place] = np.nan_to_num(centred / deviation)
-    # copies have the same size along a random direction; what lies close there is then compared row by row
+    # copies have the same size along a random direction; candidates are then compared row by row
     along = np.abs(standard @ np.random.default_rng(0).standard_normal(n)) / np.sqrt(n)
     order = np.argsort(along, kind="stable")
     group = np.arange(d)
@@ -340,11 +341,11 @@ def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
 
 
 def _rms_apart(one: Array, other: Array) -> float:
-    """Root mean square of the difference, or of the sum where that is smaller."""
+    """Return the root mean square of the difference, or of the sum if that is smaller."""
     return float(min(np.sqrt(np.mean((one - other) ** 2)), np.sqrt(np.mean((one + other) ** 2))))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- wording ----------------------------------------------------------------------------------------------------------
 
 
 def _report_outliers(

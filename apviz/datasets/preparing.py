@@ -1,4 +1,4 @@
-"""Make a data set of a table: texts become 0 and 1, dates become days, missing values are dropped or filled."""
+"""Preparation of a table: texts become 0 and 1, dates become days, missing values are dropped or filled."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from apviz.datasets.preprocessing import (
 from apviz.datasets.tables import Copies, Decimal, Missing, Table, TableChoices, inspect_table, without_dates
 from apviz.rounding import lost, merged_rows
 
-#: how pandas calls a column whose name is empty
+#: pandas' name for a column with an empty name
 UNNAMED = r"Unnamed: \d+(\.\d+)?"
 
 
 def prepare_table(table: Table, choices: TableChoices) -> RawTable:
-    """Makes numbers of a table: texts become 0 and 1, dates days, missing values go or are filled.
+    """Convert a table to numbers: texts become 0 and 1, dates days; missing values are dropped or filled.
 
     Raises:
-        ValueError: a column that is not there or cannot be used; too few rows are left.
+        ValueError: a missing or unusable column, or too few remaining rows.
     """
     inputs, target = table.inputs_for(choices)
     notes = [each.note for each in (*inputs, target) if each.note]
@@ -66,22 +66,22 @@ def prepare_table(table: Table, choices: TableChoices) -> RawTable:
     constant = [name for name, varies in zip(names, varying_inputs(raw), strict=True) if not varies]
     constant += [each.name for each in unused if each.kind == "constant"]
     if constant:
-        notes.append(f"left out, for every row has the same value: {quoted(constant)}")
+        notes.append(f"left out because every row has the same value: {quoted(constant)}")
     odd = find_oddities(raw.inputs, raw.target, (*names, target.name), numbers=np.flatnonzero(rows))
     odd = without_dates(odd, inputs)
-    # what is constant is said above
+    # constant columns are reported above
     notes += [each.message for each in odd if each.kind is not OddityKind.CONSTANT_COLUMN]
     return replace(raw, notes=tuple(notes), dropped=table.rows - int(rows.sum()))
 
 
 def _left_out(unused: Sequence[Column]) -> list[str]:
-    """Why columns are no inputs; constants are told with those that became so."""
+    """Explain why columns are not inputs; constant columns are reported by the caller."""
     by_name = [f"{each.name} ({each.about})" for each in unused if each.names_rows]
     unusable = [f"{each.name} ({each.about})" for each in unused if each.kind == "unusable"]
     others = [each.name for each in unused if each.is_usable]
     return [
-        *([f"left out, for nearly every row has a text of its own: {quoted(by_name)}"] if by_name else []),
-        *([f"left out, for no input can be made of it: {quoted(unusable)}"] if unusable else []),
+        *([f"left out because nearly every row has its own text: {quoted(by_name)}"] if by_name else []),
+        *([f"left out because no input can be made of it: {quoted(unusable)}"] if unusable else []),
         *([f"left out, as chosen: {quoted(others)}"] if others else []),
     ]
 
@@ -89,12 +89,12 @@ def _left_out(unused: Sequence[Column]) -> list[str]:
 def _rows_with_values(
     table: Table, inputs: Sequence[Column], target: Column, choices: TableChoices
 ) -> tuple[NDArray[np.bool_], list[str]]:
-    """Rows that are kept, and what is said of the others.
+    """Return a mask of the kept rows, and notes on the others.
 
     Raises:
-        ValueError: missing values where they are refused; too few rows.
+        ValueError: missing values if they are refused; too few rows.
     """
-    # a column that is always the same takes no rows with it
+    # a constant column drops no rows
     varying = [each for each in (*inputs, target) if each.kind != "constant"]
     missing = {each.name: np.isnan(each.values) for each in varying if each.missing}
     counts = [f"{name} ({int(where.sum()):,})" for name, where in missing.items()]
@@ -106,17 +106,18 @@ def _rows_with_values(
     rows, notes = ~dropped, []
     if dropped.any():
         of = [each for each in counts if each.rsplit(" (", 1)[0] not in filled]
-        notes.append(f"{int(dropped.sum()):,} of {table.rows:,} rows are dropped, for a value is missing: {quoted(of)}")
+        lost_rows = f"{int(dropped.sum()):,} of {table.rows:,} rows"
+        notes.append(f"{lost_rows} are dropped because a value is missing: {quoted(of)}")
     if rows.sum() < MINIMUM_ROWS:
-        hint = "" if choices.missing == "fill" or not without else "; leave such columns out, or fill what is missing"
-        said = f"; of {table.rows:,}, a value is missing in: {quoted(counts)}{hint}" if dropped.any() else ""
+        hint = "" if choices.missing == "fill" or not without else "; leave such columns out, or fill missing values"
+        said = f"; of {table.rows:,} rows, values are missing in: {quoted(counts)}{hint}" if dropped.any() else ""
         raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {MINIMUM_ROWS} are needed{said}")
     by = {each.name: each for each in inputs}
     left = {name: where & rows for name, where in filled.items() if (where & rows).any()}
     if left:
         said = quoted([
             f"{name} ({int(where.sum()):,}, "
-            + ("as a text of its own)" if by[name].kind == "text" else "by the median)")
+            + ("as a separate text)" if by[name].kind == "text" else "by the median)")
             for name, where in left.items()
         ])  # fmt: skip
         notes.append(f"{sum(int(where.sum()) for where in left.values()):,} missing values are filled: {said}")
@@ -136,30 +137,29 @@ def load_table(
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    r"""Reads a table of one's own and preprocesses it as `load` does.
+    r"""Read your own table and preprocess it as `load` does.
 
-    Separators, decimal commas and the encoding are found (see `inspect_table`). Texts become inputs of 0 and 1, one for
-    each of the 20 commonest; dates become days since the first. What was made of the table, what is left out of it, and
-    what becomes alike by rounding, is warned about and in the `notes` of the data set.
+    Separators, decimal commas and the encoding are detected (see `inspect_table`). Texts become inputs of 0 and 1, one
+    for each of the 20 most common; dates become days since the first. Warnings, and the `notes` of the data set, tell
+    how the table was converted, which columns are left out, and which values become equal by rounding.
 
     Args:
-        target: what is predicted: a name, or a position (−1 is the last column).
-        inputs: names of columns; None: every column but the target that varies, without texts that name the rows.
-        missing: `drop` rows in which a value of target or inputs is missing or infinite; `fill` inputs with the
-            column's median, over all rows as in scaling, and texts with a text of their own; or `refuse`.
+        target: name or position of the column to predict (−1 is the last column).
+        inputs: names of columns; None: every column that varies, without the target and texts that identify rows.
+        missing: `drop` rows with a missing or infinite value in target or inputs; `fill` inputs with the column's
+            median over all rows, and texts with a separate text; or `refuse`.
         copies: `keep` rows that are exact copies of another, or `drop` all but the first.
-        header: whether the first line of a text file holds names; None: it does unless it has numbers where names
-            would stand.
-        decimal: decimal mark, `.` or `,`, of numbers that can be read in two ways, such as 70,567 in a column without
-            0,5 or 1,234,567; for all such columns, or by the name of each. Without it such columns are refused.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        decimal: decimal mark, `.` or `,`, of ambiguous numbers, such as 70,567 in a column without 0,5 or 1,234,567;
+            one for all such columns, or one per column name. Without it such columns are refused.
         seed: of the shuffle before the split.
-        n: keeps the first n of the shuffled training rows; all test rows stay.
+        n: keep the first n of the shuffled training rows; all test rows stay.
         dtype: torch.float32 or torch.float64.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no table: a row that is longer or shorter than the header, two columns of one name; a target that is
-            constant or text; too few rows; or a column whose values its largest leaves no room for.
+        ValueError: not a table: a row that is longer or shorter than the header, or two columns of one name; a constant
+            or text target; too few rows; or a column whose largest value leaves too few digits for the others.
 
     Examples:
         >>> import apviz, pathlib, tempfile
@@ -186,10 +186,10 @@ def load_table(
 def dataset_of(
     table: Table, choices: TableChoices, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32
 ) -> Dataset:
-    """Data set of a table that was read; see `load_table`."""
+    """Make a data set of a table that was read; see `load_table`."""
     raw, path = prepare_table(table, choices), table.path
     card = Card(
-        # whole: no data set of apviz is called so, and houses.2023.csv is not houses.2024.csv
+        # the whole file name: no data set of apviz is called so, and houses.2023.csv differs from houses.2024.csv
         name=path.name,
         title=path.name,
         n=len(raw.target),
@@ -207,7 +207,7 @@ def dataset_of(
     if n is not None and n > raw.train_rows:
         raise ValueError(
             f"n = {n:,}: {path} has {raw.train_rows:,} training rows, 80% of {len(raw.target):,}"
-            f"{f' that are left of {table.rows:,}' if raw.dropped else ''}; ask for at most that many"
+            f"{f' that are left of {table.rows:,}' if raw.dropped else ''}; n must be at most that number"
         )
     data = prepare(raw, card, seed=seed, n=n, dtype=dtype, source=str(path))
     inputs = [each.name for each in table.inputs_for(choices)[0] if each.kind != "constant"]
@@ -219,10 +219,10 @@ def dataset_of(
 
 
 def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
-    """What nobody gave a name, or becomes alike by rounding to dtype.
+    """Report unnamed inputs, and values that become equal by rounding to dtype.
 
     Raises:
-        ValueError: a column of which not even float64 keeps the values apart.
+        ValueError: a column whose values even float64 cannot keep apart.
     """
     notes, varying = [], varying_inputs(table)
     names = tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies)
@@ -230,13 +230,13 @@ def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str
     if unnamed:
         notes.append(
             f"a column without a name in the file is an input: {', '.join(unnamed)}; if it only numbers the rows, as "
-            "pandas writes them, write the file with index=False, or drop it"
+            "in files that pandas wrote, write the file with index=False, or drop it"
         )
     raw = np.column_stack([table.inputs[:, varying], table.target])
     exact, columns = np.column_stack(scaled(table)), (*names, table.target_name)
     rounded = exact.astype(str(dtype).removeprefix("torch."))
     fewer = lost(columns, raw, rounded)
-    # what is lost in float64 is lost in float32 too
+    # a loss in float64 implies one in float32
     hopeless = lost(columns, raw, exact) if fewer else []
     if hopeless:
         raise ValueError(f"{path}: {hopeless[0]}. Correct or drop such rows, or take the logarithm of the column")
@@ -244,11 +244,11 @@ def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str
 
 
 def read_table(path: Path, target: str | int) -> RawTable:
-    """Raw table of a file in which no value may be missing (see `load_table` for `target`).
+    """Return the raw table of a file without missing values (see `load_table` for `target`).
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no table, or missing values.
+        ValueError: not a table, or missing values.
     """
     choices = TableChoices(target=target, missing="refuse")
     return prepare_table(inspect_table(path, target=target), choices)

@@ -15,7 +15,7 @@ from apviz.settings import LARGEST_SEED, shown
 
 TRAIN_FRACTION = 0.8
 MINIMUM_ROWS = 10
-#: test rows that a comparison predicts, or as many as it trains on: enough for two digits of an RMSE
+#: largest number of test rows in a comparison, unless there are more training rows: enough for two digits of an RMSE
 TEST_ROWS = 10_000
 
 
@@ -24,8 +24,8 @@ class RawTable:
     """Inputs (n, d) and target (n,) in float64, before any scaling.
 
     Attributes:
-        notes: what was done to a user's own table, one sentence each.
-        dropped: rows of it without a value, or dropped as duplicates.
+        notes: on the preparation of a user's own table, one sentence each.
+        dropped: number of its rows with missing values, or dropped as duplicates.
     """
 
     inputs: NDArray[np.float64]
@@ -53,10 +53,10 @@ class Dataset:
     Attributes:
         train_x: scaled inputs, in [−1, 1].
         train_y: standardised target.
-        grid_stride: of pictures only: pixels lie on the grid with that stride.
+        grid_stride: for pictures only: pixels lie on the grid with this stride.
         grid_shape: (rows, columns) of that grid; (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it.
-        notes: sentences on what was made of a table of one's own, left out of it, and made alike by rounding.
-        preparation: of such a table, what was chosen and done, as JSON, for traces; else empty.
+        notes: on the preparation of a user's own table, the columns left out, and values made equal by rounding.
+        preparation: choices and steps of that preparation as JSON, for traces; otherwise empty.
     """
 
     train_x: torch.Tensor
@@ -73,14 +73,14 @@ class Dataset:
     preparation: str = ""
 
     def with_test_rows(self, rows: int) -> Dataset:
-        """The same with at most the first `rows` of the shuffled test rows."""
+        """Return the data set with at most the first `rows` of the shuffled test rows."""
         return replace(self, test_x=self.test_x[:rows], test_y=self.test_y[:rows])
 
     def for_comparison(self) -> Dataset:
-        """The same with at most 10,000 test rows, or n where that is more, and a note where there are others.
+        """Return the data set with at most 10,000 test rows, or n if that is more, and a note on the others.
 
-        An epoch evaluates n² entries and the test error after it m·n: of few training rows beside many test rows it
-        would take most of the time.
+        An epoch evaluates n² entries, and the test error after it m·n. With few training rows and many test rows, the
+        test error would take most of the time.
         """
         rows, there = max(TEST_ROWS, len(self.train_x)), len(self.test_x)
         if there <= rows:
@@ -90,12 +90,12 @@ class Dataset:
 
 
 def train_size(rows: int) -> int:
-    """Number of training rows among `rows`: the first floor(0.8 n) of the shuffled ones."""
+    """Return the number of training rows among `rows`: the first floor(0.8 n) of the shuffled ones."""
     return floor(TRAIN_FRACTION * rows)
 
 
 def check_settings(seed: object, n: object, dtype: object) -> None:
-    """Refuses a seed, n or dtype that cannot be meant, before anything is read."""
+    """Refuse an invalid seed, n or dtype before anything is read."""
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) > LARGEST_SEED:
         raise ValueError(f"seed = {shown(seed)}: expected an integer, of at most {LARGEST_SEED}")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
@@ -105,13 +105,13 @@ def check_settings(seed: object, n: object, dtype: object) -> None:
 
 
 def check_enough(available: int, n: int | None, source: str) -> None:
-    """Refuses an n beyond the training rows that exist."""
+    """Refuse an n beyond the number of training rows."""
     if n is not None and n > available:
-        raise ValueError(f"n = {n:,}: {source} has {available:,} training rows; ask for at most that many")
+        raise ValueError(f"n = {n:,}: {source} has {available:,} training rows; n must be at most that number")
 
 
 def check_values(table: RawTable, source: str) -> None:
-    """Refuses tables that no Gaussian process can be fitted to, naming the columns at fault."""
+    """Refuse tables that no Gaussian process can be fitted to, and name the columns at fault."""
     rows = len(table.target)
     if rows < MINIMUM_ROWS:
         raise ValueError(f"{source} has {rows} rows; at least {MINIMUM_ROWS} are needed")
@@ -134,17 +134,17 @@ def check_values(table: RawTable, source: str) -> None:
 
 
 def varying_inputs(table: RawTable) -> NDArray[np.bool_]:
-    """Mask of the inputs that vary, (d,). By extremes: the computed variance of a constant column may not be zero."""
+    """Return a mask of varying inputs, (d,), by extremes: a constant column's computed variance may not be zero."""
     return np.asarray(table.inputs.min(axis=0) != table.inputs.max(axis=0))
 
 
 def shuffle(rows: int, seed: int) -> torch.Tensor:
-    """Permutation that `torch.manual_seed(seed); torch.randperm(rows)` gives, leaving the global state alone."""
+    """Return the permutation of `torch.manual_seed(seed); torch.randperm(rows)` without touching the global state."""
     return torch.randperm(rows, generator=torch.Generator().manual_seed(int(seed)))
 
 
 def scaled(table: RawTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The inputs that vary, each to [−1, 1], and the target standardised, whatever their units; (n, d), (n,)."""
+    """Scale the varying inputs to [−1, 1] and standardise the target; (n, d), (n,)."""
     inputs, _ = unit(table.inputs[:, varying_inputs(table)])
     low, high = inputs.min(axis=0), inputs.max(axis=0)
     target, _ = unit(table.target)
@@ -152,10 +152,10 @@ def scaled(table: RawTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str) -> Dataset:
-    """Drops inputs without variance, scales the others to [−1, 1], standardises the target, shuffles and splits.
+    """Drop constant inputs, scale the others to [−1, 1], standardise the target, shuffle and split.
 
-    Scaling uses all rows, before the split, as in the paper's experiments. It is done in float64 and cast at
-    the end (the authors scale in float32; the two differ by rounding only).
+    Scaling uses all rows, before the split, as in the paper's experiments. It is done in float64 and cast at the end
+    (the authors scale in float32; the two differ by rounding only).
     """
     check_values(table, source)
     rows = len(table.target)

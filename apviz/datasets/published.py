@@ -1,4 +1,4 @@
-"""What the paper's authors published of their own runs: hyperparameters and residuals per Adam step."""
+"""The published runs of the paper's authors: hyperparameters and residuals per Adam step."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PublishedRun:
     """One Adam step of a published run (Wu et al., 2024): the hyperparameters after it, the residuals before it.
 
     Attributes:
-        residual_trace: relative, the mean over 16 right-hand sides, after each epoch (altproj) or iteration (cg).
-            Measured at the hyperparameters of step − 1; those at the ones here are
-            `published_residuals(..., step=step + 1)`.
+        residual_trace: relative residual, averaged over 16 right-hand sides, after each epoch (altproj) or iteration
+            (cg), at the hyperparameters of step − 1. `published_residuals(..., step=step + 1)` has those at the
+            hyperparameters given here.
         method: altproj or cg.
     """
 
@@ -39,7 +39,7 @@ class PublishedRun:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Values after the step, in scaled units."""
+        """Return the values after the step, in scaled units."""
         return Hyperparameters(
             self.kernel,
             self.lengthscale,
@@ -53,13 +53,13 @@ class PublishedRun:
 def published_hyperparameters(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 48
 ) -> PublishedRun:
-    """Record of one published step, with the hyperparameters after it.
+    """Return the record of one published step, with the hyperparameters after it.
 
     Houseelectric was published for seed 3 only.
 
     Raises:
         DatasetUnavailable: the file of the published runs is not on this machine.
-        ValueError: no such run or step; with those that there are.
+        ValueError: no such run or step; with the available ones.
     """
     steps = _steps(name, kernel, method, seed)
     if step not in steps:
@@ -70,7 +70,7 @@ def published_hyperparameters(
 def published_training(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0
 ) -> tuple[PublishedRun, ...]:
-    """Records of all published steps of a training in order, from step 0.
+    """Return the records of all published steps of a training in order, from step 0.
 
     Raises:
         DatasetUnavailable, ValueError: as `published_hyperparameters`.
@@ -82,7 +82,7 @@ def published_training(
 def published_residuals(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 49
 ) -> tuple[float, ...]:
-    """Mean residuals of a step's published solve, at the hyperparameters of step − 1 (default 48).
+    """Return the mean residuals of a step's published solve, at the hyperparameters of step − 1 (default 48).
 
     Raises:
         DatasetUnavailable, ValueError: as `published_hyperparameters`.
@@ -91,14 +91,14 @@ def published_residuals(
 
 
 def _steps(name: str, kernel: str, method: str, seed: int) -> dict[int, dict[str, Any]]:
-    """The records of one run by step."""
+    """Return the records of one run by step."""
     runs = _read(_path())
     wanted = (PUBLISHED_NAMES.get(name, name), kernel, method, seed)
     if wanted in runs:
         return runs[wanted]
     offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
     names = sorted({_own_name(data) for data, *_ in runs})
-    there = f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
+    there = f"available for it: {'; '.join(offered)}" if offered else f"available data sets: {', '.join(names)}"
     raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
 
 

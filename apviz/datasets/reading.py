@@ -1,4 +1,4 @@
-"""Tables of any origin as columns by name: how a text file is written is found, and said."""
+"""Reading of any table file into named columns; the format of a text file is detected and described."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARRAY_SUFFIXES = (".npy", ".npz")
 SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES, *ARRAY_SUFFIXES)
-#: first rows of a file, as they are written, for people
+#: number of first rows that are kept as text, for display
 HEAD_ROWS = 5
-#: characters at the beginning, by which separator and names are found
+#: number of characters at the beginning in which separator and names are detected
 _SAMPLE = 2**20
 _CHUNK = 2**20
-#: rows by which the first is told to hold names
+#: number of rows that decide whether the first one holds names
 _HEADER_ROWS = 1_000
-#: bytes that a row may have
+#: largest size of a row in bytes
 _BLOCK = 2**24
-#: in which order separators are tried where more than one fits; spaces only where none does
+#: separators, in the order of trial if more than one fits; spaces only if no other does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
 #: separators of files that may have decimal commas
 _OF_DECIMAL_COMMAS = ";\t|"
-#: what stands for a missing value
+#: texts that mark a missing value
 _MISSING = (
     "", "-", "–", "—", "?", ".", "..", "n.a.", "k.A.", "NA", "na", "Na", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A",
     "#NA", "NaN", "nan", "NAN", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "NULL", "null", "None",
@@ -48,23 +48,23 @@ _MISSING = (
 _BYTE_ORDERS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Latin-1 (Windows-1252)", "latin-1": "Latin-1"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
-#: Excel's first line in some files
+#: the first line that Excel writes into some files
 _SEP_LINE = re.compile(r'"?sep=(.)"?')
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text file is written.
+    """The format of a text file.
 
     Attributes:
-        separator: between values; a regular expression where they are spaces.
+        separator: between values; a regular expression for spaces.
         header: whether the first line holds the names of the columns.
-        skipped: lines before that.
-        is_spaced: whether spaces follow separators, before texts in quotes.
+        skipped: number of lines before that.
+        is_spaced: whether spaces follow separators, before quoted texts.
         marks: decimal marks of its columns.
-        head: the first rows, as they are written.
+        head: the first rows as text.
         has_commas: whether a column proves decimal commas.
-        points_are_open: whether a point may stand between thousands.
+        points_are_open: whether a point may separate thousands.
     """
 
     encoding: str
@@ -89,23 +89,22 @@ class TextFormat:
 def read_columns(
     path: Path, *, header: bool | None = None, name: str | None = None, limits: SizeLimits = UNLIMITED
 ) -> tuple[pd.DataFrame, TextFormat | None]:
-    """Read CSV and its like, Parquet, `.npy` or `.npz`; find separators, decimal marks and the encoding.
+    """Read CSV and similar files, Parquet, `.npy` or `.npz`; detect separators, decimal marks and the encoding.
 
-    Columns without names are called `column 1` and so on. The arrays of an `.npz` file stand side by side: a vector is
-    a column with its name, a matrix as many as it has columns.
+    Columns without names are called `column 1` and so on. The arrays of an `.npz` file are put side by side: a vector
+    becomes a column with its name, a matrix one for each of its columns.
 
     Args:
-        header: whether the first line of a text file holds names; None: it does unless it has numbers where names
-            would stand.
-        name: a column that is wanted; the first line that has it holds names.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        name: a requested column; if the first line has it, that line holds names.
 
     Returns:
-        the columns, and how a text file is written; None for other files.
+        the columns, and the format of a text file; None for other files.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: another kind of file, no table, a row longer or shorter than the others, two columns of one name,
-            more than the limits allow.
+        ValueError: another kind of file, not a table, a row longer or shorter than the others, two columns of one name,
+            or beyond the limits.
     """
     kind = path.name.lower()
     if not kind.endswith(SUFFIXES):
@@ -150,7 +149,7 @@ def _read_text(
         with readable(path), _as_csv(path, found) as (file, encoding, separator, skipped):
             table = pyarrow.csv.read_csv(
                 file,
-                # in one thread rows are numbered
+                # pyarrow numbers rows in a single thread only
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=_BLOCK, encoding=encoding, column_names=names,
                     skip_rows=skipped, skip_rows_after_names=int(found.header),
@@ -166,15 +165,15 @@ def _read_text(
         (row, values), width = uneven[0], len(first)
         raise ValueError(
             f"{path}: row {row - skipped} has {values} values, {'the header' if found.header else 'the first'} has "
-            f"{width} (blank lines do not count); every row needs one for each column. Look for a separator too many "
-            "or too few, or a column without a name"
+            f"{width} (blank lines do not count); every row needs one for each column. Look for a surplus or missing "
+            "separator, or a column without a name"
         ) from error
     return _typed(table, found)
 
 
 @contextmanager
 def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str, int]]:
-    """A file as the reader takes it, with encoding, separator and lines to skip; written again where it must be."""
+    """Open a file for the CSV reader, rewritten if necessary; with encoding, separator and lines to skip."""
     if found.separator != _SPACES and not found.is_spaced:
         with _open(path) as file:
             yield file, "utf8" if found.encoding == "utf-8-sig" else found.encoding, found.separator, found.skipped
@@ -191,13 +190,13 @@ def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str
 
 
 def _typed(table: pyarrow.Table, found: TextFormat) -> tuple[pd.DataFrame, TextFormat]:
-    """Convert columns to numbers where every text has one meaning; leave the others as texts."""
+    """Convert columns to numbers where every text has one meaning; keep the others as texts."""
     head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
     columns = {name: _as_numbers(table[name]) for name in table.column_names}
     texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
     proven = {proven_mark(pyarrow.array(each.cat.categories, pyarrow.string())) for each in texts.values()}
     points = [name for name, each in columns.items() if each is not None and each.dtype.kind == "f"]
-    # where commas are decimal, or separate nothing, 1.234 may be a thousand and more
+    # if commas are decimal, or separate nothing, 1.234 may mean 1234
     are_open = "," in proven or (
         found.separator in _OF_DECIMAL_COMMAS
         and "." not in proven
@@ -228,10 +227,10 @@ def _as_levels(column: pyarrow.ChunkedArray) -> pd.Series[Any]:
 
 
 def _find_format(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> tuple[TextFormat, list[str]]:
-    """Encoding by the whole file, everything else by its beginning; with the first row.
+    """Detect the encoding in the whole file, and the rest at its beginning; return it with the first row.
 
     Raises:
-        ValueError: no text, or one whose first line has no end.
+        ValueError: not text, or a first line without an end.
     """
     encoding = _find_encoding(path, limits)
     with _open(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
@@ -247,7 +246,7 @@ def _find_format(path: Path, header: bool | None, name: str | None, limits: Size
         skipped += 1
     separator = separator or _find_separator([line for line in lines[skipped:] if line.strip()])
     is_spaced = separator != _SPACES and any(re.search(rf'{re.escape(separator)} +"', line) for line in lines)
-    # as they are, for a text in quotes may have several lines
+    # with line ends, because a quoted text may have several lines
     ends = "\n".join(lines[skipped:])
     if separator == _SPACES:
         rows = [line.split() for line in ends.split("\n") if line.strip()]
@@ -259,7 +258,7 @@ def _find_format(path: Path, header: bool | None, name: str | None, limits: Size
 
 
 def _find_encoding(path: Path, limits: SizeLimits) -> str:
-    """Encoding of a whole file, which is looked through also for how much it unpacks to."""
+    """Detect the encoding of a whole file, and check its unpacked size."""
     with _open(path) as file:
         beginning = file.read(4)
     marked = next((name for mark, name in _BYTE_ORDERS.items() if beginning.startswith(mark)), "")
@@ -289,15 +288,15 @@ def _find_encoding(path: Path, limits: SizeLimits) -> str:
 
 
 def _find_separator(lines: Sequence[str]) -> str:
-    """Separator by which most lines have as many values as the first; of several, a comma last.
+    """Return the separator that gives most lines as many values as the first; of several, a comma last.
 
-    A comma may be within numbers and texts of a file that another sign separates; hardly ever the other way round.
+    Files with another separator often have commas within numbers and texts; the reverse is rare.
     """
     best, most = ",", 0.0
     for separator in _SEPARATORS:
         try:
             widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
-        except csv.Error:  # a value longer than a reader takes: this does not separate them
+        except csv.Error:  # a value longer than the reader's limit, so this is not the separator
             continue
         if widths and widths[0] > 1:
             share = sum(width == widths[0] for width in widths) / len(widths)
@@ -311,7 +310,7 @@ def _find_separator(lines: Sequence[str]) -> str:
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line holds names: no number at all, or words above numbers."""
+    """Test whether the first line holds names: no number at all, or words above numbers."""
     if not rows:
         return True
     is_number = are_numbers(rows[0])

@@ -1,4 +1,4 @@
-"""The earth's relief as points of the unit sphere, read from the HDF5 file that comes with pvlib."""
+"""The earth's relief as points of the unit sphere, from the HDF5 file that comes with pvlib."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from apviz.datasets.preprocessing import RawTable
 
-# how pvlib encodes heights (`pvlib.location.lookup_altitude`)
+# pvlib's encoding of heights (`pvlib.location.lookup_altitude`)
 METRES_PER_STEP, LOWEST_METRES, NO_DATA = 28.0, -450.0, 255
 
 
 def read_earth(path: Path) -> RawTable:
-    """Reads point of the unit sphere → height in metres, 0 where the file has none, which is so of the seas.
+    """Read point of the unit sphere → height in metres; 0 where the file has none, as for the seas.
 
     Raises:
         ImportError: h5py is not installed.
@@ -27,7 +27,7 @@ def read_earth(path: Path) -> RawTable:
 
 
 def sphere_points(rows: int, columns: int) -> NDArray[np.float64]:
-    """Centres of the cells of a grid of latitudes, north first, and longitudes, from 180° west; (rows · columns, 3)."""
+    """Return cell centres of a grid of latitudes from the north, and longitudes from 180° west; (rows · columns, 3)."""
     latitude = np.pi * (0.5 - (np.arange(rows) + 0.5) / rows)[:, None]
     longitude = np.pi * (2.0 * (np.arange(columns) + 0.5) / columns - 1.0)
     points = np.empty((rows, columns, 3))

@@ -1,4 +1,4 @@
-"""Read a table of your own: a file of numbers, texts and dates, and what is to be made of it."""
+"""Your own tables: files of numbers, texts and dates, and choices for their preparation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.datasets.reading import HEAD_ROWS, UNLIMITED, SizeLimits, TextFormat,
 
 Missing = Literal["drop", "fill", "refuse"]
 Copies = Literal["keep", "drop"]
-#: decimal mark of all columns that can be read in two ways, or of each
+#: decimal mark of all ambiguous columns, or one per column name
 Decimal = str | Mapping[str, str] | None
 MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
 COPIES: tuple[Copies, ...] = ("keep", "drop")
@@ -28,10 +28,10 @@ _HEAD_CHARACTERS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoices:
-    """What is made of a table; see `load_table`.
+    """Choices for the preparation of a table; see `load_table`.
 
     Raises:
-        ValueError: a choice that there is not.
+        ValueError: an unknown choice.
     """
 
     target: str | int
@@ -56,16 +56,16 @@ class TableChoices:
 
 
 def _is_place(value: object) -> bool:
-    """Whether it can be a column's name or position."""
+    """Test whether a value can be a column's name or position."""
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A file as it was read: its columns, and what they hold.
+    """A file that was read: its columns, and their interpretation.
 
     Attributes:
-        text: how a text file is written; None for one that says so itself.
+        text: format of a text file; None for other files.
         head: the first rows as text, a cell a column.
         sha256: of the file.
     """
@@ -78,10 +78,10 @@ class Table:
     sha256: str
 
     def column(self, name: str | int) -> Column:
-        """A column by its name or position.
+        """Return a column by its name or position.
 
         Raises:
-            ValueError: there is none; with those that there are.
+            ValueError: there is none; with the existing columns.
         """
         count, names = len(self.columns), [each.name for each in self.columns]
         if not isinstance(name, str):
@@ -92,9 +92,7 @@ class Table:
             return self.columns[name]
         if name not in names:
             nameless = self.text is not None and not self.text.header
-            hint = (
-                ". Its first line holds numbers where names would stand: call a column by such a name or its position"
-            )
+            hint = ". Its first line holds numbers in place of names: use such a name, or the column's position"
             raise ValueError(
                 f"target = {name!r}: {self.path} has no such column; its columns are {quoted(names, 40)}"
                 f"{hint if nameless else ''}"
@@ -102,14 +100,14 @@ class Table:
         return self.columns[names.index(name)]
 
     def cells(self, column: Column) -> tuple[str, ...]:
-        """The first rows of a column as the file has them; what they are read as where that is not the same."""
+        """Return the first rows of a column as in the file, with their interpretation if it differs."""
         place = self.columns.index(column)
         return tuple(
             _with_reading(row[place], column, value) for row, value in zip(self.head, column.values, strict=False)
         )
 
     def oddities(self) -> list[Oddity]:
-        """Outliers, duplicate rows, equal columns and the like among its columns; see `find_oddities`."""
+        """Return outliers, duplicate rows, equal columns and similar oddities; see `find_oddities`."""
         used = [each for each in self.columns if each.kind != "unusable" and not each.names_rows]
         numeric = [each for each in used if each.kind in ("number", "date")]
         found = without_dates(
@@ -117,26 +115,26 @@ class Table:
         )
         if len(used) == len(numeric):
             return found
-        # rows are equal only if their texts are too; texts are no numbers otherwise
+        # equal rows must have equal texts too; for all other oddities texts do not count as numbers
         of_rows = [each for each in find_oddities(_matrix(used, self.rows)) if each.kind in ROW_KINDS]
         return [each for each in found if each.kind not in ROW_KINDS] + of_rows
 
     def default_target(self) -> str:
-        """Name of the last column that can be predicted, or the last of all."""
+        """Return the name of the last column that can be predicted, otherwise of the last column."""
         able = [each.name for each in self.columns if each.can_be_target]
         return able[-1] if able else self.columns[-1].name
 
     def inputs_for(self, choices: TableChoices) -> tuple[list[Column], Column]:
-        """Columns that are inputs, and the target.
+        """Return the input columns and the target.
 
         Raises:
-            ValueError: a column that is not there, or cannot be what it is to be; no input.
+            ValueError: a missing column, one that cannot be input or target, or no input.
         """
         target = self.column(choices.target)
         if not target.can_be_target:
             why = {
                 "constant": f"is constant ({target.about})",
-                "text": f"is text ({target.about}): numbers are predicted, or dates",
+                "text": f"is text ({target.about}): only numbers and dates can be predicted",
             }.get(target.kind, f"holds {target.about}")
             raise ValueError(f"{self.path}: the target {target.name} {why}. Choose another column")
         if choices.inputs is None:
@@ -173,20 +171,20 @@ def inspect_table(
     decimal: Decimal = None,
     limits: SizeLimits = UNLIMITED,
 ) -> Table:
-    """Reads a file and says what its columns hold; nothing is prepared.
+    """Read a file and interpret its columns; nothing is prepared.
 
     Args:
-        path: CSV and its like (`.csv`, `.tsv`, `.txt`, also `.gz`; separated by commas, semicolons, tabs, bars or
+        path: CSV and similar files (`.csv`, `.tsv`, `.txt`, also `.gz`; separated by commas, semicolons, tabs, bars or
             spaces, decimal points or commas, in UTF-8, UTF-16 or Latin-1), Parquet, `.npy` or `.npz`.
-        header: whether the first line of a text file holds names; None: it does unless it has numbers where names
-            would stand.
-        target: the column that is wanted; where the first line has it, that line holds names.
-        decimal: decimal mark, `.` or `,`, of numbers that can be read in two ways (see `load_table`).
-        limits: of a file that strangers brought.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        target: the requested column; if the first line has it, that line holds names.
+        decimal: decimal mark, `.` or `,`, of ambiguous numbers (see `load_table`).
+        limits: for files from untrusted users.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no table: a row that is longer or shorter than the first, two columns of one name, one column only.
+        ValueError: not a table: a row that is longer or shorter than the first, two columns of one name, or only one
+            column.
     """
     path = Path(path)
     frame, text = read_columns(path, header=header, name=target if isinstance(target, str) else None, limits=limits)
@@ -227,7 +225,7 @@ def _matrix(columns: Sequence[Column], rows: int) -> NDArray[np.float64]:
 
 
 def without_dates(found: Sequence[Oddity], columns: Sequence[Column]) -> list[Oddity]:
-    """Leave out that dates look like an ID column: days are on a grid."""
+    """Drop the finding that dates look like an ID column, because days are on a grid."""
     dates = {each.name for each in columns if each.kind == "date"}
     return [each for each in found if each.kind is not OddityKind.ID_COLUMN or not dates & set(each.columns)]
 

@@ -1,8 +1,8 @@
 """The seven data sets of the paper (Wu et al., 2024), each read from the file format that its source documents.
 
-Every reader takes the path of a downloaded archive, or of the file inside, and returns the raw table; a broken archive,
-or another one, raises ValueError. How many rows and inputs there ought to be is checked by `apviz.datasets.load`, so
-that the readers work on a few rows as well.
+Every reader takes the path of a downloaded archive, or of the file inside, and returns the raw table. A broken or wrong
+archive raises ValueError. `apviz.datasets.load` checks the numbers of rows and inputs, so that the readers also work on
+a few rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUZZ_QUANTITIES = ("NCD", "AI", "AS(NA)", "BL", "NAC", "AS(NAC)", "CS", "AT", "N
 
 
 def read_sgemm(path: Path) -> RawTable:
-    """Reads kernel settings → log of the mean run time."""
+    """Read kernel settings → log of the mean run time."""
     for _, handle in members(path, "sgemm_product.csv"):
         frame = pd.read_csv(handle)
     runs = frame[list(SGEMM_RUNS)].mean(axis=1).to_numpy()
@@ -37,7 +37,7 @@ def read_sgemm(path: Path) -> RawTable:
 
 
 def read_airquality(path: Path) -> RawTable:
-    """Reads twelve stations' hourly weather and gases → PM2.5. Rows with any missing value are dropped."""
+    """Read twelve stations' hourly weather and gases → PM2.5. Rows with any missing value are dropped."""
     frame = pd.concat([pd.read_csv(handle) for _, handle in members(path, AIR_QUALITY_FILES)], ignore_index=True)
     frame = frame.dropna().drop(columns=list(AIR_QUALITY_DROPPED))
     for column in ("wd", "station"):
@@ -46,27 +46,27 @@ def read_airquality(path: Path) -> RawTable:
 
 
 def read_3droad(path: Path) -> RawTable:
-    """Reads OSM id, longitude, latitude → altitude."""
+    """Read OSM id, longitude, latitude → altitude."""
     frame = _headerless(path, "3D_spatial_network.txt", ["OSM id", "longitude", "latitude", "altitude"])
     return _table(frame.drop(columns="altitude"), frame["altitude"], "altitude")
 
 
 def read_song(path: Path) -> RawTable:
-    """Reads 90 timbre features → year; the year is the first column."""
+    """Read 90 timbre features → year; the year is the first column."""
     timbre = [f"average {i}" for i in range(1, 13)] + [f"covariance {i}" for i in range(1, 79)]
     frame = _headerless(path, "YearPredictionMSD.txt", ["year", *timbre])
     return _table(frame.drop(columns="year"), frame["year"], "year")
 
 
 def read_buzz(path: Path) -> RawTable:
-    """Reads 11 quantities at 7 times → log(1 + mean number of active discussions)."""
+    """Read 11 quantities at 7 times → log(1 + mean number of active discussions)."""
     features = [f"{quantity}_{time}" for quantity in BUZZ_QUANTITIES for time in range(7)]
     frame = _headerless(path, "Twitter.data", [*features, "discussions"])
     return _table(frame[features], np.log1p(frame["discussions"].to_numpy(dtype=float)), "log(1 + discussions)")
 
 
 def read_houseelectric(path: Path) -> RawTable:
-    """Reads date, time, reactive power, voltage, intensity, sub-meterings → log of global active power."""
+    """Read date, time, reactive power, voltage, intensity, sub-meterings → log of global active power."""
     for _, handle in members(path, "household_power_consumption.txt"):
         frame = pd.read_csv(handle, sep=";", na_values="?", engine="c", low_memory=False).dropna()
     moment = pd.to_datetime(frame["Date"] + " " + frame["Time"], format="%d/%m/%Y %H:%M:%S").dt
@@ -77,7 +77,7 @@ def read_houseelectric(path: Path) -> RawTable:
 
 
 def read_gassensors(path: Path) -> RawTable:
-    """Reads time and 16 sensors → methane concentration; the ethylene column is left out."""
+    """Read time and 16 sensors → methane concentration; the ethylene column is left out."""
     sensors = [f"sensor {i}" for i in range(1, 17)]
     frame = _headerless(path, "ethylene_methane.txt", ["time", "methane", "ethylene", *sensors], sep=r"\s+", skiprows=1)
     return _table(frame[["time", *sensors]], frame["methane"], "methane")
@@ -97,7 +97,7 @@ def _headerless(path: Path, member: str, names: list[str], sep: str = ",", skipr
             )
         except (ValueError, pd.errors.ParserError) as error:
             raise ValueError(f"{path}: {name} is not in the documented format ({error})") from error
-    raise AssertionError("members raises where nothing is found")
+    raise AssertionError("members raises if it finds nothing")
 
 
 def _table(inputs: pd.DataFrame, target: pd.Series | NDArray[np.float64], target_name: str) -> RawTable:
@@ -110,13 +110,13 @@ def _table(inputs: pd.DataFrame, target: pd.Series | NDArray[np.float64], target
 
 
 def members(path: Path, suffix: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yields (name, open file) for every file under `path` whose name ends with `suffix`, in archive order.
+    """Yield (name, open file) for every file under `path` whose name ends with `suffix`, in archive order.
 
-    Archives inside archives are opened, and `path` may be that file itself. A handle is valid only until the next one
-    is asked for.
+    Archives inside archives are opened, and `path` may be that file itself. Each file is closed when the next one is
+    requested.
 
     Raises:
-        ValueError: a file that is no archive, or an archive without such a file.
+        ValueError: not an archive, or an archive without such a file.
     """
     if path.name.endswith(suffix):
         with path.open("rb") as handle:
@@ -139,7 +139,7 @@ def _walk(name: str, archive: IO[bytes], suffix: str) -> Iterator[tuple[str, IO[
         if inner_name.endswith(suffix):
             yield inner_name, inner
         else:
-            # In memory, because seeking backwards inside a compressed member would unpack it again each time.
+            # in memory: seeking backwards inside a compressed member would unpack it from the start each time
             yield from _walk(inner_name, BytesIO(inner.read()), suffix)
 
 

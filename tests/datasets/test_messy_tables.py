@@ -113,7 +113,7 @@ def test_a_file_without_names_is_recognised_and_its_columns_are_called_by_their_
     assert table.rows == 40 and "no names in the first line" in str(table.text)
     for target in ("column 3", 2, -2):
         assert load_table(path, target).target_name == "column 3"
-    with pytest.raises(ValueError, match="'y': .* has no such column; its columns are column 1, .*holds numbers where"):
+    with pytest.raises(ValueError, match="'y': .* has no such column; its columns are column 1, .*holds numbers in place of names"):
         load_table(path, "y")
 
 
@@ -138,7 +138,7 @@ def test_arrays_of_numpy_are_tables(tmp_path):
             all_rows(load_table(tmp_path / name, target, dtype=torch.float64)), expected, atol=1e-12
         )
     np.savez(tmp_path / "u.npz", x=rows, y=rows[:9, 0])
-    with pytest.raises(ValueError, match="arrays are not of one length: x 1 has 40, .* y has 9"):
+    with pytest.raises(ValueError, match="arrays differ in length: x 1 has 40, .* y has 9"):
         load_table(tmp_path / "u.npz", "y")
     np.save(tmp_path / "o.npy", np.array([object()], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="cannot be read as a table"):
@@ -197,7 +197,8 @@ def test_of_many_texts_the_commonest_get_an_input_and_the_others_are_alike(tmp_p
     assert data.feature_names == ("a", *(f"c=t{k}" for k in range(MAX_LEVELS)))
     others = sum(31 - k for k in range(MAX_LEVELS, 30))
     assert (
-        f"c: 20 inputs of 0 or 1 for 30 texts, the 20 commonest; the others are alike, in {others} rows" in data.notes
+        f"c: 20 inputs of 0 or 1 for 30 texts, the 20 most common; the others, in {others} rows, are not distinguished"
+        in data.notes
     )
 
 
@@ -205,7 +206,7 @@ def test_texts_that_name_the_rows_are_left_out_with_a_word_unless_they_are_asked
     path = table_with(tmp_path, [f"id-{k}" for k in range(60)])
     data = load_table(path, "y")
     assert data.feature_names == ("a",)
-    assert "left out, for nearly every row has a text of its own: c (60 different: id-0, id-1, id-2, …)" in data.notes
+    assert "left out because nearly every row has its own text: c (60 different: id-0, id-1, id-2, …)" in data.notes
     assert len(load_table(path, "y", inputs=["c"]).feature_names) == MAX_LEVELS
 
 
@@ -240,7 +241,7 @@ def test_dates_truth_values_and_lists_of_a_parquet_file(tmp_path):
     assert [each.kind for each in table.columns] == ["date", "number", "unusable", "text", "number"]
     data = load_table(tmp_path / "t.parquet", "y")
     assert data.feature_names == ("when", "ok", "kind=x")
-    assert any(note.startswith("left out, for no input can be made of it: list") for note in data.notes)
+    assert any(note.startswith("left out because no input can be made of it: list") for note in data.notes)
     with pytest.raises(ValueError, match="list holds .*, of which no input can be made"):
         load_table(tmp_path / "t.parquet", "y", inputs=["list"])
 
@@ -248,8 +249,8 @@ def test_dates_truth_values_and_lists_of_a_parquet_file(tmp_path):
 def test_a_few_words_among_numbers_count_as_missing_and_are_named(tmp_path):
     column = [*map(str, range(58)), "error", "<5"]
     data = load_table(table_with(tmp_path, column), "y")
-    assert "2 values of c are no numbers (“error”, “<5”) and count as missing" in data.notes
-    assert "2 of 60 rows are dropped, for a value is missing: c (2)" in data.notes
+    assert "2 values of c are not numbers (“error”, “<5”) and count as missing" in data.notes
+    assert "2 of 60 rows are dropped because a value is missing: c (2)" in data.notes
     assert len(data.train_x) + len(data.test_x) == 58
 
 
@@ -277,9 +278,9 @@ def test_rows_with_missing_values_are_dropped_and_counted(tmp_path):
     # of two texts the commoner is 0
     expected = scaled([left["c"], left["town"] == "Oslo"], left["y"].to_numpy())
     np.testing.assert_allclose(all_rows(data), expected, atol=1e-12)
-    assert f"{40 - len(left)} of 40 rows are dropped, for a value is missing: c (4), town (4), y (1)" in data.notes
+    assert f"{40 - len(left)} of 40 rows are dropped because a value is missing: c (4), town (4), y (1)" in data.notes
     # a column that is always the same takes no rows with it
-    assert "left out, for every row has the same value: other" in data.notes
+    assert "left out because every row has the same value: other" in data.notes
 
 
 def test_missing_values_are_filled_where_asked_for_and_those_of_the_target_never(tmp_path):
@@ -292,8 +293,8 @@ def test_missing_values_are_filled_where_asked_for_and_those_of_the_target_never
     expected = scaled([columns[name] for name in data.feature_names], left["y"].to_numpy())
     np.testing.assert_allclose(all_rows(data), expected, atol=1e-12)
     assert set(data.feature_names) == set(columns)
-    assert "1 of 40 rows are dropped, for a value is missing: y (1)" in data.notes
-    assert "8 missing values are filled: c (4, by the median), town (4, as a text of its own)" in data.notes
+    assert "1 of 40 rows are dropped because a value is missing: y (1)" in data.notes
+    assert "8 missing values are filled: c (4, by the median), town (4, as a separate text)" in data.notes
 
 
 def test_missing_values_are_refused_where_asked_for(tmp_path):
@@ -309,7 +310,7 @@ def test_a_column_that_is_not_ticked_takes_no_rows_with_it(tmp_path):
 def test_where_too_few_rows_are_left_it_is_said_why(tmp_path):
     path = table_with(tmp_path, [1.0, 2.0] * 4 + [None] * 32)
     with pytest.raises(
-        ValueError, match=r"has 8 rows; .* of 40, a value is missing in: c \(32\); leave such columns out"
+        ValueError, match=r"has 8 rows; .* of 40 rows, values are missing in: c \(32\); leave such columns out"
     ):
         load_table(path, "y")
     assert len(load_table(path, "y", missing="fill").train_x) == 32
@@ -329,7 +330,7 @@ def test_copies_are_dropped_where_asked_for(tmp_path):
     ("target", "why"),
     [
         ("one", r"the target one is constant \(always 1\)\. Choose another column"),
-        ("c", r"the target c is text \(2 different: low, high\): numbers are predicted, or dates"),
+        ("c", r"the target c is text \(2 different: low, high\): only numbers and dates can be predicted"),
     ],
 )
 def test_a_target_that_cannot_be_predicted_is_refused(tmp_path, target, why):
@@ -378,7 +379,7 @@ def test_a_trace_and_its_report_say_what_was_made_of_the_table(tmp_path):
 
     said = write_report(find_traces(runs), runs / "report.html").read_text("utf-8")
     assert "About the data: " in said
-    assert "8 missing values are filled: c (4, by the median), town (4, as a text of its own)" in said
+    assert "8 missing values are filled: c (4, by the median), town (4, as a separate text)" in said
 
 
 def test_of_data_that_are_no_table_nothing_is_said(tmp_path):

@@ -46,9 +46,9 @@ def test_a_training_is_all_its_steps_in_order(runs):
 
 
 def test_a_run_that_was_not_published_gets_those_that_were(runs):
-    with pytest.raises(ValueError, match="for it there are: kernel=matern52 method=altproj seed=3"):
+    with pytest.raises(ValueError, match="available for it: kernel=matern52 method=altproj seed=3"):
         datasets.published_hyperparameters("houseelectric")
-    with pytest.raises(ValueError, match="data sets there: houseelectric, sgemm"):
+    with pytest.raises(ValueError, match="available data sets: houseelectric, sgemm"):
         datasets.published_hyperparameters("song")
     with pytest.raises(ValueError, match="step = 50: this run of sgemm has steps 48 to 49"):
         datasets.published_residuals("sgemm", step=50)

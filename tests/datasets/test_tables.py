@@ -119,7 +119,7 @@ def test_a_row_of_another_length_is_refused_without_a_header_too(tmp_path):
 
 def test_commas_at_the_ends_of_rows_are_refused(tmp_path):
     rows = [[*row, ""] for row in np.random.default_rng(0).normal(size=(30, 3)).tolist()]
-    with pytest.raises(ValueError, match="row 2 has 4 values, the header has 3 .*; .* a separator too many"):
+    with pytest.raises(ValueError, match="row 2 has 4 values, the header has 3 .*; .* a surplus or missing separator"):
         load_table(written(tmp_path / "t.csv", "x0,x1,y", rows), "y")
 
 
@@ -165,7 +165,7 @@ def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, nam
     with pytest.warns(UserWarning) as said:
         data = load_table(path, "price")
     assert data.notes == (
-        "left out, for every row has the same value: c, d",
+        "left out because every row has the same value: c, d",
         "5 of 25 rows have the inputs of an earlier row, 5 of them with the same targets (rows 21, 22, 23, 24, 25)",
     )
     assert [str(each.message) for each in said] == [f"{path}: {note}" for note in data.notes]

@@ -68,7 +68,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         assert [boxes[name].is_checked() for name in boxes] == [True, False, False]
         # gaps in every 75th and every 50th row, of the copies too
         gaps = sum(k % 75 == 1 or k % 50 == 2 for k in [*range(ROWS), *range(COPIES)])
-        someone.says(f"{gaps} of 4,800 rows are dropped, for a value is missing")
+        someone.says(f"{gaps} of 4,800 rows are dropped because a value is missing")
         train = int(0.8 * (4_800 - gaps))
         someone.says(f"{train:,} to train on")
         someone.press("Use this table")

@@ -74,11 +74,11 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
     # of 65 rows three have a gap
     for words in (
         "62 rows: 49 to train on, 13 to test; 5 inputs",
-        "3 of 65 rows are dropped, for a value is missing: größe (2), stadt (1)",
+        "3 of 65 rows are dropped because a value is missing: größe (2), stadt (1)",
         "Tag: days since 2021-03-01",
         "Stadt: 3 inputs of 0 or 1 for 3 texts",
-        "Left out, for every row has the same value: währung",
-        "Left out, for nearly every row has a text of its own: kürzel (60 different: id-10, id-11, ",
+        "Left out because every row has the same value: währung",
+        "Left out because nearly every row has its own text: kürzel (60 different: id-10, id-11, ",
     ):
         assert words in said
     panel.press(panel.use)
@@ -102,7 +102,7 @@ def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
     panel.press(panel.use)
     data = panel.system.spec().load()
     assert data.feature_names == ("größe",) and len(data.train_x) + len(data.test_x) == 59
-    assert "left out, for every row has the same value: währung" in data.notes
+    assert "left out because every row has the same value: währung" in data.notes
 
 
 def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):

@@ -160,7 +160,7 @@ def test_a_table_that_cannot_be_solved_is_refused_before_it_is_used(tmp_path, fr
         with pytest.raises(ValueError, match=reason):
             raise
     else:
-        assert "for every row has the same value: a" in " ".join(found.notes)
+        assert "because every row has the same value: a" in " ".join(found.notes)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
