@@ -1,4 +1,4 @@
-"""Operators K = k(X, X) + σ²I without storing it: one engine a file behind one interface."""
+"""Operators K = k(X, X) + σ²I without storing K: engines, one per file, behind one interface."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "Noise", "Operator", 
 OPERATORS: dict[str, type[Operator]] = {
     each.name: each for each in (DenseOperator, TiledOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
 }
-# a stored K of this size is 64 MB in float32; beyond it, evaluating tiles in cache beats reading memory
+# up to this n, where K takes 64 MB in float32, reading a stored K beats evaluating tiles in cache
 DENSE_MAX_N = 4_000
 
 
 def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> Operator:
-    """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
+    """Make the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles above.
 
-    On a GPU, in float32 or float64, `auto` takes the fused kernels beyond, where Triton is installed and they have the
-    kernel and have been right on a few hundred rows of these points. Ranks (`apviz.distributed`) share the work of all
-    but `dense`, which is for few rows and every rank's own; there `auto` takes tiles.
+    On a GPU, in float32 or float64, `auto` takes the fused kernels above that, if Triton is installed, they support the
+    kernel, and they were right on a few hundred of these rows. Ranks (`apviz.distributed`) share the work of all
+    engines but `dense`, which is for few rows, and which every rank holds itself; with ranks, `auto` takes tiles.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""The operator that counts: another operator, and the kernel entries asked of it."""
+"""An operator that counts the kernel entries evaluated by another operator."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ class Entries:
 
 
 class CountingOperator(Operator):
-    """Counts the kernel entries asked of another operator; work = entries ÷ n².
+    """An operator that counts the kernel entries of another operator; work = entries ÷ n².
 
     Args:
-        operator: what evaluates them.
-        entries: a count to go on with, shared by all that are made from this one; None: from 0.
+        operator: evaluates the entries.
+        entries: a count to continue, shared by all operators made from this one; None: from 0.
     """
 
     def __init__(self, operator: Operator, entries: Entries | None = None) -> None:
-        # not Operator's own, which would scale the inputs again
+        # skip Operator.__init__, which would scale the inputs again
         self._operator, self._entries = operator, entries or Entries()
         self._adopt(operator)
 
     @property
     def entries(self) -> int:
-        """The kernel entries so far."""
+        """The number of kernel entries so far."""
         return self._entries.number
 
     @property
     def work(self) -> float:
-        """The kernel entries so far ÷ n²."""
+        """The number of kernel entries so far ÷ n²."""
         return self.entries / self.n**2
 
     @property
     def uncounted(self) -> Operator:
-        """The operator itself, for what is not part of a solve."""
+        """The operator itself, for work outside of a solve."""
         return self._operator
 
     def of(self, operator: Operator) -> CountingOperator:
-        """Wraps another operator, whose entries are added to the same count."""
+        """Wrap another operator, whose entries are added to the same count."""
         return CountingOperator(operator, self._entries)
 
     def reordered(self, order: Tensor) -> CountingOperator:
@@ -62,7 +62,7 @@ class CountingOperator(Operator):
         return self.of(self._operator.whole)
 
     def evaluated_elsewhere(self, entries: int) -> None:
-        """Counts entries that another rank evaluates."""
+        """Count entries that another rank evaluates."""
         self._entries.number += entries
 
     # --- counted --------------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 from apviz.settings import without_tf32
 
-#: rows of entries that are not stored, evaluated at once: 16 MB in float32 at n = 4,000
+#: rows of unstored entries that are evaluated together: 16 MB in float32 at n = 4,000
 ROWS_AT_ONCE = 1_000
-#: `Operator.entry_price`, measured as that of `TiledOperator`
+#: `Operator.entry_price`, measured like that of `TiledOperator`
 STORED_ENTRY_FLOPS = (15.0, 0.0, 0.0, 4.0)
 
 
 class DenseOperator(Operator):
-    """Stores K once, n² numbers; reading a stored entry counts as evaluating it."""
+    """An operator that stores K once, n² numbers; reading a stored entry counts as evaluating it."""
 
     name = "dense"
 
@@ -44,7 +44,7 @@ class DenseOperator(Operator):
 
     @without_tf32()
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        # of entries that are not stored, such as those of test inputs, and there may be many times as many
+        # entries that are not stored, for example of test inputs, of which there may be many times n
         if self._is_compiled:
             native.columns_matmul_(out, self.formula, rows.contiguous(), columns.contiguous(), u)
             return
@@ -57,7 +57,7 @@ class DenseOperator(Operator):
         self._check(u, count(rows), "u", r)
         if isinstance(rows, slice):
             r.addmm_(self.matrix[:, rows], u, alpha=-1)
-        else:  # K is symmetric, and its rows lie together
+        else:  # K is symmetric, and its rows are contiguous
             r.addmm_(self.matrix.index_select(0, rows).T, u, alpha=-1)
 
     @without_tf32()
@@ -68,18 +68,18 @@ class DenseOperator(Operator):
     @without_tf32()
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
         self._check(u, count(columns), "u", r)
-        # K is symmetric: of few rows the others are left out, not of many columns
+        # K is symmetric: select few rows before the many columns
         r[rows] -= self.matrix[columns].index_select(1, rows).T @ u
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        # nothing stored helps here
+        # the stored entries do not help
         if self._is_compiled:
             return native.gradients(self.formula, rows, columns, a, b)
         return super()._gradients(rows, columns, a, b)
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether entries that are not stored are evaluated in a thirtieth of the time, without waiting for that."""
+        """Test whether unstored entries are evaluated by the compiled engine, 30 times faster, without waiting."""
         return self.x.device.type == "cpu" and native.is_wanted(self.formula) and native.supports(self.formula)
 
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
@@ -93,7 +93,7 @@ class DenseOperator(Operator):
         return columns
 
     def in_dtype(self, dtype: torch.dtype) -> DenseOperator:
-        # entries in more digits than the stored ones have are evaluated anew
+        # a dtype with more digits than the stored entries needs a new evaluation
         stored = self.matrix.to(dtype) if torch.finfo(dtype).eps >= torch.finfo(self.x.dtype).eps else None
         return DenseOperator(self.given, self.kernel, self.noise_of(), dtype, stored)
 
@@ -110,5 +110,5 @@ class DenseOperator(Operator):
 
 
 def _of(matrix: Tensor, rows: Tensor) -> Tensor:
-    """Rows and columns of a matrix; for many of them ten times as fast as `matrix[rows][:, rows]`."""
+    """Return rows and columns of a matrix; for many of them ten times as fast as `matrix[rows][:, rows]`."""
     return matrix.index_select(0, rows).index_select(1, rows)

@@ -1,12 +1,12 @@
-"""Operators of ranks: K shared by the processes of a job, in two faces, both around the engine of a single process.
+"""Operators of ranks: K shared by the processes of a job, in two forms, both around the engine of a single process.
 
-`DistributedOperator` is K as users and set-ups see it: arrays of n rows are whole on every rank, and each evaluates its
-share of the entries of a product or of derivatives. `ShardedOperator` is K in a solve: of an n × p array, such as R or
-W, each rank holds every P-th row, so that what lies together in space is spread over all, and an update or a pass is
-the same work for each. X is on every rank.
+`DistributedOperator` is K for users and set-ups. Arrays of n rows are whole on every rank, and each rank evaluates its
+share of the entries of a product or of derivatives. `ShardedOperator` is K in a solve. Of an n × p array, such as R or
+W, each rank holds every P-th row, so that neighbours in space are spread over all ranks, and each rank has the same
+work in an update or a pass. X is on every rank.
 
-What moves: of an update, U from the rank that has the factor of its block, and R_I to it; the norms of the blocks. Of a
-pass or an iteration of CG, every rank's rows of W to all others, one rank after another.
+Messages: in an update, R_I goes to the rank with the factor of the block, and U comes from it; the norms of the blocks
+are summed. In a pass or an iteration of CG, every rank's rows of W go to all others, one rank after another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Replica(Layout):
-    """All rows are here, as they are on every other rank."""
+    """A layout with all rows on every rank."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self.ranks = ranks, ranks.size
@@ -36,14 +36,14 @@ class Replica(Layout):
 
 
 class Shard(Layout):
-    """Every P-th row is here, from that of the rank's own number; block j is at home on rank j modulo P."""
+    """A layout with every P-th row on a rank, starting at its own number; block j's home is rank j modulo P."""
 
     def __init__(self, ranks: Ranks, n: int) -> None:
         self._ranks, self._n = ranks, n
         self.ranks = ranks.size
 
     def rows_of(self, rank: int) -> slice:
-        """Returns the rows that a rank holds."""
+        """Return the rows that a rank holds."""
         return slice(rank, self._n, self.ranks)
 
     def local(self, a: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Shard(Layout):
         return self.held(rows) // self.ranks
 
     def held(self, rows: Tensor) -> Tensor:
-        """Returns those of some rows that are held here, by their numbers among all."""
+        """Return those of some rows that this rank holds, by their global numbers."""
         return rows[rows % self.ranks == self._ranks.rank]
 
     def part(self, rows: Rows, u: Tensor) -> tuple[Rows, Tensor]:
@@ -72,7 +72,7 @@ class Shard(Layout):
             first = (rank - rows.start) % size
             here = slice(-(-(rows.start - rank) // size), -(-(rows.stop - rank) // size))
             return here, u[first::size]
-        # an index that is not here becomes that of some row that is, and what is added there zero
+        # the index of a row on another rank becomes that of any local row, to which zero is added
         most = -(-(self._n - rank) // size) - 1
         return (rows // size).clamp_(max=most), u * (rows % size == rank)[:, None]
 
@@ -83,7 +83,7 @@ class Shard(Layout):
         return self._ranks.reduce_(self._mine(a, rows), block % self.ranks)
 
     def _mine(self, a: Tensor, rows: Rows) -> Tensor:
-        """Those of some rows that are here, and zeros for the others."""
+        """Return local rows, and zeros for the others."""
         if isinstance(rows, slice):
             out = a.new_zeros(count(rows), a.shape[1])
             here, _ = self.part(rows, out)
@@ -107,10 +107,10 @@ class Shard(Layout):
 
 
 class _OfEngine(Operator):
-    """What both faces ask of the engine as it is: entries that every rank evaluates for itself."""
+    """The part of both forms that every rank evaluates for itself."""
 
     def __init__(self, engine: Operator, ranks: Ranks) -> None:
-        # not Operator's own, which would scale the inputs again
+        # skip Operator.__init__, which would scale the inputs again
         self._adopt(engine)
         self._engine, self._ranks = engine, ranks
 
@@ -126,7 +126,7 @@ class _OfEngine(Operator):
         self._engine.prepare(columns)
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
-        # one compiles, the others find what it has compiled
+        # one rank compiles, the others find its library
         with self._ranks.in_turn():
             self._engine.fix_engine(expected_entries, columns)
 
@@ -150,7 +150,7 @@ class _OfEngine(Operator):
 
 
 class DistributedOperator(_OfEngine):
-    """K for arrays of n rows that are whole on every rank; each evaluates its share of the entries.
+    """K for arrays of n rows that are whole on every rank; each rank evaluates its share of the entries.
 
     Args:
         engine: K in this process.
@@ -175,12 +175,12 @@ class DistributedOperator(_OfEngine):
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         rank, size = self._ranks.rank, self._ranks.size
-        if len(rows) >= len(columns):  # each has some of the rows
+        if len(rows) >= len(columns):  # each rank has some of the rows
             layout = Shard(self._ranks, len(rows))
             mine = torch.zeros_like(layout.local(out))
             self._engine._accumulate(mine, layout.local(rows), columns, u)
             out += layout.whole(mine)
-        else:  # each has some of the columns
+        else:  # each rank has some of the columns
             part = torch.zeros_like(out)
             self._engine._accumulate(part, rows, columns[rank::size].contiguous(), u[rank::size].contiguous())
             out += self._ranks.sum_(part)
@@ -195,7 +195,7 @@ class DistributedOperator(_OfEngine):
 
 
 class ShardedOperator(_OfEngine):
-    """K in a solve: arrays of n rows are those that this rank holds, while `rows` are numbers among all n.
+    """K in a solve: arrays hold the local rows of n, while `rows` are global numbers.
 
     Args:
         engine: K of all rows in this process, in the order of the solve.
@@ -222,7 +222,7 @@ class ShardedOperator(_OfEngine):
         return ShardedOperator(self._engine.reordered(order), self._ranks)
 
     def matmul(self, v: Tensor) -> Tensor:
-        """Computes the rows of K v that are here, of v: those rows. Evaluates n² entries on all ranks together."""
+        """Compute the local rows of K v from the local rows of v. Evaluates n² entries on all ranks together."""
         out = v * (self.noise if self._noises_here is None else self._noises_here.to(v))
         for rank in range(self._ranks.size):
             rows = self._shard.rows_of(rank)
@@ -258,7 +258,7 @@ class ShardedOperator(_OfEngine):
             r.index_add_(0, here, mine * noise, alpha=-1.0)
 
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
-        """Computes K[I, :] v on all ranks, of v: the rows that are here."""
+        """Compute K[I, :] v on all ranks, from the local rows of v."""
         out = self._shard._mine(v * (self.noise if self._noises_here is None else self._noises_here.to(v)), rows)
         self._engine._accumulate(out, self.inputs[rows], self._mine, v.contiguous())
         return self._ranks.sum_(out)

@@ -1,8 +1,8 @@
-"""The operator: K = k(X, X) + σ²I, or with a noise of its own for every point, without storing it.
+"""The operator K = k(X, X) + σ²I, or with a separate noise for every point, without storing it.
 
-An engine supplies the product `_accumulate`, and its own `_fill` and `_gradients` where it has better ones, all without
-noise; everything else is here once. Engines see features (`kernels.formula`) and nothing of what they were made from.
-The number of kernel entries each call evaluates is given in its docstring; `counting` adds them up.
+An engine implements the product `_accumulate`, and may implement faster versions of `_fill` and `_gradients`, all
+without noise; everything else is implemented here once. Engines see features (`kernels.formula`), not the inputs
+they were computed from. Each docstring gives the number of kernel entries evaluated; `counting` adds them up.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from apviz.memory import require_memory
 from apviz.operators.layout import ALL_HERE, Layout, Rows
 from apviz.settings import without_tf32
 
-#: in lengthscales; squared, it is far inside the range of float32
+#: largest span of the inputs in lengthscales; its square is far inside the range of float32
 MAX_SPAN = 1e9
-#: rows and columns of a tile of derivatives: some five tiles a part of the kernel are held at a time
+#: rows and columns of a tile of derivatives; about five tiles per part of the kernel are in memory at a time
 DERIVATIVE_TILE = 1024
 
-# roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
+# roundings of an entry of K and its product (distance, exponential, sum); long sums add no more, being chunked
 ROUNDINGS_PER_ENTRY = 8.0
 
-#: `Operator.entry_price` of torch's tiles, measured as that of the compiled ones
+#: `Operator.entry_price` of torch's tiles, measured like that of the compiled ones
 TORCH_ENTRY_FLOPS = (0.0, 330.0, 30.0, 6.0)
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
 
 
-#: numbers that autograd holds of every difference of features, to differentiate twice
+#: numbers that autograd keeps per difference of features for second derivatives
 GRAPH = 8
 
 
 def count(rows: Rows) -> int:
-    """Counts the rows that `rows` names; a slice must have both ends."""
+    """Count the rows that `rows` selects; a slice must have both ends."""
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
 def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
-    """Adds factor · u to a[rows] in place, without the copies that indexed assignment makes."""
+    """Add factor · u to a[rows] in place, without the copies that indexed assignment makes."""
     if isinstance(rows, slice):
         a[rows].add_(u, alpha=factor)
     else:
@@ -53,10 +53,10 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
 
 
 class KernelDerivatives(NamedTuple):
-    """Derivatives tr(Aᵀ (∂K/∂θ) B), float64.
+    """The derivatives tr(Aᵀ (∂K/∂θ) B), float64.
 
-    kernel: for every hyperparameter θ of the kernel, by name, (numbers,); noise: for σ², 0-d, or (n,) where rows have
-    their own; inputs: (n, d) for those of the rows, where asked for.
+    kernel: for each hyperparameter θ of the kernel, by name, (numbers,); noise: for σ², 0-d, or (n,) if every row has
+    its own; inputs: (n, d), for the rows, if requested.
     """
 
     kernel: dict[str, Tensor]
@@ -65,7 +65,7 @@ class KernelDerivatives(NamedTuple):
 
 
 class CrossDerivatives(NamedTuple):
-    """Derivatives of Σᵢⱼ Mᵢⱼ k(zᵢ, xⱼ), float64: for the kernel's hyperparameters by name, z (m, d) and x (n, d)."""
+    """The derivatives of Σᵢⱼ Mᵢⱼ k(zᵢ, xⱼ), float64, in hyperparameters by name, z (m, d) and x (n, d)."""
 
     kernel: dict[str, Tensor]
     z: Tensor
@@ -82,16 +82,16 @@ class Operator(ABC):
         dtype: of the entries; None: that of x.
 
     Attributes:
-        given: x as it was given.
+        given: x as passed.
         x: x in the operator's dtype.
-        noise: σ²; where rows have their own, the least of them, below which K has no eigenvalue.
-        noises: (n,) float64 where rows have their own; else None.
-        inputs: (n, D) features of the kernel's parts, from `given` in float64, in the operator's dtype.
-        formula: k of features, in numbers.
+        noise: σ²; if every row has its own, the smallest, a lower bound of the eigenvalues of K.
+        noises: (n,) float64 if every row has its own; otherwise None.
+        inputs: (n, D) features of the kernel's parts, computed from `given` in float64, in the operator's dtype.
+        formula: k as a function of features, in numbers.
     """
 
     name: ClassVar[str]
-    #: which rows of the n × p arrays given to it are here: all, but on ranks
+    #: the rows of n × p arguments that this process holds: all, except with ranks
     layout: Layout = ALL_HERE
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
@@ -106,7 +106,7 @@ class Operator(ABC):
         self._check_span()
 
     def _adopt(self, operator: Operator) -> None:
-        """Takes over what another operator, which this one is made around, has made of the points."""
+        """Copy the attributes of the operator that this one wraps."""
         self.given, self.kernel = operator.given, operator.kernel
         self.noise, self.noises = operator.noise, operator.noises
         self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
@@ -124,15 +124,15 @@ class Operator(ABC):
                 )
 
     def scaled(self, z: Tensor) -> Tensor:
-        """Computes the features of inputs z: (m, d), in any floating dtype, as `inputs` has those of K.
+        """Compute the features of inputs z: (m, d), in any floating dtype, scaled like `inputs`.
 
         Raises:
-            RuntimeError: inside `torch.jit.trace`, which would keep the numbers of this call for all inputs.
+            RuntimeError: inside `torch.jit.trace`, which would repeat the numbers of this call for all inputs.
         """
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise RuntimeError(
-                "torch.jit.trace records PyTorch's operations, and apviz solves outside of them: the trace would "
-                "return these numbers for all inputs. Trace the network of features alone, or a GPyTorch model outside "
+                "torch.jit.trace records PyTorch's operations, but apviz solves outside of them: the trace would "
+                "return these numbers for all inputs. Trace the feature network alone, or a GPyTorch model outside "
                 "of alternating_projection()"
             )
         parts = self._lowered.features(z.to(self.x.device), self._centre)
@@ -150,64 +150,64 @@ class Operator(ABC):
 
     @cached_property
     def entry_rounding(self) -> float:
-        """The share of an entry, and of its product in a sum, that rounding may take: an estimate from above.
+        """An upper estimate of the relative rounding error of an entry, and of its product in a sum.
 
-        An input is rounded by its size, its differences and so the entries of K by twice that.
+        Inputs are rounded relative to their size, and so differences, and the entries of K, by twice that.
         """
         largest = float(self.inputs.abs().max())
         return torch.finfo(self.x.dtype).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
 
     @property
     def traffic(self) -> tuple[int, int] | None:
-        """The messages this rank has taken part in, and the bytes of their payload; None of a process alone."""
+        """The number of messages of this rank, and the bytes of their payload; None for a single process."""
         return None
 
     def sharded(self) -> Operator:
-        """Returns K for a solve whose n × p arrays are shared by ranks; itself, for a process alone."""
+        """Return K for a solve whose n × p arrays are shared by ranks; itself for a single process."""
         return self
 
     @property
     def whole(self) -> Operator:
-        """K for arrays of which all rows are here, in the same order."""
+        """K for arrays with all rows, in the same order."""
         return self
 
     def prepare(self, columns: int = 1) -> None:
-        """Compiles now rather than at the first solve, for products with so many columns."""
+        """Compile now rather than at the first solve, for products with this number of columns."""
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
-        """Fixes the engine for a solve expected to evaluate so many entries; called before a solve starts."""
+        """Fix the engine before a solve that is expected to evaluate this number of entries."""
 
     @abstractmethod
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        """Out += k(rows, columns) u for features rows (r, D), columns (c, D), u (c, p)."""
+        """Compute out += k(rows, columns) u for features rows (r, D), columns (c, D), u (c, p)."""
 
     def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
-        """k(rows, columns) for features, (r, c); in `out`, contiguous, where given."""
+        """Return k(rows, columns) for features, (r, c); written into the contiguous `out` if given."""
         values = self.formula.values(rows, columns, pairwise_distances)
         return values if out is None else out.copy_(values)
 
     def matmul(self, v: Tensor) -> Tensor:
-        """Computes K v for v: (n, p), to (n, p). Evaluates n² entries."""
+        """Compute K v for v: (n, p), to (n, p). Evaluates n² entries."""
         return self.columns_matmul(slice(0, self.n), v)
 
     def matmul_price(self, columns: int) -> float:
-        """Returns about the seconds of a product with K, in those of n² entries evaluated for columns of it."""
+        """Estimate the time of a product with K, relative to evaluating n² entries for this number of columns."""
         return 1.0
 
     def entry_price(self, columns: int) -> float:
-        """Returns about the flops of a Cholesky factorisation that take as long as an entry of such a product."""
+        """Estimate the flops of a Cholesky factorisation that take as long as an entry of such a product."""
         each, of_part, of_input, of_column = self._entry_flops
         parts, inputs = len(self.formula.functions), self.inputs.shape[1]
         return each + of_part * parts + of_input * inputs + of_column * columns
 
     @property
     def _entry_flops(self) -> tuple[float, float, float, float]:
-        """What adds up to `entry_price`: a constant, and so much a part of the kernel, an input, and a column."""
+        """Return the summands of `entry_price`: a constant, and flops per kernel part, per input, and per column."""
         return TORCH_ENTRY_FLOPS
 
     @without_tf32()
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
-        """Computes K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
+        """Compute K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
         self._check(u, count(rows), "u")
         out = torch.zeros(self.n, u.shape[1], dtype=u.dtype, device=u.device)
         self.subtract_columns_(out, rows, -u)
@@ -215,17 +215,17 @@ class Operator(ABC):
 
     @without_tf32()
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
-        """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
+        """Subtract K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self._inputs_of(rows), -u)
         self._subtract_noise_(r, rows, u)
 
     @without_tf32()
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
-        """Subtracts K[N, I] u, u: (|I|, p), from the rows N of r: (n, p) in place: |N||I| entries.
+        """Subtract K[N, I] u, u: (|I|, p), from the rows N of r: (n, p) in place: |N||I| entries.
 
         Args:
-            rows: N, which holds all of I.
+            rows: N, which contains all of I.
             columns: I.
         """
         self._check(u, count(columns), "u", r)
@@ -246,7 +246,7 @@ class Operator(ABC):
 
     @without_tf32()
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
-        """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
+        """Compute K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; rows may be repeated."""
         self._check(v, self.n, "v")
         out = self._noise_times(v[rows], rows)
         self._accumulate(out, self.inputs[rows], self.inputs, v)
@@ -256,14 +256,14 @@ class Operator(ABC):
         return u * (self.noise if self.noises is None else self.noises[rows, None].to(u))
 
     def noise_of(self, rows: Rows = slice(None)) -> Noise:
-        """Returns σ² of some rows: one number where all have the same, else (|I|,)."""
+        """Return σ² of some rows: one number if all have the same, otherwise (|I|,)."""
         return self.noise if self.noises is None else self.noises[rows]
 
     @without_tf32()
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
-        """Evaluates K[I, I], (|I|, |I|), the caller's own to change, in `out` where given: |I|² entries.
+        """Evaluate K[I, I], (|I|, |I|), which the caller may modify, in `out` if given: |I|² entries.
 
-        New memory takes several times as long to be written to first as the entries take.
+        The first write to new memory takes several times as long as the entries.
         """
         inputs = self.inputs[rows]
         k = self._fill(inputs, inputs, out)
@@ -272,22 +272,22 @@ class Operator(ABC):
 
     @without_tf32()
     def part(self, rows: Rows, columns: Rows) -> Tensor:
-        """Evaluates k(X[S], X[I]), without noise, (|S|, |I|), the caller's own to change: |S||I| entries."""
+        """Evaluate k(X[S], X[I]), without noise, (|S|, |I|), which the caller may modify: |S||I| entries."""
         return self._fill(self.inputs[rows], self.inputs[columns])
 
     @without_tf32()
     def columns(self, rows: Rows) -> Tensor:
-        """Evaluates k(X, X[I]), without noise, (n, |I|): n|I| entries."""
+        """Evaluate k(X, X[I]), without noise, (n, |I|): n|I| entries."""
         return self._fill(self.inputs, self.inputs[rows])
 
     @without_tf32()
     def cross_columns(self, z: Tensor) -> Tensor:
-        """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
+        """Evaluate k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
         return self._fill(self.inputs, self.scaled(z))
 
     @without_tf32()
     def differentiable_columns(self, z: Tensor) -> Tensor:
-        """Evaluates k(X, z), without noise, (n, m) in float64, for autograd to differentiate twice in z: (m, d).
+        """Evaluate k(X, z), without noise, (n, m) in float64, twice differentiable by autograd in z: (m, d).
 
         Raises:
             MemoryError: some n·m numbers for every feature and derivative do not fit.
@@ -297,7 +297,7 @@ class Operator(ABC):
         return self.formula.differentiable(self.inputs.double(), self._differentiable_features(z))
 
     def differentiable_prior(self, z: Tensor) -> Tensor:
-        """Evaluates k(z, z) in the same way, (m, m)."""
+        """Evaluate k(z, z) in the same way, (m, m)."""
         at_z = self._differentiable_features(z)
         return self.formula.differentiable(at_z, at_z)
 
@@ -305,7 +305,7 @@ class Operator(ABC):
         return torch.cat(self._lowered.features(z.to(self.x.device), self._centre), 1)
 
     def signal(self) -> Tensor:
-        """Returns k(x, x) of every row, without noise, (n,) in float64."""
+        """Return k(x, x) of every row, without noise, (n,) in float64."""
         return self._signal
 
     @cached_property
@@ -322,19 +322,19 @@ class Operator(ABC):
         return float(self._signal.max())
 
     def diagonal(self) -> Tensor:
-        """Returns the diagonal of K, (n,)."""
+        """Return the diagonal of K, (n,)."""
         return self._diagonal
 
     def decay_(self, squared: Tensor) -> Tensor:
-        """Computes how large entries are at a squared distance of `inputs`, ÷ the largest; overwrites `squared`."""
+        """Estimate entries at a squared distance of `inputs`, relative to the largest; overwrites `squared`."""
         function, *others = self.formula.functions
         if others or function.of_product or function.of_pairs:
-            return squared.add_(1.0).reciprocal_()  # slower than any of these, and of all features together
+            return squared.add_(1.0).reciprocal_()  # decays more slowly than any kernel here, for all features together
         return function.correlation_(squared, torch.empty_like(squared))
 
     @without_tf32()
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
-        """Computes k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
+        """Compute k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
         if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
             raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
         self._check(v, self.n, "v")
@@ -344,22 +344,22 @@ class Operator(ABC):
 
     @without_tf32()
     def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
-        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries.
+        """Compute tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries.
 
         Args:
-            with_inputs: also those in the inputs.
+            with_inputs: also return derivatives in the inputs.
         """
         self._check(a, self.n, "a")
         self._check(b, self.n, "b")
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-        # features stand on both sides of k
+        # the features are on both sides of k
         found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
         return self._derivatives(found, torch.sum(a * b, 1, dtype=torch.float64), with_inputs)
 
     @without_tf32()
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
-        """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
+        """Compute tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
         x = self.inputs
@@ -368,7 +368,7 @@ class Operator(ABC):
 
     @without_tf32()
     def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
-        """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(zᵢ, xⱼ), without noise: z (m, d), a (m, p), b (n, p). Evaluates 2mn entries."""
+        """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(zᵢ, xⱼ), without noise: z (m, d), a (m, p), b (n, p). Evaluates 2mn entries."""
         self._check(b, self.n, "b")
         at_z = self.scaled(z)
         of_z, of_x = self._gradients(at_z, self.inputs, a, b), self._gradients(self.inputs, at_z, b, a)
@@ -378,22 +378,22 @@ class Operator(ABC):
         return CrossDerivatives(by_name, by_z, by_x)
 
     def prior_derivatives(self, z: Tensor, m: Tensor) -> CrossDerivatives:
-        """Differentiates Σᵢⱼ Mᵢⱼ k(zᵢ, zⱼ), without noise, in z: (q, d) and the hyperparameters; m (q, q)."""
+        """Differentiate Σᵢⱼ Mᵢⱼ k(zᵢ, zⱼ), without noise, in z: (q, d) and the hyperparameters; m (q, q)."""
         at_z = self.scaled(z)
         found = self.formula.gradients(at_z, at_z, m + m.T, pairwise_distances)
         by_name, (by_z,) = self._chained([(z, found.features)], found, 0.5, with_inputs=True)
         return CrossDerivatives(by_name, by_z, torch.zeros_like(self.given, dtype=torch.float64))
 
     def _derivatives(self, found: Gradients, noise: Tensor, with_inputs: bool) -> KernelDerivatives:
-        """Those in hyperparameters of what was found with both sides added; noise: (n,), of every row's."""
-        # shapes and weights were found twice, for both sides
+        """Return derivatives in hyperparameters from gradients that sum both sides; noise: (n,), of every row."""
+        # the gradients contain shapes and weights twice, once per side
         by_name, by_inputs = self._chained([(self.given, found.features)], found, 0.5, with_inputs)
         return KernelDerivatives(by_name, noise.sum() if self.noises is None else noise, *by_inputs)
 
     def _chained(
         self, of_features: Sequence[tuple[Tensor, Tensor]], found: Gradients, factor: float, with_inputs: bool
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Derivatives in hyperparameters, and in inputs, from those in features of inputs, and in numbers × factor."""
+        """Apply the chain rule: derivatives in hyperparameters and inputs, from those in features and numbers."""
         with torch.enable_grad():
             at = {
                 name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
@@ -412,14 +412,14 @@ class Operator(ABC):
         return by_name, gradients[len(at) :]
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D).
+        """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D).
 
-        Where rows are the columns, ABᵀ is symmetric.
+        If rows are the columns, ABᵀ is symmetric.
         """
         return self._tiled_gradients(rows, columns, lambda of_rows, of_columns: a[of_rows] @ b[of_columns].T)
 
     def _tiled_gradients(self, rows: Tensor, columns: Tensor, tile_of_m: Callable[[slice, slice], Tensor]) -> Gradients:
-        """The same for any M, symmetric where rows are the columns, tile by tile."""
+        """Differentiate in the same way for any M, symmetric if rows are the columns, tile by tile."""
         numbers = sum(len(part.numbers) for part in self._lowered.parts)
         shapes = (tuple(rows.shape), (len(self.formula.functions),), (len(self.formula.terms),), (numbers,))
         found = Gradients(*(torch.zeros(shape, dtype=torch.float64, device=rows.device) for shape in shapes))
@@ -427,7 +427,7 @@ class Operator(ABC):
             for j in range(0, len(columns), DERIVATIVE_TILE):
                 r, c = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
                 left = rows[r]
-                # one tensor for the same rows: code that looks whether both sides are equal is differentiated as such
+                # pass the same tensor for the same rows: some kernels test whether both sides are equal
                 right = left if rows is columns and i == j else columns[c]
                 tile = self.formula.gradients(left, right, tile_of_m(r, c), pairwise_distances)
                 found.features[r] += tile.features
@@ -437,16 +437,16 @@ class Operator(ABC):
         return found
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
-        """Computes ‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
+        """Compute ‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
 
-        `spare`, of r's shape, may be overwritten: n × p arrays made anew in every update would fragment the heap. With
-        m times the rows of the first block, zero beyond those of r, one sum does for all blocks.
+        `spare`, of r's shape, may be overwritten: new n × p arrays in every update would fragment the heap. If it has m
+        times the rows of the first block, and zeros beyond those of r, one sum serves all blocks.
         """
         squares, size, m = torch.square(r, out=spare[: len(r)]), starts[1] - starts[0], len(starts) - 1
         full = m - (starts[-1] - starts[-2] != size)
         if starts[full] != full * size or any(starts[j] != j * size for j in range(full)):
             return torch.stack([squares[a:b].sum(0) for a, b in pairwise(starts)])
-        # all but the last of one size, the usual case; not vector_norm, which takes 8 times as long
+        # in the usual case all blocks but the last have one size; vector_norm would take 8 times as long
         if len(spare) == m * size:
             return spare.view(m, size, -1).sum(1)
         norms, cut = squares.new_empty(m, r.shape[1]), full * size
@@ -457,15 +457,15 @@ class Operator(ABC):
 
     @without_tf32()
     def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
-        """Subtracts Σᵢ steps[i] · images[i], images: (q, n, p), steps: (q, p), from r: (n, p) in place. No entries."""
+        """Subtract Σᵢ steps[i] · images[i], images: (q, n, p), steps: (q, p), from r: (n, p) in place. No entries."""
         r.sub_(torch.einsum("qnp,qp->np", images, steps))
 
     @without_tf32()
     def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
-        """Computes Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
+        """Compute Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
 
         Args:
-            updates: (q, length, p), those of Uᵢ, zero where there are fewer.
+            updates: (q, length, p), the Uᵢ, padded with zeros.
             rows: (q, length) int64, below n.
             a: (n, p).
 
@@ -475,7 +475,7 @@ class Operator(ABC):
         return (updates * a[rows]).sum(1, dtype=torch.float64)
 
     def _check(self, u: Tensor, rows: int, name: str, r: Tensor | None = None) -> None:
-        """Engines in C++ and KeOps would read what is not there."""
+        """Check shapes, dtypes and devices: engines in C++ and KeOps would read out of bounds."""
         x = self.x
         if u.ndim != 2 or len(u) != rows or u.dtype != x.dtype or u.device != x.device:
             raise ValueError(
@@ -486,17 +486,17 @@ class Operator(ABC):
             raise ValueError(f"r must be ({self.n}, {u.shape[1]}) in {x.dtype}, got {tuple(r.shape)} in {r.dtype}")
 
     def in_dtype(self, dtype: torch.dtype) -> Operator:
-        """Makes the operator of the same points in another dtype, on the same engine."""
+        """Make the operator of the same points in another dtype, on the same engine."""
         return type(self)(self.given, self.kernel, self.noise_of(), dtype)
 
     def reordered(self, order: Tensor) -> Operator:
-        """Makes the operator of the points x[order], on the same engine."""
+        """Make the operator of the points x[order], on the same engine."""
         return type(self)(self.given[order], self.kernel, self.noise_of(order), self.x.dtype)
 
     @abstractmethod
     def exact(self) -> Operator:
-        """Makes the operator of the same points, as they were given, in float64 by direct differences."""
+        """Make the operator of the original points in float64, with direct differences."""
 
     @abstractmethod
     def of_rows(self, rows: Tensor, noise: Noise) -> Operator:
-        """Makes the operator of a few of the points, with another noise, in float64; nothing is compiled for it."""
+        """Make the operator of a few of the points, with another noise, in float64, without compiling."""

@@ -18,7 +18,7 @@ from apviz.kernels import Kernel, Stationary
 from apviz.operators.interface import Noise, Operator
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
-# one line a kernel: its correlation, of u, the squared distance of scaled inputs, r = √u and the kernel's shape
+# the correlation of each kernel, as a function of u, the squared distance of scaled inputs, r = √u, and its shape
 FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
     "matern12": lambda u, r, shape: (-r).exp(),
     "matern32": lambda u, r, shape: (1.0 + r) * (-r).exp(),
@@ -30,9 +30,9 @@ FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
 
 @cache
 def find_cache() -> tempfile.TemporaryDirectory[str] | None:
-    """Gives KeOps a folder of this process where the home has none that can be written: else it cannot be imported.
+    """Give KeOps a folder of this process if the home folder is not writable: otherwise its import fails.
 
-    A `KEOPS_CACHE_FOLDER` that is set stays.
+    A `KEOPS_CACHE_FOLDER` that is set is kept.
     """
     if "KEOPS_CACHE_FOLDER" in os.environ or find_spec("pykeops") is None:
         return None
@@ -47,7 +47,7 @@ def find_cache() -> tempfile.TemporaryDirectory[str] | None:
 
 
 class KeOpsOperator(Operator):
-    """Evaluates K by `pykeops.torch.LazyTensor`; needs a C++ compiler, which compiles each formula at its first use."""
+    """An operator on `pykeops.torch.LazyTensor`; needs a C++ compiler, which compiles each formula at first use."""
 
     name = "keops"
 
@@ -73,7 +73,7 @@ class KeOpsOperator(Operator):
         except (ImportError, OSError) as error:
             raise RuntimeError(
                 f"operator 'keops' cannot compile here ({error}): KeOps needs a C++ compiler on the path, or named by "
-                "CXX, and a cache that can be written, or KEOPS_CACHE_FOLDER; use operator='auto'"
+                "CXX, and a writable cache folder, or KEOPS_CACHE_FOLDER; use operator='auto'"
             ) from error
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
@@ -84,7 +84,7 @@ class KeOpsOperator(Operator):
 
         x, z = LazyTensor(rows[:, None, :].contiguous()), LazyTensor(columns[None, :, :].contiguous())
         squared = ((x - z) ** 2).sum(-1)
-        # the derivative of sqrt at 0 is not taken here, but KeOps simplifies formulas symbolically
+        # the derivative of sqrt at 0 is not needed here, but KeOps simplifies formulas symbolically
         r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
         k = FORMULAS[self._form](squared, r, self._shape)
         out += k @ (u * self.formula.weights[0])

@@ -1,4 +1,5 @@
-// Loops over rows that need no kernel: nearest rows, norms of blocks, steps along earlier updates; shared by OpenMP threads.
+// Loops over rows that need no kernel: nearest rows, norms of blocks, steps along
+// earlier updates; run by OpenMP threads.
 
 #include "native.h"
 
@@ -36,7 +37,7 @@ void nearest(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t us
 // out[j] = column sums of squares of rows starts[j] to starts[j + 1] of r, each p wide.
 template <typename T>
 void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out, int64_t threads) {
-  constexpr int64_t kChunk = 128;  // rows summed at a time: their sum rounds less than one over a long block
+  constexpr int64_t kChunk = 128;  // rows per partial sum: short sums round less than one over a long block
 #pragma omp parallel num_threads(threads)
   {
     std::vector<T> chunk(p);
@@ -54,7 +55,7 @@ void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* o
   }
 }
 
-// r −= Σ steps[i] · images[i] for images: q × n × p; a chunk of r stays in L1 while all images pass over it.
+// r −= Σ steps[i] · images[i] for images: q × n × p; a chunk of r stays in L1 while all images are subtracted from it.
 template <typename T>
 void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* steps, int64_t q, int64_t threads) {
   constexpr int64_t kChunk = 64;
@@ -73,7 +74,7 @@ void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* 
 template <typename T>
 void gathered_products(const T* updates, const int64_t* rows, int64_t q, int64_t length, int64_t p, const T* a,
                        double* out, int64_t threads) {
-  constexpr int64_t kChunk = 16;  // terms summed at the width of T, whose sum is added in double
+  constexpr int64_t kChunk = 16;  // terms per partial sum in T; the partial sums are added in double
 #pragma omp parallel num_threads(threads)
   {
     std::vector<T> chunk(p);

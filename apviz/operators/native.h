@@ -1,5 +1,5 @@
-// Distances and products of a few rows and a tile of columns, in vectors: what the loops of native.cpp and
-// native_loops.h share.
+// Distances and products of a few rows and a tile of columns, in vectors, for the loops of native.cpp and
+// native_loops.h.
 //
 // Distances are direct differences, so near pairs keep full relative accuracy in float32 even when the inputs
 // span hundreds of lengthscales.
@@ -27,7 +27,7 @@ constexpr int64_t kColumns = 256;   // columns of a tile
 #endif
 #endif
 
-// Vectors of columns that are summed at once, for each of kRows rows: as many as there are registers for.
+// Vectors of columns that are summed at once, for each of kRows rows, limited by the number of registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kWide = 4;  // of 32 registers
 #else
@@ -45,7 +45,7 @@ template <> struct Vector<double> {
 };
 template <typename T> constexpr int64_t kLanes = APVIZ_VECTOR_BYTES / sizeof(T);
 
-// Not by memcpy, which GCC splits into halves that a load of the whole must wait for.
+// memcpy would be slower: GCC splits it into halves, and a later load of the whole vector must wait for both.
 template <typename T> inline typename Vector<T>::type load(const T* from) {
   return *reinterpret_cast<const typename Vector<T>::in_memory*>(from);
 }
@@ -84,7 +84,7 @@ inline void pairs(const T* x, int64_t ldx, int64_t d, const T* z, int64_t ldz, T
     for (int w = 0; w < wide; ++w) store(out + i * kColumns + w * kLanes<T>, sum[i][w]);
 }
 
-// The same for `columns` (a multiple of the lanes) columns.
+// pairs() for `columns` (a multiple of the lanes) columns.
 template <bool of_product, typename T>
 inline void tile(const T* x, int64_t ldx, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
   constexpr int64_t lanes = kLanes<T>;
@@ -100,12 +100,13 @@ template <typename T> inline double total(typename Vector<T>::type v) {
   return sum;
 }
 
-// Up to this many right-hand sides, sums run along the columns: one with 16 would take as long as 16.
+// Number of right-hand sides up to which sums run along the columns. Along the right-hand sides, a single one would
+// take as long as a whole vector of them.
 template <typename T> constexpr int64_t kNarrow = kLanes<T> / 2;
 
-// The right-hand sides of a product: padded with zeros to whole vectors, and stored along what is summed over.
+// The right-hand sides of a product, padded with zeros to whole vectors, and stored along the summation index.
 template <typename T> struct RightHandSides {
-  const T* u;     // rows × stride, one right-hand side a column; where narrow, one a row
+  const T* u;     // rows × stride, one right-hand side per column; if narrow, one per row
   int64_t stride;
   int64_t width;  // right-hand sides
 
@@ -113,7 +114,7 @@ template <typename T> struct RightHandSides {
   const T* from(int64_t row) const { return narrow() ? u + row : u + row * stride; }
 };
 
-// out[i][j] += Σ values[i] · u[j] for kRows rows: each lane sums its columns by itself.
+// out[i][j] += Σ values[i] · u[j] for kRows rows: each lane has a separate sum.
 template <typename T>
 inline void narrow_product(const T* values, const T* u, int64_t stride, int64_t columns, int64_t width, T* const* out) {
   using V = typename Vector<T>::type;
@@ -129,8 +130,8 @@ inline void narrow_product(const T* values, const T* u, int64_t stride, int64_t 
   }
 }
 
-// The same with the right-hand sides along the vectors.
-// Each chunk of columns is summed by itself: rounding grows with the root of the length of a sum.
+// narrow_product() with the right-hand sides along the vectors.
+// Each chunk of columns has a separate sum, because rounding grows with the root of the length of a sum.
 template <typename T>
 inline void wide_product(const T* values, const T* u, int64_t stride, int64_t columns, int64_t width, T* const* out) {
   using V = typename Vector<T>::type;
@@ -161,8 +162,8 @@ inline void product(const T* values, const RightHandSides<T>& rhs, int64_t colum
   wide_product<T>(values, rhs.from(column), rhs.stride, columns, rhs.width, out);
 }
 
-// out[c] += Σ values[i][c] · u[row + i]: the same kernel values for the columns. out: a right-hand side a row of
-// kColumns where narrow, else kColumns rows of stride.
+// out[c] += Σ values[i][c] · u[row + i]: the transposed product with the same kernel values. out: one row of kColumns
+// per right-hand side if narrow, otherwise kColumns rows of length stride.
 template <typename T>
 inline void transposed_product(const T* values, const RightHandSides<T>& rhs, int64_t row, int64_t columns, T* out) {
   using V = typename Vector<T>::type;
@@ -195,7 +196,7 @@ inline void transposed_product(const T* values, const RightHandSides<T>& rhs, in
   }
 }
 
-// kRows rows of x from row r on; the rows beyond n repeat the last one and are never stored.
+// kRows rows of x starting at row r; rows beyond n repeat the last one, and their results are never stored.
 template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, int64_t r, T* padded) {
   if (r + kRows <= n) return x + r * d;
   for (int64_t i = 0; i < kRows; ++i) std::copy_n(x + std::min(r + i, n - 1) * d, d, padded + i * d);
@@ -204,7 +205,7 @@ template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, 
 
 }  // namespace
 
-// Up to `narrow` right-hand sides, u is passed as width × m; else as m × stride, stride a multiple of the lanes.
+// Up to `narrow` right-hand sides, u is passed as width × m; otherwise as m × stride, stride a multiple of the lanes.
 extern "C" int64_t narrow_f32() { return kNarrow<float>; }
 extern "C" int64_t narrow_f64() { return kNarrow<double>; }
 extern "C" int64_t lanes_f32() { return kLanes<float>; }

@@ -1,11 +1,12 @@
 """The compiled CPU engine: builds a library for each form of kernel with the machine's C++ compiler, once; calls it.
 
-The source of a kernel is a few lines about its parts (`source`), around the loops of `native_loops.h`; its numbers are
-passed at run time, so that a training compiles once. `native.cpp` has what needs no kernel. A library is kept in the
-user's cache under a name that holds the sources, the flags and the processor, so a change of any of them builds anew.
+The source of a kernel is a few lines about its parts (`source`), around the loops of `native_loops.h`. Its numbers are
+passed at run time, so that a training compiles once. `native.cpp` has the functions that need no kernel. A library is
+kept in the user's cache. Its name contains hashes of the sources, the flags and the processor, so that a change of any
+of them causes a new build.
 
-Rows are split over OpenMP threads: PyTorch's own, for the loader finds its libgomp already there, so the two never
-compete for cores. ctypes releases the interpreter's lock.
+Rows are split over OpenMP threads. They are PyTorch's own, because the loader finds its libgomp already loaded, so the
+two never compete for cores. ctypes releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ log = logging.getLogger("apviz")
 
 SOURCE = Path(__file__).with_name("native.cpp")
 HEADERS = [SOURCE.with_name(f"{name}.h") for name in ("native", "native_forms", "native_loops")]
-#: what `native_forms.h` has; those of a template are followed by its arguments
+#: the functions in `native_forms.h`; those of a template are followed by its arguments
 FORMS = frozenset({
     "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
 })  # fmt: skip
-#: parts whose tiles together stay in the L2 cache
+#: largest number of parts whose tiles together stay in the L2 cache
 MAX_PARTS = 64
 
-# compiling takes about a second and saves about a nanosecond an entry
+# number of entries from which compiling, about a second, pays off at about a nanosecond saved per entry
 ENTRIES_THAT_EARN_COMPILING = 5e8
 
-#: of `Formula.structure`; None: what needs no kernel
+#: a `Formula.structure`; None: the library of functions that need no kernel
 Structure = tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]
-# the first set that the compiler accepts is taken; 512-bit vectors are 1.5 times faster at small d where they exist
+# the first set of flags that the compiler accepts; 512-bit vectors, where they exist, are 1.5 times faster at small d
 COMMON = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FLAGS = (
     (*COMMON, "-march=native", "-fopenmp", "-mprefer-vector-width=512"),
@@ -57,14 +58,14 @@ FLAGS = (
     (*COMMON, "-march=native", "-fopenmp-simd"),
     COMMON,
 )
-# below this many kernel entries a second thread costs more than it saves
+# number of kernel entries below which a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
 # kRowGroup of native_loops.h
 ROW_GROUP = 128
 
 
 def compiler() -> list[str]:
-    """Finds the command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
+    """Find the command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
 
     Raises:
         OSError: there is none.
@@ -81,7 +82,7 @@ def compiler() -> list[str]:
 
 
 def source(structure: Structure) -> str:
-    """Writes the source of a kernel's library; `native_loops.h` says what it must hold."""
+    """Write the source of a kernel's library; `native_loops.h` lists the required definitions."""
     forms, of_product, terms = structure
     parts, each = range(len(forms)), range(len(terms))
 
@@ -152,27 +153,27 @@ def _key(structure: Structure | None) -> str:
 
 
 def path_of(structure: Structure | None = None) -> Path:
-    """Returns where the library of a kernel of this structure lies, or that which needs none."""
+    """Return the path of the library for a kernel of this structure, or of the library without kernel."""
     return Path(pooch.os_cache("apviz")) / "native" / f"tiles-{_key(structure)}.so"
 
 
 def is_built(formula: Formula | None = None) -> bool:
-    """Tests whether the engine is there already, for a kernel or without one, so that using it costs no compiling."""
+    """Test whether the library is built already, for a kernel or without one, so that its use needs no compiling."""
     if formula is not None and not (_has_forms(formula) and path_of(formula.structure).exists()):
         return False
     return path_of(None).exists()
 
 
-#: what `kept` says
+#: the engine that `kept` sets for this thread
 _KEPT: ContextVar[bool | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
 def kept(compiled: bool) -> Iterator[None]:
-    """Keeps operators that choose by themselves, in this thread, to the compiled engine or to torch's, inside a `with`.
+    """Keep operators that choose an engine to the compiled one, or to torch's, in this thread inside a `with`.
 
-    Both compute the same numbers up to rounding; what is to go on bit for bit keeps to the one that it began with,
-    whatever comes to lie in the cache meanwhile. An operator's `prepare` compiles all the same.
+    Both compute the same numbers up to rounding. A computation that must continue bit for bit keeps its first engine,
+    even if a library appears in the cache later. An operator's `prepare` still compiles.
     """
     before = _KEPT.set(compiled)
     try:
@@ -182,17 +183,17 @@ def kept(compiled: bool) -> Iterator[None]:
 
 
 def is_wanted(formula: Formula | None = None, expected_entries: float = 0.0) -> bool:
-    """Tests whether the engine is worth having for so many entries: it is there already, or earns its compiling."""
+    """Test whether the engine pays off for this number of entries: it is built, or saves more than it takes."""
     keeps = _KEPT.get()
     return (is_built(formula) or expected_entries >= ENTRIES_THAT_EARN_COMPILING) if keeps is None else keeps
 
 
 @cache
 def library(structure: Structure | None = None) -> ctypes.CDLL | None:
-    """Loads the compiled engine, built if need be (a second or two); None, with one warning, where it cannot be.
+    """Load the compiled engine, after building it if necessary (a second or two); None, with one warning, on failure.
 
     Args:
-        structure: of a kernel; None: what needs none.
+        structure: of a kernel; None: the library without kernel.
     """
     path = path_of(structure)
     try:
@@ -202,19 +203,19 @@ def library(structure: Structure | None = None) -> ctypes.CDLL | None:
     except OSError as error:
         warnings.warn(
             f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
-            "2 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
-            "folder that can be written.",
+            "2 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a writable cache "
+            "folder.",
             stacklevel=2,
         )
         return None
 
 
 def _loaded(path: Path, structure: Structure | None) -> ctypes.CDLL:
-    """The library at `path`, built once more if it is damaged; one that was cut off would end the process."""
+    """Load the library at `path`, rebuilt once if it is damaged; loading a truncated one would kill the process."""
     digest = _digest_of(path)
     try:
         if digest.exists() and digest.read_text("utf-8") != _sha256(path):
-            raise OSError(f"{path} is not as it was built")
+            raise OSError(f"{path} differs from the library that was built")
         return ctypes.CDLL(str(path))
     except OSError:
         path.unlink(missing_ok=True)
@@ -223,7 +224,7 @@ def _loaded(path: Path, structure: Structure | None) -> ctypes.CDLL:
 
 
 def _digest_of(library: Path) -> Path:
-    """Where the digest of a library lies."""
+    """Return the path of a library's digest."""
     return library.with_name(f"{library.name}.sha256")
 
 
@@ -232,10 +233,10 @@ def _sha256(path: Path) -> str:
 
 
 def build(path: Path, structure: Structure | None = None) -> None:
-    """Compiles the engine to `path`, for a kernel of this structure; None: what needs none.
+    """Compile the engine to `path`, for a kernel of this structure; None: without kernel.
 
     Raises:
-        OSError: with what went wrong.
+        OSError: with the compiler's message.
     """
     cxx = compiler()
     started = time.perf_counter()
@@ -259,7 +260,7 @@ def build(path: Path, structure: Structure | None = None) -> None:
 
 
 def supports(formula: Formula) -> bool:
-    """Tests whether the engine is there for a kernel, built if need be."""
+    """Test whether the engine is available for a kernel, after building it if necessary."""
     return _has_forms(formula) and library() is not None and library(formula.structure) is not None
 
 
@@ -269,7 +270,7 @@ def _has_forms(formula: Formula) -> bool:
 
 
 def _numbers(formula: Formula) -> tuple[Tensor, Tensor]:
-    """What a kernel's library is told of it; both must be kept until it returns."""
+    """Return the numbers of a kernel for its library; both tensors must stay alive until the call returns."""
     return torch.tensor([*formula.shapes, *formula.weights], dtype=torch.float64), torch.tensor(formula.starts)
 
 
@@ -291,7 +292,7 @@ def _function(name: str, dtype: torch.dtype, structure: Structure | None = None)
 
 
 def _transposed(z: Tensor, structure: Structure | None = None) -> Tensor:
-    """Z (m, d) as (d, m'), m' padded to whole vectors."""
+    """Return z (m, d) as (d, m'), with m' padded to whole vectors."""
     lanes = _counted("lanes", z.dtype, structure)
     zt = z.new_zeros(z.shape[1], len(z) + -len(z) % lanes)
     zt[:, : len(z)] = z.T
@@ -303,12 +304,12 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
 
 
 def columns_matmul_(out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: Tensor) -> None:
-    """Adds k(x, z) u to out: (n, p); features x: (n, D), z: (m, D), u: (m, p), contiguous but for u."""
+    """Add k(x, z) u to out: (n, p); features x: (n, D), z: (m, D), u: (m, p), contiguous except u."""
     _matmul_("columns_matmul", out, formula, x, z, u)
 
 
 def symmetric_matmul_(out: Tensor, formula: Formula, x: Tensor, u: Tensor) -> None:
-    """Adds k(x, x) u to out: (n, p), each pair of rows evaluated once."""
+    """Add k(x, x) u to out: (n, p), evaluating each pair of rows once."""
     _matmul_("symmetric_matmul", out, formula, x, x, u)
 
 
@@ -333,14 +334,14 @@ def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: 
 
 @cache
 def _counted(what: str, dtype: torch.dtype, structure: Structure | None = None) -> int:
-    """A number of a library: the lanes of its vectors, or up to how many right-hand sides it wants them as rows."""
+    """Return a number of a library: its vector lanes, or the most right-hand sides that it takes as rows."""
     function = _engine(structure)[f"{what}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = ctypes.c_int64
     return int(function())
 
 
 def fill(formula: Formula, x: Tensor, z: Tensor, out: Tensor) -> None:
-    """Evaluates k(x, z) into out: (n, m), contiguous; features x: (n, D), z: (m, D)."""
+    """Evaluate k(x, z) into out: (n, m), contiguous; features x: (n, D), z: (m, D)."""
     (n, d), zt = x.shape, _transposed(z, formula.structure)
     m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
     _function("fill", x.dtype, formula.structure)(
@@ -350,7 +351,7 @@ def fill(formula: Formula, x: Tensor, z: Tensor, out: Tensor) -> None:
 
 
 def nearest(x: Tensor, z: Tensor) -> Tensor:
-    """Finds the squared distance of each of x: (n, d) to the nearest of z: (m, d), to (n,)."""
+    """Return the squared distance of each row of x: (n, d) to the nearest row of z: (m, d), as (n,)."""
     function = _function("nearest", x.dtype)
     (n, d), x, zt = x.shape, x.contiguous(), _transposed(z)
     m, out = zt.shape[1], x.new_empty(n)
@@ -360,9 +361,9 @@ def nearest(x: Tensor, z: Tensor) -> Tensor:
 
 
 def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
-    """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ); features x: (n, D), z: (m, D), a: (n, p), b: (m, p).
+    """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ); features x: (n, D), z: (m, D), a: (n, p), b: (m, p).
 
-    Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
+    Partial sums over fixed rows are added in one order, so any number of threads gives the same numbers.
     """
     (n, d), p, x = x.shape, a.shape[1], x.contiguous()
     zt, bt, a = _transposed(z, formula.structure), _transposed(b, formula.structure), a.contiguous()
@@ -379,7 +380,7 @@ def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> G
 
 
 def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:
-    """Sums the squares of the rows from one start to the next; r: (n, p) contiguous, to (m, p)."""
+    """Sum the squares of the rows from one start to the next; r: (n, p) contiguous, to (m, p)."""
     m, p = len(starts) - 1, r.shape[1]
     out, offsets = torch.empty(m, p, dtype=r.dtype), _offsets(tuple(starts))
     i64 = ctypes.c_int64
@@ -388,13 +389,13 @@ def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:
     return out
 
 
-@lru_cache(maxsize=4)  # one solve asks with the same starts again and again
+@lru_cache(maxsize=4)  # a solve calls it with the same starts again and again
 def _offsets(starts: tuple[int, ...]) -> Tensor:
     return torch.tensor(starts)
 
 
 def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
-    """Subtracts Σᵢ steps[i] · images[i] from r: (n, p) in place; images: (q, n, p), steps: (q, p), contiguous."""
+    """Subtract Σᵢ steps[i] · images[i] from r: (n, p) in place; images: (q, n, p), steps: (q, p), contiguous."""
     n, p = r.shape
     i64 = ctypes.c_int64
     function = _function("subtract_combination", r.dtype)
@@ -402,7 +403,7 @@ def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
 
 
 def gathered_products(updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
-    """Sums updates[i, k] · a[rows[i, k]] over k; (q, length, p), (q, length), (n, p), to (q, p) in float64."""
+    """Sum updates[i, k] · a[rows[i, k]] over k; (q, length, p), (q, length), (n, p), to (q, p) in float64."""
     q, length, p = updates.shape
     out = torch.empty(q, p, dtype=torch.float64)
     i64 = ctypes.c_int64

@@ -1,5 +1,5 @@
-// Functions of u, the squared distance or the product of features, by the names that apviz.kernels gives as `form`: value,
-// slope, and derivative in the shape, the number that goes with them.
+// Functions of u, the squared distance or the product of features, named by `form` in apviz.kernels: value, slope, and
+// derivative in the shape parameter.
 
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace {
 
-// Without branches, so that the loop around it becomes vector code with any compiler, where std::exp is called entry
-// by entry; x <= 0. Taylor's polynomial on |f| <= log(2)/2, where its next term is about the rounding.
+// exp(x) for x <= 0. It has no branches, so that any compiler vectorises the loop around it; std::exp would be called
+// entry by entry. Taylor's polynomial on |f| <= log(2)/2, where the next term is about the rounding error.
 inline double exponential(double x) {
   x = x < -708.0 ? -708.0 : x;
-  const double round = 6755399441055744.0;  // 1.5 · 2^52: as below
+  const double round = 6755399441055744.0;  // 1.5 · 2^52, as in the float version below
   const double shifted = x * 1.4426950408889634 + round;
   const double power = shifted - round;
   const double f = (x - power * 6.93145751953125e-1) - power * 1.42860682030941723212e-6;
@@ -30,7 +30,7 @@ inline double exponential(double x) {
   p = p * f + 1.0 / 6;
   p = p * f + 0.5;
   p = p * f * f + f + 1.0;
-  uint64_t exponent, bits;  // without a sign, what is shifted out is lost in every compiler's view
+  uint64_t exponent, bits;  // unsigned, so that shifting bits out is defined
   std::memcpy(&exponent, &shifted, 8);
   std::memcpy(&bits, &p, 8);
   bits += exponent << 52;
@@ -38,7 +38,7 @@ inline double exponential(double x) {
   return p;
 }
 
-// Cephes' expf in the same way; x <= 0.
+// Cephes' expf, also without branches; x <= 0.
 inline float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
   const float round = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer kept in the low mantissa bits
@@ -60,8 +60,8 @@ inline float exponential(float x) {
   return p;
 }
 
-// log(1 + u) in the same way; u >= 0. With 1 + u = 2^exponent · (1 + f), |f| <= √2 − 1: the series of
-// log((1 + t) / (1 − t)) for t = f / (2 + f), to where its next term is about the rounding.
+// log(1 + u), also without branches; u >= 0. With 1 + u = 2^exponent · (1 + f), |f| <= √2 − 1: the series of
+// log((1 + t) / (1 − t)) for t = f / (2 + f), up to the term that is about the rounding error.
 template <typename T> inline T log_one_plus(T u) {
   typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Int;
   constexpr int mantissa = sizeof(T) == 4 ? 23 : 52, terms = sizeof(T) == 4 ? 5 : 10;
@@ -73,7 +73,7 @@ template <typename T> inline T log_one_plus(T u) {
   bits -= static_cast<Int>(exponent) << mantissa;
   T scaled;
   std::memcpy(&scaled, &bits, sizeof bits);
-  const T f = exponent == 0 ? u : scaled - T(1);  // where the sum is below √2, u itself, which its rounding would lose
+  const T f = exponent == 0 ? u : scaled - T(1);  // below √2 use u itself, because 1 + u would round it
   const T t = f / (T(2) + f), square = t * t;
   T p = T(1) / T(2 * terms - 1);
   for (int k = 2 * terms - 3; k > 0; k -= 2) p = p * square + T(1) / T(k);
@@ -83,7 +83,7 @@ template <typename T> inline T log_one_plus(T u) {
 // (1 + u)^power; u >= 0, power <= 0.
 template <typename T> inline T power_of(T u, T power) { return exponential(power * log_one_plus(u)); }
 
-// Given u; r = √u; e = exp(−r); shape. What a formula has no use for is never computed.
+// Formulas may use u; r = √u; e = exp(−r); shape. The compiler drops those that a formula does not use.
 #define APVIZ_FUNCTION(function, formula)                                \
   template <typename T> static inline T function(T u, T shape) {         \
     [[maybe_unused]] const T r = std::sqrt(u);                           \
@@ -136,7 +136,7 @@ template <int q, int j> struct piecewise {
     const T r = std::sqrt(u), l = left(r);
     const T bracket = l * (T(c1) + r * (T(2 * c2) + r * T(3 * c3))) -
                       T(j + q) * (T(1) + r * (T(c1) + r * (T(c2) + r * T(c3))));
-    const T inside = l > T(0) ? whole_power<j + q - 1>(l) : T(0);  // beyond the support 0⁰ is 1
+    const T inside = l > T(0) ? whole_power<j + q - 1>(l) : T(0);  // 0⁰ is 1 outside of the support
     return r > T(0) ? inside * bracket / (T(2) * r) : T(at_zero);
   }
   template <typename T> static inline T slope_in_shape(T, T) { return T(0); }

@@ -1,9 +1,9 @@
 // Products with K and its blocks without storing K: distances, kernel and product fused in tiles that stay in the L1
-// cache; a loop over rows each, shared by OpenMP threads.
+// cache. Each function is a loop over rows, run by OpenMP threads.
 //
-// Included by the source that apviz writes for a kernel, which says of it: `parts` and `terms`; `Part<p>`, the function of
-// a part; `of_product(p)`; `combined`, the sum of products of the parts' values; `differentiated`, its slopes. Per entry of
-// a part: 2d flops for the distance, one function; 2p flops for the product.
+// Included by the source that apviz writes for a kernel, which defines `parts` and `terms`; `of_product(p)`; `combined`,
+// the sum of products of the parts' values; and `differentiated`, its slopes. Per entry of a part: 2d flops for the
+// distance, and one function; 2p flops for the product.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-// The numbers of a kernel; where the features of its parts begin, and the end of the last.
+// The numbers of a kernel, and the offsets of its parts' features, with the end of the last.
 template <typename Kernel, typename T> struct Numbers {
   T shape[Kernel::parts], weight[Kernel::terms];
   int64_t start[Kernel::parts + 1];
@@ -27,10 +27,10 @@ template <typename Kernel, typename T> struct Numbers {
   }
 };
 
-// Tiles beside the one that is returned, one for each further part.
+// Spare tiles, one for each part after the first.
 template <typename Kernel> constexpr int64_t spare_numbers() { return (Kernel::parts - 1) * kRows * kColumns; }
 
-// u of part p in us[p]: the tile that is returned, and the spare ones.
+// Computes u of part p in us[p]: the first is the returned tile, the others are spare tiles.
 template <typename Kernel, typename T, int... p>
 inline void part_tiles(const Numbers<Kernel, T>& k, const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns,
                        T* out, T* spare, T** us, std::integer_sequence<int, p...>) {
@@ -49,7 +49,7 @@ inline void kernel_tile(const Numbers<Kernel, T>& k, const T* x, int64_t d, cons
   for (int i = 0; i < kRows; ++i) Kernel::combined(k, us, i * kColumns, columns);
 }
 
-constexpr int64_t kRowGroup = 128;  // rows that pass over a tile of columns before the next; a thread's unit of work
+constexpr int64_t kRowGroup = 128;  // rows that use a tile of columns before the next is loaded; a thread's unit of work
 
 template <typename Kernel, typename T>
 void columns_matmul(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T* z, int64_t m, RightHandSides<T> rhs, T* out,
@@ -74,8 +74,8 @@ void columns_matmul(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t 
 
 // out += K u for the symmetric K of x with itself: each pair of rows is evaluated once and used twice.
 //
-// Groups of kColumns rows meet in rounds, in each of which every group is in one pair: no two threads write to the same
-// rows, and the order of every sum is the same for any number of threads.
+// Groups of kColumns rows are paired as in a round-robin tournament: in each round every group is in one pair. So no two
+// threads write to the same rows, and the order of every sum is the same for any number of threads.
 template <typename Kernel, typename T>
 void symmetric_matmul(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T* z, int64_t m, RightHandSides<T> rhs, T* out,
                       int64_t threads) {
@@ -125,9 +125,9 @@ void fill(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T
   }
 }
 
-// Of Σ (a[row] · b[column]) k(row, column): derivatives in the features of the rows, out: n × d, and per group of rows
-// those in the shapes and in the weights, partial: groups × (parts + terms). bt: p × m, zero beyond the true columns, so
-// that the padded ones add nothing.
+// Derivatives of Σ (a[row] · b[column]) k(row, column): in the features of the rows, out: n × d, and per group of rows
+// in the shapes and the weights, partial: groups × (parts + terms). bt: p × m, zero in padded columns, so that they add
+// nothing.
 template <typename Kernel, typename T>
 void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a,
                const T* bt, int64_t p, double* out, double* partial, int64_t threads) {

@@ -1,4 +1,4 @@
-"""The tiled operator: never more of K than one tile a thread; the compiled engine on the CPU, torch elsewhere."""
+"""The tiled operator: at most one tile of K in memory per thread; compiled on the CPU, torch elsewhere."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
 from apviz.operators.interface import Noise, Operator
 
-# a tile and its two buffers stay in a CPU's L2 cache, or a GPU's
+# size at which a tile and its two buffers stay in a CPU's or GPU's L2 cache
 CPU_TILE = (768, 512)
 GPU_TILE = (8192, 2048)
-# up to this many inputs, direct differences cost about as much as a matrix product, and are exact
+# number of inputs up to which direct differences cost about as much as a matrix product, and are exact
 DIRECT_MAX_INPUTS = 4
-# up to this many columns an entry takes longer to evaluate than to use twice
+# number of columns up to which evaluating an entry takes longer than using it twice
 SYMMETRIC_MAX_COLUMNS = 16
 # `Operator.entry_price`, measured on one core of an AMD EPYC (Zen 3) in float32 and float64
 COMPILED_ENTRY_FLOPS = (25.0, 20.0, 1.3, 3.0)
 
 
 class TiledOperator(Operator):
-    """Evaluates K tile by tile.
+    """An operator that evaluates K tile by tile.
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
-    `in-place tiles` (torch; also the engine on a GPU). The latter take squared distances from matrix products where
-    these lose nothing that matters for a solve, and never where `direct` differences are asked for; they also serve a
-    kernel that `native.cpp` does not have. The engine changes only in `prepare` and `fix_engine`, never inside a solve.
+    `in-place tiles` (torch, also on a GPU, and for kernels that `native.cpp` does not have). The latter compute squared
+    distances from matrix products if the rounding is harmless for a solve, and never if `direct` differences are
+    requested. The engine changes only in `prepare` and `fix_engine`, never inside a solve.
     """
 
     name = "tiled"
@@ -48,11 +48,11 @@ class TiledOperator(Operator):
         self._direct = direct or self._needs_direct_differences()
 
     def _needs_direct_differences(self) -> bool:
-        """Whether ‖x‖² − 2xᵀz + ‖z‖² would lose near pairs to cancellation, or is not worth it.
+        """Test whether ‖x‖² − 2xᵀz + ‖z‖² would lose near pairs to cancellation, or saves nothing.
 
-        The product form errs by about eps·max‖x̃‖² in u, hence in K by up to that times outputscale;
-        summed over a row's near neighbours this must stay far below the noise, or K is no longer positive
-        definite. A kernel with a kink at u = 0 is never safe.
+        The product form errs by about eps·max‖x̃‖² in u, hence in K by up to that times outputscale. Summed over a
+        row's near neighbours, the error must stay far below the noise, or K is no longer positive definite. For a
+        kernel with a kink at u = 0 it is never safe.
         """
         radius = self.inputs.square().sum(1).max().item()
         error = torch.finfo(self.x.dtype).eps * radius * self.largest_signal
@@ -60,7 +60,7 @@ class TiledOperator(Operator):
 
     @cached_property
     def entry_rounding(self) -> float:
-        # ‖x‖² − 2xᵀz + ‖z‖² rounds by its largest term
+        # ‖x‖² − 2xᵀz + ‖z‖² is rounded relative to its largest term
         radius = 0.0 if self._direct else float(self.inputs.square().sum(1).max())
         return super().entry_rounding + 4.0 * torch.finfo(self.x.dtype).eps * radius
 
@@ -102,7 +102,7 @@ class TiledOperator(Operator):
         return out
 
     def matmul_price(self, columns: int) -> float:
-        """Measured: each pair of rows is evaluated once, the products, which count less of many inputs, twice."""
+        """Estimate it from measurements: each pair is evaluated once and used twice, which costs less with many inputs."""
         if not self._compiled or columns > SYMMETRIC_MAX_COLUMNS:
             return 1.0
         products = (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1) / (1 + self.inputs.shape[1] / 20)
@@ -114,7 +114,7 @@ class TiledOperator(Operator):
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
-            dense = out.contiguous()  # itself, but for an unusual view
+            dense = out.contiguous()  # the same tensor, except for unusual views
             native.columns_matmul_(dense, self.formula, rows.contiguous(), columns.contiguous(), u)
             if dense is not out:
                 out.copy_(dense)
@@ -160,12 +160,12 @@ class TiledOperator(Operator):
         return [(slice(i, min(i + size, len(inputs))), inputs[i : i + size]) for i in range(0, len(inputs), size)]
 
     def _tile(self, x: Tensor, z: Tensor) -> Tensor:
-        """K of two tiles of features."""
+        """Return K of two tiles of features."""
         return self.formula.values(x, z, direct_distances if self._direct else product_distances)
 
 
 def direct_distances(x: Tensor, z: Tensor) -> Tensor:
-    """Computes squared distances by differences, in place: x (n, width), z (m, width), to (n, m)."""
+    """Compute squared distances by differences, in place: x (n, width), z (m, width), to (n, m)."""
     u = torch.zeros(len(x), len(z), dtype=x.dtype, device=x.device)
     spare = torch.empty_like(u)
     for k in range(x.shape[1]):
@@ -175,22 +175,22 @@ def direct_distances(x: Tensor, z: Tensor) -> Tensor:
 
 
 def product_distances(x: Tensor, z: Tensor) -> Tensor:
-    """Computes squared distances from a matrix product, with what cancels: x (n, width), z (m, width), to (n, m)."""
-    centre = z.mean(0)  # keeps the products small; near pairs in compact tiles lose less to cancellation
+    """Compute squared distances from a matrix product, with cancellation: x (n, width), z (m, width), to (n, m)."""
+    centre = z.mean(0)  # keeps the products small, so that near pairs in compact tiles lose less to cancellation
     x, z = x - centre, z - centre
     norms = z.square().sum(1) + x.square().sum(1)[:, None]
     return torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
 
 
 def exact(operator: Operator) -> TiledOperator:
-    """Makes the tiles of an operator of another engine in float64, by direct differences."""
+    """Return the tiled operator in float64 with direct differences, for an operator on another engine."""
     found = TiledOperator(operator.given, operator.kernel, operator.noise_of(), torch.float64, direct=True)
     found.fix_engine(0.0, 1)
     return found
 
 
 def of_rows(operator: Operator, rows: Tensor, noise: Noise) -> TiledOperator:
-    """Makes the tiles of a few points of an operator of another engine, with another noise, in float64."""
+    """Return the tiled operator of a few points in float64 with another noise, for an operator on another engine."""
     given = operator.given[rows.to(operator.given.device)]
     found = TiledOperator(given, operator.kernel, noise, torch.float64)
     found.fix_engine(0.0, 1)
