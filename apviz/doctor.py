@@ -1,4 +1,4 @@
-"""What this machine has, whether every engine computes what it should here, and how fast; what to do where not."""
+"""Diagnosis of this machine: its equipment, the correctness and speed of every engine, and advice on problems."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateG
 from apviz.system import KernelSystem
 from apviz.tracing.attributes import processor
 
-#: what an engine may be off by, relative to the largest entry of a product in float64
+#: largest accepted error of an engine, relative to the largest entry of a product in float64
 ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}
-#: sizes that truth and speed are tried at: inputs; rows and columns of either
+#: sizes for correctness and speed: inputs; rows and columns of either
 INPUTS: Final = (1, 3, 13)
 TRUE_ROWS, FAST_ROWS, FAST_COLUMNS, SIDES = 400, 20_000, 1_000, 16
 #: rows and σ² of the system that is solved
 SOLVED_ROWS, SOLVED_NOISE = 1_000, 0.1
-#: that the solves are to reach
+#: relative residual that the solves must reach
 TOL: Final = 1e-2
-#: of the threads, what the compiled engine makes use of on a machine that does nothing else, and of the cores a load
-#: under which figures say little
+#: share of the threads that the compiled engine uses on an idle machine, and load per core below which speeds are
+#: meaningful
 USED, BUSY = 0.6, 0.5
-#: gibibytes free, below which blocks and stored matrices become small
+#: gibibytes of free memory below which blocks and stored matrices become small
 LITTLE_MEMORY = 2.0
-#: what has run on a GPU
+#: summary of the GPU runs
 RUN_ON_GPUS: Final = Path(__file__).with_name("run_on_gpus.json")
-#: optional packages, by the extra that brings them
+#: optional packages, by the extra that installs them
 EXTRAS: Final = {
     "panel": "dashboard",
     "gpytorch": "gpytorch",
@@ -55,7 +55,7 @@ EXTRAS: Final = {
     "h5py": "hdf5",
 }
 
-#: correlations of textbooks (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales
+#: textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales
 _TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "matern12": lambda r: torch.exp(-r),
     "matern32": lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),
@@ -66,7 +66,7 @@ _TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, and what is tried of it."""
+    """An engine, and the sizes to test it at."""
 
     make: Callable[[Tensor, Kernel, float], Operator]
     kernels: tuple[str, ...] = tuple(_TEXTBOOK)
@@ -77,12 +77,12 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about this machine.
+    """One finding about this machine.
 
     Attributes:
-        subject: what it is about.
-        found: how it is, in words.
-        advice: what to do; empty where nothing is.
+        subject: what was examined.
+        found: the result, in words.
+        advice: the remedy; empty if there is no problem.
         is_wrong: whether apviz computes wrong numbers here, or does not solve.
     """
 
@@ -93,14 +93,14 @@ class Finding:
 
 
 def examine(*, keops: bool = True) -> Iterator[Finding]:
-    """Looks at this machine, tries every engine and a few solves, and yields findings as they come; takes a minute.
+    """Examine this machine, test every engine and a few solves, and yield findings one by one; takes a minute.
 
-    Products of every engine are held against dense float64 matrices of textbook formulas (relative to their largest
-    entry 1e-4 in float32, 1e-11 in float64). Speeds are millions of kernel entries a second, Matérn-5/2, 16 right-hand
-    sides, float32, medians of three; what else runs on the machine slows them.
+    Products of every engine are compared with dense float64 matrices of textbook formulas. Relative to the largest
+    entry, the error is at most 1e-4 in float32 and 1e-11 in float64. Speeds are millions of kernel entries a second,
+    Matérn-5/2, 16 right-hand sides, float32, medians of three; other processes on the machine reduce them.
 
     Args:
-        keops: try KeOps where it is installed, which compiles for some tens of seconds the first time.
+        keops: test KeOps if it is installed, which compiles for some tens of seconds the first time.
 
     Examples:
         >>> from apviz.doctor import machine
@@ -118,11 +118,11 @@ def examine(*, keops: bool = True) -> Iterator[Finding]:
         yield from solves(device)
 
 
-# --- what it has ------------------------------------------------------------------------------------------------------
+# --- equipment --------------------------------------------------------------------------------------------------------
 
 
 def machine() -> Iterator[Finding]:
-    """Versions, cores, memory, compiler and GPU, without measuring anything."""
+    """Yield versions, cores, memory, compiler and GPU, without measuring anything."""
     packages = ("apviz", "torch", "numpy", "scipy", "xarray", "zarr", *EXTRAS)
     versions = {name: _version(name) for name in packages}
     there = [f"{name} {version}" for name, version in versions.items() if version]
@@ -135,16 +135,16 @@ def machine() -> Iterator[Finding]:
     free, total = free_memory(torch.device("cpu")) / 2**30, psutil.virtual_memory().total / 2**30
     yield Finding(
         "memory", f"{free:.1f} GiB free to this process, of {total:.1f} GiB of the machine",
-        "little is free: close what takes it, or raise the limit of the container, the batch job or `ulimit -v`"
+        "little memory is free: close other programs, or raise the limit of the container, batch job or `ulimit -v`"
         if free < LITTLE_MEMORY else "",
     )  # fmt: skip
     yield _compiler()
     yield _gpu()
-    yield Finding("apviz on GPUs", said_of_gpus())
+    yield Finding("apviz on GPUs", gpu_summary())
 
 
-def said_of_gpus() -> str:
-    """Return what has and has not run on a GPU; `python -m benchmarks.gpu.summary` writes it from measurements."""
+def gpu_summary() -> str:
+    """Return a summary of GPU runs, which `python -m benchmarks.gpu.summary` writes from measurements."""
     return " ".join(json.loads(RUN_ON_GPUS.read_text(encoding="utf-8"))["sentences"])
 
 
@@ -162,7 +162,7 @@ def _cores() -> Finding:
     if threads < allowed // 2:
         advice = f"apviz takes {threads} of {allowed} cores: unset OMP_NUM_THREADS, or call torch.set_num_threads"
     elif load > BUSY * allowed:
-        advice = f"something else keeps it busy (load {load:.1f}): the speeds below are lower than they could be"
+        advice = f"other processes use the cores (load {load:.1f}): the speeds below are lower than usual"
     found = (
         f"{psutil.cpu_count(logical=False) or '?'} cores of {processor()}, {allowed} threads allowed, {threads} used"
     )
@@ -199,11 +199,11 @@ def _gpu() -> Finding:
     return Finding("GPU", "none; the processor is used")
 
 
-# --- whether it computes what it should, and how fast -----------------------------------------------------------------
+# --- correctness and speed of engines ---------------------------------------------------------------------------------
 
 
 def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
-    """Engines that can be had on a device, by name."""
+    """Return the engines available on a device, by name."""
     found = {"stored matrix": Engine(OPERATORS["dense"], rows=DENSE_MAX_N)}
     if device.type == "cpu" and native.library() is not None:
         found["compiled tiles"] = Engine(TiledOperator)
@@ -211,13 +211,13 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
     if device.type == "cuda" and fused.is_installed():
         found["fused kernels"] = Engine(OPERATORS["fused"])
     if keops and _version("pykeops") and _has_compiler():
-        # it compiles for every kernel, dtype and number of inputs
+        # KeOps compiles for every kernel, dtype and number of inputs
         found["KeOps"] = Engine(OPERATORS["keops"], ("matern52",), (3,), (torch.float32,))
     return found
 
 
 def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str, float]) -> Finding:
-    """Holds products of an engine against textbook formulas, and measures them; its speed at d = 3 goes to `rates`."""
+    """Compare an engine's products with textbook formulas, and time them; its speed at d = 3 goes to `rates`."""
     subject = f"{name} ({device.type})"
     try:
         worst = max(
@@ -225,7 +225,7 @@ def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str,
             for kernel in engine.kernels for d in engine.inputs for dtype in engine.dtypes
         )  # fmt: skip
         speeds = [_rate(engine, d, device) for d in engine.inputs]
-    except Exception as error:  # whatever a compiler, a driver or a library comes up with is to be told
+    except Exception as error:  # compilers, drivers and libraries may raise anything
         return Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
     rates[name] = speeds[engine.inputs.index(3)]
     told = ", ".join(f"{speed / 1e6:,.0f} at d = {d}" for d, speed in zip(engine.inputs, speeds, strict=True))
@@ -237,14 +237,14 @@ def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str,
 
 def _instead(name: str) -> str:
     others = {
-        "compiled tiles": "set CXX to another compiler, or to a name that is not there, for torch tiles alone",
-        "KeOps": "leave operator='keops' alone, or clear its cache: pykeops.clean_pykeops()",
+        "compiled tiles": "set CXX to another compiler, or to a name that does not exist, for torch tiles alone",
+        "KeOps": "do not use operator='keops', or clear its cache: pykeops.clean_pykeops()",
     }
     return others.get(name, "please report it with this table: https://github.com/apviz/apviz/issues")
 
 
 def _error(engine: Engine, kernel: str, d: int, dtype: torch.dtype, device: torch.device) -> float:
-    """Largest error of K U, relative to its largest entry."""
+    """Return the largest error of K U, relative to its largest entry."""
     generator = torch.Generator().manual_seed(d)
     x = torch.rand(TRUE_ROWS, d, generator=generator, dtype=torch.float64).to(dtype).double()
     u = torch.randn(TRUE_ROWS, 3, generator=generator, dtype=torch.float64).to(dtype).double()
@@ -258,7 +258,7 @@ def _error(engine: Engine, kernel: str, d: int, dtype: torch.dtype, device: torc
 
 
 def _rate(engine: Engine, d: int, device: torch.device) -> float:
-    """Kernel entries a second of K[:, I] U."""
+    """Return the kernel entries per second of K[:, I] U."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(engine.rows, d, generator=generator).to(device)
     u = torch.randn(FAST_COLUMNS, SIDES, generator=generator).to(device)
@@ -275,7 +275,7 @@ def _rate(engine: Engine, d: int, device: torch.device) -> float:
 
 
 def _of_speeds(rates: dict[str, float], device: torch.device) -> Iterator[Finding]:
-    """What the speeds of engines say beside each other, and on one thread."""
+    """Yield findings from comparing the speeds of engines, and the speed on one thread."""
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1 or "compiled tiles" not in rates:
         return
@@ -287,16 +287,16 @@ def _of_speeds(rates: dict[str, float], device: torch.device) -> Iterator[Findin
     times = rates["compiled tiles"] / alone
     yield Finding(
         "threads", f"{threads} threads are {times:.1f} times as fast as one",
-        "cores are shared with something else, or are threads of one core: let apviz have them alone, or set "
+        "cores are shared with other processes, or are threads of one core: free them for apviz, or set "
         f"OMP_NUM_THREADS={max(1, round(times))}" if times < USED * threads else "",
     )  # fmt: skip
 
 
-# --- whether it solves ------------------------------------------------------------------------------------------------
+# --- solves -----------------------------------------------------------------------------------------------------------
 
 
 def solves(device: torch.device) -> Iterator[Finding]:
-    """Solves a small system by every kind of method, and checks B − KW with textbook formulas."""
+    """Solve a small system with every kind of method, and check B − KW with textbook formulas."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(SOLVED_ROWS, 2, generator=generator, dtype=torch.float64)
     b = torch.sin(6 * x[:, :1]) + 0.1 * torch.randn(SOLVED_ROWS, 1, generator=generator, dtype=torch.float64)
@@ -306,15 +306,15 @@ def solves(device: torch.device) -> Iterator[Finding]:
     tried: dict[str, Solver] = {
         "alternating projection, the paper's": AlternatingProjection(block_size=300, tol=TOL),
         "alternating projection, overlapping": overlapping(tol=TOL), "conjugate gradients": ConjugateGradient(tol=TOL),
-        "Cholesky": Cholesky(tol=TOL), "what apviz chooses": Automatic(tol=TOL),
+        "Cholesky": Cholesky(tol=TOL), "apviz's choice": Automatic(tol=TOL),
     }  # fmt: skip
     for name, solver in tried.items():
         started, subject = time.perf_counter(), f"{name} ({device.type})"
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # how it ended is told here
+                warnings.simplefilter("ignore")  # the finding reports the stop reason
                 solution = attempt(system, solver)
-        except Exception as error:  # as above
+        except Exception as error:  # solvers may raise anything on a faulty machine
             yield Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
             continue
         residual = float((b - k @ solution.weights.double().cpu()).norm() / b.norm())

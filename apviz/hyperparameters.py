@@ -1,4 +1,4 @@
-"""The numbers a Gaussian process is made of: kernel, lengthscales, outputscale, noise and mean."""
+"""The hyperparameters of a Gaussian process: kernel, lengthscales, outputscale, noise and mean."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Hyperparameters:
     """Hyperparameters of a constant mean, a kernel and Gaussian noise.
 
     Args:
-        kernel: the name of a scaled stationary kernel, such as `matern52`; or a kernel itself, which has its own
-            lengthscales and scales.
-        lengthscale: one value, or d in the order of the inputs, in the inputs' units; () beside a kernel itself.
+        kernel: name of a scaled stationary kernel, such as `matern52`; or a kernel object, with its own lengthscales
+            and scales.
+        lengthscale: one value, or d in the order of the inputs, in the inputs' units; () with a kernel object.
         outputscale: k(x, x), in squared units of the target.
         noise: σ², in squared units of the target.
         mean: of the prior, in the target's units.
-        provenance: where they are from, in words.
-        kernel_parameters: of the kernel's shape, by name; those that are not given are at their defaults.
+        provenance: origin of the values, in words.
+        kernel_parameters: shape parameters of the kernel, by name; the others have their defaults.
 
     Examples:
         >>> import apviz
@@ -45,8 +45,8 @@ class Hyperparameters:
 
     @classmethod
     def of(cls, kernel: Kernel, noise: float, mean: float = 0.0, provenance: str = "") -> Hyperparameters:
-        """Makes those of a kernel, with a noise σ² and a prior mean."""
-        from apviz.kernels import KERNELS, Stationary  # with torch, which a trace is read without
+        """Make the hyperparameters of a kernel, a noise σ² and a prior mean."""
+        from apviz.kernels import KERNELS, Stationary  # imports torch, which reading a trace does not need
 
         if not (isinstance(kernel, Stationary) and kernel.name in KERNELS):
             return cls(kernel, (), 1.0, noise, mean, provenance)
@@ -54,7 +54,7 @@ class Hyperparameters:
         return cls(kernel.name, lengthscale, kernel.outputscale, noise, mean, provenance, kernel.parameters)
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns plain values by name, as a file keeps them; without `kernel_parameters` where there are none."""
+        """Return plain values by name, for files; without `kernel_parameters` if they are empty."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         if not isinstance(self.kernel, str):
             from apviz.kernels import to_plain
@@ -65,7 +65,7 @@ class Hyperparameters:
         return values
 
     def build_kernel(self) -> Kernel:
-        """Builds the kernel with these lengthscales, outputscale and parameters.
+        """Build the kernel with these lengthscales, outputscale and parameters.
 
         Raises:
             ValueError: an unknown name of a kernel or of a parameter, or a value that is not finite and positive.

@@ -1,4 +1,4 @@
-"""Memory: how much is free to this process where the numbers are, whether what is to be made fits, and giving back."""
+"""Memory: free bytes for this process on a device, checks before allocation, and release to the system."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import psutil
 if TYPE_CHECKING:
     import torch
 
-#: of the free memory, what one thing may take
+#: share of the free memory that one allocation may take
 SHARE: Final = 0.9
 
 
 class _Files(NamedTuple):
-    """What a version of cgroups calls its files, and the entry of memory.stat for cache that can be given back."""
+    """The file names of a cgroups version, and its entry of memory.stat for reclaimable cache."""
 
     limit: str
     used: str
@@ -34,36 +34,35 @@ _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 _V2 = _Files("memory.max", "memory.current", "inactive_file")
 
 
-# bytes that this process may hold, where it is told so
+# limit in bytes for this process, if one is set
 _ceiling: int | None = None
 
 
 def keep_below(ceiling: int | None) -> None:
-    """Lets this process hold so many bytes and no more, as the worker of a cluster may; None: as many as there are."""
+    """Limit the bytes of this process, for example of a cluster's worker; None: no limit."""
     global _ceiling  # noqa: PLW0603  # a process has one
     _ceiling = ceiling
 
 
 def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
-    """Counts the bytes that this process can still take on the GPU, or for the processor.
+    """Return the bytes that this process can still allocate on the GPU, or on the processor.
 
-    For the processor they are the least of what is available on the machine, what the limits of its control groups
-    leave (containers, batch systems, systemd), what its limit of address space leaves (`ulimit -v`), and what is left
-    of what it may hold (`keep_below`). Where a system has none of these they do not count. Ranks of a job on one
-    machine share alike.
+    On the processor this is the smallest of: the memory available on the machine; the rest of the limits of its control
+    groups (containers, batch systems, systemd) and of its address space (`ulimit -v`); and the rest of its own limit
+    (`keep_below`). Limits that a system does not have are ignored. Ranks of a job on one machine share equally.
 
     Args:
-        root: where `proc` and `sys` are.
+        root: the folder of `proc` and `sys`.
     """
     if device.type == "cuda":
         import torch
 
-        # what PyTorch keeps for this process's next arrays is free to it too
+        # PyTorch's cached memory is also free to this process
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
     available = int(psutil.virtual_memory().available)
     shared = [available, *_left_by_control_groups(root)]
-    # torchrun says how many processes of a job are on this machine
+    # torchrun tells how many processes of a job are on this machine
     of_one = min(shared) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(0, min([of_one, *_left_of_address_space(), *_left_below_ceiling()]))
 
@@ -74,7 +73,7 @@ def _left_below_ceiling() -> Iterator[int]:
 
 
 def _left_of_address_space() -> Iterator[int]:
-    if not hasattr(psutil, "RLIMIT_AS"):  # Linux and FreeBSD have it; macOS does not keep to it
+    if not hasattr(psutil, "RLIMIT_AS"):  # exists on Linux and FreeBSD; macOS does not enforce it
         return
     process = psutil.Process()
     limit, _ = process.rlimit(psutil.RLIMIT_AS)
@@ -83,7 +82,7 @@ def _left_of_address_space() -> Iterator[int]:
 
 
 def _left_by_control_groups(root: Path) -> Iterator[int]:
-    """What the limits on the group of this process, and on every group around it, leave; v1 and v2 may be mixed."""
+    """Yield the rest of the limits of this process's group and of its parent groups; v1 and v2 may be mixed."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -99,19 +98,19 @@ def _left_by_control_groups(root: Path) -> Iterator[int]:
 
 def _left_by_groups(mount: Path, group: str, files: _Files) -> Iterator[int]:
     path = PurePosixPath(group.lstrip("/"))
-    if ".." in path.parts:  # it is above what this container sees
+    if ".." in path.parts:  # the group is outside of this container's view
         path = PurePosixPath()
     for each in (path, *path.parents):
         folder = mount / each
         try:
             limit, used = int((folder / files.limit).read_text()), int((folder / files.used).read_text())
         except (OSError, ValueError):
-            continue  # not seen from this container, without control of memory, or without a limit: `max`
+            continue  # invisible from this container, without memory control, or without a limit: `max`
         yield limit - max(0, used - _reclaimable(folder, files.reclaimable))
 
 
 def _reclaimable(folder: Path, entry: str) -> int:
-    """Returns the bytes of file cache that a group gives back when they are needed."""
+    """Return the bytes of file cache that a group releases when they are needed."""
     try:
         entries = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
         return int(entries[entry])
@@ -120,22 +119,22 @@ def _reclaimable(folder: Path, entry: str) -> int:
 
 
 def give_back() -> None:
-    """Hands pages that are free back to the system; takes milliseconds.
+    """Return free pages to the system; takes milliseconds.
 
-    glibc's allocator keeps them for this process, so a server would stay as large as its busiest minute. Where there is
-    another allocator nothing is done.
+    glibc's allocator keeps them for this process, so that a server would stay as large as its busiest minute. With
+    another allocator, nothing happens.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
 
 def require_memory(needed: float, device: torch.device, what: str, instead: str) -> None:
-    """Checks that something fits before it is made.
+    """Check that an allocation fits before it is made.
 
     Args:
         needed: bytes.
-        what: takes them, with its verb: `a basis of rank 10 needs`.
-        instead: what to do.
+        what: its purpose, with a verb: `a basis of rank 10 needs`.
+        instead: the remedy.
 
     Raises:
         MemoryError: it needs more than nine tenths of the free memory.
@@ -147,17 +146,16 @@ def require_memory(needed: float, device: torch.device, what: str, instead: str)
 
 @contextmanager
 def explained(what: str, instead: str) -> Iterator[None]:
-    """Says how much memory was needed and how much is free, where an allocation fails inside a `with`.
+    """Report needed and free memory where an allocation fails inside a `with`; also a decorator.
 
-    Allocators have words of their own, of PyTorch's for the processor, CUDA's and NumPy's; what was checked before
-    (`require_memory`) passes as it is. It may be put onto a function, too.
+    The allocators for the processor, CUDA and NumPy have different messages; those of `require_memory` pass unchanged.
 
     Args:
-        what: was done.
-        instead: what to do.
+        what: the attempted operation.
+        instead: the remedy.
 
     Raises:
-        MemoryError: in place of what an allocator raised.
+        MemoryError: in place of the allocator's error.
     """
     try:
         yield
@@ -173,7 +171,7 @@ def explained(what: str, instead: str) -> Iterator[None]:
 
 _FREE = "are free"
 _NEEDED = re.compile(r"(?:[Tt]ried to|Unable to) allocate ([\d.]+) ?(bytes|KiB|MiB|GiB|TiB|PiB)")
-# of Python and C++
+# messages of Python and C++ without numbers
 _WORDLESS = ("", "std::bad_alloc", "bad allocation")
 _BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 
@@ -189,5 +187,5 @@ def _free_where(error: Exception) -> int:
 
 
 def numbers_held(sizes: Iterable[int]) -> int:
-    """Counts the numbers in the factors of blocks of these many solved rows: a square for every two of one size."""
+    """Count the numbers in the factors of blocks with these solved rows: one square per two blocks of one size."""
     return sum(math.ceil(several / 2) * size**2 for size, several in Counter(sizes).items())

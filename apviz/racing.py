@@ -1,9 +1,9 @@
-"""A race: several solves of one system, each in turn for a moment, so that their curves grow together.
+"""A race: several solves of one system take turns, so that their curves grow together.
 
-Every solve is in a thread of its own, and one at a time has the turn: the one that has taken the least so far, of work
-or of seconds. It is asked after its updates, and waits in a hook, with its clock stopped: what it computes, and the
-seconds in its trace, are those of a solve that is alone. A set-up is not interrupted, and those of all solves are in
-memory at once.
+Every solve has its own thread, and one at a time has the turn: the one that has used the least work, or the fewest
+seconds, so far. Turns change between updates. A waiting solve is inside a hook, with its clock stopped, so that its
+numbers, and the seconds in its trace, are those of a solve alone. A set-up is not interrupted, and the set-ups of all
+solves are in memory together.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from apviz.system import KernelSystem
 
 By = Literal["work", "seconds"]
 
-#: the least that a turn takes, in seconds, where an update does not take longer
+#: shortest turn in seconds; a turn is longer if an update is
 TURN_SECONDS = 0.02
 
 
 class Turns:
-    """Order in which the solves of a race go on, and the way to stop all of them.
+    """The scheduler of a race, which can also stop all of its solves.
 
     Args:
-        by: what they are to have taken equally much of: `work`, or `seconds`.
+        by: the quantity to share equally: `work`, or `seconds`.
 
     Raises:
         ValueError: another `by`.
@@ -38,19 +38,19 @@ class Turns:
 
     def __init__(self, by: By = "work") -> None:
         if by not in get_args(By):
-            raise ValueError(f"a race is by {' or '.join(get_args(By))}, got {by!r}")
+            raise ValueError(f"by must be {' or '.join(get_args(By))}, got {by!r}")
         self.by = by
         self.stopped_because = ""
         self._lanes: list[_Lane] = []
         self._turn: _Lane | None = None
         self._changed = threading.Condition()
 
-    def stop(self, why: str = "asked for") -> None:
-        """Stops every solve within one update of its own; those that have not begun do not begin."""
+    def stop(self, why: str = "requested") -> None:
+        """Stop every solve after its current update; solves that have not started do not start."""
         self.stopped_because = why
 
     def join(self) -> _Lane:
-        """Returns the hook of one more solve, the last of its hooks; the first has the turn."""
+        """Return the hook of one more solve, the last of its hooks; the first solve has the turn."""
         lane = _Lane(self)
         with self._changed:
             self._lanes.append(lane)
@@ -58,23 +58,23 @@ class Turns:
         return lane
 
     def leave(self, lane: _Lane) -> None:
-        """Lets the others go on without one that has ended."""
+        """Remove a solve that has ended, so that the others continue."""
         with self._changed:
             self._lanes.remove(lane)
             self._pass_on()
 
     def wait(self, lane: _Lane) -> None:
-        """Waits until a solve has the turn."""
+        """Wait until a solve has the turn."""
         with self._changed:
             self._changed.wait_for(lambda: self._turn is lane)
 
     def pass_on(self) -> None:
-        """Gives the turn to the solve that has taken the least."""
+        """Give the turn to the solve that has used the least."""
         with self._changed:
             self._pass_on()
 
     def has_turn(self, lane: _Lane) -> bool:
-        """Whether it is a solve's turn."""
+        """Test whether it is a solve's turn."""
         return self._turn is lane
 
     def _pass_on(self) -> None:
@@ -83,7 +83,7 @@ class Turns:
 
 
 class _Lane(Hook):
-    """Hook in which a solve waits for its turn.
+    """The hook in which a solve waits for its turn.
 
     Attributes:
         taken: work, or seconds, so far.
@@ -100,12 +100,12 @@ class _Lane(Hook):
             self._offer(update.work if self._turns.by == "work" else self._run.seconds())
 
     def on_epoch(self, epoch: Epoch) -> None:
-        # the set-up has been one long turn
+        # the set-up was one long turn
         if epoch.number == 0:
             self._offer(epoch.work if self._turns.by == "work" else epoch.seconds)
 
     def _offer(self, taken: float) -> None:
-        """Lets others go on if they have taken less."""
+        """Pass the turn on if another solve has used less."""
         self.taken = taken
         self._turns.pass_on()
         if not self._turns.has_turn(self):
@@ -125,15 +125,15 @@ def race(
     recording: Recording | None = None,
     hooks: Callable[[Solver], Sequence[Hook]] = lambda solver: (),
 ) -> Iterator[Outcome]:
-    """Runs solvers as a race, each with a trace in `out`; one that fails does not end the others.
+    """Run solvers as a race, each with a trace in `out`; a failure does not end the others.
 
     Args:
-        turns: whose turn it is; None: by work.
-        recording: what is recorded, as of `apviz.comparison.compare`.
-        hooks: those of each solve, which must be its own.
+        turns: the scheduler; None: by work.
+        recording: what to record, as in `apviz.comparison.compare`.
+        hooks: returns the hooks of a solver's run; they must not be shared between runs.
 
     Yields:
-        One outcome a solver, in the order in which they end. On Ctrl-C those so far come before the exception.
+        One outcome per solver, in the order in which they end. On Ctrl-C, finished outcomes precede the exception.
 
     Examples:
         >>> import pathlib, tempfile, torch, apviz

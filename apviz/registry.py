@@ -1,4 +1,4 @@
-"""A registry: the classes of one kind by the name under which a setting, a command line or a trace calls them."""
+"""A registry: the classes of one kind, by their names in settings, on the command line and in traces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
-    """A mapping from names to classes, in the order of registration, by which the kind is listed, saved and read back.
+    """A mapping from names to classes in the order of registration, for listing, saving and loading objects.
 
     Args:
-        what: the setting that takes one of them, for messages.
-        where: the room that has them.
+        what: name of the setting that accepts them, for messages.
+        where: package of the classes.
 
     Examples:
         >>> from apviz.rules import RULES
@@ -28,7 +28,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._kinds: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Decorates a class so that it is here under this name.
+        """Return a decorator that registers a class under this name.
 
         Raises:
             ValueError: another class has the name.
@@ -36,16 +36,16 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
         def put(kind: type[T]) -> type[T]:
             known = self._kinds.get(name)
-            # a cell of a notebook that is run again defines its class again
+            # running a notebook cell again defines its class again
             if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-                raise ValueError(f"{self.what} {name!r} is {self._kinds[name].__name__} already")
+                raise ValueError(f"{self.what} {name!r} is already registered by {self._kinds[name].__name__}")
             self._kinds[name] = kind
             return kind
 
         return put
 
     def make(self, name: object, **settings: Any) -> T:
-        """Makes an object of the class called `name`, with those of the settings that it takes.
+        """Make an object of the class called `name`, with those of the settings that it accepts.
 
         Raises:
             ValueError: an unknown name; the message lists the known ones.
@@ -58,7 +58,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return kind(**{key: value for key, value in settings.items() if key in taken})
 
     def name_of(self, value: object) -> str:
-        """Returns the name of an object's class; of a class that is not here, the class's own."""
+        """Return the registered name of an object's class, otherwise the class's own name."""
         return next((name for name, kind in self.items() if type(value) is kind), type(value).__name__)
 
     def __getitem__(self, name: str) -> type[T]:

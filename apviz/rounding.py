@@ -1,4 +1,4 @@
-"""Scaling and rounding of raw numbers: no overflow and no underflow on the way, and what they make alike."""
+"""Scaling and rounding of raw numbers without overflow or underflow, and reports of values that become equal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: of a column's different values, the share that must stay different
+#: share of a column's different values that must stay different
 LEAST_SHARE = 0.5
 
 
 def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Scales each column by 2^−e, so that its largest value lies between ½ and 1; returns e too.
+    """Scale each column by 2^−e, so that its largest value lies between ½ and 1; return e too.
 
-    This rounds nothing, and no square of what is returned overflows, or underflows where it counts.
+    The scaling is exact, and squares of the result do not overflow, or underflow where it matters.
 
     Args:
         values: (n,) or (n, d), finite.
@@ -27,31 +27,31 @@ def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
 
 
 def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
-    """Says how many of the different rows of `raw` are not in `rounded`; nothing where all are.
+    """Report how many of the different rows of `raw` are still different in `rounded`; empty if all are.
 
     Args:
-        raw, rounded: (n, d), the rows as they were given and as they are solved with.
-        exact: (n, d), what was rounded, in float64.
+        raw, rounded: (n, d), the original rows and those used in a solve.
+        exact: (n, d), the values before rounding, in float64.
     """
     before, left = _different(raw), _different(rounded)
     if left == before:
         return []
-    hint = "; float64 tells more of them apart" if _different(exact) > left else ""
+    hint = "; float64 keeps more of them different" if _different(exact) > left else ""
     return [f"of {before:,} different rows of inputs {left:,} are left in {rounded.dtype}{hint}"]
 
 
 def copies(rows: Array) -> int:
-    """Counts the rows of (n, d) that are exact copies of one before."""
+    """Count the rows of (n, d) that equal an earlier row."""
     return len(rows) - _different(rows)
 
 
 def lost(names: tuple[str, ...], raw: Array, rounded: NDArray[Any]) -> list[str]:
-    """Says of each column of (n, d) where less than half of the different values are left."""
+    """Report each column of (n, d) that keeps less than half of its different values."""
     found = []
     for name, column, after in zip(names, raw.T, rounded.T, strict=True):
         before, left = _different(column), _different(after)
         if left < LEAST_SHARE * before:
-            # halved, for a difference may overflow
+            # halved, because a difference may overflow
             row = int(np.abs(column / 2 - np.median(column) / 2).argmax())
             said = (
                 f"of {before:,} different values of {name}, from {column.min():.3g} to {column.max():.3g}, {left:,} are"
@@ -62,5 +62,5 @@ def lost(names: tuple[str, ...], raw: Array, rounded: NDArray[Any]) -> list[str]
 
 
 def _different(rows: NDArray[Any]) -> int:
-    """Rows of (n, d), or values of (n,)."""
+    """Count different rows of (n, d), or values of (n,)."""
     return int(len(rows) - pd.DataFrame(rows).duplicated().sum())

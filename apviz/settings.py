@@ -1,4 +1,4 @@
-"""Checks of settings where they enter: the message names the setting, its value and what would be accepted."""
+"""Validation of settings: messages name the setting, its value and the accepted values."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, Final, Literal
 
-#: beyond it three times a seed, of which some draw, is none of PyTorch's
+#: largest seed; some draws use three times the seed, which must be valid for PyTorch
 LARGEST_SEED: Final = 2**62
-# characters of a value that a message shows
+# largest number of characters of a value in a message
 _MOST_SHOWN = 200
-#: of a setting that apviz chooses, see `apviz.solvers.choices`
+#: value of a setting that apviz chooses, see `apviz.solvers.choices`
 Auto = Literal["auto"]
 
 
 def shown(value: object) -> str:
-    """Returns a value as a message shows it: in one line, and of a long one the beginning."""
+    """Return a value for a message: on one line, and only the beginning if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
-    """Refuses a setting whose condition does not hold.
+    """Refuse a setting whose condition does not hold.
 
     Raises:
-        ValueError: naming the setting, its value and what would be accepted.
+        ValueError: names the setting, its value and the accepted values.
     """
     if not condition:
         raise ValueError(f"{setting} must be {accepted}, got {shown(value)}")
 
 
 def require_torch_defaults() -> None:
-    """Refuses global settings of PyTorch under which what apviz computes would be no numbers, or rounded to 8 bits.
+    """Refuse global settings of PyTorch under which apviz would compute no numbers, or round them to 8 bits.
 
     Raises:
-        ValueError: autocast, or a default device that holds no numbers or is not there; with what to do.
+        ValueError: autocast, or a default device that holds no numbers or does not exist; with the remedy.
     """
     import torch
 
     try:
         why = "is meta, which holds no numbers" if torch.get_default_device().type == "meta" else ""
-    except (AssertionError, RuntimeError) as error:  # it is asked for its number
+    except (AssertionError, RuntimeError) as error:  # PyTorch initialises the device to get its number
         why = f"is not on this machine ({error})"
     if why:
         raise ValueError(
@@ -56,9 +56,9 @@ def require_torch_defaults() -> None:
 
 @contextlib.contextmanager
 def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
-    """Leaves autocast, which rounds float32 to 8 bits, TF32, and where gradients are needed, inference mode.
+    """Disable autocast, which rounds float32 to 8 bits, TF32 and, if gradients are needed, inference mode.
 
-    A decorator too.
+    Also a decorator.
     """
     import torch
 
@@ -72,11 +72,12 @@ def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
 
 
 class without_tf32(contextlib.ContextDecorator):  # noqa: N801
-    """Compute matrix products in full float32, whatever PyTorch's global flags allow, and restore the flags.
+    """A context in which matrix products use full float32, whatever PyTorch's global flags allow.
 
-    TF32 keeps 10 bits of a number, bfloat16 7; residuals and Cholesky factors need all 23. A decorator too. The flags
-    belong to the process, so that another thread may restore them inside a guard: every product has a guard of its own.
-    Nothing is counted, for a count that an interrupt leaves behind would switch all later guards off.
+    TF32 keeps 10 bits of a number, bfloat16 7; residuals and Cholesky factors need all 23. Also a decorator. The flags
+    are restored afterwards. They belong to the process, so that another thread may restore them inside a guard: every
+    product has its own guard. Guards are not counted, because an interrupt could leave a wrong count, which would
+    disable all later guards.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class without_tf32(contextlib.ContextDecorator):  # noqa: N801
 
 @functools.cache
 def _newer_flags() -> tuple[Any, ...]:
-    """PyTorch's flags of each backend, which it has as from 2.9."""
+    """Return PyTorch's flags of each backend, which exist since 2.9."""
     import torch
 
     flags = (getattr(each, "matmul", None) for each in (torch.backends.cuda, torch.backends.mkldnn))
@@ -117,10 +118,10 @@ def _newer_flags() -> tuple[Any, ...]:
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:
-    """Refuses objects of another class; also a class in the place of an object.
+    """Refuse objects of another class, and classes in place of objects.
 
     Raises:
-        TypeError: naming the argument, its value and what would be accepted.
+        TypeError: names the argument, its value and the accepted values.
     """
     if not isinstance(value, kinds):
         what = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
@@ -128,18 +129,18 @@ def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accep
 
 
 def require_seed(value: object) -> None:
-    """Refuses what no generator starts from."""
+    """Refuse a value that cannot seed a generator."""
     require_whole("seed", value, 0, LARGEST_SEED)
 
 
 def require_whole(setting: str, value: object, low: int, high: float = math.inf) -> None:
-    """Refuses all but whole numbers from `low` to `high`; NumPy's are whole numbers, True and 2.0 are not."""
+    """Require a whole number from `low` to `high`; NumPy's are whole numbers, True and 2.0 are not."""
     whole = isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high
     require(whole, setting, value, f"a whole number, at least {low}" + (f", at most {high}" if high < math.inf else ""))
 
 
 def require_whole_or_auto(setting: str, value: object, low: int) -> None:
-    """Refuses all but whole numbers from `low`, and `auto`."""
+    """Require a whole number from `low`, or `auto`."""
     if not isinstance(value, str):
         require_whole(setting, value, low)
     else:
@@ -147,7 +148,7 @@ def require_whole_or_auto(setting: str, value: object, low: int) -> None:
 
 
 def require_overlap(value: object) -> None:
-    """Refuses all but finite fractions of a block's rows from 0, and `auto`."""
+    """Require a finite fraction of a block's rows from 0, or `auto`."""
     accepted = "a finite fraction of a block's rows, at least 0, or 'auto'"
     if not isinstance(value, str):
         require_number("overlap", value, 0, accepted)
@@ -156,7 +157,7 @@ def require_overlap(value: object) -> None:
 
 
 def require_number(setting: str, value: object, low: float, accepted: str, *, strictly: bool = False) -> None:
-    """Refuses all but finite numbers from `low`, or with `strictly` above it."""
+    """Require a finite number from `low`, or above it with `strictly`."""
     number = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
     fits = number and (value > low if strictly else value >= low)  # type: ignore[operator]
     require(bool(fits), setting, value, accepted)
@@ -165,7 +166,7 @@ def require_number(setting: str, value: object, low: float, accepted: str, *, st
 def _is_finite(value: Real) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number beyond the largest float
         return False
 
 
@@ -185,15 +186,15 @@ def positive(setting: str, value: float) -> float:
 
 
 def require_tolerance(value: object) -> None:
-    """Refuses all but positive finite numbers."""
+    """Require a positive finite number."""
     require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)
 
 
 def chosen(setting: str, value: float | Auto) -> float:
-    """Returns a setting that must be a number by now.
+    """Return a setting that must be a number by now.
 
     Raises:
-        ValueError: it still says `auto`.
+        ValueError: it is still `auto`.
     """
     if isinstance(value, str):
         raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")

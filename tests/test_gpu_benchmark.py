@@ -128,7 +128,7 @@ def test_a_kit_beyond_its_limit_is_not_made(monkeypatch, tmp_path):
 
 def test_doctor_and_the_readme_say_what_the_results_say():
     said = summary.sentences(summary.results())
-    assert doctor.said_of_gpus() == " ".join(said)
+    assert doctor.gpu_summary() == " ".join(said)
     assert summary.readme(summary.README.read_text(), said) == summary.README.read_text()
 
 

@@ -144,7 +144,7 @@ def test_a_hook_that_breaks_ends_the_race_with_its_error_and_stops_the_others(tm
 
 
 def test_a_race_is_by_work_or_by_seconds():
-    with pytest.raises(ValueError, match=r"a race is by work or seconds, got 'epochs'"):
+    with pytest.raises(ValueError, match=r"by must be work or seconds, got 'epochs'"):
         Turns("epochs")
 
 

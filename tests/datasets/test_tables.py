@@ -233,7 +233,7 @@ def test_rows_that_become_alike_by_rounding_are_counted(tmp_path):
         data = load_table(path, "y")
     assert (
         data.notes[-1]
-        == f"of 1,000 different rows of inputs {left} are left in float32; float64 tells more of them apart"
+        == f"of 1,000 different rows of inputs {left} are left in float32; float64 keeps more of them different"
     )
     assert f"different values of t, from 0 to 1.7e+09, {left} are left in float32" in data.notes[1]
     assert "row 1000 with 0" in data.notes[1]

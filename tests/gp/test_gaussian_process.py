@@ -364,7 +364,7 @@ def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
     x = np.column_stack([np.append(1e12 + np.arange(19.0), 0)] * 2)
     settings = EXACT | {"dtype": "float32"}
     with pytest.warns(
-        UserWarning, match=r"of 20 different rows of inputs 2 are left in float32; float64 tells more of"
+        UserWarning, match=r"of 20 different rows of inputs 2 are left in float32; float64 keeps more of"
     ):
         apviz.GaussianProcess(hyperparameters=GIVEN, **settings).fit(x, y)
     y[3] = 1e14
@@ -401,7 +401,7 @@ def test_float64_is_named_only_where_it_tells_more_rows_apart(largest, told):
     )
     with pytest.warns(UserWarning, match=r"of 20 different rows of inputs 2 are left in float32(;| \()") as said:
         gp.fit(x, data(20)[1])
-    assert any("float64 tells more of them apart" in str(each.message) for each in said) == told
+    assert any("float64 keeps more of them different" in str(each.message) for each in said) == told
 
 
 def test_inputs_whose_range_overflows_are_scaled_all_the_same():
