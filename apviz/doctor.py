@@ -228,11 +228,11 @@ def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str,
     except Exception as error:  # compilers, drivers and libraries may raise anything
         return Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
     rates[name] = speeds[engine.inputs.index(3)]
-    told = ", ".join(f"{speed / 1e6:,.0f} at d = {d}" for d, speed in zip(engine.inputs, speeds, strict=True))
+    rate = ", ".join(f"{speed / 1e6:,.0f} at d = {d}" for d, speed in zip(engine.inputs, speeds, strict=True))
     if not worst <= 1:
-        found = f"wrong: {worst:.1e} times what rounding explains; {told} million entries a second"
+        found = f"wrong: {worst:.1e} times what rounding explains; {rate} million entries a second"
         return Finding(subject, found, _instead(name), is_wrong=True)
-    return Finding(subject, f"right; {told} million entries a second")
+    return Finding(subject, f"right; {rate} million entries a second")
 
 
 def _instead(name: str) -> str:
@@ -318,8 +318,8 @@ def solves(device: torch.device) -> Iterator[Finding]:
             yield Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
             continue
         residual = float((b - k @ solution.weights.double().cpu()).norm() / b.norm())
-        told = f"residual {residual:.1e} after {time.perf_counter() - started:.2f} s and {solution.work:.3g} work"
+        result = f"residual {residual:.1e} after {time.perf_counter() - started:.2f} s and {solution.work:.3g} work"
         if solution.converged and residual < 1.01 * TOL:
-            yield Finding(subject, told)
+            yield Finding(subject, result)
         else:
-            yield Finding(subject, f"wrong: {solution.stop_reason}, {told}", _instead(name), is_wrong=True)
+            yield Finding(subject, f"wrong: {solution.stop_reason}, {result}", _instead(name), is_wrong=True)

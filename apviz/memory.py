@@ -160,9 +160,9 @@ def explained(what: str, instead: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # Python's and NumPy's; PyTorch's
-        said = str(error)
-        needed = _NEEDED.search(said)
-        if _FREE in said or not (needed or said in _WORDLESS):
+        message = str(error)
+        needed = _NEEDED.search(message)
+        if _FREE in message or not (needed or message in _WORDLESS):
             raise
         lacking = f"{_amount(float(needed[1]) * _BYTES[needed[2]])} at once" if needed else "more memory"
         free = _free_where(error)

@@ -53,11 +53,11 @@ def lost(names: tuple[str, ...], raw: Array, rounded: NDArray[Any]) -> list[str]
         if left < LEAST_SHARE * before:
             # halved, because a difference may overflow
             row = int(np.abs(column / 2 - np.median(column) / 2).argmax())
-            said = (
+            text = (
                 f"of {before:,} different values of {name}, from {column.min():.3g} to {column.max():.3g}, {left:,} are"
             )
             left_in = f"left in {after.dtype} when they are scaled"
-            found.append(f"{said} {left_in}; farthest from the others is row {row + 1} with {column[row]:.3g}")
+            found.append(f"{text} {left_in}; farthest from the others is row {row + 1} with {column[row]:.3g}")
     return found
 
 

@@ -63,8 +63,8 @@ def readable(path: Path) -> Iterator[None]:
         if str(error).startswith(str(path)):
             raise
         # a library's message may have several lines, or quote a cell of any length
-        said = textwrap.shorten(str(error), _MOST_QUOTED, placeholder=" …") or type(error).__name__
-        raise ValueError(f"{path} cannot be read as a table: {said}") from error
+        message = textwrap.shorten(str(error), _MOST_QUOTED, placeholder=" …") or type(error).__name__
+        raise ValueError(f"{path} cannot be read as a table: {message}") from error
 
 
 def require_unique_names(names: Sequence[str], path: Path) -> None:
@@ -131,8 +131,8 @@ def read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
     limits.check_columns(path, len(columns))
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())
-        raise ValueError(f"{path}: its arrays differ in length: {said}; each row of the table needs one row of each")
+        sizes = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())
+        raise ValueError(f"{path}: its arrays differ in length: {sizes}; each row of the table needs one row of each")
     with readable(path):
         return pd.DataFrame(columns)
 
@@ -141,4 +141,4 @@ def _check_characters(name: str, array: np.ndarray[Any, Any]) -> None:
     """Refuse texts with invalid characters, which would raise wherever Python encodes them."""
     codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).view(np.uint32)
     if codes.size and codes.max() > sys.maxunicode:
-        raise ValueError(f"{name} holds texts with bytes that stand for no character")
+        raise ValueError(f"{name} holds texts with invalid characters")

@@ -70,13 +70,13 @@ class Numbers:
 
 
 def parse_numbers(
-    texts: pyarrow.Array, counts: NDArray[Any], told: str | None = None, points_are_open: bool = False
+    texts: pyarrow.Array, counts: NDArray[Any], chosen_mark: str | None = None, points_are_open: bool = False
 ) -> Numbers:
     """Parse the distinct texts of a column.
 
     Args:
         counts: (m,), number of rows with each text.
-        told: the user's decimal mark for ambiguous texts; None: the column itself must decide.
+        chosen_mark: the user's decimal mark for ambiguous texts; None: the column itself must decide.
         points_are_open: whether a point may separate thousands, judging by the rest of the file.
     """
     spaced = _matches(texts, _SPACED)
@@ -100,7 +100,7 @@ def parse_numbers(
         # the usual mark needs no proof if nothing contradicts it
         if either["."].any() and not either[","].any() and not proofs[","] and not points_are_open:
             mark = "."
-    chosen = told or mark
+    chosen = chosen_mark or mark
     is_comma = is_read_with[","] | (open_ones if chosen == "," else False)
     is_number = is_read_with["."] | is_read_with[","] | _matches(texts, _PLAIN) | open_ones
     values = _floats(texts, is_number, is_comma)

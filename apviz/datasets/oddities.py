@@ -156,8 +156,8 @@ def find_oddities(
         found += [_report_id(x[:, place], named[place], rows) for place in numbered]
     constant = [place for place in range(d) if not varies[place]]
     if constant:
-        said = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
-        found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, said))
+        messages = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
+        found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, messages))
     return found
 
 
@@ -236,18 +236,18 @@ def _row_oddities(x: Array, targets: Array, numbers: NDArray[np.intp]) -> Iterat
     is_first = _is_first(x)
     first, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
     if len(again):
-        said = f"{len(again):,} of {n:,} rows have the inputs of an earlier row"
+        text = f"{len(again):,} of {n:,} rows have the inputs of an earlier row"
         if targets.shape[1]:
             same = n - np.count_nonzero(_is_first(np.column_stack([x, targets])))
-            said += f", {same:,} of them with the same targets"
+            text += f", {same:,} of them with the same targets"
         again = numbers[again]
-        yield _oddity(OddityKind.DUPLICATE_ROWS, (), again, [said + _which(again)])
+        yield _oddity(OddityKind.DUPLICATE_ROWS, (), again, [text + _which(again)])
     complete = first[~np.isnan(x[first]).any(axis=1)]
     pairs = _near_pairs(x[complete]) if len(complete) > 1 else np.empty((0, 2), dtype=np.intp)
     near = numbers[complete[np.unique(pairs[:, 1])]]
     if len(near):
-        said = f"{len(near):,} of {n:,} rows are closer than {NEAR:g} of every column's range to another, and not equal"
-        yield _oddity(OddityKind.NEAR_DUPLICATE_ROWS, (), near, [f"{said} to it{_which(near)}"])
+        text = f"{len(near):,} of {n:,} rows differ from another row by less than {NEAR:g} of every column's range"
+        yield _oddity(OddityKind.NEAR_DUPLICATE_ROWS, (), near, [text + _which(near)])
 
 
 def _is_first(x: Array) -> NDArray[np.bool_]:
@@ -357,15 +357,15 @@ def _report_outliers(
 ) -> Iterator[Oddity]:
     if not outliers:
         return
-    said = []
+    messages = []
     for place, rows in outliers.items():
         centre, deviation = _centre_and_deviation(values[:, place])
         worst = values[rows[0], place]
         text = f"{names[place]} is {worst:.4g} in row {numbers[rows[0]] + 1:,}, {abs(worst - centre) / deviation:,.3g} "
         text += f"robust deviations from its median {centre:.4g}"
-        said.append(text + (f" ({len(rows):,} such values)" if len(rows) > 1 else ""))
+        messages.append(text + (f" ({len(rows):,} such values)" if len(rows) > 1 else ""))
     rows = np.unique(np.concatenate(list(outliers.values())))
-    yield _oddity(kind, [names[place] for place in outliers], numbers[rows], said)
+    yield _oddity(kind, [names[place] for place in outliers], numbers[rows], messages)
 
 
 def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
@@ -377,9 +377,9 @@ def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
     return _oddity(OddityKind.ID_COLUMN, [name], numbers, [text])
 
 
-def _oddity(kind: OddityKind, columns: Sequence[str], rows: NDArray[np.intp], said: Sequence[str]) -> Oddity:
-    more = len(said) - _SHOWN_COLUMNS
-    message = "; ".join(said[:_SHOWN_COLUMNS]) + (f"; and {more:,} more columns" if more > 0 else "")
+def _oddity(kind: OddityKind, columns: Sequence[str], rows: NDArray[np.intp], messages: Sequence[str]) -> Oddity:
+    more = len(messages) - _SHOWN_COLUMNS
+    message = "; ".join(messages[:_SHOWN_COLUMNS]) + (f"; and {more:,} more columns" if more > 0 else "")
     return Oddity(kind, tuple(columns), len(rows), tuple(int(row) for row in rows[:_SHOWN_ROWS]), message)
 
 

@@ -44,8 +44,8 @@ def prepare_table(table: Table, choices: TableChoices) -> RawTable:
     notes = [each.note for each in (*inputs, target) if each.note]
     unused = [each for each in table.columns if each is not target and each not in inputs]
     notes += _left_out(unused)
-    rows, said = _rows_with_values(table, inputs, target, choices)
-    notes += said
+    rows, row_notes = _rows_with_values(table, inputs, target, choices)
+    notes += row_notes
     if choices.copies == "drop":
         again = pd.DataFrame({place: each.values[rows] for place, each in enumerate((*inputs, target))}).duplicated()
         rows[np.flatnonzero(rows)[again.to_numpy()]] = False
@@ -110,17 +110,17 @@ def _rows_with_values(
         notes.append(f"{lost_rows} are dropped because a value is missing: {quoted(of)}")
     if rows.sum() < MINIMUM_ROWS:
         hint = "" if choices.missing == "fill" or not without else "; leave such columns out, or fill missing values"
-        said = f"; of {table.rows:,} rows, values are missing in: {quoted(counts)}{hint}" if dropped.any() else ""
-        raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {MINIMUM_ROWS} are needed{said}")
+        details = f"; of {table.rows:,} rows, values are missing in: {quoted(counts)}{hint}" if dropped.any() else ""
+        raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {MINIMUM_ROWS} are needed{details}")
     by = {each.name: each for each in inputs}
     left = {name: where & rows for name, where in filled.items() if (where & rows).any()}
     if left:
-        said = quoted([
+        columns = quoted([
             f"{name} ({int(where.sum()):,}, "
             + ("as a separate text)" if by[name].kind == "text" else "by the median)")
             for name, where in left.items()
         ])  # fmt: skip
-        notes.append(f"{sum(int(where.sum()) for where in left.values()):,} missing values are filled: {said}")
+        notes.append(f"{sum(int(where.sum()) for where in left.values()):,} missing values are filled: {columns}")
     return rows, notes
 
 

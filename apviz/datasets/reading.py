@@ -240,8 +240,8 @@ def _find_format(path: Path, header: bool | None, name: str | None, limits: Size
     if not lines:
         raise ValueError(f"its first line is longer than {_SAMPLE:,} characters")
     skipped, separator = 0, ""
-    if said := _SEP_LINE.fullmatch(lines[0].strip(" ")):
-        skipped, separator = 1, said[1]
+    if match := _SEP_LINE.fullmatch(lines[0].strip(" ")):
+        skipped, separator = 1, match[1]
     while skipped < len(lines) and not lines[skipped].strip():
         skipped += 1
     separator = separator or _find_separator([line for line in lines[skipped:] if line.strip()])
@@ -271,7 +271,7 @@ def _find_encoding(path: Path, limits: SizeLimits) -> str:
             if marked:
                 continue
             if b"\0" in part:
-                raise ValueError("it holds bytes that no text has")
+                raise ValueError("it holds bytes that are not text")
             for name, decoder in list(candidates.items()):
                 try:
                     decoder.decode(part)

@@ -148,11 +148,11 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
-        asked = {each.name: each.question.of(each.name) for each in (*inputs, target) if each.question}
-        if asked:
-            name = next(iter(asked))
+        questions = {each.name: each.question.of(each.name) for each in (*inputs, target) if each.question}
+        if questions:
+            name = next(iter(questions))
             raise ValueError(
-                f"{self.path}: {quoted(list(asked.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
+                f"{self.path}: {quoted(list(questions.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
                 f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
             )
         if not any(each.kind != "constant" for each in inputs):

@@ -249,15 +249,15 @@ class Solves:
         Raises:
             ValueError: an optimiser would compare such values.
         """
-        asked = gpytorch_settings.skip_logdet_forward.on()
+        skipped = gpytorch_settings.skip_logdet_forward.on()
         if comparing:
-            how = "gpytorch.settings.skip_logdet_forward is on" if asked else "log_determinant is 'skip'"
+            how = "gpytorch.settings.skip_logdet_forward is on" if skipped else "log_determinant is 'skip'"
             raise ValueError(
                 f"{comparing} compares values of the loss, but these leave out log det K ({how}), so it would minimise "
                 "another function; use log_determinant='auto' or 'lanczos', or an optimiser that uses gradients only, "
                 "such as torch.optim.Adam"
             )
-        if not (asked or self._warned):
+        if not (skipped or self._warned):
             self._warned = True
             warnings.warn(SKIPPED, stacklevel=2)
         zero: Tensor = system.x.new_zeros(())

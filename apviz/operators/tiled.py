@@ -102,7 +102,7 @@ class TiledOperator(Operator):
         return out
 
     def matmul_price(self, columns: int) -> float:
-        """Estimate it from measurements: each pair is evaluated once and used twice, which costs less with many inputs."""
+        """Estimate from measurements: each pair is evaluated once, used twice; the use costs less with many inputs."""
         if not self._compiled or columns > SYMMETRIC_MAX_COLUMNS:
             return 1.0
         products = (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1) / (1 + self.inputs.shape[1] / 20)

@@ -37,7 +37,7 @@ def test_texts_of_an_array_with_bytes_that_stand_for_no_character_are_refused(tm
     array = np.array([["a", "1"]] * 20)
     array.view(np.uint32)[3] = 0x7FFFFFFF
     np.save(tmp_path / "t.npy", array)
-    assert "bytes that stand for no character" in refusal(tmp_path / "t.npy")
+    assert "texts with invalid characters" in refusal(tmp_path / "t.npy")
 
 
 @pytest.mark.parametrize("seconds", [10**13, -(10**13)])

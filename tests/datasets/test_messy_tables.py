@@ -147,7 +147,7 @@ def test_arrays_of_numpy_are_tables(tmp_path):
 
 def test_what_is_no_text_is_refused(tmp_path):
     (tmp_path / "t.csv").write_bytes(bytes(range(256)) * 9)
-    with pytest.raises(ValueError, match="t.csv cannot be read as a table: it holds bytes that no text has"):
+    with pytest.raises(ValueError, match="t.csv cannot be read as a table: it holds bytes that are not text"):
         inspect_table(tmp_path / "t.csv")
 
 

@@ -39,9 +39,9 @@ SAID = {
     "ProductStructureKernel by itself": "apviz takes the covariances that kernels return",
     "RBFKernelGradGrad": "fails for a few of the rows",
     "WithoutGraphIfUnequal": "derivatives between different rows are not those between rows of one tensor",
-    "SameShape": "entries depend on other rows",
-    "JitterIfEqual": "entries depend on other rows",
-    "CentredRows": "entries depend on other rows",
+    "SameShape": "entries depend on rows other than their own two",
+    "JitterIfEqual": "entries depend on rows other than their own two",
+    "CentredRows": "entries depend on rows other than their own two",
 }
 
 

@@ -161,8 +161,8 @@ def _indefinite(given: Copy) -> Diagnosis | None:
 
 def _unmeasured(given: Copy, error: Exception) -> Diagnosis:
     native = solved(given, None)
-    said = f" GPyTorch without changes raises {_short(native.error)}." if native.error else ""
-    evidence = f"Cholesky in float64, the reference of all measurements, is not possible: {_short(error)}.{said}"
+    text = f" GPyTorch without changes raises {_short(native.error)}." if native.error else ""
+    evidence = f"Cholesky in float64, the reference of all measurements, is not possible: {_short(error)}.{text}"
     return Diagnosis(Limit.UNKNOWN, evidence, "Add noise, or try the model with fewer rows and a simpler kernel.")
 
 
@@ -365,14 +365,14 @@ class _Measured:
         """Describe κ, σ², rounding errors in float32, and duplicate rows."""
         kappa, how = truth.kappa()
         share = self.noise / truth.signal if truth.signal else math.inf
-        said = f"{how} {kappa:.2g}; σ² = {self.noise:.2g} is {share:.1g} of k(x, x)"
+        text = f"{how} {kappa:.2g}; σ² = {self.noise:.2g} is {share:.1g} of k(x, x)"
         if self.given.targets.dtype == torch.float32:
             rounding = torch.finfo(torch.float32).eps * kappa * self.noise
-            said += f", and rounding in float32 may move eigenvalues by ε·λmax = {rounding:.1g}"
+            text += f", and rounding in float32 may move eigenvalues by ε·λmax = {rounding:.1g}"
         if self.copies is not None:
             count, without = self.copies
-            said += f". {count:,} of the {self.given.rows:,} rows are duplicates: without them κ = {without:.2g}"
-        return said + "."
+            text += f". {count:,} of the {self.given.rows:,} rows are duplicates: without them κ = {without:.2g}"
+        return text + "."
 
     @property
     def noise(self) -> float:
@@ -408,6 +408,6 @@ def _as_settings(values: Mapping[str, float]) -> str:
 
 
 def _short(error: object) -> str:
-    said = str(error).split("\n")[0]
+    text = str(error).split("\n")[0]
     kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
-    return f"{kind}{said[:SHOWN_LETTERS]}"
+    return f"{kind}{text[:SHOWN_LETTERS]}"

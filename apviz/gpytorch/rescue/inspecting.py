@@ -158,7 +158,7 @@ def remarks(model: Any, likelihood: Any) -> Iterator[str]:
         yield "All targets are equal."
     bound = [name for name, value in _parameters(model, likelihood) if value.isneginf().any()]
     if bound:
-        yield f"{', '.join(bound[:SHOWN])} is −inf: set to the bound of its constraint, where no training moves it."
+        yield f"{', '.join(bound[:SHOWN])} is −inf: at the bound of its constraint, where training cannot change it."
     if not was_trained(model):
         yield "The hyperparameters are GPyTorch's initial values: the model is not trained yet."
     if torch.get_float32_matmul_precision() != "highest" and targets.dtype == torch.float32:

@@ -49,15 +49,15 @@ class ModelDiagnosis(Diagnosis):
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        said = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", *map(html.escape, (self.evidence,))]
-        said += [html.escape(line) for line in (self.advice, *self.remarks) if line]
+        paragraphs = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", html.escape(self.evidence)]
+        paragraphs += [html.escape(line) for line in (self.advice, *self.remarks) if line]
         table = self.table()
         rows = ""
         if table:
             head = "".join(f"<th>{html.escape(key)}</th>" for key in table[0])
             body = ["".join(f"<td>{html.escape(value)}</td>" for value in row.values()) for row in table]
             rows = f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
-        return f"<div>{''.join(f'<p>{line}</p>' for line in said)}{rows}</div>"
+        return f"<div>{''.join(f'<p>{line}</p>' for line in paragraphs)}{rows}</div>"
 
 
 def reported(
@@ -72,13 +72,13 @@ def reported(
     trace = None if before is None else before.trace
     named = (("GPyTorch as it is", before), ("with the change", after))
     figures = tuple({"": name} | each.figures() for name, each in named if each is not None and not each.error)
-    told = ModelDiagnosis(
+    diagnosis = ModelDiagnosis(
         found.limit, found.evidence, found.advice, found.change, figures,
         before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
     )  # fmt: skip
     if trace is not None and found.limit is not Limit.NOTHING:
-        told.write_into(trace)
-    return told
+        diagnosis.write_into(trace)
+    return diagnosis
 
 
 def _sentence(text: str) -> str:
