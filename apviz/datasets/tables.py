@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from apviz.datasets.arrays import UNLIMITED, SizeLimits
 from apviz.datasets.columns import Column, column_of, quoted
 from apviz.datasets.decimals import MARKS
 from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities
-from apviz.datasets.reading import HEAD_ROWS, UNLIMITED, SizeLimits, TextFormat, read_columns
+from apviz.datasets.reading import HEAD_ROWS, TextFormat, read_columns
 
 Missing = Literal["drop", "fill", "refuse"]
 Copies = Literal["keep", "drop"]
