@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -247,7 +248,9 @@ def compare_on(
         interrupted is in `out` where workers see it.
     """
     # the same solver twice is two tasks
-    tasks = [Task(f"{number} {solver.label}", partial(_solve, solver)) for number, solver in enumerate(solvers, 1)]
+    tasks = [
+        Task(f"{number} {solver.method.name}", partial(_solve, solver)) for number, solver in enumerate(solvers, 1)
+    ]
     of = dict(zip((task.name for task in tasks), solvers, strict=True))
     with contextlib.closing(cluster.run(tasks, out, (build, recording or Recording()))) as run:
         for done in run:
@@ -311,7 +314,7 @@ def recorded_solve(
     data = recording.data
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
     with_pictures = recording.pictures > 0 and recording.pictured(solver)
-    name = f"{system.dataset}-n{system.n} {solver.label}"
+    name = f"{system.dataset}-n{system.n} {solver.method.name}"
     lock: Lock[Any] | None = lock_free_path(place_of(out), name) if records() else None
     recorder = Recorder(
         lock,
@@ -338,7 +341,8 @@ def recorded_solve(
 
 def lock_free_path(folder: P, name: str) -> Lock[P]:
     """Lock a free path in `folder`, named after a run, so that no other process takes it before it is released."""
-    slug: str = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
+    plain = unicodedata.normalize("NFKD", name.lower()).encode("ascii", "ignore").decode()
+    slug: str = re.sub(r"[^a-z0-9.]+", "-", plain).strip("-")
     for each in (f"{slug}.zarr", *(f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
         path = folder / each
         if is_there(path):

@@ -1,13 +1,21 @@
-"""The method that solved, as data: whatever compares, groups or colours goes by this; a label is for reading."""
+"""The method that solved, as data, with its name and its details; what compares, groups or colours uses the data."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, label_of
+from apviz.methods import (
+    ALTERNATING_PROJECTION,
+    CONJUGATE_GRADIENT,
+    PARTITION_WORDS,
+    RULE_WORDS,
+    MethodEntry,
+    entry_of,
+    in_words,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,49 +52,60 @@ class Method:
     source: str | None = None
 
     @property
-    def label(self) -> str:
-        """The method in a few words, for tables and legends; settings that are None or 0 are left out."""
-        blocks = [
-            _share(self.overlap), _setting("b", self.block_size), _setting("q", self.history),
-            _setting("r", self.coarse_rank if self.rank is None else self.rank), _setting("s", self.skeleton_rank),
-            self.coarse,
-        ]  # fmt: skip
-        if self.has_blocks:
-            partition = None if self.partition == "sequential" else self.partition
-            words = ["AP", self.rule, partition and partition.replace("principal-axis", "pa"), *blocks]
-        elif self.family == CONJUGATE_GRADIENT:
-            kind = label_of(self.family, self.preconditioner)
-            partition = None if self.partition == "principal-axis-tree" else self.partition
-            words = ["CG"] if self.preconditioner is None else ["PCG", kind, partition, *blocks]
-        else:
-            words = [label_of(self.family), *blocks]
-        text = " ".join(word for word in (*words, self.variant) if word)
+    def name(self) -> str:
+        """What a person calls the method, by the registry.
+
+        Examples:
+            >>> from apviz.method import Method
+            >>> Method(family="alternating-projection", rule="gauss-southwell", block_size=250).name
+            'Alternating projection (greedy, b = 250)'
+        """
         if self.source == "gpytorch":
             return "GPyTorch CG"
-        return f"{text} as published" if self.source == "published" else text
+        entry, words = self._entry, self._words()
+        named, usual = (entry.named, entry.usual) if entry else (("rank",), {})
+        unknown = f"CG + {self.preconditioner}" if self.preconditioner else self.family
+        short = words | ({"block_size": f"b = {self.block_size:,}"} if isinstance(self.block_size, int) else {})
+        shown = [
+            short[setting] for setting in named
+            if short[setting] and getattr(self, setting) not in ("auto", usual.get(setting))
+        ]  # fmt: skip
+        name = _with(entry.name if entry else unknown, ", ".join(shown))
+        return f"{name}, as published" if self.source == "published" else name
 
     @property
-    def name(self) -> str:
-        """The label without the sizes of blocks, for a table that has a column of them."""
-        sizes = ("block_size", "coarse_rank", "skeleton_rank", "history" if self.has_blocks else "overlap", "coarse")
-        return (self if self.block_size is None else self.without(*sizes)).label
+    def details(self) -> str:
+        """The settings that the name leaves out, in words; empty for none.
+
+        Examples:
+            >>> from apviz.method import Method
+            >>> blocks = {"rule": "gauss-southwell", "partition": "principal-axis-tree", "block_size": 523}
+            >>> Method(family="alternating-projection", **blocks, overlap=0.5, history=24).details
+            '523 rows a block, 50% overlap, 24 past directions'
+        """
+        entry = self._entry
+        named, usual = (entry.named, entry.usual) if entry else (("rank",), {})
+        return ", ".join(
+            words for setting, words in self._words().items()
+            if words and setting in _DETAILS and getattr(self, setting) != usual.get(setting)
+            and (setting not in named or getattr(self, setting) == "auto")
+        )  # fmt: skip
 
     @property
-    def abbreviations(self) -> dict[str, str]:
-        """What the label's short forms stand for, by short form."""
-        rank = "vectors of the coarse space" if self.rank is None else "rank of the preconditioner"
-        every = {
-            "AP": ("alternating projection", self.has_blocks),
-            "PCG": ("CG with a preconditioner", self.preconditioner is not None),
-            "pa-tree": ("blocks of neighbours, cut along principal axes",
-                        self.has_blocks and self.partition == "principal-axis-tree"),
-            "+": ("rows around its own that a block also solves on, of its own", bool(self.overlap)),
-            "b": ("rows a block owns", bool(self.block_size)),
-            "q": ("past updates that each one steps along again", bool(self.history)),
-            "r": (rank, bool(self.coarse_rank if self.rank is None else self.rank)),
-            "s": ("columns that stand for a block's where it is far", bool(self.skeleton_rank)),
-        }  # fmt: skip
-        return {short: words for short, (words, used) in every.items() if used and self.source is None}
+    def _entry(self) -> MethodEntry | None:
+        return entry_of(
+            self.family, self.preconditioner, overlaps=self.has_blocks and bool(self.overlap),
+            variant=self.variant or "",
+        )  # fmt: skip
+
+    def _words(self) -> dict[str, str]:
+        """Every setting in words, by its name; empty for what the method does not have."""
+        found = {field.name: str(getattr(self, field.name) or "") for field in dataclasses.fields(self)}
+        for setting, (form, automatic) in _DETAILS.items():
+            value = getattr(self, setting)
+            is_text = isinstance(value, str) and setting in _NUMBERS  # of a stranger's trace
+            found[setting] = automatic if value == "auto" else str(value) if is_text else form(value) if value else ""
+        return found | {"rule": RULE_WORDS.get(self.rule or "", self.rule or "")}
 
     @property
     def has_blocks(self) -> bool:
@@ -133,35 +152,68 @@ def settings_of(value: object) -> dict[str, Any]:
 
 
 def variant_of(settings: Mapping[str, Any]) -> str | None:
-    """Settings in words; None for none."""
-    return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or None
+    """Return settings in words; None for none."""
+    return ", ".join(in_words(settings)) or None
 
 
 #: settings that may be numbers
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 
 
-def _setting(letter: str, value: float | str | None) -> str:
-    return f"{letter}={value}" if value else ""
+#: words of the settings that details have, in their order, by value and for `auto`
+_DETAILS: Final[dict[str, tuple[Callable[[Any], str], str]]] = {
+    "partition": (lambda name: PARTITION_WORDS.get(name, f"{name} blocks"), ""),
+    "block_size": ("{:,} rows a block".format, "automatic block size"),
+    "overlap": ("{:.0%} overlap".format, "automatic overlap"),
+    "history": ("{:,} past directions".format, "automatic past directions"),
+    "skeleton_rank": ("skeletons of rank {:,}".format, "automatic skeletons"),
+    "rank": ("rank {:,}".format, ""),
+    "coarse_rank": ("coarse space of rank {:,}".format, "automatic coarse space"),
+    "coarse": ("{} coarse space".format, ""),
+    "variant": (str, ""),
+}
 
 
-def _share(overlap: float | str | None) -> str:
-    return f"+{overlap if isinstance(overlap, str) else format(overlap, '.0%')}" if overlap else ""
+def _with(name: str, words: str) -> str:
+    """A name with more words in its parentheses."""
+    if not words:
+        return name
+    return f"{name[:-1]}, {words})" if name.endswith(")") else f"{name} ({words})"
 
 
-def abbreviations(methods: Iterable[Method]) -> str:
-    """Says in a line what the short forms in the labels of methods stand for; empty where there are none.
+def distinct_names(methods: Sequence[Method]) -> list[str]:
+    """Name the methods of a table or a legend: where several that differ share a name, it says in what they differ.
 
     Examples:
-        >>> from apviz.method import PLAIN_CG, Method, abbreviations
-        >>> abbreviations([PLAIN_CG, Method(family="alternating-projection", block_size=50, history=8)])
-        'AP: alternating projection · b: rows a block owns · q: past updates that each one steps along again'
+        >>> from apviz.method import PLAIN_CG, Method, distinct_names
+        >>> blocks = {"rule": "gauss-southwell", "partition": "principal-axis-tree", "overlap": 0.5}
+        >>> several = [Method(family="alternating-projection", block_size=b, **blocks) for b in (100, 400)]
+        >>> distinct_names([PLAIN_CG, *several])
+        ['CG', 'Overlapping projections (100 rows a block)', 'Overlapping projections (400 rows a block)']
     """
-    found: dict[str, dict[str, None]] = {}
-    for method in methods:
-        for short, words in method.abbreviations.items():
-            found.setdefault(short, {})[words] = None
-    return " · ".join(f"{short}: {', or '.join(words)}" for short, words in found.items())
+    names, places = [method.name for method in methods], dict[str, list[int]]()
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    for name, alike in places.items():
+        for place, words in zip(alike, _differences([methods[place] for place in alike]), strict=True):
+            names[place] = _with(name, words)
+    return names
+
+
+def _differences(methods: Sequence[Method]) -> list[str]:
+    """The settings in which methods of one name differ, in words; empty where they are all the same."""
+    every = [method._words() for method in methods]
+    settings = [*_DETAILS, *(setting for setting in every[0] if setting not in _DETAILS)]
+    found: list[list[str]] = [[] for _ in methods]
+    for setting in settings:
+        values = [words[setting].split(", ") if setting == "variant" else [words[setting]] for words in every]
+        if len({len(each) for each in values}) > 1:
+            values = [[words[setting]] for words in every]
+        for each in zip(*values, strict=True):
+            if len(set(each)) > 1:
+                for place, words in enumerate(each):
+                    found[place] += [words] if words else []
+    return [", ".join(own) for own in found]
 
 
 #: conjugate gradients without a preconditioner

@@ -1,6 +1,6 @@
 """The registry of methods: what each is called, what it is, which settings it takes; one entry a method.
 
-Command line, dashboard, labels, colours and comparisons read it. A method is one file with its solver or
+Command line, dashboard, names on screen, colours and comparisons read it. A method is one file with its solver or
 preconditioner, and one entry here; `family` and `preconditioner` are the names under which those are registered.
 """
 
@@ -62,8 +62,9 @@ class MethodEntry:
         name: what a person calls it.
         description: one sentence.
         family: of the solver, as `apviz.solvers` registers it.
-        short: the words of a label; None: those that `apviz.method.Method` puts together.
         preconditioner: as `apviz.preconditioners` registers it.
+        named: settings that the name of one such method has in parentheses, such as the rank.
+        usual: settings that are not worth a word, by their usual value.
         sweeps: settings of which several values may be asked for, each a solver of its own.
         fixed: settings that make it this method.
         colours: on white and on black; None: those of methods that have none of their own.
@@ -72,8 +73,9 @@ class MethodEntry:
     name: str
     description: str
     family: str
-    short: str | None = None
     preconditioner: str | None = None
+    named: tuple[str, ...] = ()
+    usual: Mapping[str, Any] = field(default_factory=dict)
     sweeps: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     colours: tuple[str, str] | None = None
@@ -82,11 +84,13 @@ class MethodEntry:
 #: methods by the word of `apviz compare --methods`
 METHODS: Final[dict[str, MethodEntry]] = {
     "ap": MethodEntry(
-        name="Alternating projection", family=ALTERNATING_PROJECTION, sweeps=("block_size", "partition", "rule"),
+        name="Alternating projection", family=ALTERNATING_PROJECTION, named=("rule", "block_size"),
+        sweeps=("block_size", "partition", "rule"),
         description="Projects onto one block of rows after another, as the paper does, with the settings given.",
     ),
     "overlap": MethodEntry(
-        name="Overlapping projections", family=ALTERNATING_PROJECTION, fixed=RECOMMENDED,
+        name="Overlapping projections", family=ALTERNATING_PROJECTION, fixed=RECOMMENDED, named=("rule",),
+        usual={"rule": "gauss-southwell", "partition": "principal-axis-tree"},
         description="Alternating projection on overlapping blocks of neighbours, with everything chosen by apviz.",
     ),
     "cg": MethodEntry(
@@ -94,62 +98,85 @@ METHODS: Final[dict[str, MethodEntry]] = {
         description="Conjugate gradients without a preconditioner.",
     ),
     "pcg": MethodEntry(
-        name="CG + pivoted Cholesky", family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", short="",
-        sweeps=("rank",), colours=("#1A1A1F", "#F4F4F4"),
+        name="CG + pivoted Cholesky", family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky",
+        named=("rank",), sweeps=("rank",), colours=("#1A1A1F", "#F4F4F4"),
         description="CG with a pivoted Cholesky preconditioner of each rank.",
     ),
     "rpcg": MethodEntry(
         name="CG + randomly pivoted Cholesky", family=CONJUGATE_GRADIENT, preconditioner="randomly-pivoted-cholesky",
-        short="randomly pivoted", sweeps=("rank",), colours=("#7A45F0", "#9470F0"),
+        named=("rank",), sweeps=("rank",), colours=("#7A45F0", "#9470F0"),
         description="CG with a randomly pivoted Cholesky preconditioner of each rank.",
     ),
     "nystrom": MethodEntry(
-        name="CG + Nyström", family=CONJUGATE_GRADIENT, preconditioner="nystrom", short="Nyström", sweeps=("rank",),
+        name="CG + Nyström", family=CONJUGATE_GRADIENT, preconditioner="nystrom", named=("rank",),
+        sweeps=("rank",),
         description="CG with the randomised Nyström preconditioner of each rank.",
     ),
     "schwarz": MethodEntry(
-        name="CG + two-level Schwarz", family=CONJUGATE_GRADIENT, preconditioner="two-level-schwarz", short="Schwarz",
-        colours=("#A88454", "#E9D694"),
+        name="CG + two-level Schwarz", family=CONJUGATE_GRADIENT, preconditioner="two-level-schwarz",
+        usual={"partition": "principal-axis-tree"}, colours=("#A88454", "#E9D694"),
         description="CG preconditioned by overlapping blocks and a coarse space, with everything chosen by apviz.",
     ),
     "auto": MethodEntry(
-        name="Automatic (recommended)", family="automatic", short="auto",
+        name="Automatic (recommended)", family="automatic",
         description="The method that apviz chooses for the system.",
     ),
     "cholesky": MethodEntry(
-        name="Cholesky", family=CHOLESKY, short="Cholesky", colours=("#8C9096", "#8C9097"),
+        name="Cholesky", family=CHOLESKY, colours=("#8C9096", "#8C9097"),
         description="Factors the whole matrix: exact, n³/3 multiplications, three n × n arrays.",
     ),
     "cd++": MethodEntry(
-        name="CD++", family="coordinate-descent++", short="CD++",
+        name="CD++", family="coordinate-descent++",
         description="Randomised block coordinate descent with momentum (Dereziński et al.).",
     ),
     "askotch": MethodEntry(
-        name="ASkotch", family="askotch", short="ASkotch",
+        name="ASkotch", family="askotch",
         description="Accelerated sketch-and-project with Nyström blocks (Rathore et al.).",
     ),
     "sdd": MethodEntry(
-        name="Stochastic dual descent", family="stochastic-dual-descent", short="SDD",
+        name="Stochastic dual descent", family="stochastic-dual-descent",
         description="Random batches of dual coordinates with momentum and averaging (Lin et al.).",
     ),
     "gradient": MethodEntry(
-        name="Gradient descent", family="gradient-descent", short="gradient descent", fixed={"step": "constant"},
+        name="Gradient descent", family="gradient-descent", fixed={"step": "constant"},
         description="Gradient descent with the constant step 1/λmax, estimated.",
     ),
     "steepest": MethodEntry(
-        name="Steepest descent", family="gradient-descent", short="gradient descent", fixed={"step": "exact"},
+        name="Steepest descent", family="gradient-descent", fixed={"step": "exact"},
         description="Gradient descent with exact line searches.",
     ),
 }  # fmt: skip
 
 
-def entry_of(family: str, preconditioner: str | None = None) -> MethodEntry | None:
-    """Returns the first method of a family with this preconditioner; None where the registry has none."""
-    found = (each for each in METHODS.values() if (each.family, each.preconditioner) == (family, preconditioner))
-    return next(found, None)
+#: words for rules and partitions; others are called as they are registered
+RULE_WORDS: Final[dict[str, str]] = {
+    "gauss-southwell": "greedy", "gauss-southwell (short block last)": "greedy, short block last",
+}  # fmt: skip
+PARTITION_WORDS: Final[dict[str, str]] = {
+    "sequential": "consecutive blocks", "shuffled": "shuffled blocks", "kd-tree": "k-d tree blocks",
+    "principal-axis-tree": "blocks of neighbours",
+}  # fmt: skip
 
 
-def label_of(family: str, preconditioner: str | None = None) -> str:
-    """Returns the words of a label for a family, or for the preconditioner of CG; the registered name of others."""
-    entry = entry_of(family, preconditioner)
-    return (preconditioner or family) if entry is None or entry.short is None else entry.short
+def in_words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings that have no words of their own as `name value`."""
+    return [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
+
+
+def entry_of(
+    family: str, preconditioner: str | None = None, *, overlaps: bool = False, variant: str = ""
+) -> MethodEntry | None:
+    """Return the entry of a method; None where the registry has none of its family and preconditioner.
+
+    Args:
+        overlaps: whether it is alternating projection on blocks that overlap.
+        variant: settings that only its family has, which tell steepest from gradient descent.
+    """
+
+    def fits(entry: MethodEntry) -> bool:
+        if ("overlap" in entry.fixed) is not overlaps:
+            return False
+        return overlaps or set(in_words(entry.fixed)) <= set(variant.split(", "))
+
+    found = [each for each in METHODS.values() if (each.family, each.preconditioner) == (family, preconditioner)]
+    return next(filter(fits, found), found[0] if found else None)

@@ -59,7 +59,7 @@ def measure(case: int) -> dict[str, object]:
     factors = 0.0 if math.isnan(held := factor_bytes(trace)) else held / 2**20
     array = n * 16 * 4 / 2**20
     return {
-        "method": solver.label,
+        "method": solver.method.name,
         "n": n,
         "factors, MB": round(factors),
         "beyond, MB": round(memory_mb("VmHWM") - before - factors),

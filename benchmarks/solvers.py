@@ -112,7 +112,7 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
             "work": round(solution.work, 2), "seconds": round(solution.seconds, 3), "epochs": solution.epochs,
         }  # fmt: skip
         if not cell:
-            cell = {"label": solver.label, "peak MB": round((peak - before) / 1024), **spent}
+            cell = {"label": solver.method.name, "peak MB": round((peak - before) / 1024), **spent}
         cell |= {"stop": str(solution.stop_reason), "checked residual": checked}
         if not (solution.converged and checked < ROUNDING * tol):
             break

@@ -35,6 +35,7 @@ import argparse
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -225,7 +226,8 @@ def by_apviz(source: Source, method: str, steps: int, limit: float) -> tuple[Hyp
     peak = peak_kib() - before
     step = training.trace["step"]
     return found, deadline.unfinished, {
-        "label": settings.solver.label, "n": source.n, "d": int(data.train_x.shape[1]), "steps": training.steps_done,
+        "label": settings.solver.method.name, "n": source.n, "d": int(data.train_x.shape[1]),
+        "steps": training.steps_done,
         "seconds": float(step["seconds"].sum()), "epochs": int(step["epochs"].sum()), "work": float(step["work"].sum()),
         "unconverged steps": int((~step["converged"].to_numpy().astype(bool)).sum()), "peak MB": round(peak / 1024),
         "by step": {
@@ -343,7 +345,8 @@ def table(name: str, one: dict[str, Any]) -> Table:
         cell, row = one["cells"][method], against.get(method)
         cut = cell["steps"] < cell["asked"]
         seconds = f"{whole(cell):.0f} reckoned" if cut else f"{cell['seconds']:.1f}"
-        label = method + (f", {cell['label'].split()[-1]}" if method in (PAPER_CLOSE, PAPER_LOOSE) else "")
+        size = re.search(r"b ?= ?([\d,]+)", cell["label"])
+        label = method + (f", b={size[1]}" if size and method in (PAPER_CLOSE, PAPER_LOOSE) else "")
         label += f", {cell['steps']} of {cell['asked']} steps" if cut else ""
         if cell["unconverged steps"]:
             label += f", {cell['unconverged steps']} steps not converged"

@@ -101,9 +101,16 @@ def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):
 
 def test_show_prints_settings_spectrum_and_last_epochs(compared, apviz_here):
     _, folder = compared
-    done = apviz_here("show", "runs/diabetes-n353-ap-cyclic-b=30.zarr", folder=folder)
+    done = apviz_here("show", "runs/diabetes-n353-alternating-projection-cyclic-b-30.zarr", folder=folder)
     assert done.exit_code == 0, done.stderr
-    for word in ("AP cyclic b=30", "kappa_prime", "≈", "max_epochs", "last epochs", "'overlap': 0.0"):
+    for word in (
+        "Alternating projection (cyclic, b = 30)",
+        "kappa_prime",
+        "≈",
+        "max_epochs",
+        "last epochs",
+        "'overlap': 0.0",
+    ):
         assert word in done.stdout
 
 
@@ -226,7 +233,7 @@ def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
          "--block-sizes", "100", "--methods", "ap", "--max-epochs", "100000", "--tol", "1e-12"],
         cwd=tmp_path, env={**os.environ, "COLUMNS": "150"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    trace = tmp_path / "runs/china-n8000-ap-cyclic-b=100.zarr"
+    trace = tmp_path / "runs/china-n8000-alternating-projection-cyclic-b-100.zarr"
     deadline = time.monotonic() + 120
     while not trace.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -244,14 +251,14 @@ def test_what_auto_chose_is_printed_with_its_reason(tmp_path, apviz_here):
     done = apviz_here("compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2")
     assert done.exit_code == 0, done.stderr
     for words in (
-        "chosen for AP gauss-southwell pa-tree +100%",
+        "Chosen for Overlapping projections:",
         "block_size =",
         "step.length =",
         "coarse_rank =",
         "σ²",
     ):
         assert words in done.stdout
-    assert "chosen for AP gauss-southwell" in (tmp_path / "runs/report.html").read_text("utf-8")
+    assert "Chosen for Overlapping projections" in (tmp_path / "runs/report.html").read_text("utf-8")
 
 
 def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path, apviz_here):

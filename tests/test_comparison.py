@@ -95,7 +95,7 @@ def test_every_combination_of_rule_partition_and_block_size_is_a_solver():
         ["ap", "cg", "pcg", "cholesky"], rules=["cyclic", "random"], block_sizes=[5, 9],
         partitions=["sequential", "kd-tree"], ranks=[3, 4],
     )  # fmt: skip
-    assert len({solver.label for solver in solvers}) == len(solvers) == 2 * 2 * 2 + 1 + 2 + 1
+    assert len({solver.method.name for solver in solvers}) == len(solvers) == 2 * 2 * 2 + 1 + 2 + 1
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_one_failing_solver_does_not_end_the_comparison(tmp_path):
     system = apviz.KernelSystem(x, torch.randn(40), apviz.RBF(lengthscale=1e-3, outputscale=1e6), noise=1e-8)
     solvers = comparison.choose_solvers(["cholesky", "cg"], max_epochs=3)
     outcomes = list(comparison.compare(system, solvers, tmp_path))
-    assert [o.solver.label for o in outcomes] == ["CG", "Cholesky"]
+    assert [o.solver.method.name for o in outcomes] == ["CG", "Cholesky"]
     assert all(o.error or o.trace is not None for o in outcomes)
 
 

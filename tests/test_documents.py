@@ -126,7 +126,7 @@ def test_a_preconditioner_and_its_entry_make_a_method_that_compares_as_any_other
     build("apviz/preconditioners/jacobi.py")
     build("apviz/methods.py")
     solvers = choose_solvers(["jacobi", "heavy-ball"], tol=1e-8, max_epochs=5000)
-    assert {solver.label for solver in solvers} == {"PCG diagonal", "heavy ball"}
+    assert {solver.method.name for solver in solvers} == {"CG + diagonal", "Heavy ball"}
     for solver in solvers:
         solution = apviz.solve(system, solver)
         np.testing.assert_allclose(solution.weights, direct(system), atol=1e-6)

@@ -1,38 +1,111 @@
-"""The method as data, and what its label's short forms stand for."""
+"""What a method is called, its details in words, and the names of several methods in one table or legend."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import apviz
-from apviz.method import abbreviations
+from apviz import comparison
+from apviz.method import Method, distinct_names
+from apviz.methods import METHODS
 from apviz.solvers import Skeletons, Subspace
 
-SOLVERS = [
-    apviz.AlternatingProjection(block_size=50),
-    apviz.AlternatingProjection(
-        block_size=50, partition="principal-axis-tree", overlap=1.0, step=Subspace(length=15), columns=Skeletons(rank=8)
+
+def projection(**settings):
+    return apviz.AlternatingProjection(block_size=250, **settings)
+
+
+def cg(preconditioner):
+    return apviz.ConjugateGradient(preconditioner=preconditioner)
+
+
+NEIGHBOURS = {"partition": "principal-axis-tree", "overlap": 0.5, "step": Subspace(length=24)}
+#: from the page on style: solver, name, details
+CALLED = [
+    (projection(), "Alternating projection (greedy, b = 250)", "consecutive blocks"),
+    (projection(rule="cyclic"), "Alternating projection (cyclic, b = 250)", "consecutive blocks"),
+    (projection(rule="random"), "Alternating projection (random, b = 250)", "consecutive blocks"),
+    (projection(partition="kd-tree"), "Alternating projection (greedy, b = 250)", "k-d tree blocks"),
+    (projection(**NEIGHBOURS), "Overlapping projections", "250 rows a block, 50% overlap, 24 past directions"),
+    (
+        projection(rule="random", **NEIGHBOURS, columns=Skeletons(rank=8)), "Overlapping projections (random)",
+        "250 rows a block, 50% overlap, 24 past directions, skeletons of rank 8",
     ),
-    apviz.ConjugateGradient(),
-    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=100)),
-    apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=100, overlap=0.5, coarse_rank=30)),
-    apviz.Cholesky(),
-    apviz.Automatic(),
-]
+    (cg(None), "CG", ""),
+    (cg(apviz.PivotedCholesky(rank=100)), "CG + pivoted Cholesky (rank 100)", ""),
+    (cg(apviz.RandomlyPivotedCholesky(rank=176)), "CG + randomly pivoted Cholesky (rank 176)", ""),
+    (
+        cg(apviz.TwoLevelSchwarz(block_size=523, overlap=0.5, coarse_rank=176)), "CG + two-level Schwarz",
+        "523 rows a block, 50% overlap, coarse space of rank 176",
+    ),
+    (apviz.Cholesky(), "Cholesky", ""),
+    (apviz.Automatic(), "Automatic (recommended)", ""),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.label)
-def test_every_short_form_in_a_label_is_explained_and_none_that_is_not_there(solver):
-    label = solver.label
-    in_label = set(re.findall(r"\b(AP|PCG|pa-tree|[bqrs](?==))", label)) | ({"+"} & set(label))
-    assert set(solver.method.abbreviations) == in_label
+@pytest.mark.parametrize(("solver", "name", "details"), CALLED, ids=lambda each: str(each)[:30])
+def test_a_method_has_the_name_that_a_person_says_and_the_rest_as_details(solver, name, details):
+    assert (solver.method.name, solver.method.details) == (name, details)
 
 
-def test_the_short_forms_of_several_methods_are_one_line_each_said_once():
-    line = abbreviations([solver.method for solver in SOLVERS])
-    forms = [part.partition(": ")[0] for part in line.split(" · ")]
-    assert sorted(forms) == sorted(["AP", "PCG", "pa-tree", "+", "b", "q", "r", "s"])
-    assert "r: rank of the preconditioner, or vectors of the coarse space" in line
-    assert abbreviations([apviz.Cholesky().method, apviz.ConjugateGradient().method]) == ""
+def test_where_a_solve_comes_from_is_part_of_the_name():
+    published = dataclasses.replace(projection().method, block_size=None, source="published")
+    assert published.name == "Alternating projection (greedy), as published"
+    assert Method(family="conjugate-gradient", source="gpytorch").name == "GPyTorch CG"
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_no_name_and_no_details_have_a_code_in_them(key):
+    for solver in comparison.choose_solvers([key]):
+        for text in (solver.method.name, solver.method.details):
+            assert not re.search(r"\w=|\bpa-|\bauto\b|[\[\]{}_']", text), text
+
+
+def test_methods_of_one_name_say_in_what_they_differ_and_nothing_else():
+    small, large = (
+        apviz.AlternatingProjection(block_size=b, **NEIGHBOURS).method for b in (100, 523)
+    )  # fmt: skip
+    shorter = dataclasses.replace(small, history=8)
+    assert distinct_names([small, Method(family="cholesky")]) == ["Overlapping projections", "Cholesky"]
+    assert distinct_names([small, large, small]) == [
+        "Overlapping projections (100 rows a block)", "Overlapping projections (523 rows a block)",
+        "Overlapping projections (100 rows a block)",
+    ]  # fmt: skip
+    assert distinct_names([small, shorter]) == [
+        "Overlapping projections (24 past directions)", "Overlapping projections (8 past directions)",
+    ]  # fmt: skip
+    trees = [projection(partition=each).method for each in ("sequential", "kd-tree")]
+    assert distinct_names(trees) == [
+        "Alternating projection (greedy, b = 250, consecutive blocks)",
+        "Alternating projection (greedy, b = 250, k-d tree blocks)",
+    ]
+
+
+sizes = st.one_of(st.none(), st.integers(1, 3), st.just("auto"))
+methods = st.builds(
+    Method, family=st.sampled_from(["alternating-projection", "conjugate-gradient", "own"]),
+    rule=st.sampled_from([None, "gauss-southwell", "random"]), block_size=sizes, history=sizes, skeleton_rank=sizes,
+    partition=st.sampled_from([None, "sequential", "kd-tree", "principal-axis-tree"]),
+    overlap=st.sampled_from([None, 0.5, 1.0, "auto"]), coarse_rank=sizes, rank=st.sampled_from([None, 5, 6]),
+    preconditioner=st.sampled_from([None, "nystrom", "two-level-schwarz", "jacobi"]),
+    coarse=st.sampled_from([None, "galerkin"]), variant=st.sampled_from([None, "power 1", "power 2, damping 3"]),
+    source=st.sampled_from([None, "gpytorch", "published"]),
+)  # fmt: skip
+
+
+@given(st.lists(methods, min_size=2, max_size=8))
+def test_two_methods_that_differ_never_have_the_same_name_in_one_table(several):
+    names = distinct_names(several)
+    for one, its in zip(several, names, strict=True):
+        for other, that in zip(several, names, strict=True):
+            assert (its == that) == (one == other)
+
+
+def test_settings_of_a_strangers_trace_are_text_wherever_they_are_no_numbers():
+    odd = Method.from_plain({"family": "alternating-projection", "block_size": "<b>", "overlap": "x", "history": "y"})
+    assert odd.name == "Overlapping projections" and "<b>" in odd.details

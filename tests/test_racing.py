@@ -60,8 +60,8 @@ class Work(apviz.Hook):
 
 @pytest.mark.parametrize("by", ["work", "seconds"])
 def test_what_a_race_computes_is_bit_for_bit_what_solves_one_after_another_compute(tmp_path, short_turns, by):
-    alone = {each.solver.label: each.trace for each in compare(system(), SOLVERS, tmp_path / "alone")}
-    raced = {each.solver.label: each.trace for each in race(system(), SOLVERS, tmp_path / by, Turns(by))}
+    alone = {each.solver.method.name: each.trace for each in compare(system(), SOLVERS, tmp_path / "alone")}
+    raced = {each.solver.method.name: each.trace for each in race(system(), SOLVERS, tmp_path / by, Turns(by))}
     assert set(raced) == set(alone) and len(alone) == len(SOLVERS)
     for label, trace in raced.items():
         assert trace.converged

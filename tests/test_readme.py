@@ -116,7 +116,7 @@ adam = torch.optim.Adam(model.parameters(), lr=0.1)
 def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predicts_through_apviz(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "apviz.gpytorch.alternating_projection" in block]
     after = """
-labels = [trace.label for trace in recorder.traces]
+labels = [trace.method_name for trace in recorder.traces]
 assert labels.count("GPyTorch CG") == 1 and len(labels) >= 51 and labels[-1] == "Cholesky", labels  # n = 1,200
 truth = torch.sin(6 * test_x).sum(1)
 assert (prediction.mean - truth).abs().max() < 0.3 and likelihood.noise.item() < 0.05
@@ -236,7 +236,7 @@ def demo(tmp_path_factory) -> tuple[str, Path]:
 def test_make_demo_compares_three_rules_at_two_block_sizes_with_cg_pcg_and_what_goes_beyond_the_paper(demo):
     table, out = demo
     assert len(list(out.glob("*.zarr"))) == 3 * 2 + 2 + 2
-    for method in ("AP gauss-southwell", "AP cyclic", "AP random", "CG", "PCG r=100", "PCG Schwarz", "pa-tree +50%"):
+    for method in ("greedy", "cyclic", "random", "CG", "CG + pivoted", "CG + two-level", "Overlapping", "50% overlap"):
         assert method in table
     assert (out / "report.html").exists()
 

@@ -61,10 +61,10 @@ def test_a_new_method_is_a_solver_and_an_entry(monkeypatch):
         def epochs(self, prepared, state):
             yield from ()
 
-    entry = MethodEntry(name="Stays", description="Does nothing.", family="still", short="still")
+    entry = MethodEntry(name="Stays", description="Does nothing.", family="still")
     monkeypatch.setitem(METHODS, "still", entry)
     (solver,) = comparison.choose_solvers(["still"])
-    assert solver == Still(max_epochs=100) and solver.label == "still"
+    assert solver == Still(max_epochs=100) and solver.method.name == "Stays"
     x = [[0.0], [1.0]]
     system = apviz.KernelSystem(x, [1.0, 0.0], apviz.RBF(), noise=0.1, device="cpu")
     assert str(apviz.solvers.attempt(system, solver).stop_reason) == "stagnated"

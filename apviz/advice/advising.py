@@ -71,20 +71,30 @@ class Advice:
         return next(iter(self.methods.values()))
 
     @property
-    def sentence(self) -> str:
-        """The advice in one sentence."""
+    def headline(self) -> str:
+        """Which method to take, and what the next one would cost."""
         (name, best), *others = self.methods.items()
         if best.chance < 0.5:
-            return (
-                f"No method is expected to reach {self.tol:g} under its cap. The nearest is {name} ({best.reason}): "
-                "allow more epochs, a larger tolerance, more noise, or float64."
-            )
-        said = f"Take {name}: about {in_words(best.seconds.likely)}, {best.work.likely:.2g} work ({best.reason})."
+            return f"No method is expected to reach {self.tol:g} within its limit."
+        said = f"Take {name}: about {in_words(best.seconds.likely)}."
         if others:
             second, its = others[0]
-            least = "" if its.is_bounded else "more than "
-            said += f" Next is {second} with {least}{in_words(its.seconds.likely)}."
+            said += f" {second} needs {'about' if its.is_bounded else 'more than'} {in_words(its.seconds.likely)}."
         return said
+
+    @property
+    def reason(self) -> str:
+        """Why, and what to do where no method is expected to converge."""
+        name, best = next(iter(self.methods.items()))
+        if best.chance < 0.5:
+            action = "Allow more epochs, a larger tolerance, more noise, or float64."
+            return f"{name} comes closest: {best.reason}. {action}"
+        return f"{name} needs about {best.work.likely:.2g} work: {best.reason}."
+
+    @property
+    def sentence(self) -> str:
+        """All of it on one line."""
+        return f"{self.headline} {self.reason}"
 
     def course(self) -> Course:
         """A hook that tells how long a solve by the best method still takes, and when it does not go as was said."""
@@ -208,18 +218,17 @@ def can_forecast(solver: Solver) -> bool:
 
 
 def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:
-    """Those of apviz and what others take, the quickest first in most cases, so that others are not rehearsed long."""
+    """Return apviz' methods and what others take, by name: the quickest first in most cases, to rehearse less."""
     limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs}
     rank = coarse_rank(n)
-    return {
-        "Cholesky": Cholesky(tol=tol),
-        "overlapping alternating projection": overlapping(**limits, seed=seed),
-        f"CG with randomly pivoted Cholesky of rank {rank}": ConjugateGradient(
-            preconditioner=RandomlyPivotedCholesky(rank=rank, seed=seed), **limits
-        ),
-        "CG with two-level Schwarz": ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), **limits),
-        "CG": ConjugateGradient(**limits),
-    }
+    solvers = [
+        Cholesky(tol=tol),
+        overlapping(**limits, seed=seed),
+        ConjugateGradient(preconditioner=RandomlyPivotedCholesky(rank=rank, seed=seed), **limits),
+        ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), **limits),
+        ConjugateGradient(**limits),
+    ]
+    return {solver.method.name: solver for solver in solvers}
 
 
 def _rank(each: Forecast) -> tuple[bool, float]:

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from apviz.analysis.sweeps import SAME_RELATIVE, system_key
+from apviz.method import distinct_names
 from apviz.tracing.trace import Trace
 
 Floats = NDArray[np.float64]
@@ -105,7 +106,7 @@ def _steps(trace: Trace, variable: str, x: Unit) -> tuple[Floats, Floats]:
     places, values = epochs[_VARIABLES[x]].values.astype(float), epochs[variable].values.astype(float)
     known = np.isfinite(values)
     if not known.any():
-        raise ValueError(f"{trace.label} has recorded no {variable}; leave it out")
+        raise ValueError(f"{trace.method_name} has recorded no {variable}; leave it out")
     return places[known], values[known]
 
 
@@ -183,7 +184,7 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
         ...         solution = apviz.solve(system, solver, hooks=[recorder])
         >>> profile = apviz.analysis.performance_profile(recorder.traces)
         >>> profile.attrs["systems"], profile.groupby("method")["share"].max().to_dict()
-        (2, {'AP gauss-southwell b=50': 1.0, 'CG': 0.0})
+        (2, {'Alternating projection (greedy, b = 50)': 1.0, 'CG': 0.0})
     """
     costs: dict[str, dict[str, list[float]]] = {}
     places: dict[str, list[int]] = {}
@@ -220,11 +221,12 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
 
 def solver_names(traces: Sequence[Trace]) -> list[str]:
     """Names the method of each run, with its precision where runs of it have several."""
-    dtypes: dict[str, set[str]] = {}
-    for trace in traces:
-        dtypes.setdefault(trace.label, set()).add(trace.attrs["dtype"])
+    names, dtypes = distinct_names([trace.method for trace in traces]), dict[str, set[str]]()
+    for trace, name in zip(traces, names, strict=True):
+        dtypes.setdefault(name, set()).add(trace.attrs["dtype"])
     return [
-        f"{trace.label}, {trace.attrs['dtype']}" if len(dtypes[trace.label]) > 1 else trace.label for trace in traces
+        f"{name}, {trace.attrs['dtype']}" if len(dtypes[name]) > 1 else name
+        for trace, name in zip(traces, names, strict=True)
     ]
 
 

@@ -38,12 +38,12 @@ def functions(trace: Trace) -> xr.Dataset:
     """
     if trace.attrs["d"] != 1:
         raise ValueError(
-            f"functions are drawn over one input, such as that of 'china-profile'; this trace of {trace.label} "
+            f"functions are drawn over one input, such as that of 'china-profile'; this trace of {trace.method_name} "
             f"has d = {trace.attrs['d']}"
         )
     if "rows" not in trace or "snapshot" not in trace or "weights" not in trace["snapshot"]:
         raise ValueError(
-            f"this trace of {trace.label} has no weights; record them while solving: "
+            f"this trace of {trace.method_name} has no weights; record them while solving: "
             "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60), weights=True)]"
         )
     a, x, snapshot = trace.attrs, trace["rows"]["coordinates"].values, trace["snapshot"]
@@ -78,10 +78,10 @@ def principal_plane(trace: Trace) -> xr.Dataset:
         array([0.93, 0.07])
     """
     if "rows" not in trace:
-        raise ValueError(f"this trace of {trace.label} has no rows; record them: apviz.Recorder(rows=True)")
+        raise ValueError(f"this trace of {trace.method_name} has no rows; record them: apviz.Recorder(rows=True)")
     x = trace["rows"]["coordinates"].values
     if x.shape[1] < 2:
-        raise ValueError(f"two principal axes need at least two inputs; this trace of {trace.label} has one")
+        raise ValueError(f"two principal axes need at least two inputs; this trace of {trace.method_name} has one")
     scaled = x / np.asarray(trace.attrs["lengthscale"] or 1.0)  # a sum or product of kernels has no one lengthscale
     scaled = scaled - scaled.mean(axis=0)
     variances, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))

@@ -232,7 +232,7 @@ def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "method": trace.label,
+                "method": trace.method_name,
                 "block_size": math.nan if trace.block_size is None else trace.block_size,
                 "noise": trace.attrs["noise"],
                 "kappa": float(trace["spectrum"]["kappa"]),

@@ -23,6 +23,7 @@ import numpy as np
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.analysis.sweeps import system_key
+from apviz.method import distinct_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
@@ -32,6 +33,8 @@ SAME_TIME = 0.1
 FARTHEST = 100.0
 #: κ up to which all of its digits are written
 WRITTEN_OUT = 10_000
+#: words of a sentence
+MOST_WORDS = 20
 #: epochs without which a residual has no rate
 FEWEST_EPOCHS = 4
 
@@ -72,9 +75,9 @@ class Verdict:
         standings: the runs that are compared, the best first: those that converged by seconds, then the others.
         left_out: number of runs of another system, or to another tolerance.
         best: the fastest of those that converged; None for none.
-        headline: which was fastest, and how others compare.
-        others: what else there is to say of the runs and of κ; may be empty.
-        change: what to change; empty for nothing.
+        headline: the answer: which was fastest, and how others compare.
+        others: the reason: what else there is to say of the runs and of κ; may be empty.
+        change: the action; empty where there is nothing to do.
         diagnosis: of the fastest, or where none converged of the closest.
     """
 
@@ -107,11 +110,11 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
         >>> for solver in (apviz.Cholesky(), apviz.ConjugateGradient(tol=0.01, max_epochs=5)):
         ...     solution = apviz.solvers.attempt(system, solver, hooks=[recorder])
         >>> found = apviz.analysis.judge(recorder.traces)
-        >>> found.best.trace.label, found.others
+        >>> found.best.name, found.others
         ('Cholesky', '1 run hit its limit of 5 epochs. κ = 8,237.')
     """
     given = list(traces)
-    called = [trace.label for trace in given] if names is None else list(names)
+    called = distinct_names([trace.method for trace in given]) if names is None else list(names)
     shown = [(trace, name) for trace, name in zip(given, called, strict=True) if "epoch" in trace]
     groups: dict[str, list[Standing]] = {}
     for trace, name in shown:
@@ -133,7 +136,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
 
 def standing(trace: Trace, name: str = "") -> Standing:
     """Says what a run needs to its tolerance, and how that is known."""
-    name = name or trace.label
+    name = name or trace.method_name
     seconds, work = _last(trace, "seconds"), _last(trace, "work")
     if trace.converged:
         return Standing(trace, name, seconds, work, Basis.MEASURED)
@@ -182,10 +185,19 @@ def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str
     rivals = list(ordered[1:2])
     if not any(run.trace.method.is_plain_cg for run in ordered[:2]):
         rivals += [run for run in ordered[2:] if run.trace.method.is_plain_cg][:1]
-    parts = [f"{best.name} solved it in {_time(best.seconds)}", *(_compared(run, best) for run in rivals)]
+    parts = [f"{best.name} solved it in {time_words(best.seconds)}", *(_compared(run, best) for run in rivals)]
     if not rivals:
         parts.append("no other run has ended yet" if more_to_come else "no other method ran")
-    return f"{'; '.join(parts)}."
+    return _sentences(parts)
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    """The first part as a sentence, then the others together, as far as that stays short."""
+    first, *rest = parts
+    together = "; ".join(rest)
+    if len(together.split()) <= MOST_WORDS:
+        rest = [together] if rest else []
+    return " ".join(f"{each}." for each in [first, *(f"{each[:1].upper()}{each[1:]}" for each in rest)])
 
 
 def _compared(run: Standing, best: Standing) -> str:
@@ -200,26 +212,26 @@ def _compared(run: Standing, best: Standing) -> str:
 
 def _stopped(trace: Trace) -> str:
     how = trace.outcome if trace.outcome in ("stagnated", "diverged") else "stopped"
-    return f"{how} at residual {trace.residual_in_words('.3g')} after {_time(_last(trace, 'seconds'))}"
+    return f"{how} at residual {trace.residual_in_words('.3g')} after {time_words(_last(trace, 'seconds'))}"
 
 
 def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
     tol = closest.trace.attrs.get("tol")
     aim = f" to {tol:g}" if tol else ""
     if len(ordered) == 1:
-        return f"{closest.name} did not converge{aim}: it {_stopped(closest.trace)}."
-    return f"None of the {len(ordered)} runs converged{aim}; the closest, {closest.name}, {_stopped(closest.trace)}."
+        return f"{closest.name} did not converge{aim}. It {_stopped(closest.trace)}."
+    return f"None of the {len(ordered)} runs converged{aim}. {closest.name} came closest: it {_stopped(closest.trace)}."
 
 
 def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> str:
     """How many runs did not converge, what the one that is spoken of needs, κ, and runs that are left out."""
     said = []
     if looked_at.basis is Basis.EXTRAPOLATED:
-        said.append(f"{looked_at.name} needs about {_time(looked_at.seconds)} in all (extrapolated)")
+        said.append(f"{looked_at.name} needs about {time_words(looked_at.seconds)} in all (extrapolated)")
     if looked_at.basis is Basis.BOUND:
         iterations, _ = _epochs_to_tolerance(looked_at.trace, _last(looked_at.trace, "epoch"))
-        bound = f"{looked_at.name} needs at most {iterations:,.0f} iterations in exact arithmetic (a bound)"
-        said.append(f"{bound}: about {_time(looked_at.seconds)} at the pace it had")
+        said.append(f"{looked_at.name} needs at most {iterations:,.0f} iterations in exact arithmetic (a bound)")
+        said.append(f"At the pace it had, that is about {time_words(looked_at.seconds)}")
     failed = [run.trace for run in ordered if run.basis is not Basis.MEASURED]
     limits = {int(_last(trace, "epoch")) for trace in failed if trace.outcome == "max_epochs"}
     capped = sum(trace.outcome == "max_epochs" for trace in failed)
@@ -245,7 +257,7 @@ def _change(diagnosis: Diagnosis) -> str:
     if diagnosis.limit is Limit.NOTHING:
         return ""
     cause = diagnosis.limit.value.partition(":")[0]
-    return f"{cause[:1].upper()}{cause[1:]}: {diagnosis.advice[:1].lower()}{diagnosis.advice[1:]}"
+    return f"{cause[:1].upper()}{cause[1:]}. {diagnosis.advice}"
 
 
 def _best_known_kappa(runs: Sequence[Standing]) -> Trace:
@@ -272,8 +284,8 @@ def _last(trace: Trace, name: str) -> float:
     return float(trace["epoch"][name][-1])
 
 
-def _time(seconds: float) -> str:
-    """Seconds to two digits, or minutes or hours of what takes long."""
+def time_words(seconds: float) -> str:
+    """Return seconds to two digits, or minutes or hours of what takes long."""
     if seconds < 100:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.2g} h"

@@ -28,6 +28,7 @@ from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.kernels import KERNELS
+from apviz.method import distinct_names
 from apviz.methods import METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.places import Place, place_of
@@ -227,7 +228,8 @@ def compare(
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
     """Rehearses the solvers, says which is likely to be the quickest; hooks that show the time left of each."""
-    able = {each.label: each for each in solvers if can_forecast(each)}
+    forecast = [each for each in solvers if can_forecast(each)]
+    able = dict(zip(distinct_names([each.method for each in forecast]), forecast, strict=True))
     if not able:
         console.print("not forecast: none of these methods can be", highlight=False)
         return [ProgressHook(errors)]
@@ -236,8 +238,7 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
     except MemoryError as error:
         console.print(f"not forecast: {error}", highlight=False, markup=False)
         return [ProgressHook(errors)]
-    said = f"{advice.sentence} An estimate, made in {in_words(advice.seconds)} on some of the rows."
-    console.print(said, highlight=False, markup=False)
+    _say(advice.headline, f"{advice.reason} An estimate, made in {in_words(advice.seconds)} on some of the rows.")
     courses = advice.courses()
     return [courses, ProgressHook(errors, also=lambda: courses.words)]
 
@@ -276,7 +277,7 @@ def advise(
     console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)
     for note in data.notes:
         console.print(f"  {note}", highlight=False, markup=False)
-    console.print(f"[bold]{escape(advice.sentence)}[/]", highlight=False)
+    _say(advice.headline, advice.reason)
     rows = advice.rows()
     table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
     for row in rows:
@@ -296,6 +297,13 @@ def advise(
         raise typer.Exit(_present(outcomes, out))
 
 
+def _say(answer: str, *rest: str) -> None:
+    """Print an answer, and below it the reason and the action, as far as there are any."""
+    console.print(f"[bold]{escape(answer)}[/]", highlight=False)
+    for line in filter(None, rest):
+        console.print(line, highlight=False, markup=False)
+
+
 def _present(outcomes: Iterator[comparison.Outcome], out: Place, order: Sequence[Solver] = ()) -> int:
     """Runs them, shows the table, in an order, and writes the report, also after Ctrl-C; returns the exit status."""
     done, failures, interrupted = list[comparison.Outcome](), list[str](), False
@@ -308,15 +316,16 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Place, order: Sequence
         failures.append(str(error))
     done.sort(key=lambda outcome: order.index(outcome.solver) if order else 0)
     traces = [outcome.trace for outcome in done if outcome.trace is not None]
-    failures += [f"{outcome.solver.label}: {outcome.error}" for outcome in done if outcome.error]
+    failures += [f"{outcome.solver.method.name}: {outcome.error}" for outcome in done if outcome.error]
     if traces and records():
         console.print(terminal_table(traces))
-        verdict = judge(traces, full_names(traces))
-        console.print(verdict.sentence, highlight=False, markup=False)
-        for trace in traces:
+        names = full_names(traces)
+        verdict = judge(traces, names)
+        _say(verdict.headline, verdict.others, verdict.change)
+        for name, trace in zip(names, traces, strict=True):
             choices = json.loads(trace.attrs.get("choices", "{}"))
             if choices:
-                console.print(f"chosen for {trace.label}:", highlight=False)
+                console.print(f"Chosen for {name}:", highlight=False, markup=False)
             for setting, why in choices.items():
                 console.print(f"  {setting} = {why}", highlight=False)
         try:
@@ -417,11 +426,15 @@ def show(path: Annotated[str, typer.Argument(help="A trace, such as runs/ap.zarr
 
 def _print_trace(trace: Trace) -> None:
     a = trace.attrs
-    console.print(f"[bold]{trace.label}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, d = {a['d']}, "
-                  f"{a['right_hand_sides']} right-hand sides")  # fmt: skip
+    console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, "
+                  f"d = {a['d']}, {a['right_hand_sides']} right-hand sides")  # fmt: skip
+    if trace.method_details:
+        console.print(trace.method_details, highlight=False, markup=False)
     console.print(f"{a['kernel']}, σ² = {trace.noise_in_words(6)}, {a['dtype']} on {a['device_name']}, {a['engine']}")
     console.print(f"settings: {json.loads(a['solver_settings'])}", highlight=False)
-    console.print(f"{trace.outcome}: {a.get('stop_message', 'the solve was killed, or still runs')}", highlight=False)
+    console.print(trace.status(), highlight=False, markup=False)
+    if "stop_message" in a:
+        console.print(a["stop_message"], highlight=False, markup=False)
     console.print(terminal_table([trace]))
     spectrum = Table("eigenvalues", "value", "how")
     for name, value in trace["spectrum"].data_vars.items():

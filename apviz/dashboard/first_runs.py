@@ -68,7 +68,7 @@ def train(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: None) -
     data = datasets.load(DATA, n=SMALL_N)
     solver = AlternatingProjection(block_size=SMALL_BLOCK, tol=1.0, min_epochs=11)
     settings = TrainingSettings(solver=solver, steps=80, probes=4, spectrum=True)
-    path = folder / f"{DATA}-n{SMALL_N} training {solver.label}.zarr"
+    path = folder / f"{DATA}-n{SMALL_N} training {solver.method.name}.zarr"
     Training(data.train_x, data.train_y, settings, path=path, dataset=DATA).run(hooks)
     done()
 

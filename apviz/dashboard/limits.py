@@ -52,7 +52,7 @@ class Limits:
         if needed <= self.max_block_gb * 1e9:
             return ""
         return (
-            f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
+            f"{solver.method.name}: the block factors take {needed / 1e9:.1f} GB, this server allows "
             f"{self.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
         )
 

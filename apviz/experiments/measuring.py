@@ -35,6 +35,7 @@ from apviz.kernels import KERNELS
 from apviz.solvers import Solver, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace, TrainingTrace, open_trace
+from apviz.tracing.trace import status_words
 
 #: Adam steps of the paper (section 5.1), and those of its two largest sets
 STEPS = 50
@@ -52,7 +53,7 @@ def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, l
     trace = recorder.trace
     seconds = _seconds(trace)
     return {
-        "method": trace.label,
+        "method": trace.method_name,
         "settings": json.loads(trace.attrs["solver_settings"]),
         "outcome": str(solution.stop_reason),
         "residual": solution.residual,
@@ -166,7 +167,7 @@ def train_and_test(
         "converged": trained.converged,
         "seconds": trained.seconds,
         "work": trained.work,
-        "settings": settings.solver.label,
+        "settings": settings.solver.method.name,
         "lanczos_rank": rank,
         "hyperparameters": found.as_plain(),
     }
@@ -194,9 +195,8 @@ def _shown(values: Sequence[float], what: str) -> str:
 
 
 def ending(rows: Sequence[Row]) -> str:
-    """The ends of solves in the words of `StopReason`; what did not converge says so."""
-    reasons = dict.fromkeys(row["outcome"] for row in rows)
-    return ", ".join(reason if reason == "converged" else f"{reason}, not converged" for reason in reasons)
+    """Return how solves ended, in words; what did not converge says so."""
+    return "; ".join(map(status_words, dict.fromkeys(row["outcome"] for row in rows)))
 
 
 def machines(rows: Iterable[Row]) -> str:

@@ -228,7 +228,8 @@ def published_trace(name: str, method: str) -> Trace | None:
             "d": datasets.card(name).d,
             "kernel": runs[0].kernel,
             "method": METHOD_OF[method].plain(),
-            "label": METHOD_OF[method].label,
+            "method_name": METHOD_OF[method].name,
+            "method_details": METHOD_OF[method].details,
             "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
             "dtype": "float32",
         }

@@ -206,7 +206,7 @@ class Training:
     def _hyperparameters(self, steps: int) -> Hyperparameters:
         """Those of now, after so many steps."""
         how = "Adam steps with" if self.settings.optimiser == "adam" else "iterations of L-BFGS with"
-        provenance = f"{steps} {how} {self._solver.label} on {self._n:,} rows"
+        provenance = f"{steps} {how} {self._solver.method.name} on {self._n:,} rows"
         return self._objective.parametrisation.hyperparameters(self._optimiser.raw, provenance)
 
     @property
@@ -462,7 +462,8 @@ class Training:
             **self._kernel_parameters(),
             **({"data_preparation": self._preparation} if self._preparation else {}),
             "method": self._solver.method.plain(),
-            "label": self._solver.label,
+            "method_name": self._solver.method.name,
+            "method_details": self._solver.method.details,
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),
             "training_settings": json.dumps(s.as_plain()),
         }

@@ -306,7 +306,7 @@ class TrainingProgress(TrainingHook):
         solution = step.solution
         solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
         unconverged = "" if solution.converged else ", not converged"
-        label = settings.solver.label if settings.optimiser == "adam" else "L-BFGS"
+        label = settings.solver.method.name if settings.optimiser == "adam" else "L-BFGS"
         most = "at most " if settings.until_settled else ""
         self.console.print(
             f"{label}: step {step.number} of {most}{settings.steps}, σ² = "

@@ -31,7 +31,6 @@ from apviz.tracing.recorder import put_spectrum
 from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record
 
-LABEL = "GPyTorch CG"
 # number of iterations that stay on the device before they are moved
 DRAIN_ITERATIONS = 50
 # GPyTorch tests the tolerance from this iteration on
@@ -202,16 +201,18 @@ class _Observed:
             "preconditioned": self._preconditioner is not None,
             "probes": self.arguments["n_tridiag"],
         }
+        method = Method(
+            family=CONJUGATE_GRADIENT,
+            preconditioner=None if self._preconditioner is None else "pivoted-cholesky",
+            source="gpytorch",
+        )
         solve = {
             "dataset": "",
             "right_hand_sides": len(self._rhs_norms),
             "rhs_norms": self._rhs_norms.tolist(),
-            "method": Method(
-                family=CONJUGATE_GRADIENT,
-                preconditioner=None if self._preconditioner is None else "pivoted-cholesky",
-                source="gpytorch",
-            ).plain(),
-            "label": LABEL,
+            "method": method.plain(),
+            "method_name": method.name,
+            "method_details": method.details,
             "solver": "linear_cg",
             "solver_settings": json.dumps(settings),
             "choices": "{}",

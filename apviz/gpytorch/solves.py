@@ -308,11 +308,11 @@ def report(solution: Solution, solver: Solver) -> None:
         RuntimeError: the solve diverged.
     """
     if solution.stop_reason is StopReason.DIVERGED:
-        raise RuntimeError(f"the solve by {solver.label} {solution.stop_message}")
+        raise RuntimeError(f"the solve by {solver.method.name} {solution.stop_message}")
     if not solution.converged:
         warnings.warn(
-            f"the solve by {solver.label} is not converged: mean relative residual {solution.residual:.2e}, tolerance "
-            f"{getattr(solver, 'tol', 0.0):g}, after {solution.epochs} epochs; {solution.stop_message}",
+            f"the solve by {solver.method.name} is not converged: mean relative residual {solution.residual:.2e}, "
+            f"tolerance {getattr(solver, 'tol', 0.0):g}, after {solution.epochs} epochs; {solution.stop_message}",
             NumericalWarning,
             stacklevel=2,
         )

@@ -33,7 +33,7 @@ def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
         ValueError: no trace; a trace without blocks.
     """
     several = as_traces(traces)
-    without = [trace.label for trace in several if "block" not in trace]
+    without = [trace.method_name for trace in several if "block" not in trace]
     if without:
         raise ValueError(
             f"{figure} draws runs of AlternatingProjection, block by block; "

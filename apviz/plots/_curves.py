@@ -208,7 +208,7 @@ class Curves:
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
         # where runs share a method, the legend leaves it out
-        method = escaped(trace.label)
+        method = escaped(trace.method_name)
         head = "%{fullData.name}" if method in scatter["name"] else f"{method}<br>%{{fullData.name}}"
         first = f"<b>{head}</b><br>{'%{text}<br>' if also else ''}"
         hover = (

@@ -1,4 +1,4 @@
-"""Labels of figures: the settings under every title, names of runs and how they ended; then those of few points."""
+"""Text of figures: the settings under every title, names of runs and how they ended; then those of few points."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apviz.analysis.sweeps import settings
 from apviz.kernels import KERNELS
+from apviz.method import Method, distinct_names
 from apviz.rkhs import StationaryKernel
 
 if TYPE_CHECKING:
@@ -60,18 +61,10 @@ def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str,
     return lines
 
 
-def outcome(trace: Trace) -> str:
-    """Outcome of a run in words, so that one which did not converge never looks like one that did."""
-    reason = trace.attrs.get("stop_reason")
-    if reason == "converged":
-        return "converged"
-    return f"not converged ({reason})" if reason else "unfinished (interrupted or still running)"
-
-
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """Name of each run, no two alike: what differs, which is its method, or, of one method, the settings of each.
+    """Name each run, no two alike: by what differs, which is its method, or, of one method, the settings of each.
 
     Runs of one method that no setting of the caption tells apart are told by any other; those that differ in none, by
     when they were begun.
@@ -80,7 +73,7 @@ def run_names(
         labels: in place of the methods.
         leave_out: settings that are no difference.
     """
-    heads = [trace.label for trace in traces] if labels is None else list(labels)
+    heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)
     if labels is None and shared_method(traces):
         heads = [""] * len(traces)
     twins: dict[str, list[int]] = {}
@@ -95,54 +88,54 @@ def run_names(
         found = _last_differences([traces[place] for place in alike], leave_out)
         for place, difference in zip(alike, found, strict=True):
             names[place] = ", ".join(part for part in (names[place], difference) if part)
-    return [escaped(name or trace.label) for name, trace in zip(names, traces, strict=True)]
+    return [escaped(name or trace.method_name) for name, trace in zip(names, traces, strict=True)]
 
 
 def shared_method(traces: Sequence[Trace]) -> str:
     """Method that several runs share, whatever their block sizes: it stands in the caption and not in the legend."""
     if len(traces) < 2:
         return ""
-    plain = {trace.label if trace.block_size is None else trace.method.without("block_size").label for trace in traces}
-    return plain.pop() if len(plain) == 1 else ""
+    plain = {_but_for_the_block_size(trace) for trace in traces}
+    return plain.pop().name if len(plain) == 1 else ""
+
+
+def _but_for_the_block_size(trace: Trace) -> Method:
+    return trace.method if trace.block_size is None else trace.method.without("block_size")
 
 
 def full_names(traces: Sequence[Trace]) -> list[str]:
     """Names of runs as sentences have them: with their method, and for what does not read HTML."""
-    names = [html.unescape(name) for name in run_names(traces)]
-    methods = [trace.method_name for trace in traces]
-    return [
-        name if name.startswith(method) else f"{method}, {name}" for name, method in zip(names, methods, strict=True)
-    ]
+    methods = distinct_names([trace.method for trace in traces])
+    return [html.unescape(name) for name in run_names(traces, methods)]
 
 
 def method_names(traces: Sequence[Trace]) -> list[str]:
-    """Method of each run for a table: without block size, which has a column; with precision, seed if they differ.
+    """Name the method of each run for a table: with precision, seed if they differ.
 
     Of runs of one method also who took it, if that differs.
     """
+    names = distinct_names([trace.method for trace in traces])
     shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
     differing = [key for key in shown if len({trace.attrs.get(key) for trace in traces}) > 1]
     choosers = [_chooser(trace.attrs.get("choices", "{}")) for trace in traces]
-    both = {
-        trace.label
-        for trace, who in zip(traces, choosers, strict=True)
-        if any(other.label == trace.label and who != by for other, by in zip(traces, choosers, strict=True))
-    }
+    takers: dict[str, set[str]] = {}
+    for name, who in zip(names, choosers, strict=True):
+        takers.setdefault(name, set()).add(who)
     return [
         ", ".join(
             [
-                trace.method_name,
-                *([who] if trace.label in both else []),
+                name,
+                *([who] if len(takers[name]) > 1 else []),
                 *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
             ]
         )
-        for trace, who in zip(traces, choosers, strict=True)
+        for trace, name, who in zip(traces, names, choosers, strict=True)
     ]
 
 
 def legend_entry(name: str, trace: Trace) -> str:
     """Name of a run and its outcome, on two lines where one would not fit a phone."""
-    return entry_saying(name, outcome(trace))
+    return entry_saying(name, trace.status())
 
 
 def entry_saying(name: str, what: str) -> str:

@@ -40,7 +40,7 @@ def require_snapshots(trace: Trace, figure: str) -> None:
     missing = [group for group in ("rows", "snapshot") if group not in trace]
     if missing:
         raise ValueError(
-            f"{figure} needs the groups rows and snapshot; this trace of {trace.label} has no "
+            f"{figure} needs the groups rows and snapshot; this trace of {trace.method_name} has no "
             f"{' and no '.join(missing)}. Record them while solving: "
             "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60))]"
         )

@@ -44,11 +44,11 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
     for row, run in enumerate(several, start=1):
         blocks = run["block"]
         if "residual_norm" not in blocks:
-            raise ValueError(f"the trace of {run.label} has no norms of blocks yet; it needs one epoch")
+            raise ValueError(f"the trace of {run.method_name} has no norms of blocks yet; it needs one epoch")
         norms = blocks["residual_norm"].transpose("block", "epoch").values
         drawn, step = _drawn(norms.shape, DRAWN_CELLS // len(several))
         if step > 1:
-            notes.append(f"{run.label}: one epoch in {step} drawn, and the last")
+            notes.append(f"{run.method_name}: one epoch in {step} drawn, and the last")
         scale = logarithm(norms[:, drawn])
         scales.append(scale)
         owned = np.broadcast_to(blocks["owned_size"].values[:, None], scale.shape)

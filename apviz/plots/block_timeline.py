@@ -55,19 +55,19 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
     for row, run in enumerate(several, start=1):
         figure.update_yaxes(block_axis(run), row=row)
         if "update" not in run:
-            notes.append(f"{run.label}: no update is recorded yet")
+            notes.append(f"{run.method_name}: no update is recorded yet")
             continue
         updates = run["update"]
         of_one = updates["block"].values >= 0
         if not of_one.all():
-            notes.append(f"{run.label}: CG took over after update {int(of_one.sum()):,}")
+            notes.append(f"{run.method_name}: CG took over after update {int(of_one.sum()):,}")
             updates = updates.isel(update=of_one)
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
         if run.method.skeleton_rank:
-            notes.append(f"{run.label}: energies as by its skeletons; passes correct their sum")
+            notes.append(f"{run.method_name}: energies as by its skeletons; passes correct their sum")
         if len(drawn) < total:
-            notes.append(f"{run.label}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
+            notes.append(f"{run.method_name}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
         decrease = updates["energy_decrease"].values[drawn]
         scale = logarithm(decrease)
         scales.append(scale)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
-from apviz.plots._labels import escaped, outcome
+from apviz.plots._labels import escaped
 from apviz.plots._marks import SHADE
 from apviz.plots._snapshots import require_snapshots, step
 from apviz.plots._style import CAPTION_SIZE, ThemeName, method_color, theme_named, translucent
@@ -99,7 +99,7 @@ class FittedFunction:
             "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": theme.ink},
         }  # fmt: skip
         figure.update_layout(annotations=[annotation])
-        notes = [f"{escaped(trace.label)} — {outcome(trace)}"]
+        notes = [f"{escaped(trace.method_name)} — {trace.status()}"]
         if len(self._drawn) < len(self._input):
             notes.append(f"{len(self._drawn):,} of {len(self._input):,} rows drawn, evenly")
         figure.update_xaxes(title_text="input")

@@ -45,7 +45,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         ['input 1', 'input 2']
     """
     several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.label for trace in several if "step" not in trace]
+    without = [trace.method_name for trace in several if "step" not in trace]
     if without:
         raise ValueError(
             f"lengthscales draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
@@ -77,7 +77,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
                 legendrank=1 + names.index(name) if name in names else 1000,
                 line={"color": color, "width": 2.5 if name in palette else 1},
                 marker={"color": color, "size": 6, "maxdisplayed": 12},
-                hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{escaped(trace.label)}"
+                hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{escaped(trace.method_name)}"
                 "<extra></extra>",
                 row=row,
                 col=1,

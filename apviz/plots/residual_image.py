@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import escaped, outcome
+from apviz.plots._labels import escaped
 from apviz.plots._marks import BlockMarks, places
 from apviz.plots._player import play_buttons, slider
 from apviz.plots._snapshots import (
@@ -68,7 +68,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
     if trace.attrs["d"] != 2:
         raise ValueError(
             f"residual_image draws systems with d = 2 inputs, such as the photograph 'china'; this trace of "
-            f"{trace.label} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
+            f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
         )
     require_snapshots(trace, "residual_image")
     snapshots, notes = _drawn(trace)
@@ -87,7 +87,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
         frames.append(go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks)))))
         titles.append(title)
     figure.frames = frames
-    notes = [f"{escaped(trace.label)} — {outcome(trace)}", *filter(None, [blocks.key]), *notes]
+    notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [blocks.key]), *notes]
     add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
     finish(figure, [trace], colors, "Where the residual is, update by update", "residual_image", notes)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
-from apviz.plots._labels import escaped, outcome
+from apviz.plots._labels import escaped
 from apviz.plots._marks import BlockMarks, PointMarks, places
 from apviz.plots._snapshots import (
     NO_ROW,
@@ -99,7 +99,7 @@ class ResidualMap:
         figure = go.Figure(data)
         add_residual_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
         figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(label)])
-        notes = [f"{escaped(trace.label)} — {outcome(trace)}", *filter(None, [key]), *self._notes]
+        notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [key]), *self._notes]
         finish(figure, [trace], self._theme, "Where the residual is", "residual_map", notes)
         self._add_axes(figure)
         return figure

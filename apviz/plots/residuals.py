@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from apviz.analysis.ensembles import coinciding
+from apviz.method import distinct_names
 from apviz.plots._axes import X, as_traces
 from apviz.plots._curves import MANY_RUNS, RESIDUAL, Curves, Grid, with_looks
 from apviz.plots._labels import escaped, legend_entry
@@ -70,12 +71,12 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
 def _add_methods(curves: Curves, traces: Sequence[Trace], looks: Sequence[Look]) -> None:
     """An entry of the legend for every method, in place of one for every run."""
-    looks_of = {trace.label: look for trace, look in zip(traces, looks, strict=True)}
-    for label, look in looks_of.items():
-        runs = [trace for trace in traces if trace.label == label]
+    looks_of = {trace.method: look for trace, look in zip(traces, looks, strict=True)}
+    for name, (method, look) in zip(distinct_names([*looks_of]), looks_of.items(), strict=True):
+        runs = [trace for trace in traces if trace.method == method]
         converged = sum(trace.converged for trace in runs)
         count = f"{len(runs)} run{'s' * (len(runs) > 1)}, {converged} converged"
-        curves.add_key(f"{escaped(label)} — {count}", mode="lines", line=look.line())
+        curves.add_key(f"{escaped(name)} — {count}", mode="lines", line=look.line())
 
 
 #: sets of equal curves that are named, and names of each

@@ -57,7 +57,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         ('σ² (target unit²)', 'epochs a step, of CG: iterations')
     """
     several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.label for trace in several if "step" not in trace]
+    without = [trace.method_name for trace in several if "step" not in trace]
     if without:
         raise ValueError(
             f"training draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
@@ -96,7 +96,7 @@ def _add(
     steps = trace["step"]
     optional = zip(*(steps[name].values[at] for name in _OPTIONAL), strict=True)
     hover = (
-        f"<b>{escaped(trace.label)}</b><br>{head}step %{{customdata[0]:d}}: σ² = %{{customdata[1]:.6g}}<br>"
+        f"<b>{escaped(trace.method_name)}</b><br>{head}step %{{customdata[0]:d}}: σ² = %{{customdata[1]:.6g}}<br>"
         f"%{{customdata[2]:d}} {_unit(trace)} to residual %{{customdata[3]:.4g}}%{{text}}<extra></extra>"
     )
     figure.add_scatter(

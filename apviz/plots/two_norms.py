@@ -78,7 +78,7 @@ def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "li
     )  # fmt: skip
     notes = [
         system_label(trajectory.span),
-        f"{trajectory.method.label} · blocks {blocks_label(trajectory.blocks)}",
+        f"{trajectory.method.name} · blocks {blocks_label(trajectory.blocks)}",
         f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
     ]
     return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)

@@ -14,13 +14,12 @@ import plotly.graph_objects as go
 
 from apviz import plots
 from apviz.analysis.sweeps import system_key
-from apviz.analysis.verdict import judge
-from apviz.method import abbreviations
+from apviz.analysis.verdict import Verdict, judge
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
 from apviz.plots._style import ThemeName
 from apviz.report.rendering import Figure, embedded, write_page
-from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_row, table_rows
+from apviz.report.table import ENDING, HEADINGS, METHOD, Row, table_row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 
@@ -32,16 +31,14 @@ class Section:
     Attributes:
         prepared: what was made of a table of one's own, and what is odd about the data, a sentence each.
         chosen: what `auto` took for a run, and why.
-        short_forms: what they stand for in the names of methods.
     """
 
     title: str
-    verdict: str
+    verdict: Verdict
     facts: dict[str, str]
     prepared: list[str]
     chosen: dict[str, str]
     rows: list[Row]
-    short_forms: str
     figures: list[Figure]
     earlier: int
 
@@ -90,8 +87,8 @@ def write_report(traces: Sequence[Trace], path: P) -> P:
         "comparison.html.jinja",
         sections=_sections(traces),
         headings=HEADINGS,
-        texts=(METHOD, STOP_REASON),
-        stop_reason=STOP_REASON,
+        texts=(METHOD, ENDING),
+        ending=ENDING,
     )
 
 
@@ -114,7 +111,9 @@ def _sections(traces: Sequence[Trace]) -> list[Section]:
             try:
                 alone[number] = _section([trace])
             except Exception as error:
-                warnings.warn(f"{trace.label} is left out, for it cannot be drawn: {_reason(error)}", stacklevel=3)
+                warnings.warn(
+                    f"{trace.method_name} is left out, for it cannot be drawn: {_reason(error)}", stacklevel=3
+                )
         try:
             found += [_section([group[number] for number in alone])] if alone else []
         except Exception:  # together only
@@ -155,13 +154,10 @@ def _section(traces: Sequence[Trace]) -> Section:
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    verdict = judge(drawn, full_names(drawn)).sentence
+    verdict = judge(drawn, full_names(drawn))
     # the notes of a table have what is odd about it, with names of its columns
     said = drawn[-1].preparation.get("notes", drawn[-1].oddities)
-    short = abbreviations([trace.method for trace in drawn])
-    return Section(
-        title, verdict, facts, said, chosen, table_rows(drawn), short, _figures(drawn), len(traces) - len(drawn)
-    )  # fmt: skip
+    return Section(title, verdict, facts, said, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
 
 
 def _estimate(trace: Trace, name: str) -> str:
@@ -232,7 +228,7 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
         )
     for trace in filter(_has_picture, traces):
         yield (
-            f"The residual as a picture: {trace.label}",
+            f"The residual as a picture: {trace.method_name}",
             "The residual of the targets after each recorded update: play, or pull the slider.",
             partial(_themed, plots.residual_image, trace),
         )

@@ -7,29 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
-from apviz.method import abbreviations
 from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 
 HEADINGS = (
-    "method", "block size", "epochs or iterations", "work", "set-up work", "seconds", "residual", "stop reason",
-    "test RMSE",
+    "method", "epochs or iterations", "work", "set-up work", "seconds", "residual", "how it ended", "test RMSE",
 )  # fmt: skip
 TERMINAL_HEADINGS = (
-    "method", "block\nsize", "epochs\nor its", "work", "set-up\nwork", "time\n[s]", "residual", "stop reason",
-    "test\nRMSE",
+    "method", "epochs\nor its", "work", "set-up\nwork", "time\n[s]", "residual", "how it\nended", "test\nRMSE",
 )  # fmt: skip
-METHOD, STOP_REASON = HEADINGS.index("method"), HEADINGS.index("stop reason")
+METHOD, ENDING = HEADINGS.index("method"), HEADINGS.index("how it ended")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of a run, as text, in the order of `HEADINGS`, and whether it converged."""
+    """Cells of a run, as text, in the order of `HEADINGS`, whether it converged, and the details of its method."""
 
     cells: tuple[str, ...]
     converged: bool
+    details: str = ""
 
 
 def table_rows(traces: Sequence[Trace]) -> list[Row]:
@@ -45,37 +44,47 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
     """
     a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
     rmse = float(last["test_rmse"])
-    reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
     return Row(
         (
-            method or trace.method_name,
-            "–" if trace.block_size is None else f"{trace.block_size:,}",
+            trace.method_name if method is None else method,
             f"{int(last['epoch']):,}",
             f"{float(last['work']):.2f}",
             f"{a['setup_work']:.2f}",
             f"{float(last['seconds']):.2f}",
             trace.residual_in_words(),
-            reason,
+            trace.status(with_residual=False),
             "–" if math.isnan(rmse) else f"{rmse:.4f}",
         ),
         trace.converged,
+        trace.method_details,
     )
 
 
+def _details(rows: Sequence[Row]) -> list[str]:
+    """The details of methods, a line each; what all of one kind share is said once."""
+    found: dict[str, dict[str, str]] = {}
+    for row in filter(lambda row: row.details, rows):
+        found.setdefault(row.cells[METHOD].partition(" (")[0], {}).setdefault(row.details, row.cells[METHOD])
+    return [
+        f"{kind if len(of_kind) == 1 else name}: {details}"
+        for kind, of_kind in found.items() for details, name in of_kind.items()
+    ]  # fmt: skip
+
+
 def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
-    """Table for a terminal: runs that did not converge are marked in words and colour; short forms are explained."""
+    """Return the table for a terminal: words and colour mark runs that did not converge; details are below it."""
+    lines = table_rows(traces)
     table = Table(
         title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False,
-        caption=abbreviations([trace.method for trace in traces]) or None, caption_justify="left",
+        caption="\n".join(map(escape, _details(lines))) or None, caption_justify="left",
     )  # fmt: skip
-    lines = table_rows(traces)
     for index, heading in enumerate(TERMINAL_HEADINGS):
-        is_text = index in (METHOD, STOP_REASON)
+        is_text = index in (METHOD, ENDING)
         # numbers are never cut; in a narrow terminal the words wrap
         width = 13 if is_text else max((len(line.cells[index]) for line in lines), default=0)
         table.add_column(heading, justify="left" if is_text else "right", min_width=width, overflow="fold")
     for line in lines:
         cells = list(line.cells)
-        cells[STOP_REASON] = f"[{'green' if line.converged else 'red'}]{cells[STOP_REASON]}"
+        cells[ENDING] = f"[{'green' if line.converged else 'red'}]{cells[ENDING]}"
         table.add_row(*cells)
     return table

@@ -173,7 +173,7 @@ def sweeps_of(trajectory: Trajectory) -> Sweeps:
     taken = [step.block for step in trajectory.steps[1:]]
     count, in_turn = len(trajectory.blocks), taken == [j % 2 for j in range(len(taken))]
     require(count == 2, "the trajectory", f"one over {count} blocks", "over two blocks")
-    require(in_turn, "the rule", trajectory.method.label, "cyclic, so that sweeps are alike")
+    require(in_turn, "the rule", trajectory.method.name, "cyclic, so that sweeps are alike")
     errors = trajectory.errors()[::2]
     predicted = contraction(trajectory.span, *trajectory.blocks)
     bound = np.asarray(errors[0] * np.sqrt(predicted) ** np.maximum(2 * np.arange(len(errors)) - 1, 0))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 
 import torch
 
-from apviz.method import Method
+from apviz.method import Method, variant_of
 from apviz.operators import CountingOperator
 from apviz.settings import require
 from apviz.solvers.interface import SOLVERS, Prepared
@@ -52,7 +52,7 @@ class GradientDescent(IterativeSolver):
 
     @property
     def method(self) -> Method:
-        return Method(family="gradient-descent", variant=f"{self.step} steps")
+        return Method(family="gradient-descent", variant=variant_of({"step": self.step}))
 
     def build(self, operator: CountingOperator, columns: int) -> _Prepared:
         largest = estimated_largest_eigenvalue(operator, self.seed) if self.step == "constant" else None

@@ -246,13 +246,8 @@ class Solver(ABC):
     name: ClassVar[str]
 
     @property
-    def label(self) -> str:
-        """The method in a few words, for tables and legends; nothing computes from it."""
-        return self.method.label
-
-    @property
     def method(self) -> Method:
-        """The method as data."""
+        """The method as data, with its name and details in words."""
         own = {name: value for name, value in settings_of(self).items() if name not in (*LIMITS, "seed")}
         return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
@@ -281,7 +276,7 @@ class Solver(ABC):
             raise TypeError(f"prepare takes an operator{hint}, got {type(operator).__name__}")
         started = time.perf_counter()
         # ten epochs is what the paper's training solves take at least
-        with explained(f"the set-up of {self.label}", LESS_MEMORY):
+        with explained(f"the set-up of {self.method.name}", LESS_MEMORY):
             operator.fix_engine(10.0 * operator.n**2, columns)
             counting = CountingOperator(operator)
             prepared = self.build_for(counting, columns, like)

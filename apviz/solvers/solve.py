@@ -74,7 +74,7 @@ def solve(
         aim = f", the tolerance {tol:g}"
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
-            f"{solver.label} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "
+            f"{solver.method.name} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "
             f"{solution.epochs:,} epochs or iterations; {solution.stop_message}"
         )
         if throw:
@@ -111,7 +111,7 @@ def attempt(
     clock = Clock(system.device)  # choosing is part of the solve's time
     written = system.times_written
     try:
-        with in_full_precision(), explained(solver.label, LESS_MEMORY):
+        with in_full_precision(), explained(solver.method.name, LESS_MEMORY):
             require_torch_defaults()
             if prepared is None:
                 prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
@@ -133,7 +133,11 @@ def attempt(
     for hook in hooks:
         hook.on_stop(solution)
     log.debug(
-        "%s: %s, residual %.2e after %.2f work", solver.label, solution.stop_reason, solution.residual, solution.work
+        "%s: %s, residual %.2e after %.2f work",
+        solver.method.name,
+        solution.stop_reason,
+        solution.residual,
+        solution.work,
     )
     return solution
 

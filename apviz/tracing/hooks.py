@@ -51,7 +51,7 @@ class ProgressHook(Hook):
 
     def on_start(self, run: Run) -> None:
         self._run, self._tol = run, run.stopping.tol
-        label = run.solver.label
+        label = run.solver.method.name
         self._bar = _NotebookBar(label) if _in_notebook() else _TerminalBar(label, self.console, self.transient)
 
     def on_epoch(self, epoch: Epoch) -> None:

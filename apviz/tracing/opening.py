@@ -235,8 +235,8 @@ def _has_size(path: Path, size: int | None) -> bool:
 _NUMBER: Final = (int, float)
 # d is None for a matrix that linear_cg got without a kernel
 _COMMON: Final[dict[str, Any]] = {
-    "status": str, "created": str, "method": dict, "label": str, "dataset": str, "n": int, "d": (int, type(None)),
-    "kernel": str,
+    "status": str, "created": str, "method": dict, "method_name": str, "method_details": str, "dataset": str, "n": int,
+    "d": (int, type(None)), "kernel": str,
     "dtype": str, "device": str, "device_name": str, "threads": int, "solver_settings": str,
 }  # fmt: skip
 _SOLVE: Final[dict[str, Any]] = {

@@ -15,7 +15,7 @@ import zarr
 from apviz.method import Method
 from apviz.places import Place, is_there, made_whole, place_of, write_files, write_whole
 from apviz.settings import require_kind
-from apviz.tracing.schema import FINISHED
+from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED
 
 if TYPE_CHECKING:
     from apviz.kernels import Kernel
@@ -103,6 +103,25 @@ def residual_words(residual: float, is_measured: bool, form: str = ".2e") -> str
     return f"{'' if is_measured else '≈ '}{residual:{form}}"
 
 
+#: reasons of a stop in words
+_REASONS: Final = {"max_epochs": "epoch limit", "stopped": "stopped by a hook"}
+
+
+def status_words(reason: str, residual: str = "") -> str:
+    """Say how a solve ended: `Converged`, `Not converged: epoch limit (residual 0.012)`.
+
+    Args:
+        reason: why it stopped, or the status of one that has not ended.
+        residual: at its end, as text; leave it out where a column shows it.
+    """
+    if reason in ("converged", SETTLED, FINISHED):
+        return reason.capitalize()
+    at = f" (residual {residual})" if residual else ""
+    if reason in (INTERRUPTED, FAILED):
+        return f"Unfinished: interrupted, or still running{at}"
+    return f"Not converged: {_REASONS.get(reason, reason)}{at}"
+
+
 def traces_in(traces: Any, name: str = "traces") -> list[Trace]:
     """Return one or several traces as a list.
 
@@ -164,9 +183,14 @@ class Trace:
         return self.tree.attrs  # type: ignore[return-value]
 
     @property
-    def label(self) -> str:
-        """Return the method in a few words, for people; `method` holds it as data."""
-        return str(self.attrs["label"])
+    def method_name(self) -> str:
+        """Return what a person calls the method; `method` holds it as data."""
+        return str(self.attrs["method_name"])
+
+    @property
+    def method_details(self) -> str:
+        """Return the settings that the name of the method leaves out, in words; empty for none."""
+        return str(self.attrs["method_details"])
 
     @property
     def method(self) -> Method:
@@ -198,11 +222,6 @@ class Trace:
         return f"{least:.{digits}g}" + ("" if largest is None else f" to {largest:.{digits}g}")
 
     @property
-    def method_name(self) -> str:
-        """Return the label without block sizes, for a table with a column of them."""
-        return self.label if self.method.block_size is None else self.method.name
-
-    @property
     def block_size(self) -> int | None:
         """Return the rows a block owns; None for a method without blocks."""
         size = self.method.block_size
@@ -228,6 +247,15 @@ class Trace:
         """Format the last residual as `residual_words` does."""
         return residual_words(float(self["epoch"]["residual"][-1]), self.residual_is_measured, form)
 
+    def status(self, *, with_residual: bool = True) -> str:
+        """Say how the solve ended, so that one that did not converge never looks like one that did.
+
+        Args:
+            with_residual: name the last residual of a solve that did not converge.
+        """
+        is_known = with_residual and "epoch" in self and self["epoch"].sizes["epoch"] > 0
+        return status_words(self.outcome, self.residual_in_words(".2g") if is_known else "")
+
     @property
     def outcome(self) -> str:
         """Return the stop reason, or the status where none was reached."""
@@ -243,7 +271,9 @@ class Trace:
             KeyError: the trace has no such group; the message lists its groups.
         """
         if group not in self:
-            raise KeyError(f"this trace of {self.label} has no group {group!r}; it has {', '.join(self.tree.children)}")
+            raise KeyError(
+                f"this trace of {self.method_name} has no group {group!r}; it has {', '.join(self.tree.children)}"
+            )
         return self.tree[group].to_dataset()
 
     def to_dataframe(self, group: str = "epoch") -> pd.DataFrame:
@@ -293,4 +323,4 @@ class Trace:
         name = a["dataset"] or "unnamed data"
         last = self["epoch"].isel(epoch=-1)
         state = f"{self.outcome} after {int(last['epoch'])} epochs, residual {self.residual_in_words()}"
-        return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"
+        return f"Trace({self.method_name} on {name}, n={a['n']}, d={a['d']}: {state})"

@@ -42,7 +42,7 @@ class TrainingTrace(Trace):
         if not len(at):
             raise KeyError(f"step {step} was not recorded; there are {steps.sizes['step']}")
         row = steps.isel(step=int(at[0]))
-        provenance = f"step {step} of the training by {self.label}"
+        provenance = f"step {step} of the training by {self.method_name}"
         if "kernel_number" in steps:
             from apviz.kernels import from_plain
 
@@ -122,7 +122,7 @@ class TrainingTrace(Trace):
         a, steps = self.attrs, self["step"]["step"].size
         name = a["dataset"] or "unnamed data"
         noise = self.hyperparameters.noise
-        return f"TrainingTrace({self.label} on {name}, n={a['n']}, d={a['d']}: {steps} steps, σ²={noise:.3g})"
+        return f"TrainingTrace({self.method_name} on {name}, n={a['n']}, d={a['d']}: {steps} steps, σ²={noise:.3g})"
 
 
 def settled_gain(n: int) -> float:

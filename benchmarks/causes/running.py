@@ -61,7 +61,7 @@ def tried_one(number: int, seed: int, out: object = None, hooks: object = (), sh
     found, trace = case.diagnosed(seed)
     end = ended(trace)
     undone = ended(case.healed().diagnosed(seed)[1]) if case.undone else end
-    method = {"method": trace.label, "n": trace.attrs["n"]}
+    method = {"method": trace.method_name, "n": trace.attrs["n"]}
     return _row(case, found) | method | end | {"undone": undone, "undone is healthy": is_healthy(undone)}
 
 

@@ -85,7 +85,7 @@ def profile(system: apviz.KernelSystem, make: Callable[[], Any], recorded: bool,
     counter, *others = hooks()
     solution = attempt(system, make(), [counter, *others])
     cell: Cell = {
-        "n": system.n, "sides": SIDES, "engine": system.operator.engine, "solver": make().label,
+        "n": system.n, "sides": SIDES, "engine": system.operator.engine, "solver": make().method.name,
         "seconds": solution.seconds, "set-up seconds": solution.setup_seconds, "updates": counter.updates,
         "epochs": counter.epochs, "stop": str(solution.stop_reason),
     }  # fmt: skip

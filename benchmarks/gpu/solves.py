@@ -140,7 +140,7 @@ def cell(method: str, setting: Setting, system: Callable[[], apviz.KernelSystem]
         f"{tol}: {one['seconds']:.3g} s" + ("" if one["converged"] else f" NOT CONVERGED ({one['checked']:.2g})")
         for tol, one in reached.items()
     )
-    return about | {"label": solver_of(method, made, 0.01).label, "reached": reached, "summary": text}
+    return about | {"label": solver_of(method, made, 0.01).method.name, "reached": reached, "summary": text}
 
 
 def of_gpytorch(found: Cell) -> str:

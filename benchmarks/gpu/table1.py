@@ -56,7 +56,11 @@ def step(dataset: str, n: int | None, start: str, method: str, report: Report) -
         torch.cuda.reset_peak_memory_stats()
     training, deadline = train(source, source.n, start, method, report.device, min(LIMIT, report.seconds_left() - 2))
     table = training.trace["step"]
-    about: Cell = {"n": source.n, "d": int(source.data.train_x.shape[1]), "solver": training.settings.solver.label}
+    about: Cell = {
+        "n": source.n,
+        "d": int(source.data.train_x.shape[1]),
+        "solver": training.settings.solver.method.name,
+    }
     if not training.steps_done:
         return about | {"unfinished_s": deadline.unfinished, "reason": f"not done in {deadline.unfinished:.0f} s"}
     found = {name: float(table[name].to_numpy()[0]) for name in ("seconds", "epochs", "work")}

@@ -49,11 +49,11 @@ class Ours:
     def solve(self, b: np.ndarray, tol: float) -> np.ndarray:
         """Solves to the tolerance, or as far as it gets; float64 goes on from what float32 has reached."""
         solver = self._make(self._problem, {"tol": tol, "max_epochs": MOST})
-        self.label, found = f"{solver.label}, float32", None
+        self.label, found = f"{solver.method.name}, float32", None
         with contextlib.suppress(NotPositiveDefinite):  # by rounding, as float64 will show
             found = self._solved(b, solver, torch.float32)
         if found is None or not found.converged:
-            self.label = f"{solver.label}, float64"
+            self.label = f"{solver.method.name}, float64"
             weights = found.weights if found is not None and found.residual < 1 else None
             found = self._solved(b, solver, torch.float64, weights)
         return found.weights.numpy()

@@ -25,7 +25,8 @@ def run(work, residual, *, seconds=None, rmse=None, converged=True, method="CG",
     }
     epochs = xr.Dataset({name: ("epoch", np.asarray(values)) for name, values in columns.items()})
     root = {
-        "label": method, "method": {"family": method}, "dataset": "made", "n": 100, "d": 2, "dtype": "float64",
+        "method_name": method, "method_details": "", "method": {"family": method}, "dataset": "made", "n": 100, "d": 2,
+        "dtype": "float64",
         "noise": 0.1, "tol": 0.01, "status": "finished", "stop_reason": "converged" if converged else "max_epochs",
         "seed": 0, "data": "0",
     }  # fmt: skip
@@ -68,7 +69,7 @@ def test_seeds_of_real_solves_are_grouped_by_method_and_noise():
             for solver in (apviz.ConjugateGradient(), apviz.AlternatingProjection(block_size=20)):
                 apviz.solve(system, solver, hooks=[recorder])
     groups = but_for_the_seed(recorder.traces)
-    found = [{(each.label, each.attrs["noise"]) for each in group} for group in groups]
+    found = [{(each.method_name, each.attrs["noise"]) for each in group} for group in groups]
     assert len(groups) == 4 and all(len(each) == 1 for each in found)
     assert all([each.attrs["seed"] for each in group] == [0, 1, 2] for group in groups)
 

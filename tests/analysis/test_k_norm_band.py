@@ -48,7 +48,7 @@ def solved(solver, noise, dtype, *hooks, **settings):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 def test_the_error_is_in_the_band_wherever_there_is_one(solver, noise, dtype):
     trace, truth = solved(solver, noise, dtype)
     band = k_norm_error(trace)

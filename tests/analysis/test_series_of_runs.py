@@ -75,7 +75,7 @@ def test_factors_take_a_square_of_the_solved_rows_for_every_two_blocks(runs):
 
 def test_the_table_has_a_row_a_run_in_the_order_given(runs):
     table = sweep_table([runs["cg"], runs["cut"]])
-    assert list(table["method"]) == ["CG", "AP gauss-southwell b=60"]
+    assert list(table["method"]) == ["CG", "Alternating projection (greedy, b = 60)"]
     assert list(table["converged"]) == [True, False] and list(table["outcome"]) == ["converged", "max_epochs"]
     assert list(table["epochs"]) == [int(runs["cg"]["epoch"]["epoch"][-1]), 1]
     assert table["kappa"][0] == table["kappa"][1] and math.isnan(table["kappa_prime"][0])

@@ -59,7 +59,7 @@ def test_of_those_that_converged_the_best_took_the_fewest_seconds_and_one_that_d
     found = judge([slow, cut, quick])
     assert found.best.trace is quick and found.best.basis is Basis.MEASURED
     assert [each.trace for each in found.standings] == [quick, slow, cut]
-    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s; {slow.label} needs ")
+    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s; {slow.method_name} needs ")
 
 
 def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_and_nearly_the_same_time(problem):
@@ -70,7 +70,7 @@ def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_a
     less.tree["epoch"]["seconds"][-1], more.tree["epoch"]["seconds"][-1] = 0.763, 0.733
     found = judge([less, more])
     assert found.best.trace is more
-    assert found.headline == f"{more.label} solved it in 0.73 s; {less.label} needs the same time."
+    assert found.headline == f"{more.method_name} solved it in 0.73 s; {less.method_name} needs the same time."
 
 
 def test_others_that_converged_are_compared_by_what_was_measured(problem):
@@ -146,7 +146,7 @@ def test_what_rounding_stopped_would_not_have_got_there_with_more_time(problem):
     assert standing(cut).basis is Basis.EXTRAPOLATED
     cut.attrs["stop_reason"] = "stagnated"
     assert standing(cut).basis is Basis.UNKNOWN
-    assert "AP gauss-southwell b=60 stagnated at residual" in judge([cg(problem), cut]).headline
+    assert "Alternating projection (greedy, b = 60) stagnated at residual" in judge([cg(problem), cut]).headline
 
 
 def test_an_estimate_of_kappa_is_marked_as_one(problem):
@@ -163,7 +163,7 @@ def test_where_none_converged_it_says_so_and_names_the_closest(problem):
     found = judge([far, near])
     assert found.best is None and found.diagnosis is not None
     assert found.headline.startswith(
-        f"None of the 2 runs converged to 0.01; the closest, {near.label}, stopped at residual"
+        f"None of the 2 runs converged to 0.01; the closest, {near.method_name}, stopped at residual"
     )
 
 

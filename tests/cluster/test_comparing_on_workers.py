@@ -47,12 +47,12 @@ def test_traces_of_workers_are_those_of_one_process_bit_for_bit_with_the_weights
     torch.set_num_threads(threads)
     outcomes = [*compare_on(two_workers, small.a_system, SOLVERS, tmp_path / "on workers", recording)]
     assert [each.error for each in outcomes] == [""] * 4
-    by_label = {each.solver.label: each for each in outcomes}
+    by_label = {each.solver.method.name: each for each in outcomes}
     for each in alone:
-        other = by_label[each.solver.label]
+        other = by_label[each.solver.method.name]
         assert other.path.parent == tmp_path / "on workers" and other.path.name == each.path.name
         same_but_for_time(each.trace, other.trace)
-    pictured = by_label[SOLVERS[0].label].trace
+    pictured = by_label[SOLVERS[0].method.name].trace
     assert np.isfinite(pictured["snapshot"]["weights"].values).all()
     assert sorted(os.listdir(tmp_path / "on workers")) == sorted(os.listdir(tmp_path / "alone"))
 
@@ -133,7 +133,7 @@ def check_every_trace(folder, solvers, outcomes):
     """All open; of each solver one is whole, and what was begun otherwise says interrupted."""
     opened = [apviz.open_trace(path) for path in folder.glob("*.zarr")]
     for solver in solvers:
-        mine = [trace for trace in opened if trace.label == solver.label]
+        mine = [trace for trace in opened if trace.method_name == solver.method.name]
         whole = [trace for trace in mine if trace.finished]
         assert len(whole) == 1 and whole[0]["epoch"].sizes["epoch"] == solver.max_epochs + 1
         assert all(trace.outcome == "interrupted" for trace in mine if trace is not whole[0])
@@ -218,7 +218,7 @@ def until(command, folder, there):
 
 @pytest.mark.slow
 def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_others_say_interrupted(tmp_path):
-    runs, endless = tmp_path / "runs", tmp_path / "runs/diabetes-n353-ap-random-b=5.zarr"
+    runs, endless = tmp_path / "runs", tmp_path / "runs/diabetes-n353-alternating-projection-random-b-5.zarr"
     command = started(tmp_path, "--methods", "ap,cholesky")
     children = until(
         command, tmp_path, lambda: endless.exists() and "1 of 2: Cholesky" in (tmp_path / "said").read_text()

@@ -41,7 +41,7 @@ def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(t
     sweep_noise(tmp_path)
     card = opened("conditioning", tmp_path)._cards["sweep"]
     assert card.chart.base and not card.text.is_empty
-    assert len({(trace.label, trace.attrs["noise"]) for trace in card.drawn}) == 10
+    assert len({(trace.method_name, trace.attrs["noise"]) for trace in card.drawn}) == 10
 
 
 def test_a_folder_with_a_run_is_left_as_it_is(folder):

@@ -80,7 +80,7 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
     done = invoke("convergence", *OPTIONS, folder=tmp_path)  # alternating projection first
     assert done.exit_code == 2
     assert "2 GiB are missing" in joined(done.stderr) and "What is done is kept" in joined(done.stderr)
-    assert "AP gauss-southwell b=50" in done.stdout
+    assert "Alternating projection (greedy, b = 50)" in done.stdout
     assert "1 of 4 cells are done" in (tmp_path / "out/convergence-n200-china-cpu/report.html").read_text("utf-8")
 
 

@@ -41,7 +41,9 @@ def test_a_step_has_the_noise_its_solve_was_done_with_which_is_the_one_after_the
 @needs_runs
 def test_both_methods_are_one_figure_in_the_colours_of_our_own():
     traces = published_traces("airquality")
-    assert [trace.label for trace in traces] == ["AP gauss-southwell as published", "PCG as published"]
+    assert [trace.method_name for trace in traces] == [
+        "Alternating projection (greedy), as published", "CG + pivoted Cholesky, as published",
+    ]  # fmt: skip
     curves = [each for each in plots.training(traces).data if each.showlegend]
     assert [curve.line.color for curve in curves] == [
         rule_color("gauss-southwell"),

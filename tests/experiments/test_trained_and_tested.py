@@ -87,7 +87,7 @@ def test_a_data_set_without_hyperparameters_is_trained_first_and_once(small, loo
     solves = [apviz.open_trace(folder_of(experiment, options) / f"china-{m}-seed0.zarr") for m in ("ap", "cg")]
     assert [solve.attrs["noise"] for solve in solves] == pytest.approx([noise, noise])
     (table,) = experiment.tables(rows, options)
-    assert f"{measuring.STEPS} Adam steps with AP gauss-southwell b=50 on 200 rows" in table.note
+    assert f"{measuring.STEPS} Adam steps with Alternating projection (greedy, b = 50) on 200 rows" in table.note
 
 
 def test_solves_of_a_training_that_did_not_converge_are_marked_in_the_table(small, monkeypatch, tmp_path):

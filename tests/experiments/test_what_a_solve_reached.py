@@ -47,7 +47,7 @@ def test_a_level_that_was_not_reached_is_none_and_the_table_says_how_far_the_sol
     assert when([row], 1e-5, "epochs") == "> 4"
     assert when([row], 1e-5, "work") == f"> {watch.works[-1]:.1f}"
     assert when([row], 1e-5, "seconds").startswith("> ")
-    assert ending([row]) == "max_epochs, not converged"
+    assert ending([row]) == "Not converged: epoch limit"
 
 
 def place(epochs):
@@ -65,9 +65,9 @@ def test_over_seeds_a_table_has_mean_and_spread_of_those_that_got_there():
 @pytest.mark.parametrize(
     ("outcomes", "words"),
     [
-        (["converged", "converged"], "converged"),
-        (["diverged"], "diverged, not converged"),
-        (["converged", "max_epochs"], "converged, max_epochs, not converged"),
+        (["converged", "converged"], "Converged"),
+        (["diverged"], "Not converged: diverged"),
+        (["converged", "max_epochs"], "Converged; Not converged: epoch limit"),
     ],
 )
 def test_what_did_not_converge_says_so(outcomes, words):

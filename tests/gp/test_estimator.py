@@ -118,7 +118,7 @@ def test_adam_is_taken_where_another_solver_or_more_rows_are():
     x, y = data()
     with pytest.warns(ConvergenceWarning):
         gp = regressor(training_solver=apviz.ConjugateGradient(), max_steps=2).fit(x, y)
-    assert gp.trace_.attrs["label"] == "CG"
+    assert gp.trace_.method_name == "CG"
 
 
 LESS_WORK = {"stages": ((0.25, 3), (0.5, 2)), "max_epochs": 1, "trace_estimator": "pathwise"}
@@ -142,7 +142,7 @@ def test_less_work_is_what_adam_does_and_prediction_is_of_all_rows():
 def test_where_few_rows_are_factored_anyway_less_work_changes_nothing():
     x, y = data()
     found, exact = regressor(**LESS_WORK).fit(x, y), regressor().fit(x, y)
-    assert found.hyperparameters_ == exact.hyperparameters_ and found.trace_.attrs["label"] == "Cholesky"
+    assert found.hyperparameters_ == exact.hyperparameters_ and found.trace_.method_name == "Cholesky"
 
 
 def test_progress_says_that_a_fit_may_end_before_its_last_step():

@@ -102,7 +102,7 @@ def test_the_exact_gradient_holds_over_many_tiles():
         apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=10)),
         apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=10)),
     ],
-    ids=lambda s: s.label,
+    ids=lambda s: s.method.name,
 )
 def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
     """The mean of 40 estimates of 100 probes each is within four of its standard errors."""

@@ -62,7 +62,7 @@ def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
         apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=1.0, tol=1e-8),
         apviz.ConjugateGradient(tol=1e-8),
     ],
-    ids=lambda s: s.label,
+    ids=lambda s: s.method.name,
 )
 def test_every_solver_with_rademacher_probes_trains_the_same(solver):
     np.testing.assert_allclose(values(training(solver=solver).run()), values(training().run()), rtol=1e-5)

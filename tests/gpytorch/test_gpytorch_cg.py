@@ -180,7 +180,7 @@ def test_a_supported_model_is_described_as_apviz_has_it():
         k = (e.model.covar_module(e.x).to_dense() + 1e-3 * torch.eye(120)).numpy()
     for trace in recorder.traces:
         a = trace.attrs
-        assert (trace.label, a["n"], a["d"], a["kernel"]) == ("GPyTorch CG", 120, 2, "matern52")
+        assert (trace.method_name, a["n"], a["d"], a["kernel"]) == ("GPyTorch CG", 120, 2, "matern52")
         np.testing.assert_allclose(a["lengthscale"], [np.log(2)] * 2)
         np.testing.assert_allclose([a["outputscale"], a["noise"]], [np.log(2), 1e-3], rtol=1e-6)
         np.testing.assert_allclose(float(trace["spectrum"]["lambda_max"]), np.linalg.eigvalsh(k)[-1], rtol=1e-6)

@@ -94,8 +94,8 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
     # a block of all rows is a Cholesky solve
     assert solved_with(block_size=1000).converged
     paper = solved_with(block_size=25, partition="sequential", overlap=0.0, step="plain", tol=0.1)
-    assert paper.label == "AP gauss-southwell b=25"
-    assert solved_with(solver=apviz.ConjugateGradient(tol=1e-3)).label == "CG"
+    assert paper.method_name == "Alternating projection (greedy, b = 25)"
+    assert solved_with(solver=apviz.ConjugateGradient(tol=1e-3)).method_name == "CG"
 
 
 @pytest.mark.parametrize(

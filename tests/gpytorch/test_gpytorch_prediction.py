@@ -343,7 +343,7 @@ def test_a_variance_solver_is_used_for_variance_and_covariance():
     with alternating_projection(block_size=40, variance_solver=apviz.ConjugateGradient(tol=1e-9), hooks=[recorder]):
         found = latent(e)
         found.variance, latent(copy.deepcopy(e)).covariance_matrix
-    labels = [trace.label for trace in recorder.traces]
+    labels = [trace.method_name for trace in recorder.traces]
     assert labels.count("CG") == 2 and len(labels) == 4
 
 

@@ -127,7 +127,7 @@ def curve():
         return next(
             each
             for each in figure.data
-            if trace.label in each.name and "lines" in each.mode and (each.yaxis or "y") == axis
+            if trace.method_name in each.name and "lines" in each.mode and (each.yaxis or "y") == axis
         )
 
     return find

@@ -42,7 +42,7 @@ def test_kappa_and_kappa_prime_of_a_run_stand_on_one_axis_and_are_those_of_dense
     values = np.linalg.eigvalsh(k)
     largest = max(np.linalg.eigvalsh(k[i : i + SIZE, i : i + SIZE])[-1] for i in range(0, N, SIZE))
     found = numbers(plots.condition_numbers(traces))
-    ap, cg = found[f"AP gauss-southwell b={SIZE}"], found["CG"]
+    ap, cg = found[f"Alternating projection (greedy, b = {SIZE})"], found["CG"]
     assert ap["diamond"] == cg["diamond"] == pytest.approx(values[-1] / values[0], rel=1e-6)
     assert ap["circle"] == pytest.approx(largest / values[0], rel=1e-2) and "circle" not in cg
 

@@ -49,13 +49,13 @@ def legend(figure):
 
 def test_one_curve_for_k_and_one_for_each_preconditioned_run(traces):
     drawn = curves(plots.eigenvalues(list(traces.values())))
-    assert list(drawn) == ["K", traces["pcg"].label, traces["schwarz"].label]
+    assert list(drawn) == ["K", traces["pcg"].method_name, traces["schwarz"].method_name]
     for each in drawn.values():
         np.testing.assert_array_equal(each.x, np.arange(1, N + 1))
     np.testing.assert_array_equal(drawn["K"].y, traces["ap"]["eigenvalues"]["eigenvalue"].values)
     for name in ("pcg", "schwarz"):
         recorded = traces[name]["eigenvalues"]["preconditioned"].values
-        np.testing.assert_array_equal(drawn[traces[name].label].y, recorded)
+        np.testing.assert_array_equal(drawn[traces[name].method_name].y, recorded)
 
 
 def test_runs_without_a_preconditioner_show_the_curve_of_k_alone(traces):
@@ -98,7 +98,7 @@ def test_a_preconditioned_curve_has_the_colour_of_its_method_and_k_that_of_none(
     figure = plots.eigenvalues(list(traces.values()), theme=theme)
     drawn = curves(figure)
     for name in ("pcg", "schwarz"):
-        assert drawn[traces[name].label].line.color == plots.method_color(traces[name].method, theme)
+        assert drawn[traces[name].method_name].line.color == plots.method_color(traces[name].method, theme)
     assert drawn["K"].line.color not in {plots.method_color(trace.method, theme) for trace in traces.values()}
     assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
 
@@ -106,7 +106,7 @@ def test_a_preconditioned_curve_has_the_colour_of_its_method_and_k_that_of_none(
 def test_markers_lie_on_their_curve_and_hide_with_it(traces):
     figure = plots.eigenvalues(traces["pcg"])
     (markers,) = [each for each in figure.data if each.mode == "lines+markers"]
-    curve = curves(figure)[traces["pcg"].label]
+    curve = curves(figure)[traces["pcg"].method_name]
     at = markers.x[::2].astype(int) - 1
     np.testing.assert_array_equal(markers.y[::2], curve.y[at])
     assert at[0] == 0 and at[-1] == N - 1

@@ -139,5 +139,5 @@ def test_one_method_has_one_colour_in_every_figure(runs):
         for run in (runs["ap"], runs["cg"]):
             expected = plots.method_color(run.method, theme)
             for figure in [each([runs["ap"], runs["cg"]], theme=theme) for each in by_method]:
-                used = {d.line.color for d in figure.data if run.label in d.name and d.line.color}
+                used = {d.line.color for d in figure.data if run.method_name in d.name and d.line.color}
                 assert used == {expected}

@@ -122,7 +122,7 @@ def test_one_block_size_alone_is_an_unbroken_line():
 
 
 def test_blocks_of_100_and_300_look_different_in_every_chart_of_curves(runs, edited):
-    large = edited(runs["ap"], attrs={"method": runs["ap"].attrs["method"] | {"block_size": 300}, "label": "AP b=300"})
+    large = edited(runs["ap"], attrs={"method": runs["ap"].attrs["method"] | {"block_size": 300}})
     for draw in (plots.residuals, plots.test_rmse, plots.k_norm_error, plots.residual_drift, plots.passes):
         figure = draw([runs["ap"], large])
         lines = {
@@ -156,7 +156,7 @@ def test_of_runs_of_one_method_the_legend_has_the_setting_that_differs_and_the_c
     assert run_names([runs["ap"], runs["noisy"]]) == ["σ² = 0.05", "σ² = 0.5"]
     figure = plots.residuals([runs["ap"], runs["noisy"]])
     assert legend(figure)[:2] == ["σ² = 0.05 — converged", "σ² = 0.5 — converged"]
-    assert "AP gauss-southwell" in figure.layout.title.text and "b = 50" in figure.layout.title.text
+    assert "Alternating projection (greedy)" in figure.layout.title.text and "b = 50" in figure.layout.title.text
 
 
 def test_runs_that_differ_in_their_block_size_are_called_by_it(runs):
@@ -165,7 +165,7 @@ def test_runs_that_differ_in_their_block_size_are_called_by_it(runs):
 
 def test_beside_another_method_a_run_is_called_by_its_method_and_what_differs_from_its_like(runs):
     assert run_names([runs["ap"], runs["noisy"], runs["cg"]]) == [
-        f"{runs['ap'].label}, σ² = 0.05", f"{runs['ap'].label}, σ² = 0.5", "CG"
+        f"{runs['ap'].method_name}, σ² = 0.05", f"{runs['ap'].method_name}, σ² = 0.5", "CG"
     ]  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def legend(figure):
 def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):
     cg, ap = edited(runs["cg"], attrs={"dtype": "float64", "seed": 0}), edited(runs["ap"], attrs={"seed": 0})
     single = edited(cg, attrs={"dtype": "float32"})
-    label = ap.label.partition(" b=")[0]
+    label = ap.method_name
     assert method_names([single, ap]) == ["CG", label]
     assert method_names([single, cg, ap]) == ["CG, float32", "CG, float64", f"{label}, {ap.attrs['dtype']}"]
     by_auto = edited(single, attrs={"choices": '{"method": "CG: it is short"}'})

@@ -44,7 +44,7 @@ def test_the_figure_of_test_rmse_says_over_how_many_rows_it_is(runs):
 
 def test_runs_without_test_rmse_are_left_out_and_counted(runs):
     figure = plots.test_rmse([runs["ap"], runs["pcg"]])
-    assert not any("PCG" in each.name for each in figure.data)
+    assert not any("CG +" in each.name for each in figure.data)
     assert "1 of 2 runs recorded no test RMSE" in figure.layout.title.text
 
 
@@ -88,6 +88,6 @@ def test_a_box_is_of_the_times_between_updates_and_its_name_stands_above_it_in_t
         np.testing.assert_allclose(box.median[0], np.median(times))
         np.testing.assert_allclose((box.lowerfence[0], box.upperfence[0]), (times.min(), times.max()))
         name = figure.layout.annotations[place]
-        assert name.text == run.label and name.xref == "paper" and name.x == 0
+        assert name.text == run.method_name and name.xref == "paper" and name.x == 0
         assert place == name.y < box.y[0] - box.width / 2 < place + 1
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1] and not figure.layout.yaxis.showticklabels

@@ -56,7 +56,7 @@ def test_hovering_gives_epoch_work_seconds_and_residual_in_full(runs, curve):
 
 def test_a_run_that_did_not_converge_says_so_in_the_legend(runs):
     # the pass that a solve ends with is a point of its own
-    expected = [f"{runs['cut'].label} — not converged (max_epochs)", "recomputed from B − KW"]
+    expected = [f"{runs['cut'].method_name} — not converged (max_epochs)", "recomputed from B − KW"]
     assert entries(plots.residuals(runs["cut"])) == expected
 
 
@@ -72,7 +72,7 @@ def test_an_interrupted_run_says_that_it_is_unfinished(runs):
 
 def end_marker(figure, trace):
     """Drawn last of all that belongs to the run."""
-    return [each for each in figure.data if trace.label in each.name and each.mode == "markers"][-1]
+    return [each for each in figure.data if trace.method_name in each.name and each.mode == "markers"][-1]
 
 
 def test_ends_differ_for_converged_not_converged_and_unfinished_runs(runs):
@@ -115,7 +115,7 @@ def test_curves_that_lie_on_each_other_are_named(runs, edited):
     apart = edited(runs["ap"], {"seed": 4}, residual=runs["ap"]["epoch"]["residual"].values * 1.5)
     first = edited(runs["ap"], {"seed": 2})
     title = plots.residuals([first, near, apart, runs["cg"]]).layout.title.text
-    label = runs["ap"].label
+    label = runs["ap"].method_name
     said = html.unescape(title.replace("<br>", " "))
     assert f"{label}, seed 2 = {label}, seed 3" in re.sub("<[^>]*>", "", said)
     assert "seed 4 =" not in said and "= seed 4" not in said
@@ -125,7 +125,7 @@ def test_curves_that_lie_on_each_other_are_named(runs, edited):
 def test_of_many_runs_the_legend_has_the_methods_and_every_run_is_found_by_the_pointer(runs, edited):
     traces = [edited(runs["cut"], {"seed": seed}) for seed in range(30)] + [runs["cg"]]
     figure = plots.residuals(traces)
-    label = runs["cut"].label
+    label = runs["cut"].method_name
     assert entries(figure) == [f"{label} — 30 runs, 0 converged", "CG — 1 run, 1 converged"]
     groups = {each.legendgroup.replace("<br>", " — ") for each in figure.data if each.legendgroup}
     assert {f"{label}, seed {seed} — not converged (max_epochs)" for seed in range(30)} < groups

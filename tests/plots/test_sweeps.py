@@ -155,7 +155,10 @@ def test_methods_have_a_curve_each(runs):
     figure = plots.batch_size_sweep([runs["ap"], runs["cyclic"], runs["ap100"]])
     curves = drawn(figure, 1, "lines+markers")
     assert [len(curve.x) for curve in curves] == [2, 1]
-    assert [curve.name.split(" — ")[0] for curve in curves] == ["AP gauss-southwell", "AP cyclic"]
+    assert [curve.name.split("<br>")[0] for curve in curves] == [
+        "Alternating projection (greedy)",
+        "Alternating projection (cyclic)",
+    ]
     assert curves[1].line.color == rule_color("cyclic")
 
 

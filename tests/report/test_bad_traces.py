@@ -117,13 +117,13 @@ def test_whatever_a_trace_raises_as_it_is_read_is_said_of_it_alone(folder, monke
     plain = getattr(opening, place)
 
     def fails(first, *rest):
-        if "bad.zarr" in str(first) or getattr(first, "get", {}.get)("label") == "bad":
+        if "bad.zarr" in str(first) or getattr(first, "get", {}.get)("method_name") == "bad":
             raise error
         return plain(first, *rest)
 
     if place == "_check_attributes":
         root = json.loads((folder / "bad.zarr/zarr.json").read_text())
-        root["attributes"]["label"] = "bad"
+        root["attributes"]["method_name"] = "bad"
         (folder / "bad.zarr/zarr.json").write_text(json.dumps(root))
     monkeypatch.setattr(opening, place, fails)
     with pytest.warns(UserWarning, match="bad.zarr is left out, for it cannot be read"):
@@ -138,10 +138,10 @@ def test_whatever_a_trace_raises_as_it_is_read_is_said_of_it_alone(folder, monke
 def test_a_trace_that_cannot_be_drawn_is_left_out_of_the_page_with_the_reason(folder, monkeypatch, error):
     traces = find_traces(folder)
     # of the same settings only the latest is drawn
-    traces[0].tree.attrs |= {"label": "the bad one", "solver_settings": '{"tol": 1}'}
+    traces[0].tree.attrs |= {"method_name": "the bad one", "solver_settings": '{"tol": 1}'}
 
     def fails(drawn):
-        if any(each.label == "the bad one" for each in drawn):
+        if any(each.method_name == "the bad one" for each in drawn):
             raise error
         return []
 

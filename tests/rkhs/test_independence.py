@@ -69,7 +69,7 @@ def test_every_state_is_that_of_a_solve(rule, overlap, partition):
     found = trajectory(
         Span(x, kernel, 0.05), b, block_size=9, rule=rule, overlap=overlap, partition=partition, steps=20, seed=3
     )
-    assert found.method.label == solver.method.label
+    assert found.method.name == solver.method.name
     count = min(20, len(states.blocks))  # of a solve that converges before
     assert count > 12 and [step.block for step in found.steps[1 : count + 1]] == states.blocks[:count]
     weights = [step.weights for step in found.steps[1 : count + 1]]

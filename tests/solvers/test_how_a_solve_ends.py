@@ -25,7 +25,7 @@ SOLVERS = (
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-9),
     apviz.Cholesky(tol=1e-9),
 )
-EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 
 
 def easy32():
@@ -98,7 +98,7 @@ def test_max_epochs_is_said_where_the_cap_comes_first():
         apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-12),
         apviz.Cholesky(tol=1e-12),
     ],
-    ids=lambda s: s.label,
+    ids=lambda s: s.method.name,
 )
 def test_float32_inside_reaches_any_tolerance_that_float64_holds(solver):
     p = easy32()
@@ -126,8 +126,8 @@ def test_what_did_not_converge_says_of_whom_how_far_from_what_and_after_how_many
     with pytest.warns(apviz.NotConverged) as told:
         solution = apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2))
     assert str(told[0].message) == (
-        f"{solver.label} did not converge: the residual is {p.residual(solution.weights):.2g}, the tolerance 1e-10, "
-        f"after 2 epochs or iterations; {solution.stop_message}"
+        f"{solver.method.name} did not converge: the residual is {p.residual(solution.weights):.2g}, the tolerance "
+        f"1e-10, after 2 epochs or iterations; {solution.stop_message}"
     )
     with pytest.raises(apviz.NotConverged) as raised:
         apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2), throw=True)

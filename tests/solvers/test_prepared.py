@@ -25,7 +25,7 @@ SOLVERS = (
     apviz.Cholesky(tol=1e-6),
     apviz.Automatic(tol=1e-6),
 )
-EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 
 
 @EVERY_SOLVER

@@ -92,7 +92,7 @@ def test_a_preconditioner_of_ones_own_is_told_apart_and_written_down_where_it_is
     PRECONDITIONERS.register("jacobi")(Jacobi)
     PRECONDITIONERS.register("jacobi")(Jacobi)  # as a cell that is run again does
     half, two = (apviz.ConjugateGradient(preconditioner=Jacobi(power=power)) for power in (0.5, 2.0))
-    assert half.method != two.method and half.label == "PCG jacobi power=0.5"
+    assert half.method != two.method and (half.method.name, half.method.details) == ("CG + jacobi", "power 0.5")
     recorder = apviz.Recorder()
     apviz.solve(system(), half, hooks=[recorder])
     assert recorder.trace.method == half.method and from_plain(to_plain(half)) == half

@@ -65,7 +65,7 @@ SOLVERS = [
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-9])
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
     system, residual = problem()
     system.operator.prepare()  # torch's tiles round B − KW by 1e-14, which is 2e-6 of the smallest residual here

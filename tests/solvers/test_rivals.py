@@ -29,7 +29,7 @@ FIDELITY = Path(__file__).parents[2] / "benchmarks" / "results" / "fidelity.json
 
 
 def name_of(solver):
-    return solver.label
+    return solver.method.name
 
 
 class Draws:

@@ -52,7 +52,7 @@ SOLVERS = (
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
     apviz.Cholesky(tol=1e-3),
 )
-EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 
 
 def points(n=90, d=2, seed=0):

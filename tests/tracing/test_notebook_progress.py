@@ -22,5 +22,5 @@ def test_in_a_notebook_progress_is_a_widget_that_ends_with_the_stop_reason():
     assert "application/vnd.jupyter.widget-view+json" in output.data
     texts = [state.get("value") for state in (w["state"] for w in notebook.metadata.widgets[
         "application/vnd.jupyter.widget-state+json"]["state"].values())]  # fmt: skip
-    assert any("AP gauss-southwell b=20" in str(text) for text in texts)
+    assert any("Alternating projection (greedy, b = 20)" in str(text) for text in texts)
     assert any(str(text).startswith("converged") for text in texts)

@@ -62,7 +62,7 @@ def solved(solver, dtype, *hooks):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 def test_rmse_residual_and_energy_are_those_of_the_returned_weights(tmp_path, solver, dtype):
     kept = apviz.KeepWeights(tmp_path / "w.npz")
     solution, recorder = solved(solver, dtype, kept)

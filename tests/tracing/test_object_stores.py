@@ -222,10 +222,12 @@ def test_a_save_that_is_cut_leaves_nothing_that_opens(store, monkeypatch):
 def test_a_comparison_and_its_report_go_to_a_url_and_come_from_there(store):
     outcomes = [*compare(a_system(), [SOLVER, apviz.Cholesky(), SOLVER], store)]
     assert [outcome.path.name for outcome in outcomes] == [
-        "n60-ap-gauss-southwell-b=10.zarr".replace("gauss-southwell", "cyclic"), "n60-cholesky.zarr",
-        "n60-ap-cyclic-b=10-run2.zarr",
+        "n60-alternating-projection-cyclic-b-10.zarr", "n60-cholesky.zarr",
+        "n60-alternating-projection-cyclic-b-10-run2.zarr",
     ]  # fmt: skip
-    assert sorted(trace.label for trace in find_traces(store)) == ["AP cyclic b=10", "AP cyclic b=10", "Cholesky"]
+    assert sorted(trace.method_name for trace in find_traces(store)) == [
+        *["Alternating projection (cyclic, b = 10)"] * 2, "Cholesky",
+    ]  # fmt: skip
     page = write_report(find_traces(store), place_of(store) / "report.html")
     assert str(page) == f"{store}/report.html" and b"Cholesky" in page.read_bytes()
     # its own page is replaced

@@ -58,7 +58,7 @@ def recorded(solver, path=None, *hooks):
     return recorder.trace
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, solver):
     dense = Dense()
     trace = recorded(solver, tmp_path / "a.zarr", dense)
@@ -80,7 +80,7 @@ def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, s
     assert trace.to_dataframe("pass").index.name == "pass"
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 def test_after_an_adopted_pass_the_residual_is_b_minus_kw_and_after_any_other_it_is_off_by_the_drift(solver):
     class After(apviz.Hook):
         def on_start(self, run):

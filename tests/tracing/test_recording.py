@@ -34,7 +34,7 @@ SOLVERS = (
     apviz.Cholesky(),
 )
 PCG = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-8)
-EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
 X = np.random.default_rng(0).uniform(size=(40, 2))
 B = np.random.default_rng(1).standard_normal((40, 3))
 # Matérn-3/2, lengthscale 0.5, noise 0.3, written out
@@ -106,7 +106,8 @@ def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
     expected = {
         "dataset": "cube", "n": 40, "d": 2, "kernel": "matern32", "lengthscale": [0.5], "outputscale": 1.0,
         "noise": 0.3, "right_hand_sides": 3, "seed": 4, "solver": solver.name, "method": solver.method.plain(),
-        "label": solver.label, "device": DEVICE, "dtype": "float64", "threads": torch.get_num_threads(),
+        "method_name": solver.method.name, "method_details": solver.method.details,
+        "device": DEVICE, "dtype": "float64", "threads": torch.get_num_threads(),
         "status": "finished", "tol": solver.tol,
         "stop_reason": str(solution.stop_reason), "stop_message": solution.stop_message,
         "residual": solution.residual, "epochs": solution.epochs, "work": solution.work,
@@ -135,7 +136,7 @@ def test_the_groups_agree_with_each_other_and_with_the_solve(solver):
     np.testing.assert_array_equal(table["residual"], epoch["residual_per_rhs"].values.mean(axis=1))
 
 
-@pytest.mark.parametrize("solver", SOLVERS[:3], ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", SOLVERS[:3], ids=lambda s: s.method.name)
 def test_the_blocks_agree_with_the_updates_and_the_residual(solver):
     trace = recorded(solver, rows=True)[0].trace
     block, update, epoch, rows = (trace[g] for g in ("block", "update", "epoch", "rows"))
@@ -189,7 +190,7 @@ def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
     assert spectrum["kappa_prime"].attrs["is_estimate"]
 
 
-@pytest.mark.parametrize("solver", [*SOLVERS, PCG], ids=lambda s: s.label)
+@pytest.mark.parametrize("solver", [*SOLVERS, PCG], ids=lambda s: s.method.name)
 def test_eigenvalues_are_recorded_and_those_of_the_preconditioned_operator_where_there_is_one(tmp_path, solver):
     recorder, solution = recorded(solver, path=tmp_path / "a.zarr", eigenvalues=True)
     assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
@@ -351,7 +352,7 @@ def test_several_solves_give_several_traces_in_memory_and_on_disk(tmp_path):
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     for solver in SOLVERS[:3]:
         apviz.solve(system(), solver, [recorder])
-    assert [t.label for t in recorder.traces] == [s.label for s in SOLVERS[:3]]
+    assert [t.method_name for t in recorder.traces] == [s.method.name for s in SOLVERS[:3]]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2.zarr", "a-3.zarr", "a.zarr"]
     assert apviz.open_trace(tmp_path / "a-2.zarr").tree.identical(recorder.traces[1].tree)
     assert recorder.trace.tree.identical(recorder.traces[2].tree)
@@ -449,5 +450,5 @@ def test_epochs_between_predictions_are_a_whole_number(every):
 def test_progress_names_the_method_and_ends_with_the_stop_reason():
     text = StringIO()
     solution = apviz.solve(system(), AP, [apviz.ProgressHook(Console(file=text, width=200, force_terminal=True))])
-    assert AP.label in text.getvalue()
+    assert AP.method.name in text.getvalue()
     assert f"max_epochs: residual {solution.residual:.2e}" in text.getvalue()

@@ -123,7 +123,7 @@ def case(seed: int) -> Case:
         "kernel": str(kernel),
         "noise": f"{ratio * prior:.2e}",
         "face": face,
-        "solver": "none" if solver is None else f"{solver.label}, tol {getattr(solver, 'tol', 0):.1e}",
+        "solver": "none" if solver is None else f"{solver.method.name}, tol {getattr(solver, 'tol', 0):.1e}",
         "dtype": str(dtype),
     }
     return Case(

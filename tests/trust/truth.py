@@ -142,7 +142,7 @@ def case(seed: int) -> Case:
     if columns == 1 and often(0.5):
         sides = sides[:, 0]
     solver = _solver(rng, n)
-    words["solver"] = solver.label
+    words["solver"] = solver.method.name
     words["dtype"] = str(dtype)
     operator = one_of("dense", "tiled", "auto")
     return Case(given, sides, kernel, parts, combined, outputscale, noise, dtype, operator, solver, words)

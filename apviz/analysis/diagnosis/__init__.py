@@ -134,7 +134,7 @@ def _for_gpytorch(found: Diagnosis) -> Diagnosis:
         most = f"gpytorch.settings.max_cg_iterations({change['max_epochs']})"
         return replace(found, advice=f"Let it take more iterations: {most}.")
     if found.limit is Limit.NOISE:
-        advice = f"Try σ² = {change['noise']:g}, and see in the test RMSE whether the data mind; or {inside}."
+        advice = f"Try σ² = {change['noise']:g}, and check the test RMSE. Or {inside}."
         return replace(found, advice=advice)
     if found.limit in (Limit.CONDITIONING, Limit.METHOD, Limit.UNKNOWN):
         return replace(found, advice=f"T{inside[1:]}.")

@@ -53,17 +53,17 @@ def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if quickest is not None and quickest.method.family not in (trace.method.family, CHOLESKY):
         evidence = f"{took}. {said_of(quickest)}"
         return Diagnosis(
-            Limit.METHOD, evidence, f"Take {quickest.label}, or let apviz choose.", {"solver": "auto"}
+            Limit.METHOD, evidence, f"Take {quickest.method_name}, or let apviz choose.", {"solver": "auto"}
         )  # fmt: skip
     if trace.method.family == CONJUGATE_GRADIENT or not math.isfinite(of.kappa(trace)):
         return None
     most, rank = of.iterations_of_cg(trace)
     if most > min(FEW_ITERATIONS, BOUND_SHARE * of.work(trace)):
         return None
-    of_k = f": all but the {rank:,} largest eigenvalues of K are close together" if rank else ""
+    of_k = f" All but the {rank:,} largest eigenvalues of K are close together." if rank else ""
     evidence = (
-        f"{took}, at residual {of.residual(trace):.2g}; CG needs up to {most:,} iterations of 1.0 work in exact "
-        f"arithmetic, and little more by rounding{of_k}. {trace.condition()}."
+        f"{took}, at residual {of.residual(trace):.2g}. CG needs up to {most:,} iterations of 1.0 work in exact "
+        f"arithmetic, and little more by rounding.{of_k} {trace.condition()}."
     )
     return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
 
@@ -79,12 +79,13 @@ def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     sign = sign_of(trace["spectrum"], "lambda_min")
     known = (
-        f", and λmin of K {sign} {smallest:.2g}: {trace.condition()}, with σ² = {not_little:.2g} {lower:.2g} times less"
+        f" λmin of K {sign} {smallest:.2g}, so {trace.condition()}. With σ² = {not_little:.2g} it would be "
+        f"{lower:.2g} times less."
     )
     evidence = (
-        f"σ² = {trace.attrs['noise']:.2g} is {ratio:.1g} of the outputscale{known if math.isfinite(lower) else ''}."
+        f"σ² = {trace.attrs['noise']:.2g} is {ratio:.1g} of the outputscale.{known if math.isfinite(lower) else ''}"
     )
-    advice = f"Try σ² = {higher:g}, and see in the test RMSE whether the data mind; or blocks that overlap."
+    advice = f"Try σ² = {higher:g}, and check the test RMSE. Or take blocks that overlap."
     return Diagnosis(Limit.NOISE, evidence, advice, {"noise": higher})
 
 
@@ -95,7 +96,7 @@ def rule(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     busy, count = found
     evidence = (
-        f"{busy} of {count} blocks brought 99% of what h fell by in the second half of the epochs, and the rule "
+        f"{busy} of {count} blocks brought 99% of what h fell by in the second half of the epochs. The rule "
         f"{trace.method.rule} updates all alike."
     )
     advice = "Let the rule choose the block with the largest residual."
@@ -116,7 +117,7 @@ def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if trace.method.is_plain_cg and math.isfinite(of.kappa(trace)):
         most = max(of.iterations_of_cg(trace)[0], done + 1)
         return _capped(trace, most, f"CG needs up to {most:,} in exact arithmetic")
-    return _capped(trace, MORE_EPOCHS * done, "too few to tell how many it needs")
+    return _capped(trace, MORE_EPOCHS * done, "they are too few to tell how many it needs")
 
 
 def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
@@ -137,7 +138,7 @@ def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 def _capped(trace: Trace, goal: int, needs: str) -> Diagnosis:
     known = f"; {trace.condition()}" if math.isfinite(of.kappa(trace)) else ""
     evidence = (
-        f"It reached its limit of {of.epochs(trace):,} epochs or iterations at residual {of.residual(trace):.2g}; for "
+        f"It reached its limit of {of.epochs(trace):,} epochs or iterations at residual {of.residual(trace):.2g}. For "
         f"its tolerance of {of.tolerance(trace):g} {needs}{known}."
     )
     change: dict[str, Any] = {"max_epochs": goal} if "max_epochs" in of.settings(trace) else {}
@@ -155,7 +156,7 @@ def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if needed is None or not left > LEFT_RATIO * smallest or not rank < needed <= LOW_RANK_SHARE * n:
         return None
     evidence = (
-        f"A rank of {rank:,} leaves eigenvalues of K of up to {left / smallest:,.2g} λmin to CG, at best; some "
+        f"A rank of {rank:,} leaves eigenvalues of K of up to {left / smallest:,.2g} λmin to CG, at best. Some "
         f"{needed:,} of {n:,} are above {COUNTED_RATIO:g} λmin. {trace.condition()}."
     )
     return Diagnosis(Limit.PRECONDITIONER, evidence, f"Take a rank of {needed:,}.")
@@ -172,8 +173,8 @@ def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     # per epoch, next to nothing: m·b³/3 operations beside 2n² for every right-hand side
     evidence = (
         f"A block owns {size:,} of {n:,} rows, so that an update sees little of K: {of.epochs(trace):,} epochs, "
-        f"residual {of.residual(trace):.2g}. An epoch costs the same with any, and the factors of blocks of "
-        f"{larger:,} rows {_factors_in_epochs(n, larger, int(trace.attrs['right_hand_sides']))}."
+        f"residual {of.residual(trace):.2g}. An epoch costs the same with any size. Factors of blocks of "
+        f"{larger:,} rows cost {_factors_in_epochs(n, larger, int(trace.attrs['right_hand_sides']))}."
     )
     change = {"block_size": larger} if trace.method.has_blocks else {}
     return Diagnosis(Limit.SMALL_BLOCKS, evidence, f"Take blocks of {larger:,} rows.", change)
@@ -200,37 +201,36 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"keeps {share(kept)} of the residual"
     evidence = (
-        f"{trace.method.partition} blocks without overlap: an epoch {keeps}, though every update makes it zero on "
-        "its own block."
+        f"The blocks do not overlap: an epoch {keeps}, though every update makes it zero on its own block."
     )
-    advice = "Blocks of neighbours that solve on a margin around what they own."
+    advice = "Take blocks of neighbours that solve on a margin around what they own."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 
 
 def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
     """Everything else: κ is large, or the method slow where it is not, or κ not known."""
     kappa, work = of.kappa(trace), of.work(trace)
-    state = "converged" if trace.converged else f"not converged ({trace.outcome})"
+    state = trace.status(with_residual=False)
     if not math.isfinite(kappa):
-        evidence = f"κ was not computed; {state} after {work:.3g} work, at residual {of.residual(trace):.2g}."
+        evidence = f"κ was not computed. {state}, after {work:.3g} work, at residual {of.residual(trace):.2g}."
         advice = "Solve with a kernel that apviz has, or compare with another solver on the same system."
         return Diagnosis(Limit.UNKNOWN, evidence, advice)
     most = _most_of_cg(trace)
     evidence = (
-        f"{trace.condition()}, for which CG needs up to {most:,} iterations in exact arithmetic; {state} "
-        f"after {work:.3g} work."
+        f"{trace.condition()}, for which CG needs up to {most:,} iterations in exact arithmetic. {state}, after "
+        f"{work:.3g} work."
     )
     if kappa < LARGE_KAPPA:
         return _well_conditioned(trace, evidence, most)
     if (handover := json.loads(trace.attrs.get("choices", "{}")).get("handover")) is not None:
         evidence += f" Projections were slow, and CG took over ({handover})."
-        return Diagnosis(Limit.CONDITIONING, evidence, "Take CG with a preconditioner of low rank from the start.")
+        return Diagnosis(Limit.CONDITIONING, evidence, "Take CG + randomly pivoted Cholesky from the start.")
     if of.is_overlapped(trace):
-        advice = "Take CG with two-level Schwarz, whose coarse space holds what is smooth; no block sees that."
+        advice = "Take CG + two-level Schwarz. Its coarse space holds what is smooth, which no block sees."
         return Diagnosis(Limit.CONDITIONING, evidence, advice)
     if trace.method.has_blocks:
-        return Diagnosis(Limit.CONDITIONING, evidence, "Overlapping blocks, which depend on κ least.", OVERLAP)
-    advice = "Let apviz choose: overlapping alternating projection, or CG with a preconditioner of low rank."
+        return Diagnosis(Limit.CONDITIONING, evidence, "Take overlapping projections, which depend on κ least.", OVERLAP)
+    advice = "Let apviz choose: overlapping projections, or CG + randomly pivoted Cholesky."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
 
 
@@ -257,4 +257,4 @@ def quicker(trace: Trace, others: list[Trace]) -> Trace | None:
 
 def said_of(run: Trace) -> str:
     """A sentence on a run that was quicker."""
-    return f"{run.label} converged on the same system after {of.work(run):.3g} work."
+    return f"{run.method_name} converged on the same system after {of.work(run):.3g} work."

@@ -149,8 +149,8 @@ def outliers(e: Evidence) -> Answer:
     narrow = min(e.deviations, default=1.0)
     if e.standardised and narrow < ORDINARY[0]:
         evidence = (
-            f"All rows were standardised together, and the training rows have a standard deviation of {narrow:.2g}: a "
-            "value outside of them is so far out that it set the scale."
+            f"All rows were standardised together, and the training rows have a standard deviation of {narrow:.2g}. "
+            "A value outside of them is so far out that it set the scale."
         )
         return Diagnosis(Limit.OUTLIERS, evidence, "Correct the value that set the scale, or leave out its row.")
     said = e.odd("outlier in inputs", "outlier in targets")
@@ -198,8 +198,8 @@ def units(e: Evidence) -> Answer:
     if widest < max(WIDE_SPREAD, SPREAD_RATIO * narrowest):
         return None
     evidence = (
-        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}: by the first no "
-        f"row is near another.{_consequence(e)}"
+        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}. By the first "
+        f"no row is near another.{_consequence(e)}"
     )
     return Diagnosis(Limit.SCALE, evidence, STANDARDISE)
 
@@ -231,7 +231,7 @@ def astray(e: Evidence) -> Answer:
 
 
 def _restart(evidence: str) -> Diagnosis:
-    advice = "Fit the hyperparameters again from usual values, with a smaller step; the data are on an ordinary scale."
+    advice = "Fit the hyperparameters again from usual values, with a smaller step. The data are on an ordinary scale."
     return Diagnosis(Limit.COLLAPSED, evidence, advice, {})
 
 
@@ -257,7 +257,7 @@ def independent(e: Evidence) -> Answer:
     if not e.is_diagonal:
         return None
     evidence = (
-        f"The prior correlation of a row with its nearest other is {e.nearest:.1g}: K is close to diagonal, and "
+        f"The prior correlation of a row with its nearest other is {e.nearest:.1g}. K is close to diagonal, and "
         f"predictions between the rows are the prior mean.{_consequence(e, diagonal=False)}"
     )
     if not all(ORDINARY[0] < each < ORDINARY[1] for each in e.deviations):
@@ -269,15 +269,14 @@ def extrapolation(e: Evidence) -> Answer:
     """Test rows that no training row knows of."""
     if e.test_nearest is not None and e.test_nearest < LITTLE_CORRELATION:
         evidence = (
-            f"The prior correlation of a test row with its nearest training row is {e.test_nearest:.1g}, that of a "
-            "training row with another "
-            + (f"{e.nearest:.2g}" if e.nearest is not None else "not known")
-            + ": predictions there are the prior mean."
+            f"The prior correlation of a test row with its nearest training row is {e.test_nearest:.1g}: predictions "
+            "there are the prior mean."
+            + (f" That of a training row with another is {e.nearest:.2g}." if e.nearest is not None else "")
         )
     elif e.test_nearest is None and e.only_mean and not e.is_alike and (e.nearest or 0.0) >= LITTLE_CORRELATION:
         evidence = (
-            f"Predictions at the test rows are the prior mean, though training rows correlate by {e.nearest:.2g} with "
-            "their nearest other."
+            "Predictions at the test rows are the prior mean, though training rows correlate by "
+            f"{e.nearest:.2g} with their nearest other."
         )
     else:
         return None
@@ -319,7 +318,7 @@ def on_floor(e: Evidence) -> Answer:
     if e.noise > ON_FLOOR_FACTOR * e.noise_floor or e.falling_noise < FLOOR_NATS:
         return None
     evidence = (
-        f"σ² = {e.noise:.3g} is at its lower bound of {e.noise_floor:.3g}, and the log likelihood gains "
+        f"σ² = {e.noise:.3g} is at its lower bound of {e.noise_floor:.3g}. The log likelihood gains "
         f"{e.falling_noise:.3g} nats for each unit that log σ² falls."
     )
     lower = float(f"{e.noise_floor / FLOOR_FACTOR:.3g}")

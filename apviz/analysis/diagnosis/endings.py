@@ -49,8 +49,8 @@ def interrupted(trace: Trace, others: list[Trace]) -> Answer:
     if trace.finished and trace.outcome != "stopped":
         return None
     evidence = (
-        f"It ended ({why}) at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work, before "
-        f"the tolerance {of.tolerance(trace):g}."
+        f"It ended at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work, above its tolerance "
+        f"of {of.tolerance(trace):g}: {why}."
     )
     return Diagnosis(Limit.INTERRUPTED, evidence, again)
 
@@ -79,14 +79,14 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     precision = of.settings(trace).get("precision")
     dtype = precision.get("recursion", "system") if isinstance(precision, dict) else "system"
     dtype = trace.attrs["dtype"] if dtype == "system" else dtype
-    facts = [f"{passes} {'pass' if passes == 1 else 'passes'} put its residual right"] if passes else []
+    facts = [f"{passes} {'pass' if passes == 1 else 'passes'} corrected its residual"] if passes else []
     if math.isfinite(drift) and not passes:
-        facts.append(f"its residual drifted up to {drift:.2g} from B − KW")
+        facts.append(f"Its residual drifted up to {drift:.2g} from B − KW")
     if jitter > 0:
-        facts.append(f"blocks needed a jitter of up to {jitter:.2g}")
+        facts.append(f"Blocks needed a jitter of up to {jitter:.2g}")
     evidence = (
-        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}: "
-        f"{', '.join([*facts, f'it ended at {end:.2g}'])}, the tolerance is {of.tolerance(trace):g}."
+        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}: it ended at {end:.2g}, above its "
+        f"tolerance of {of.tolerance(trace):g}.{''.join(f' {fact}.' for fact in facts)}"
     )
     if dtype == "float32":
         if trace.attrs["dtype"] == "float64":
@@ -108,8 +108,8 @@ def loose(trace: Trace, others: list[Trace]) -> Answer:
     if not trace.converged or tol <= LOOSE_TOL or of.is_solved(trace):
         return None
     evidence = (
-        f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after "
-        f"{of.work(trace):.3g} work, and W = 0 has residual 1. Means, gradients and variances from it can be far off."
+        f"It converged, but only to its tolerance of {tol:g}: residual {end:.2g} after {of.work(trace):.3g} work. "
+        "W = 0 has residual 1. Means, gradients and variances from it can be far off."
     )
     return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
 
@@ -119,15 +119,17 @@ def worse(trace: Trace, others: list[Trace]) -> Answer:
     end = of.last_rmse(trace)
     if end is None:
         return NotMeasured("the test error")
-    ends = [(rmse, each.label) for each in others if each.converged and (rmse := of.last_rmse(each)) is not None]
-    best, label = min(ends, default=(end, ""))
+    ends = [(rmse, each) for each in others if each.converged and (rmse := of.last_rmse(each)) is not None]
+    best, winner = min(ends, key=lambda pair: pair[0], default=(end, trace))
     beyond = NO_GAIN * (of.rmse_of_mean(trace) or 0.0)
     if not trace.converged or end <= max(WORSE * best, best + beyond):
         return None
-    tighter = min(short(of.tolerance(trace) / 10), *(of.tolerance(each) for each in others if each.label == label))
+    tighter = min(
+        short(of.tolerance(trace) / 10), *(of.tolerance(each) for each in others if each.method == winner.method)
+    )
     evidence = (
-        f"It met its tolerance of {of.tolerance(trace):g}, but its test RMSE is {end:.3g}, and that of {label} on the "
-        f"same system {best:.3g}{f', {end / best:.2g} times less' if best else ''}."
+        f"It met its tolerance of {of.tolerance(trace):g}, but its test RMSE is {end:.3g}. {winner.method_name} "
+        f"reached {best:.3g} on the same system{f', {end / best:.2g} times less' if best else ''}."
     )
     return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {tighter:g}.", {"tol": tighter})
 
@@ -146,8 +148,8 @@ def smooth(trace: Trace, others: list[Trace]) -> Answer:
         return None
     beside = "" if mean is None else f", that of the mean {mean:.3g}"
     evidence = (
-        f"The test RMSE is {end:.3g}{beside}, and σ = {deviation:.2g} is what the model expects of it: at most {few:,} "
-        f"eigenvalues of K are above 2σ², so that {n:,} rows leave it little else to be unsure of."
+        f"The test RMSE is {end:.3g}{beside}; the model expects about σ = {deviation:.2g}. At most {few:,} "
+        f"eigenvalues of K are above 2σ², so {n:,} rows leave it little else to be unsure of."
     )
     advice = "Fit the hyperparameters: the lengthscale is too long for these data, or σ² too small."
     return Diagnosis(Limit.SMOOTH, evidence, advice)
@@ -165,8 +167,8 @@ def model(trace: Trace, others: list[Trace]) -> Answer:
     more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_LENGTHSCALES else ""
     given = f"lengthscales of {scales}{more}" if scales else f"the kernel {trace.attrs['kernel']}"
     evidence = (
-        f"Predicting the mean has test RMSE {mean:.4g}; this run's lowest is {lowest:.4g}, at its end {end:.4g}, "
-        f"though the residual fell to {of.residual(trace):.2g}: no solver and no tolerance changes that."
+        f"Predicting the mean has test RMSE {mean:.4g}; this run's lowest is {lowest:.4g}, at its end {end:.4g}. "
+        f"The residual fell to {of.residual(trace):.2g}, so no solver and no tolerance changes that."
     )
     advice = (
         f"Fit the hyperparameters: with {given} the training rows say nothing of the test rows. "
@@ -199,7 +201,7 @@ def too_tight(trace: Trace, others: list[Trace]) -> Answer:
         return None
     whose = "the last" if end == of.last_rmse(trace) else "the best that runs on this system ended at"
     evidence = (
-        f"At residual {residual[first]:.2g} the test RMSE was {rmse[first]:.4g}, within 1% of {whose}, {end:.4g}; "
+        f"At residual {residual[first]:.2g} the test RMSE was {rmse[first]:.4g}, within 1% of {whose}, {end:.4g}. "
         f"{share(after / work[-1])} of the work came after that."
     )
     return Diagnosis(Limit.TOLERANCE, evidence, f"A tolerance of {looser:g} predicts as well.", {"tol": looser})
@@ -214,7 +216,7 @@ def large_blocks(trace: Trace, others: list[Trace]) -> Answer:
     seconds = float(trace["epoch"]["seconds"][-1])
     evidence = (
         f"Factors of blocks of {rows:,} rows took some {factors:.1g} operations, {factors / entries:.0f} times those "
-        f"of all {of.work(trace):.2g} work; set-up was {trace.attrs['setup_seconds']:.2g} of {seconds:.2g} s."
+        f"of all {of.work(trace):.2g} work. Set-up was {trace.attrs['setup_seconds']:.2g} of {seconds:.2g} s."
     )
     smaller = max(1, min(int(short(n / 10)), (trace.block_size or rows) // 2))
     return Diagnosis(Limit.LARGE_BLOCKS, evidence, f"Take blocks of {smaller:,} rows.", {"block_size": smaller})

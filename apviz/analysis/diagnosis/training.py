@@ -58,7 +58,7 @@ def _settled(trace: TrainingTrace) -> Diagnosis:
     evidence = trace.settled_words
     if budget := trace.budget:
         residual = float(trace["step"]["residual"].values.max())
-        evidence += f" Solves had a budget, max_epochs = {budget}, which left residuals of up to {residual:.2g}."
+        evidence += f" Solves had a limit of {budget} epochs, which left residuals of up to {residual:.2g}."
     return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
 
 
@@ -87,8 +87,8 @@ def _rounded(trace: TrainingTrace) -> Diagnosis | None:
         return None
     dtype, residual = trace.attrs["dtype"], float(steps["residual"].values[failed].max())
     evidence = (
-        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps from their tolerance; residuals "
-        f"of up to {residual:.2g} were left."
+        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps from their tolerance. "
+        f"Residuals of up to {residual:.2g} were left."
     )
     if dtype == "float32":
         return Diagnosis(
@@ -107,8 +107,8 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
     first = steps.isel(step=int(failed[0]))
     evidence = (
         f"The solves of {len(failed)} of {_done(trace)} steps did not converge, the first at step "
-        f"{int(first['step'])}, where σ² = {float(first['noise']):.2g} and a residual of "
-        f"{float(first['residual']):.2g} was left: these steps were taken with gradients less exact than asked for."
+        f"{int(first['step'])}. There σ² = {float(first['noise']):.2g}, and a residual of "
+        f"{float(first['residual']):.2g} was left. The gradients of these steps are less exact than asked for."
     )
     if trace.method.has_blocks and trace.method.overlap:
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
@@ -122,10 +122,10 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
     if little.mean() < 0.5:
         return None
     budget = trace.budget
-    within = f"at their budget, max_epochs = {budget}," if budget else "within their tolerance"
+    within = f"at their limit of {budget} epochs" if budget else "within their tolerance"
     evidence = (
         f"The solves of {little.sum()} of {_done(trace)} steps ended {within} at residuals of up to "
-        f"{residual.max():.2g}, and W = 0 has residual 1: the gradients of these steps can be far off."
+        f"{residual.max():.2g}. W = 0 has residual 1: the gradients of these steps can be far off."
     )
     if budget:
         return Diagnosis(Limit.LOOSE, evidence, f"Give every step {2 * budget} epochs, or solve on overlapping blocks.")
@@ -161,7 +161,7 @@ def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
         return None
     lower = float(f"{floor / FLOOR_FACTOR:.3g}")
     evidence = f"σ² = {noise:.3g} lies on its floor of {floor:g}: the likelihood asks for less."
-    advice = f"If the data have so little noise, take a floor of {lower:g}; the solves get harder by it."
+    advice = f"If the data have so little noise, take a floor of {lower:g}. That makes the solves harder."
     return Diagnosis(Limit.FLOOR, evidence, advice, {"noise_floor": lower})
 
 

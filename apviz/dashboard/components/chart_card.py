@@ -18,7 +18,6 @@ from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
 from apviz.plots._curves import unchecked
-from apviz.plots._labels import outcome
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
@@ -222,8 +221,8 @@ def describe(trace: Trace) -> str:
         return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
     return (
-        f"{trace.label}: residual {trace.residual_in_words('.2g')} after {int(last['epoch']):,} epochs and "
-        f"{float(last['work']):.3g} work, {outcome(trace)}"
+        f"{trace.method_name}: residual {trace.residual_in_words('.2g')} after {int(last['epoch']):,} epochs and "
+        f"{float(last['work']):.3g} work, {trace.status(with_residual=False).lower()}"
     )
 
 
@@ -232,27 +231,27 @@ def _describe_training(trace: Trace) -> str:
     noise, epochs = steps["noise"].values, steps["epochs"].values
     failed = int((steps["converged"].values == 0).sum())
     if not len(noise):
-        return f"{trace.label}: no step yet"
+        return f"{trace.method_name}: no step yet"
     return (
-        f"{trace.label}: {len(noise):,} Adam steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or iterations "
-        f"of a solve from {epochs[0]:,} to {epochs[-1]:,}, {failed:,} solves not converged"
+        f"{trace.method_name}: {len(noise):,} Adam steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or "
+        f"iterations of a solve from {epochs[0]:,} to {epochs[-1]:,}, {failed:,} solves not converged"
     )
 
 
 def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every epoch of every run."""
-    frames = [trace.to_dataframe("epoch").reset_index().assign(run=trace.label) for trace in traces]
+    frames = [trace.to_dataframe("epoch").reset_index().assign(run=trace.method_name) for trace in traces]
     columns = ["run", "epoch", "work", "seconds", "residual", "test_rmse", "checked_residual"]
     return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every update of every run."""
-    frames = [trace.to_dataframe("update").reset_index().assign(run=trace.label) for trace in traces]
+    frames = [trace.to_dataframe("update").reset_index().assign(run=trace.method_name) for trace in traces]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
 
 
 def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every Adam step of every training."""
-    frames = [trace.to_dataframe("step").reset_index().assign(run=trace.label) for trace in traces]
+    frames = [trace.to_dataframe("step").reset_index().assign(run=trace.method_name) for trace in traces]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -40,7 +40,7 @@ class Cursor:
     def words(self, trace: Trace) -> str:
         """Sentence on what is marked in every chart."""
         return (
-            f"Moment marked in every chart: {trace.label}, update {self.update:,}, epoch {self.epoch:,}, "
+            f"Moment marked in every chart: {trace.method_name}, update {self.update:,}, epoch {self.epoch:,}, "
             f"work {self.work:.4g}, {self.seconds:.3g} s"
         )
 
@@ -88,7 +88,7 @@ def why_missing(trace: Trace | None, update: int) -> str:
     if trace is None:
         return f"there is no run here that has an update {update:,}"
     last = trace["update"]["update"][-1] if "update" in trace else trace["epoch"]["epoch"][-1]
-    return f"{trace.label} has no update {update:,}; its last is {int(last):,}"
+    return f"{trace.method_name} has no update {update:,}; its last is {int(last):,}"
 
 
 def clicked_epoch(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Cursor] | None:
@@ -144,7 +144,7 @@ class CursorBar:
         """Shows the run that is looked at, and its cursor."""
         self.field.visible = trace is not None
         if trace is not None:
-            self.field.label = f"Update of {trace.label}"
+            self.field.label = f"Update of {trace.method_name}"
         self.field.value = None if cursor is None else cursor.update
         self.words.visible = cursor is not None
         if trace is not None and cursor is not None:

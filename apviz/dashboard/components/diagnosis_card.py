@@ -59,7 +59,7 @@ class DiagnosisCard:
         self.view.visible = found is not None
         if trace is None or found is None:
             return
-        self._of.object = f"Diagnosis of {escape(trace.label)}{f', {which}' if which else ''}"
+        self._of.object = f"Diagnosis of {escape(trace.method_name)}{f', {which}' if which else ''}"
         self._limit.object = _capitalised(found.limit.value)
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
         # two columns of figures fit a phone, four do not

@@ -124,8 +124,8 @@ export function render({ model }) {
       row.querySelector(".swatch")?.remove();
       if (model.swatches[key]) look.before(swatch(model.swatches[key]));
     }
-    // of a cell that names the method and not the run
-    look.title = look.textContent === key ? "" : key;
+    // the details of the method, and the run where the cell names the method
+    look.title = [model.details[key], look.textContent === key ? "" : key].filter(Boolean).join("\n");
     if (key === model.selected) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
     const box = row.querySelector("input");

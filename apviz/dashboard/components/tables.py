@@ -14,9 +14,7 @@ import param
 from panel.custom import JSComponent
 
 from apviz.dashboard import first_sight
-from apviz.dashboard.components.server_owned import server_owned
-from apviz.method import abbreviations
-from apviz.plots._labels import method_names, outcome
+from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 
@@ -47,6 +45,7 @@ class SortedTable(JSComponent):
     page_rows = param.Integer(0, bounds=(0, None), doc="rows of a page; 0 for one page")
     page = param.Integer(0, bounds=(0, None), doc="the page that is shown, from 0")
     sorted_by = param.String("", doc="heading of the column by which rows are sorted; empty for the order given")
+    details = param.Dict({}, doc="by the key of a row: what is said of its name where the pointer is")
     swatches = param.Dict({}, doc="by the key of a row: colour, dash and symbol of its curve, drawn before its name")
     descending = param.Boolean(False, doc="whether the largest comes first; what is missing comes last anyway")
 
@@ -99,20 +98,23 @@ class RunsTable:
     def __init__(self, select: Callable[[str], None]) -> None:
         self.table = SortedTable(_SOLVE_COLUMNS, sizing_mode="stretch_width")
         self.table.on_click(select)
-        self._short = server_owned(pmui.Typography("", variant="caption", margin=(0, 12, 8, 12)))
         self.view = pmui.Paper(
             pmui.Typography("Runs", variant="h6", margin=(8, 12, 0, 12)),
             pmui.Typography("Click a row to look at that run in detail; click a heading to sort.", variant="body2",
                             margin=(0, 12)),
-            self.table, self._short, sizing_mode="stretch_width", margin=8, elevation=1,
+            self.table, sizing_mode="stretch_width", margin=8, elevation=1,
         )  # fmt: skip
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
         """Shows runs by their names in the folder, and marks the one that is looked at."""
         methods = method_names(list(traces.values()))
         rows = {name: _solve_row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
-        self.table.show(rows, selected=selected)
-        self._short.object = abbreviations([trace.method for trace in traces.values()])
+        self.table.show(rows, selected=selected, details=details_of(traces))
+
+
+def details_of(traces: Mapping[str, Trace]) -> dict[str, str]:
+    """Return the details of the methods of runs that have some, by the names of the runs in the folder."""
+    return {key: trace.method_details for key, trace in traces.items() if trace.method_details}
 
 
 def _solve_row(trace: Trace, method: str) -> list[Cell]:
@@ -127,7 +129,7 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
         float(a["setup_work"]),
         float(last["seconds"]),
         (float(last["residual"]), "" if trace.residual_is_measured else "≈ "),
-        outcome(trace),
+        trace.status(with_residual=False),
         float(last["test_rmse"]),
         *((float(spectrum[name]), sign_of(spectrum, name).replace("=", "")) for name in ("kappa", "kappa_prime")),
     ]

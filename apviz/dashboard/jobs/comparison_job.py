@@ -125,12 +125,12 @@ class ComparisonJob(Job):
             if self.stopping:
                 return
             self.progress, self._begun = self._begun / self._count, self._begun + 1
-            self.live.text, self.live.where = f"{solver.label}{where}: setting up", where
+            self.live.text, self.live.where = f"{solver.method.name}{where}: setting up", where
             yield solver
 
     def _keep(self, outcome: Outcome) -> None:
         if outcome.error:
-            self.failures.append(f"{outcome.solver.label}: {outcome.error}")
+            self.failures.append(f"{outcome.solver.method.name}: {outcome.error}")
         if outcome.path is not None:
             self.done.append(outcome.path.stem)
         self.version += 1
@@ -148,13 +148,12 @@ class ComparisonJob(Job):
         Raises:
             ValueError: none fits.
         """
-        refused = {
-            solver.label: why for solver in self._solvers if (why := self._limits.why_too_large(solver, system.x))
-        }
+        judged = [(solver, self._limits.why_too_large(solver, system.x)) for solver in self._solvers]
+        refused = [why for _, why in judged if why]
         if len(refused) == len(self._solvers):
-            raise ValueError("  \n".join(refused.values()))
-        self.failures += refused.values()
-        return [solver for solver in self._solvers if solver.label not in refused]
+            raise ValueError("  \n".join(refused))
+        self.failures += refused
+        return [solver for solver, why in judged if not why]
 
 
 class StopBetweenSolves(Hook):
@@ -177,7 +176,9 @@ def solver_of(trace: Trace) -> Solver:
     try:
         solver = from_plain(json.loads(trace.attrs["solver_settings"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"this run was solved by {trace.label}, which cannot be run again here: {error}") from error
+        raise ValueError(
+            f"this run was solved by {trace.method_name}, which cannot be run again here: {error}"
+        ) from error
     assert solver is not None  # what was recorded names its class
     return solver
 

@@ -57,7 +57,7 @@ class LiveHook(Hook):
     def on_start(self, run: Run) -> None:
         self._run, self._recorder = run, next(hook for hook in run.hooks if isinstance(hook, Recorder))
         self._tol = run.stopping.tol
-        self._label = run.solver.label + self.where
+        self._label = run.solver.method.name + self.where
         self._next = self._next_text = 0.0
         self._cap = float(run.stopping.max_epochs)
         self.progress, self.seconds_left, self.until_cap, self._logs = 0.0, math.nan, False, []

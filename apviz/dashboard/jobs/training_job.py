@@ -74,7 +74,9 @@ class TrainingJob(Job):
         self._done = self._done_before = 0
         with _claiming:
             if name is None:
-                self.path = _new_path(trainings.folder, f"{spec.dataset}-n{spec.n} training {settings.solver.label}")
+                self.path = _new_path(
+                    trainings.folder, f"{spec.dataset}-n{spec.n} training {settings.solver.method.name}"
+                )
             else:
                 self.path = trainings.path_of(name)
                 _refuse_unless_free(self.path, trainings.open(name), trainings.changed(name))

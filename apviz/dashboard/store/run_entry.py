@@ -15,7 +15,10 @@ from apviz.tracing import Trace
 from apviz.tracing.archive import consolidated_nodes
 from apviz.tracing.opening import last_number, require_every_chunk, require_schema
 from apviz.tracing.schema import FAILED, FINISHED, TRACE_ID, TRAINING
+from apviz.tracing.trace import status_words
 
+#: ending of a solve that reached its tolerance
+CONVERGED = status_words("converged")
 #: a trace that was written to so many seconds ago may still grow
 FRESH_SECONDS = 30.0
 
@@ -33,6 +36,7 @@ class RunEntry:
         rmse: the last test RMSE; kappa: κ of K; both NaN where they were not recorded.
         lengthscale: where inputs have their own, their geometric mean.
         system: what runs of one system to one tolerance share, to compare by; empty of a training.
+        details: of the method.
         created: ISO, in UTC.
         changed: when it was last written to, in seconds since 1970.
         problem: why it cannot be read; empty if it can.
@@ -52,6 +56,7 @@ class RunEntry:
     residual: float = math.nan
     residual_is_measured: bool = False
     created: str = ""
+    details: str = ""
     d: int | None = None
     block_size: int | None = None
     noise: float = math.nan
@@ -71,12 +76,15 @@ class RunEntry:
     def ended(self, now: float) -> str:
         """Words on how it ended, as far as that is known at a time in seconds since 1970."""
         fresh = self.ending == "interrupted" and now - self.changed < FRESH_SECONDS
-        return "interrupted, or still running" if fresh else self.ending
+        words = "interrupted, or still running" if fresh else self.ending
+        return words[:1].upper() + words[1:]
 
     def matches(self, words: str) -> bool:
-        """Whether every word occurs in its name, method, data set, kind, ending, tags or note; whatever the case."""
-        parts = self.name, self.method, self.dataset, self.kind, self.ending, *self.tags, self.note, self.problem
-        text = " ".join(parts)
+        """Whether every word is in its name, method, data set, kind, ending, tags or note; whatever the case."""
+        text = " ".join((
+            self.name, self.method, self.details, self.dataset, self.kind, self.ending, *self.tags, self.note,
+            self.problem,
+        ))  # fmt: skip
         return all(word in text.casefold() for word in words.casefold().split())
 
 
@@ -90,11 +98,11 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             require_every_chunk(path)
         training = attrs.get("kind") == TRAINING
         return RunEntry(
-            name, changed, TRAINING if training else "solve", str(attrs["label"]), str(attrs["dataset"]),
+            name, changed, TRAINING if training else "solve", str(attrs["method_name"]), str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
             _number(attrs, "seconds"), _number(attrs, "residual"), attrs.get("residual_is_measured") is True,
-            str(attrs["created"]), **_settings(attrs),
+            str(attrs["created"]), details=str(attrs["method_details"]), **_settings(attrs),
             **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
         )  # fmt: skip
     except FileNotFoundError:
@@ -116,12 +124,10 @@ def last_change(path: Path) -> os.stat_result:
 
 
 def _ending(attrs: dict[str, Any]) -> str:
-    """Words of `apviz.plots._labels.outcome`, and for what has no end as much as is known."""
+    """Return how it ended, as `apviz.Trace.status` says it, and for what has no end as much as is known."""
     reason = attrs.get("stop_reason")
-    if attrs["status"] == FINISHED and reason in ("converged", "finished"):
-        return str(reason)
     if attrs["status"] == FINISHED:
-        return f"not converged ({reason})"
+        return status_words(str(reason))
     if reason == FAILED:
         return str(reason)
     message = str(attrs.get("stop_message", ""))

@@ -82,7 +82,7 @@ def _train(name: str, method: str, seed: int, options: Options, trace: Path) -> 
     training = train(source, settings, options, trace)
     steps = training.trace["step"]
     return {
-        "dataset": name, "data": source.heading, "kind": method, "seed": seed, "method": training.trace.label,
+        "dataset": name, "data": source.heading, "kind": method, "seed": seed, "method": training.trace.method_name,
         # after each step
         "noise": [*steps["noise"].values[1:].tolist(), training.hyperparameters.noise],
         "epochs": steps["epochs"].values.tolist(),

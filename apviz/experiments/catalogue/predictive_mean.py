@@ -78,7 +78,7 @@ def _cell(method: str, name: str, seed: int, options: Options, path: Path) -> Ro
     solution = posterior.solution
     assert solution is not None  # no weights were given
     return {
-        "method": method, "seed": seed, "dataset": name, "data": source.heading, "settings": solver.label,
+        "method": method, "seed": seed, "dataset": name, "data": source.heading, "settings": solver.method.name,
         "rmse": rmse(posterior.mean(data.test_x), data.test_y), "epochs": solution.epochs, "work": solution.work,
         "seconds": solution.seconds, "residual": solution.residual, "converged": solution.converged,
         "mean_converged": solution.converged,

@@ -11,8 +11,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from apviz.analysis.sweeps import Over, method_of, series, sweep_table
+from apviz.method import distinct_names
 from apviz.plots._axes import log_ticks, positive
-from apviz.plots._labels import CAPTION_WIDTH, escaped, outcome, run_names
+from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
 from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, looks
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def add_curves(
     places = {id(trace): place for place, trace in enumerate(traces)}
     curves = series(traces, over)
     methods = [method_of(runs[0].attrs, over) for runs in curves]
-    names = run_names([runs[0] for runs in curves], [method.label for method in methods], leave_out=[over])
+    names = run_names([runs[0] for runs in curves], distinct_names(methods), leave_out=[over])
     for runs, name, look in zip(curves, names, looks(methods, theme.name), strict=True):
         rows = table.iloc[[places[id(trace)] for trace in runs]]
         color, entry = look.color, _entry(name, runs)
@@ -97,7 +98,7 @@ def _add(
 def _hover_line(trace: Trace) -> str:
     spectrum = trace["spectrum"]
     known = " · ".join(trace.condition(name) for name in ("kappa", "kappa_prime") if math.isfinite(spectrum[name]))
-    return f"<b>{escaped(trace.label)}</b><br>{outcome(trace)}<br>{known}"
+    return f"<b>{escaped(trace.method_name)}</b><br>{trace.status()}<br>{known}"
 
 
 def _entry(name: str, runs: Sequence[Trace]) -> str:

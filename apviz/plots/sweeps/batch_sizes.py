@@ -74,7 +74,7 @@ def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
     Raises:
         ValueError: a trace without a batch size.
     """
-    without = [trace.label for trace in traces if trace.block_size is None]
+    without = [trace.method_name for trace in traces if trace.block_size is None]
     if without:
         raise ValueError(
             f"{figure} draws runs of AlternatingProjection, which have a block_size; "

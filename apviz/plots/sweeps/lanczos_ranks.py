@@ -44,7 +44,7 @@ def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         ['by Lanczos', 'by solves']
     """
     several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.label for trace in several if "lanczos" not in trace]
+    without = [trace.method_name for trace in several if "lanczos" not in trace]
     if without:
         raise ValueError(
             f"lanczos_ranks draws traces of `apviz experiment lanczos-rank`, which have the group lanczos; "

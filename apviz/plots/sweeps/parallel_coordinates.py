@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -74,7 +74,7 @@ def parallel_coordinates(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
             line={"color": color, "width": 2 if trace.converged else 1.2}, showlegend=False, cliponaxis=False,
             marker={"color": color, "symbol": symbols.tolist(), "size": np.where(symbols == "circle", 6, 11).tolist()},
             customdata=np.full((len(scales), 1), place), text=["<br>".join(texts[place])] * len(scales),
-            hovertemplate=f"<b>{escaped(trace.label)}</b><br>%{{text}}<extra></extra>",
+            hovertemplate=f"<b>{escaped(trace.method_name)}</b><br>%{{text}}<extra></extra>",
         )  # fmt: skip
     for called, color in entries.items():
         figure.add_scatter(x=[None], y=[None], mode="lines", name=called, hoverinfo="skip", showlegend=True,
@@ -164,4 +164,5 @@ def _title(name: object) -> str:
 
 def _called(method: Method) -> str:
     """A method without the settings that are axes."""
-    return escaped(method.without(*_SWEPT).label) + (", overlapping" if method.overlap else "")
+    # blocks that overlap have a name of their own
+    return escaped(replace(method.without(*_SWEPT), overlap="auto" if method.overlap else None).name)

@@ -42,7 +42,7 @@ def performance_profiles(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
         ...         _ = apviz.solve(system, solver, hooks=[recorder])
         >>> figure = apviz.plots.performance_profiles(recorder.traces)
         >>> [curve.name for curve in figure.data if curve.showlegend]
-        ['AP gauss-southwell b=25 — solved 2 of 2', 'CG — solved 0 of 2']
+        ['Alternating projection (greedy, b = 25)<br>solved 2 of 2', 'CG — solved 0 of 2']
     """
     several, colors = as_traces(traces), theme_named(theme)
     profiles = {measure: performance_profile(several, measure) for measure in _PANELS}

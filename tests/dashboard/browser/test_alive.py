@@ -55,7 +55,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
     try:
         someone = visit(to=server).go(**ENDLESS)
         someone.press("Run")
-        someone.says("Running: AP cyclic b=60: epoch")
+        someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
         someone.tab.wait_for_timeout(2_000)  # until it has told that something runs, and something is on disk
         someone.server_may_go = True
@@ -78,17 +78,20 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
 def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_but_to_nobody_else(visit):
     someone, other = visit().go(**ENDLESS), visit().go(page="runs")
     someone.press("Run")
-    someone.says("Running: AP cyclic b=60: epoch")
+    someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
     on_tab(someone, "Runs")
-    line = "A comparison on page Compare, running: AP cyclic b=60"
+    line = "A comparison on page Compare, running: Alternating projection (cyclic, b = 60)"
     someone.says(line)
 
     someone.tab.reload()
     someone.says(line)
     someone.press("Show")
-    someone.says("Running: AP cyclic b=60: epoch")
+    someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
     chart = someone.chart("Residual")
-    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=60'))", chart)
+    someone.until(
+        "chart.data?.some(each => (each.name || '').startsWith('Alternating projection (cyclic, b = 60)'))",
+        chart,
+    )
 
     second = someone.context.new_page()
     second.goto(someone.server.address({"page": "batch-size"}))
@@ -139,9 +142,9 @@ def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, 
         first = context.new_page()
         first.goto(server.address(ENDLESS))
         first.get_by_role("button", name="Run", exact=True).click()
-        first.get_by_text("Running: AP cyclic b=60: epoch").locator(SHOWN).first.wait_for()
+        first.get_by_text("Running: Alternating projection (cyclic, b = 60): epoch").locator(SHOWN).first.wait_for()
         first.reload()
-        first.get_by_text("Running: AP cyclic b=60: epoch").locator(SHOWN).first.wait_for()
+        first.get_by_text("Running: Alternating projection (cyclic, b = 60): epoch").locator(SHOWN).first.wait_for()
         first.close()
         context.close()
         time.sleep(3)

@@ -42,7 +42,7 @@ TOO_NARROW = """() => {
 def test_the_first_page_shows_a_finished_comparison_and_nothing_in_it_leads_elsewhere(visit):
     someone = visit().go()
     names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
-    assert "AP gauss-southwell b=50" in names and "PCG" in names
+    assert "Alternating projection (greedy, b = 50)" in names and "CG + pivoted Cholesky" in names
     for heading in (*WITH_MOMENTS, "Time per update"):
         someone.chart(heading)
     someone.says("Diagnosis of")
@@ -157,7 +157,7 @@ def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_
     with someone.tab.expect_download() as downloading:
         chart.locator("[data-title='Download plot as SVG']").click()
     picture = Path(downloading.value.path()).read_text("utf-8")
-    assert "AP gauss-southwell b=50" in picture and "converged" in picture
+    assert "Alternating projection (greedy, b = 50)" in picture and "converged" in picture
 
 
 @pytest.mark.slow
@@ -181,11 +181,11 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
     someone.press("epochs")
     someone.until("chart.layout.xaxis.title.text.startsWith('epochs')", someone.chart("Residual."))
-    click(someone.chart("Residual."), "AP gauss-southwell", 9)
+    click(someone.chart("Residual."), "Alternating projection (greedy", 9)
     for heading in WITH_MOMENTS:
         someone.until(marked, someone.chart(heading))
     words = someone.tab.get_by_text("Moment marked in every chart").inner_text()
-    assert "AP gauss-southwell b=50" in words and "epoch 9" in words
+    assert "Alternating projection (greedy, b = 50)" in words and "epoch 9" in words
 
     someone.tab.wait_for_function("location.search.includes('update=')")
     query = parse_qs(urlsplit(someone.tab.url).query)
@@ -220,13 +220,13 @@ def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits
 def test_a_moment_is_set_from_the_keyboard(visit):
     someone = visit(height=2200).go()
     someone.chart("Time per update")
-    field = someone.tab.get_by_label("Update of AP gauss-southwell b=50")
+    field = someone.tab.get_by_label("Update of Alternating projection (greedy, b = 50)")
     field.focus()
     someone.tab.keyboard.type("17")
     someone.tab.keyboard.press("Enter")
-    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 17, epoch 3,")
+    someone.says("Moment marked in every chart: Alternating projection (greedy, b = 50), update 17, epoch 3,")
     someone.tab.keyboard.press("ArrowUp")
-    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 18, epoch 3,")
+    someone.says("Moment marked in every chart: Alternating projection (greedy, b = 50), update 18, epoch 3,")
     someone.tab.wait_for_function("location.search.includes('update=18')")
     someone.until("(chart.layout.shapes || []).some(each => each.line?.dash === 'dot' && each.x0 === 18)",
                   someone.chart("Which block"))  # fmt: skip
@@ -235,9 +235,9 @@ def test_a_moment_is_set_from_the_keyboard(visit):
     field.focus()
     field.fill("99999")
     someone.tab.keyboard.press("Tab")
-    someone.says("AP gauss-southwell b=50 has no update 99,999")
+    someone.says("Alternating projection (greedy, b = 50) has no update 99,999")
     someone.tab.wait_for_function("field => field.value === '18'", arg=field.element_handle())
-    someone.says("AP gauss-southwell b=50, update 18, epoch 3,")
+    someone.says("Alternating projection (greedy, b = 50), update 18, epoch 3,")
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said
     try:
         someone = visit(to=server).go(**ENDLESS)
         someone.press("Run")
-        someone.says("Running: AP cyclic b=60: epoch")
+        someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
         while apviz.open_trace(new)["epoch"].sizes["epoch"] < 3:
             someone.tab.wait_for_timeout(100)

@@ -25,9 +25,12 @@ def finished(visitor) -> list[str]:
 def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
     someone = visit().go(**ENDLESS)
     someone.press("Run")
-    someone.says("Running: AP cyclic b=60: ")
+    someone.says("Running: Alternating projection (cyclic, b = 60): ")
     chart = someone.tab.locator("[role=img]").first
-    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=60'))", chart)
+    someone.until(
+        "chart.data?.some(each => (each.name || '').startsWith('Alternating projection (cyclic, b = 60)'))",
+        chart,
+    )
     drawn = "Number(chart.dataset.drawn)"
     someone.until(f"{drawn} >= 4", chart)
     # not how many points: of a long curve they are thinned
@@ -59,9 +62,12 @@ def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, s
     someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200})
     someone.press("Run")
     chart = someone.tab.locator("[role=img]").first
-    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=200'))", chart)
+    someone.until(
+        "chart.data?.some(each => (each.name || '').startsWith('Alternating projection (cyclic, b = 200)'))",
+        chart,
+    )
     someone.until("Number(chart.dataset.drawn) >= 8", chart)
-    line = "each => each.name.startsWith('AP cyclic b=200') && each.mode === 'lines+markers'"
+    line = "each => each.name.startsWith('Alternating projection (cyclic, b = 200)') && each.mode === 'lines+markers'"
     had = chart.evaluate(f"chart => (({{ x, y, customdata }}) => ({{ x, y, customdata }}))(chart.data.find({line}))")
     sent = "[...Bokeh.documents[0]._all_models.values()].map(each => each.data?.attributes?.grown || '')"
     assert any(someone.tab.evaluate(sent)), "points were sent, not figures alone"
@@ -81,8 +87,8 @@ def test_two_visitors_at_once_see_only_their_own_runs(visit):
     second.press("Run")
     ours, theirs = finished(first), finished(second)
     assert all(name.startswith("china-n300-cg") for name in ours) and len(ours) == 1
-    assert all(name.startswith("diabetes-n200-pcg") for name in theirs) and len(theirs) == 1
-    for visitor, label, other in ((first, "CG", "PCG"), (second, "PCG", "CG ")):
+    assert all(name.startswith("diabetes-n200-cg-pivoted") for name in theirs) and len(theirs) == 1
+    for visitor, label, other in ((first, "CG —", "CG +"), (second, "CG +", "CG —")):
         chart = visitor.chart("Residual.")
         visitor.until(f"chart.data.some(each => each.name.startsWith('{label}'))", chart)
         # the comparison that the page began with is drawn over when its turn comes
@@ -134,13 +140,13 @@ def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
 def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
     someone, other = visit().go(**ENDLESS), visit().go()
     someone.press("Run")
-    someone.says("Running: AP cyclic")
+    someone.says("Running: Alternating projection (cyclic")
     someone.tab.close()
     # longer than the session of the tab lives
     other.tab.wait_for_timeout(1000 * 3 * Limits.tab_seconds)
     someone.tab = someone.context.new_page()
     someone.go()
-    someone.says("Running: AP cyclic")
+    someone.says("Running: Alternating projection (cyclic")
     someone.press("Stop")
     someone.says("Stopped: 1 of 1 runs recorded")
     # until then the address has the runs that the page began with

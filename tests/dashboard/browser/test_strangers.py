@@ -23,7 +23,16 @@ def strange(recorded, tmp_path):
     folder = shutil.copytree(recorded, tmp_path / "runs")
     for number, path in enumerate(sorted(folder.glob("*.zarr"))):
         metadata = json.loads((path / "zarr.json").read_text())
-        for key in ("label", "dataset", "device_name", "engine", "stop_message", "apviz_version"):
+        metadata["attributes"]["method"]["rule"] = SCRIPT
+        for key in (
+            "method_name",
+            "method_details",
+            "dataset",
+            "device_name",
+            "engine",
+            "stop_message",
+            "apviz_version",
+        ):
             metadata["attributes"][key] += SCRIPT
         (path / "zarr.json").write_text(json.dumps(metadata))
         name = f"{number}<img src=x onerror=window.hacked=1>"

@@ -47,7 +47,7 @@ def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(
     assert job.state == "done" and "6 of 6 runs" in job.message and job.fraction_done == 1.0
     traces = [runs.open(name) for name in job.done]
     assert [trace.attrs["noise"] for trace in traces] == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
-    assert [trace.label for trace in traces] == ["AP cyclic b=50", "CG"] * 3
+    assert [trace.method_name for trace in traces] == ["Alternating projection (cyclic, b = 50)", "CG"] * 3
     kappas = [float(trace["spectrum"]["kappa"]) for trace in traces[::2]]
     assert kappas == sorted(kappas)
 

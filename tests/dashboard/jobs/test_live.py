@@ -39,7 +39,7 @@ def test_where_a_solve_is_is_said_at_most_eight_times_a_second(monkeypatch, paus
     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-9, max_epochs=20),
                            hooks=[apviz.Recorder(), hook])  # fmt: skip
     updates = 3 * solution.epochs
-    assert updates > 20 and hook.said[0].startswith("AP gauss-southwell b=20: update 1, block ")
+    assert updates > 20 and hook.said[0].startswith("Alternating projection (greedy, b = 20): update 1, block ")
     assert len(hook.said) == min(updates, most)
 
 

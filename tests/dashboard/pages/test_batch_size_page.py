@@ -63,7 +63,7 @@ def test_a_run_draws_itself_and_its_diagnosis_is_of_the_slowest_or_the_chosen_on
     assert "the slowest run" in page._diagnosis._of.object
     cards["sweep"].chart.clicked = {"values": [1.0, 3.0], "count": 1}
     assert page.choice.selected == job.done[1]
-    assert page._diagnosis._of.object == "Diagnosis of AP gauss-southwell b=50"
+    assert page._diagnosis._of.object == "Diagnosis of Alternating projection (greedy, b = 50)"
 
 
 def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_come(shared):

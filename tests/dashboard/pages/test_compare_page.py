@@ -126,13 +126,13 @@ def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked
 
 def test_a_click_on_the_bound_of_a_run_selects_that_run(runs):
     page = opened(runs, runs=["cyclic", "gs"])
-    click(page, "theory", "AP gauss-southwell b=20: Theorem 1", 1)
+    click(page, "theory", "Alternating projection (greedy, b = 20): Theorem 1", 1)
     assert (page.choice.selected, page.choice.update) == ("gs", 3)
 
 
 def test_a_click_on_the_start_of_a_run_marks_the_state_before_any_update(runs):
     page = opened(runs, runs=["gs"])
-    click(page, "residuals", "AP gauss", 0)
+    click(page, "residuals", "Alternating projection (greedy", 0)
     assert page.choice.update == 0 and "update 0, epoch 0" in page._cursor.words.object
 
 
@@ -154,14 +154,14 @@ def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
     assert page._cards["residuals"].chart.cursor == [float(runs.open("cg")["update"]["work"][3])]
     page.choice.param.update(selected="gs", update=5)
     drawn(page)
-    assert field.label == "Update of AP gauss-southwell b=20" and field.value == 5
+    assert field.label == "Update of Alternating projection (greedy, b = 20)" and field.value == 5
 
 
 def test_a_number_that_is_no_update_is_refused_and_the_moment_stays(runs):
     page = opened(runs, runs=["gs"], selected="gs", update=5)
     page._cursor.field.value = 99_999
     assert page.choice.update == page._cursor.field.value == 5
-    assert "AP gauss-southwell b=20 has no update 99,999" in message(page)
+    assert "Alternating projection (greedy, b = 20) has no update 99,999" in message(page)
 
 
 def test_without_a_run_there_is_no_field_for_a_moment(tmp_path):
@@ -187,7 +187,7 @@ def test_an_update_that_is_not_there_is_refused_and_leaves_the_address(runs, que
     page = page_in(runs)
     assert address.apply(query, page.models) == []
     page.open()
-    assert "AP gauss-southwell b=20 has no update 99,999" in message(page)
+    assert "Alternating projection (greedy, b = 20) has no update 99,999" in message(page)
     assert page.choice.update is None and "update=&" in address.to_query(page.models) + "&"
 
 
@@ -245,7 +245,7 @@ def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
 def test_beside_the_chart_the_runs_are_listed_the_best_first_with_how_their_curves_look(runs):
     page = opened(runs, runs=["cut", "gs", "cg"])
     keys = [row[0] for row in page._answer.table.rows]
-    best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.label
+    best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.method_name
     assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # it would have taken more
     assert keys[-1] == "cut" and page._answer.table.rows[0][1].startswith(best)
     assert set(page._answer.table.swatches) == {"cut", "gs", "cg"}
@@ -310,9 +310,10 @@ def test_in_a_race_all_methods_are_listed_and_drawn_while_they_run_over_what_the
         time.sleep(0.01)
     assert page.choice.x == "seconds" and {row[-1] for row in page._answer.table.rows} == {"running"}
     names = {row[1] for row in page._answer.table.rows}
-    assert {name.split(" b=")[0] for name in names} == {"AP cyclic", "AP random"}
+    CYCLIC_AND_RANDOM = {"Alternating projection (cyclic", "Alternating projection (random"}
+    assert {name.split(", b")[0] for name in names} == CYCLIC_AND_RANDOM
     live = json.loads(page._cards["residuals"].chart.live)["data"]
-    assert {each["legendgroup"].split(" b=")[0] for each in live if "legendgroup" in each} == {"AP cyclic", "AP random"}
+    assert {each["legendgroup"].split(", b")[0] for each in live if "legendgroup" in each} == CYCLIC_AND_RANDOM
     page.stop()
     page.job.join(60)
     page.tick()
@@ -338,12 +339,12 @@ def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(run
     assert "unfinished" in page._cards["theory"].chart.base
     for name in ("timeline", "blocks"):
         assert page._cards[name].text.is_empty
-    assert "Diagnosis of AP gauss-southwell" in page._diagnosis._of.object
+    assert "Diagnosis of Alternating projection (greedy" in page._diagnosis._of.object
     assert len(page._table.table.rows) == 3
     for name, card in page._cards.items():
         assert card.words()
         table(page, name) if card.drawn else None
-    click(page, "residuals", "AP gauss-southwell b=20, tolerance 0.01", 0)
+    click(page, "residuals", "Alternating projection (greedy, b = 20), tolerance 0.01", 0)
     assert (page.choice.selected, page.choice.update) == ("cut", 0)
 
 
@@ -360,7 +361,7 @@ def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(rec
     Trace(tree).save(tmp_path / "nan.zarr")
     shutil.copytree(recorded / "cg.zarr", tmp_path / "cg.zarr")
     page = opened(RunsFolder(tmp_path), runs=["nan", "cg"])
-    assert [trace.label for trace in page._cards["theory"].drawn] == ["CG"]
+    assert [trace.method_name for trace in page._cards["theory"].drawn] == ["CG"]
     assert len(page._cards["residuals"].drawn) == 2
     assert opened(RunsFolder(tmp_path), runs=["nan"])._cards["theory"].text.is_empty
 
@@ -371,12 +372,15 @@ def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(rec
 def test_behind_the_errors_are_the_edges_of_the_band_and_the_bound_as_they_are_drawn(runs):
     page = opened(runs, runs=["gs", "cg"])
     found, error = table(page, "theory"), errors.k_norm_error(runs.open("gs"))
-    of_gs = found[found["run"] == "AP gauss-southwell b=20"]
+    of_gs = found[found["run"] == "Alternating projection (greedy, b = 20)"]
     start = float(error["upper"][0])
     for column, part in {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}.items():
         np.testing.assert_allclose(of_gs[column], error[part] / start)
     np.testing.assert_array_equal(of_gs["work"], runs.open("gs")["epoch"]["work"])
-    assert set(of_gs["bound_name"]) == {"Theorem 1"} and set(found["run"]) == {"AP gauss-southwell b=20", "CG"}
+    assert set(of_gs["bound_name"]) == {"Theorem 1"} and set(found["run"]) == {
+        "Alternating projection (greedy, b = 20)",
+        "CG",
+    }
     assert set(found[found["run"] == "CG"]["bound_name"]) == {"CG bound"}
     words = page._cards["theory"].chart.summary
     end = f"{float(error['upper'][-1]) / start:.2g}"
@@ -397,7 +401,7 @@ def test_behind_the_residual_on_blocks_is_its_norm_by_epoch_and_block(runs):
 def test_behind_the_times_are_their_quartiles_and_extremes(runs):
     page = opened(runs, runs=["gs", "cg", "cut"])
     found = table(page, "time").set_index("run")
-    assert list(found.index) == ["AP gauss-southwell b=20", "CG"]
+    assert list(found.index) == ["Alternating projection (greedy, b = 20)", "CG"]
     seconds = np.diff(runs.open("cg")["update"]["seconds"].values)
     columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
     np.testing.assert_allclose(found.loc["CG", columns].astype(float), np.quantile(seconds, [0, 0.25, 0.5, 0.75, 1]))

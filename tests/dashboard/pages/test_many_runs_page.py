@@ -65,7 +65,7 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     assert not page.comparison.groups.visible and any("seed 2" in name for name in entries(page, "residuals"))
     page.choice.group = True
     settle(page)
-    called = "AP gauss-southwell b=20"
+    called = "Alternating projection (greedy, b = 20)"
     assert entries(page, "residuals") == {"CG — 3 runs, 3 converged", f"{called} — 3 runs, 3 converged"}
     table = page.comparison.groups[1].object
     assert table["runs"].tolist() == table["converged"].tolist() == [3, 3]

@@ -317,4 +317,4 @@ def test_a_run_that_another_process_writes_is_drawn_as_it_grows(page, folder):
     page.refresh()
     settle(page)
     assert page.loader.traces["growing"] is not before
-    assert page.loader.traces["growing"].label == page.shared.runs.open("ap").label
+    assert page.loader.traces["growing"].method_name == page.shared.runs.open("ap").method_name

@@ -253,4 +253,4 @@ def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlappin
     card._press()
     tick(opened, lambda: not opened.job.is_active)
     assert opened.choice.training != old and opened.selected.trace.converged and opened.selected.steps == 3
-    assert "pa-tree" in opened.selected.trace.label
+    assert opened.selected.trace.method_name == "Overlapping projections"

@@ -70,8 +70,8 @@ def test_noises_go_by_decades_from_the_largest_and_the_chosen_one_is_among_them(
 
 def test_the_solver_has_the_settings_and_its_block_size_is_ignored_by_conjugate_gradients():
     solver = RecordChoice(rule="random", partition="kd-tree", block_size=9, overlap=1.0, tol=0.1).solver(50, 3)
-    assert solver.label == "AP random kd-tree +100% b=9" and solver.tol == 0.1
-    assert RecordChoice(method="cg").solver(50, 0).label == "CG"
+    assert solver.method.name == "Overlapping projections (random)" and solver.tol == 0.1
+    assert RecordChoice(method="cg").solver(50, 0).method.name == "CG"
 
 
 def test_more_pictures_than_a_run_may_record_are_refused_with_how_many_it_may():

@@ -36,7 +36,7 @@ def test_every_solve_and_training_is_listed_with_what_its_root_attributes_say(fo
     assert {each.name for each in runs.entries()} == {"cg", "ap", "cut", "fit"} == set(runs.names())
     trace = apviz.open_trace(folder / "ap.zarr")
     listed = entry(runs, "ap")
-    assert (listed.kind, listed.method, listed.dataset, listed.n) == ("solve", trace.label, "made", 60)
+    assert (listed.kind, listed.method, listed.dataset, listed.n) == ("solve", trace.method_name, "made", 60)
     assert listed.epochs == int(trace["epoch"]["epoch"][-1]) and listed.work == trace.attrs["work"]
     assert listed.ending == "converged" and listed.finished
     assert entry(runs, "cut").ending == "not converged (max_epochs)"
@@ -111,7 +111,7 @@ def test_a_broken_trace_is_listed_last_with_the_reason_and_the_others_as_ever(fo
     runs = RunsFolder(folder)
     assert why in runs.entries()[-1].problem and runs.entries()[-1].name == "ap"
     assert set(runs.names()) == {"cg", "cut", "fit"}
-    assert runs.open("cg").label == "CG"
+    assert runs.open("cg").method_name == "CG"
 
 
 @pytest.mark.slow

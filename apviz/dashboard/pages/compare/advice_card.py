@@ -107,8 +107,8 @@ class AdviceCard:
         left_out = [f"{name} was left out: {why}." for name, why in advice.unfit.items()]
         made = f"All are estimates, made in {in_words(advice.seconds)} on some of the rows."
         parts: list[Any] = [
-            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(advice.sentence, "h6"), table,
-            *(_text(line) for line in (changes, left_out, [made]) if line),
+            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(advice.headline, "h6"),
+            _text(advice.reason, "body2"), table, *(_text(line) for line in (changes, left_out, [made]) if line),
         ]  # fmt: skip
         if advice.best.chance >= 0.5:
             name = next(iter(advice.methods))

@@ -9,11 +9,11 @@ from typing import Any
 import panel_material_ui as pmui
 import plotly.graph_objects as go
 
-from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing
+from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing, time_words
 from apviz.dashboard.components.server_owned import server_owned
-from apviz.dashboard.components.tables import Cell, Form, SortedTable
+from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of
 from apviz.dashboard.components.text import escape
-from apviz.plots._labels import full_names, outcome
+from apviz.plots._labels import full_names
 from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
@@ -76,12 +76,12 @@ class Answer:
         # those of other systems come last
         rest = [(key, name) for key, name in zip(traces, names, strict=True) if key not in ordered]
         self._finished = ordered | {key: _row(standing(traces[key], name)) for key, name in rest}
-        self._list(self._finished, selected=selected)
+        self._list(self._finished, selected=selected, details=details_of(traces))
         return found
 
     def show_live(self, live: Mapping[str, Trace]) -> None:
         """Lists the runs that go on, below those that have ended."""
-        growing = {key: [trace.label, *_numbers(trace), "running"] for key, trace in live.items()}
+        growing = {key: [trace.method_name, *_numbers(trace), "running"] for key, trace in live.items()}
         self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
 
     def still(self, chart: str) -> str:
@@ -123,6 +123,7 @@ def _numbers(trace: Trace) -> Sequence[Cell]:
 def _ended(run: Standing) -> str:
     """How a run ended, and of one that did not converge what it would have taken."""
     if run.basis in _SIGNS:
-        reason = "not converged" if run.trace.finished else "unfinished"
-        return f"{reason}: {_SIGNS[run.basis]}\N{NO-BREAK SPACE}{run.seconds:.2g}\N{NO-BREAK SPACE}s in all"
-    return outcome(run.trace)
+        reason = "Not converged" if run.trace.finished else "Unfinished"
+        time = time_words(run.seconds).replace(" ", "\N{NO-BREAK SPACE}")
+        return f"{reason}: needs {_SIGNS[run.basis]}\N{NO-BREAK SPACE}{time}"
+    return run.trace.status(with_residual=False)

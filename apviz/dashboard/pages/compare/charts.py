@@ -16,7 +16,7 @@ from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.pages.compare.answer import curve_styles
 from apviz.plots._axes import X, without_buttons
-from apviz.plots._labels import outcome, run_names
+from apviz.plots._labels import run_names
 from apviz.plots._style import ThemeName
 from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
@@ -186,15 +186,15 @@ def error_sentence(trace: Trace) -> str:
     called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
     theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
     return (
-        f"{trace.label}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} of its "
-        f"start, {theory}, {outcome(trace)}"
+        f"{trace.method_name}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} "
+        f"of its start, {theory}, {trace.status(with_residual=False).lower()}"
     )
 
 
 def kappa_sentence(trace: Trace) -> str:
     """Sentence on the condition numbers of a run."""
     known = [each for each in ("kappa", "kappa_prime") if math.isfinite(trace["spectrum"][each])]
-    return f"{trace.label}: {' and '.join(trace.condition(each) for each in known)}"
+    return f"{trace.method_name}: {' and '.join(trace.condition(each) for each in known)}"
 
 
 def residual_sentence(trace: Trace) -> str:
@@ -203,8 +203,9 @@ def residual_sentence(trace: Trace) -> str:
     norms = last["residual_norm"].values
     most, least = int(norms.argmax()), int(norms.argmin())
     return (
-        f"{trace.label}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
-        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, {outcome(trace)}"
+        f"{trace.method_name}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
+        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, "
+        f"{trace.status(with_residual=False).lower()}"
     )
 
 
@@ -212,6 +213,6 @@ def time_sentence(trace: Trace) -> str:
     """Sentence on how long an update takes."""
     shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
     return (
-        f"{trace.label}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to {upper:.2g} s, "
-        f"all of them {shortest:.2g} to {longest:.2g} s"
+        f"{trace.method_name}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to "
+        f"{upper:.2g} s, all of them {shortest:.2g} to {longest:.2g} s"
     )

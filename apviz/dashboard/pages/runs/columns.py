@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apviz.dashboard.components.tables import Cell, Form
-from apviz.dashboard.store.run_entry import RunEntry
+from apviz.dashboard.store.run_entry import CONVERGED, RunEntry
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ COLUMNS: Final[dict[str, Column]] = {
 DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]
 #: columns that have a ratio to the pinned run beside them, and its value
 _RATIOS: Final[dict[str, Callable[[RunEntry], float]]] = {
-    "work": lambda run: run.work if run.ending == "converged" else math.nan,
-    "seconds": lambda run: run.seconds if run.ending == "converged" else math.nan,
+    "work": lambda run: run.work if run.ending == CONVERGED else math.nan,
+    "seconds": lambda run: run.seconds if run.ending == CONVERGED else math.nan,
     "rmse": lambda run: run.rmse,
 }
 #: before a ratio to a run on another system, or to another tolerance

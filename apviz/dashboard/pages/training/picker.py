@@ -189,7 +189,7 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     state = "finished" if trace.finished else "running" if running else "not finished: interrupted, or still running"
     scale = f"outputscale = {h.outputscale:.4g}, " if isinstance(h.kernel, str) else ""
     words = [
-        f"**{trace.label} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
+        f"**{trace.method_name} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
         f"{state}. Now σ² = {h.noise:.4g}, {scale}mean = {h.mean:.3g}."
     ]
     words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
