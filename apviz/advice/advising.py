@@ -43,7 +43,7 @@ class Advice:
     Attributes:
         system: in words.
         tol: the mean relative residual to be reached.
-        methods: by name, the best first; what is not expected to arrive is at the end.
+        methods: by name, the best first; what is not expected to converge is at the end.
         unfit: by name, why a method was left out.
         alternatives: what would change the advice, or what it costs by much: another tolerance, other right-hand sides,
             another dtype. What a GPU would take is known only where one is asked: by a system with device="cuda".
@@ -232,7 +232,7 @@ def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver
 
 
 def _rank(each: Forecast) -> tuple[bool, float]:
-    """What is not expected to arrive comes last; of what was not rehearsed to its end a lower bound counts."""
+    """What is not expected to converge comes last; of what was not rehearsed to its end a lower bound counts."""
     return each.chance < 0.5, each.seconds.likely
 
 

@@ -35,7 +35,7 @@ class Alternative:
     Attributes:
         change: in words, such as "to 0.001", "16 right-hand sides", "float64".
         best: the method to take then.
-        seconds: that it would take, an estimate; infinite where no method is expected to arrive.
+        seconds: that it would take, an estimate; infinite where no method is expected to converge.
         sentence: of all this.
     """
 
@@ -161,7 +161,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         if not arrives or then is None:
             return None
         if then.chance < 0.5:
-            said = f"{what}: none of those rehearsed is expected to arrive ({advised}: {then.reason})."
+            said = f"{what}: none of those rehearsed is expected to converge. {advised}: {then.reason}."
             return Alternative(change, advised, Band(math.inf, math.inf, math.inf), said)
         if then.seconds.likely < NOTABLE * now.seconds.likely:
             return None
@@ -173,7 +173,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
     seconds = arriving[best].seconds
     about = f"about {in_words(seconds.likely)}"
     if not arrives:
-        return Alternative(change, best, seconds, f"{what}: {best} is expected to arrive, in {about}.")
+        return Alternative(change, best, seconds, f"{what}: {best} is expected to converge, in {about}.")
     if best == advised:
         ratio = seconds.likely / now.seconds.likely
         if 1 / NOTABLE < ratio < NOTABLE:
@@ -184,7 +184,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         return None  # what it would take is not known
     least = "about" if then.is_bounded else "more than"
     if then.chance < 0.5:
-        said = f"{what}: take {best}, {about}; {advised} is not expected to arrive."
+        said = f"{what}: take {best}, {about}. {advised} is not expected to converge."
     else:
-        said = f"{what}: take {best}, {about}; {advised} would take {least} {in_words(then.seconds.likely)}."
+        said = f"{what}: take {best}, {about}. {advised} would take {least} {in_words(then.seconds.likely)}."
     return Alternative(change, best, seconds, said)

@@ -118,10 +118,10 @@ class Course(Hook):
         said = self._forecast.seconds
         more = f"about {in_words(left)} more" if math.isfinite(left) else "no end in sight"
         self.left = Band(left, left, math.inf) if math.isfinite(left) else self.left
-        self.warning = f"Slower than was forecast, {in_words(said.low)} to {in_words(said.high)} in all: {more}."
+        self.warning = f"Slower than forecast, {in_words(said.low)} to {in_words(said.high)} in all: {more}."
         name, other = min(
             ((name, each) for name, each in self._others.items() if each.chance > 0.5 and each.is_bounded),
             key=lambda item: item[1].seconds.likely, default=("", None),
         )  # fmt: skip
         if other is not None and other.seconds.likely < left:
-            self.warning += f" {name} was forecast to take {in_words(other.seconds.likely)}: stop and take that."
+            self.warning += f" {name} was forecast to take {in_words(other.seconds.likely)}: stop, and take that."

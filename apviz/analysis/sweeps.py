@@ -12,7 +12,7 @@ import pandas as pd
 
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.memory import numbers_held
-from apviz.method import Method
+from apviz.method import Method, distinct_names
 from apviz.tracing.trace import Trace
 
 Over = Literal["block_size", "noise"]
@@ -25,8 +25,8 @@ _POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
 _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
-    "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "data", "distinct_rows",
-    "input_spreads", "zero_right_hand_sides", "target_mean_square", "duplicate_disagreement", "signal",
+    "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "method_details", "data",
+    "distinct_rows", "input_spreads", "zero_right_hand_sides", "target_mean_square", "duplicate_disagreement", "signal",
     "nearest_correlation", "smallest_correlation", "oddities",
 })  # fmt: skip
 
@@ -229,10 +229,11 @@ def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
         >>> table["block_size"].tolist(), table["converged"].tolist()
         ([50, 100], [True, True])
     """
+    names = distinct_names([trace.method for trace in traces])
     return pd.DataFrame(
         [
             {
-                "method": trace.method_name,
+                "method": name,
                 "block_size": math.nan if trace.block_size is None else trace.block_size,
                 "noise": trace.attrs["noise"],
                 "kappa": float(trace["spectrum"]["kappa"]),
@@ -245,7 +246,7 @@ def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
                 "converged": trace.converged,
                 "outcome": trace.outcome,
             }
-            for trace in traces
+            for trace, name in zip(traces, names, strict=True)
         ]
     )
 
@@ -261,7 +262,7 @@ def _residual(trace: Trace) -> float:
 def settings(trace: Trace) -> dict[str, Any]:
     """Collects what was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
     attrs = trace.attrs
-    found = {("method" if name == "label" else name): v for name, v in attrs.items() if name not in _NOT_SETTINGS}
+    found = {("method" if name == "method_name" else name): v for name, v in attrs.items() if name not in _NOT_SETTINGS}
     for name, prefix in (("training_settings", "training: "), ("solver_settings", ""), ("versions", "version of ")):
         values = json.loads(attrs.get(name, "{}"))
         found |= {prefix + key.replace("_", " "): value for key, value in values.items() if key != "type"}

@@ -27,6 +27,6 @@ def asked_for(scheduler: str | None, workers: int | None) -> Iterator[Cluster | 
 def told(outcomes: Iterator[Outcome], count: int) -> Iterator[Outcome]:
     """Says of each that it is done, where several are solved at once."""
     for number, outcome in enumerate(outcomes, 1):
-        how = outcome.error or (outcome.trace.outcome if outcome.trace else "")
+        how = outcome.error or (outcome.trace.status() if outcome.trace else "")
         errors.print(f"{number} of {count}: {outcome.solver.method.name}, {how}", highlight=False, markup=False)
         yield outcome

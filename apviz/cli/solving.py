@@ -433,8 +433,8 @@ def _print_trace(trace: Trace) -> None:
     console.print(f"{a['kernel']}, σ² = {trace.noise_in_words(6)}, {a['dtype']} on {a['device_name']}, {a['engine']}")
     console.print(f"settings: {json.loads(a['solver_settings'])}", highlight=False)
     console.print(trace.status(), highlight=False, markup=False)
-    if "stop_message" in a:
-        console.print(a["stop_message"], highlight=False, markup=False)
+    if trace.advice:
+        console.print(trace.advice, highlight=False, markup=False)
     console.print(terminal_table([trace]))
     spectrum = Table("eigenvalues", "value", "how")
     for name, value in trace["spectrum"].data_vars.items():

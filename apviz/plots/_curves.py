@@ -194,7 +194,7 @@ class Curves:
     ) -> None:
         """Draws `values` against the rows `rows` of the trace's epochs.
 
-        Hovering names the method and gives `what`, epoch, work and seconds in full.
+        Hovering names the method with its details and gives `what`, epoch, work and seconds in full.
 
         Args:
             at: x values by unit in place of those of epochs; epochs may be fractions, of which hovering names the one
@@ -209,8 +209,10 @@ class Curves:
         exact = scatter.pop("exact", values)
         # where runs share a method, the legend leaves it out
         method = escaped(trace.method_name)
-        head = "%{fullData.name}" if method in scatter["name"] else f"{method}<br>%{{fullData.name}}"
-        first = f"<b>{head}</b><br>{'%{text}<br>' if also else ''}"
+        is_named = method.removesuffix(")") in scatter["name"]
+        head = "%{fullData.name}" if is_named else f"{method}<br>%{{fullData.name}}"
+        details = "".join(f"{escaped(line)}<br>" for line in textwrap.wrap(trace.method_details, CAPTION_WIDTH))
+        first = f"<b>{head}</b><br>{details}{'%{text}<br>' if also else ''}"
         hover = (
             f"{first}{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
             " · work %{customdata[1]:.6g} · %{customdata[2]:.4g} s<extra></extra>"
@@ -364,5 +366,5 @@ class Curves:
 
 
 def _ending(trace: Trace) -> str:
-    message = str(trace.attrs.get("stop_message") or trace.attrs.get("stop_reason") or "unfinished")
-    return "<br>".join(escaped(line) for line in textwrap.wrap(message, CAPTION_WIDTH))
+    words = f"{trace.status(with_residual=False)}. {trace.advice}".rstrip()
+    return "<br>".join(escaped(line) for line in textwrap.wrap(words, CAPTION_WIDTH))

@@ -257,6 +257,13 @@ class Trace:
         return status_words(self.outcome, self.residual_in_words(".2g") if is_known else "")
 
     @property
+    def advice(self) -> str:
+        """What a person can do about how the solve ended, or why it was interrupted; empty where nothing is known."""
+        message = str(self.attrs.get("stop_message", ""))
+        words = message.removeprefix(f"{self.outcome}: ")
+        return words[:1].upper() + words[1:]
+
+    @property
     def outcome(self) -> str:
         """Return the stop reason, or the status where none was reached."""
         return str(self.attrs.get("stop_reason", self.attrs["status"]))

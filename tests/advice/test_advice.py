@@ -34,11 +34,11 @@ def test_the_work_of_the_method_that_is_advised_is_what_was_forecast_within_a_fa
 def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local():
     smooth, local = (apviz.advise(made(n=5_000, **settings)) for settings in (SMOOTH, LOCAL))
     names = list(smooth.methods)
-    assert names.index("overlapping alternating projection") > min(
+    assert names.index("Overlapping projections") > min(
         place for place, name in enumerate(names) if name.startswith("CG")
     )
-    assert next(iter(local.methods)) == "overlapping alternating projection"
-    assert local.sentence.startswith("Take overlapping alternating projection: about ")
+    assert next(iter(local.methods)) == "Overlapping projections"
+    assert local.sentence.startswith("Take Overlapping projections: about ")
 
 
 def test_memory_is_that_of_what_is_kept():
@@ -87,7 +87,7 @@ def test_rounding_that_stops_a_twin_stops_the_hope_for_all_rows():
 def test_where_nothing_is_expected_to_arrive_the_advice_says_so_and_what_would_help():
     system = made(n=2_500, lengthscale=0.3, noise=1e-5)
     said = apviz.advise(system, {"few": apviz.ConjugateGradient(max_epochs=5)}).sentence
-    assert said.startswith("No method is expected to reach 0.01 under its cap. The nearest is few (on 800 rows")
+    assert said.startswith("No method is expected to reach 0.01 within its limit. few comes closest: on 800 rows")
     assert "more epochs" in said
 
 
@@ -124,6 +124,6 @@ def test_the_same_seed_gives_the_same_forecast_of_work():
     first, second = (apviz.advise(made(n=2_200, **LOCAL)).methods for _ in range(2))
     # what is rehearsed to its end depends on the clock, and nothing else does
     both = [name for name in first if first[name].is_bounded and second[name].is_bounded]
-    assert "overlapping alternating projection" in both
+    assert "Overlapping projections" in both
     for name in both:
         np.testing.assert_allclose(first[name].work, second[name].work)

@@ -112,7 +112,7 @@ def test_where_rounding_stops_all_methods_float64_is_what_would_change_the_advic
     advice = apviz.advise(small, {"CG": solver})
     (change,) = [each for each in advice.alternatives if each.change == "float64"]
     assert advice.best.chance < 0.5 and not attempt(small, solver).converged
-    assert "is expected to arrive" in change.sentence and attempt(system, solver).converged
+    assert "is expected to converge" in change.sentence and attempt(system, solver).converged
 
 
 # --- what is worth saying -----------------------------------------------------------------------------------------
@@ -127,16 +127,16 @@ def test_another_price_another_method_and_what_does_not_arrive_are_each_said():
     now = {"a": forecast_of(1.0), "b": forecast_of(3.0)}
     assert said({"a": forecast_of(2.0)}, **now) == "To 0.001: about 2 s in place of 1 s with a."
     swap = {"a": forecast_of(9.0), "b": forecast_of(4.0)}
-    assert said(swap, **now) == "To 0.001: take b, about 4 s; a would take about 9 s."
+    assert said(swap, **now) == "To 0.001: take b, about 4 s. a would take about 9 s."
     swap["a"] = forecast_of(9.0, bounded=False)
-    assert said(swap, **now) == "To 0.001: take b, about 4 s; a would take more than 9 s."
+    assert said(swap, **now) == "To 0.001: take b, about 4 s. a would take more than 9 s."
     swap["a"] = forecast_of(9.0, chance=0.1)
-    assert said(swap, **now) == "To 0.001: take b, about 4 s; a is not expected to arrive."
+    assert said(swap, **now) == "To 0.001: take b, about 4 s. a is not expected to converge."
     assert said({"a": forecast_of(9.0, bounded=False)}, **now) == "To 0.001: a would take more than 9 s."
     nowhere = said({"a": forecast_of(9.0, chance=0.1)}, **now)
-    assert nowhere == "To 0.001: none of those rehearsed is expected to arrive (a: why)."
+    assert nowhere == "To 0.001: none of those rehearsed is expected to converge. a: why."
     hopeless = said({"a": forecast_of(2.0)}, a=forecast_of(1.0, chance=0.1))
-    assert hopeless == "To 0.001: a is expected to arrive, in about 2 s."
+    assert hopeless == "To 0.001: a is expected to converge, in about 2 s."
 
 
 def test_what_would_change_is_printed_with_the_advice():

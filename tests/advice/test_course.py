@@ -54,7 +54,7 @@ def test_a_solve_that_cannot_keep_to_its_forecast_says_so_with_the_method_to_tak
     course = Course(forecast_of(8.0, 6.0, 12.0), others)
     followed(course, 0.9, 3)
     assert course.warning == (
-        "Slower than was forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop and take "
+        "Slower than forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop, and take "
         "that."
     )
     left = (math.log(TOL) / math.log(0.9) - 3) * 0.5

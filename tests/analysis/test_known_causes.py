@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,17 +37,32 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+#: words of a sentence that is read at once
+MOST_WORDS = 20
+
+
+def sentences_of(text):
+    return re.split(r"(?<=[.?!])\s+(?=[^\W\d_])", text)
+
+
+def check(found, cause):
+    """The cause is named, in short sentences."""
+    assert found.limit.name == cause and found.evidence and found.advice
+    for sentence in sentences_of(found.evidence) + sentences_of(found.advice):
+        assert len(re.findall(r"\w[^\s]*", sentence)) <= MOST_WORDS, sentence
+
+
 @pytest.mark.parametrize("case", cases(quick))
-def test_what_was_made_wrong_is_named(case):
+def test_what_was_made_wrong_is_named_in_short_sentences(case):
     found, _ = case.diagnosed()
-    assert found.limit.name == case.cause and found.evidence and found.advice
+    check(found, case.cause)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases(lambda case: not quick(case)))
 def test_what_was_made_wrong_is_named_in_the_others_too(case):
     found, _ = case.diagnosed()
-    assert found.limit.name == case.cause and found.evidence and found.advice
+    check(found, case.cause)
 
 
 @pytest.mark.slow
@@ -68,7 +84,7 @@ def every() -> list[AnyCase]:
 def test_what_was_drawn_wrong_is_named(number):
     case = case_of(number, SEED)
     found = case.diagnosed(SEED)[0] if isinstance(case, Case) else case.diagnosed()
-    assert found.limit.name == case.cause and found.evidence and found.advice
+    check(found, case.cause)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_of_those_that_converged_the_best_took_the_fewest_seconds_and_one_that_d
     found = judge([slow, cut, quick])
     assert found.best.trace is quick and found.best.basis is Basis.MEASURED
     assert [each.trace for each in found.standings] == [quick, slow, cut]
-    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s; {slow.method_name} needs ")
+    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s. {slow.method_name} needs ")
 
 
 def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_and_nearly_the_same_time(problem):
@@ -70,7 +71,7 @@ def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_a
     less.tree["epoch"]["seconds"][-1], more.tree["epoch"]["seconds"][-1] = 0.763, 0.733
     found = judge([less, more])
     assert found.best.trace is more
-    assert found.headline == f"{more.method_name} solved it in 0.73 s; {less.method_name} needs the same time."
+    assert found.headline == f"{more.method_name} solved it in 0.73 s. {less.method_name} needs the same time."
 
 
 def test_others_that_converged_are_compared_by_what_was_measured(problem):
@@ -82,10 +83,14 @@ def test_others_that_converged_are_compared_by_what_was_measured(problem):
     assert "bound" not in words and "extrapolated" not in words
 
 
-def test_a_verdict_is_a_sentence_of_at_most_twenty_words(problem):
+def test_no_sentence_of_a_verdict_is_longer_than_twenty_words(problem):
     runs = [ap(problem, 0.01), cg(problem, 1.0), ap(problem, 1e-6, max_epochs=3), cg(problem, 1.0, max_epochs=3)]
     for chosen in (runs, runs[:1], runs[2:], runs[3:]):
-        assert len(judge(chosen).headline.split()) <= 20
+        found = judge(chosen)
+        for part in (found.headline, found.others, found.change):
+            assert all(len(sentence.split()) <= 20 for sentence in re.split(r"\.\s", part)), part
+    several = judge(runs)
+    assert several.headline.split(". ")[0].endswith(" s") and not several.headline.endswith("..")
 
 
 # --- runs that did not end ----------------------------------------------------------------------------------------
@@ -105,8 +110,8 @@ def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_t
     # what was measured, in place of a bound
     assert f"CG stopped at residual {residual:.3g} after 6 s" in told.headline and "bound" not in told.headline
     assert "1 run hit its limit of 3 epochs." in told.others and f"κ = {root**2:,.0f}" in told.others
-    bound = f"CG needs at most {most} iterations in exact arithmetic (a bound): about {2 * most / 60:.0f} min at"
-    assert bound in judge([cut]).others
+    bound = f"CG needs at most {most} iterations in exact arithmetic (a bound). "
+    assert f"{bound}At the pace it had, that is about {2 * most / 60:.0f} min." in judge([cut]).others
 
 
 def test_cg_near_its_tolerance_is_extrapolated_from_its_rate_and_not_bounded(problem):
@@ -117,7 +122,7 @@ def test_cg_near_its_tolerance_is_extrapolated_from_its_rate_and_not_bounded(pro
     found = standing(cut)
     assert found.basis is Basis.EXTRAPOLATED and found.seconds == pytest.approx(0.25 * epochs(whole), rel=0.25)
     told = judge([cut])
-    assert f"it stopped at residual {float(cut['epoch']['residual'][-1]):.3g} after" in told.headline
+    assert f"It stopped at residual {float(cut['epoch']['residual'][-1]):.3g} after" in told.headline
     assert "(extrapolated)" in told.others and "bound" not in told.sentence
 
 
@@ -163,14 +168,14 @@ def test_where_none_converged_it_says_so_and_names_the_closest(problem):
     found = judge([far, near])
     assert found.best is None and found.diagnosis is not None
     assert found.headline.startswith(
-        f"None of the 2 runs converged to 0.01; the closest, {near.method_name}, stopped at residual"
+        f"None of the 2 runs converged to 0.01. {near.method_name} came closest: it stopped at residual"
     )
 
 
 def test_a_run_alone_is_said_to_be_alone(problem):
-    assert "no other method ran" in judge([ap(problem, 0.01)]).headline
-    assert "did not converge to 0.01: it stopped at" in judge([ap(problem, max_epochs=3)]).headline
-    assert "no other run has ended yet" in judge([ap(problem)], more_to_come=True).headline
+    assert "No other method ran." in judge([ap(problem, 0.01)]).headline
+    assert "did not converge to 0.01. It stopped at" in judge([ap(problem, max_epochs=3)]).headline
+    assert "No other run has ended yet." in judge([ap(problem)], more_to_come=True).headline
 
 
 def test_without_a_run_nothing_is_claimed():

@@ -155,7 +155,7 @@ def test_data_sets_that_differ_are_listed_and_a_missing_name_is_left_out(runs, e
 def test_of_runs_of_one_method_the_legend_has_the_setting_that_differs_and_the_caption_the_method(runs):
     assert run_names([runs["ap"], runs["noisy"]]) == ["σ² = 0.05", "σ² = 0.5"]
     figure = plots.residuals([runs["ap"], runs["noisy"]])
-    assert legend(figure)[:2] == ["σ² = 0.05 — converged", "σ² = 0.5 — converged"]
+    assert legend(figure)[:2] == ["σ² = 0.05 — Converged", "σ² = 0.5 — Converged"]
     assert "Alternating projection (greedy)" in figure.layout.title.text and "b = 50" in figure.layout.title.text
 
 

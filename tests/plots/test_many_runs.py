@@ -123,7 +123,7 @@ def test_profiles_say_how_many_systems_there_are_and_how_many_each_method_solved
         one.tree.attrs["data"] = other.tree.attrs["data"] = f"{place}"
     ap[0].tree.attrs["stop_reason"] = "max_epochs"
     figure = plots.performance_profiles([*cg, *ap])
-    assert legend(figure) == ["CG — solved 6 of 6", "Alternating projection (greedy, b = 50) — solved 5 of 6"]
+    assert legend(figure) == ["CG — solved 6 of 6", "Alternating projection (greedy, b = 50)<br>solved 5 of 6"]
     assert "6 systems of 3 seeds, to tolerance 0.01" in figure.layout.title.text
     one, other = (drawn(figure, name)[0] for name in legend(figure))
     # equal work on five systems, and one that AP never solved: flat to the end of the axis

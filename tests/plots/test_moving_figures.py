@@ -200,7 +200,7 @@ def test_both_themes_state_run_update_and_outcome_and_take_no_webgl(traces, them
             assert {each.type for each in figure.data} <= {"heatmap", "scatter"}
             title = figure.layout.title.text
             assert "waves" in title and f"n = {trace.attrs['n']}" in title
-            assert ("not converged" in title) == (not trace.converged)
+            assert ("Not converged" in title) == (not trace.converged)
             assert figure.layout.annotations[0].text.startswith("update 2")
             assert all(len(line.partition(">")[2].partition("<")[0]) <= 52 for line in title.split("<br>"))
             assert ("block" in figure.layout.annotations[0].text) == (name != "cg")
@@ -215,7 +215,7 @@ def test_an_unfinished_run_says_so(traces):
     tree.attrs.update(status="interrupted")
     del tree.attrs["stop_reason"]
     for plot in FIGURES:
-        assert "unfinished" in plot(apviz.Trace(tree), 1).layout.title.text.replace("<br>", " ")
+        assert "Unfinished" in plot(apviz.Trace(tree), 1).layout.title.text.replace("<br>", " ")
 
 
 @pytest.mark.parametrize("plot", FIGURES)

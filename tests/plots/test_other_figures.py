@@ -21,7 +21,7 @@ def test_batch_sizes_are_drawn_against_epochs_and_against_seconds(runs):
 def test_batch_sizes_appear_once_each_in_order_whatever_the_order_of_the_traces(runs):
     figure = plots.batch_sizes([runs["ap100"], runs["ap"]])
     named = [each.name for each in figure.data if each.showlegend]
-    assert named == ["b = 50 — converged", "b = 100 — converged"]
+    assert named == ["b = 50 — Converged", "b = 100 — Converged"]
 
 
 def test_a_run_without_a_batch_size_is_an_error_that_names_it(runs):
@@ -68,7 +68,7 @@ def test_drift_is_drawn_at_the_checks_only(runs, curve):
     drawn = curve(plots.residual_drift(runs["ap"]), runs["ap"])
     np.testing.assert_array_equal(drawn.y, drift[at])
     np.testing.assert_array_equal(drawn.x, runs["ap"]["epoch"]["work"].values[at])
-    assert drawn.name.endswith(f"— {at.sum()} checks")
+    assert drawn.name.endswith(f"<br>{at.sum()} checks")
 
 
 def test_a_run_without_checks_is_an_error_that_names_the_setting(runs):

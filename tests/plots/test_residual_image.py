@@ -263,7 +263,7 @@ def test_the_title_states_system_method_outcome_and_marks(picture, scattered):
     title = plots.residual_image(picture).layout.title.text
     for stated in ("china", "n = 600", "d = 2", "b = 90", "σ² = 0.05", "outline: block", "shade: margin"):
         assert stated in title
-    assert "not converged" in plots.residual_image(scattered).layout.title.text
+    assert "Not converged" in plots.residual_image(scattered).layout.title.text
     assert "dots: block · faint dots: margin" in plots.residual_image(scattered).layout.title.text
     assert "first right-hand side" in plots.residual_image(picture).layout.coloraxis.colorbar.title.text
     for line in title.split("<br>"):

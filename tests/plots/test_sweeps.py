@@ -155,7 +155,7 @@ def test_methods_have_a_curve_each(runs):
     figure = plots.batch_size_sweep([runs["ap"], runs["cyclic"], runs["ap100"]])
     curves = drawn(figure, 1, "lines+markers")
     assert [len(curve.x) for curve in curves] == [2, 1]
-    assert [curve.name.split("<br>")[0] for curve in curves] == [
+    assert [re.split("<br>| — ", curve.name)[0] for curve in curves] == [
         "Alternating projection (greedy)",
         "Alternating projection (cyclic)",
     ]

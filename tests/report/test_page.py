@@ -267,15 +267,20 @@ def test_the_table_says_which_runs_did_not_converge(page):
     text, traces = page.read_text("utf-8"), find_traces(page.parent)
     said = re.findall(r'<td class="[^"]*\b(good|bad)">([^<]*)</td>', text)
     assert sorted(outcome == "good" for outcome, _ in said) == sorted(trace.converged for trace in traces)
-    assert 0 < sum("not converged" in words for _, words in said) == sum(not trace.converged for trace in traces)
+    assert (
+        0 < sum(words.startswith("Not converged") for _, words in said) == sum(not trace.converged for trace in traces)
+    )
 
 
 def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
     traces = find_traces(page.parent)
     text = page.read_text("utf-8")
-    sentence = unescape(re.search(r"<p><b>(.*?)</b></p>", text).group(1))
-    assert sentence == judge(traces, full_names(traces)).sentence and sentence.startswith("Cholesky solved it in ")
-    assert text.index("<p><b>") < text.index("<tbody>")
+    verdict = judge(traces, full_names(traces))
+    headline = unescape(re.search(r'<p class="verdict"><b>(.*?)</b></p>', text).group(1))
+    assert headline == verdict.headline and headline.startswith("Cholesky solved it in ")
+    below = [unescape(each) for each in re.findall(r'<p class="reason">(.*?)</p>', text)]
+    assert below == [each for each in (verdict.others, verdict.change) if each]
+    assert text.index('class="verdict"') < text.index('class="reason"') < text.index("<tbody>")
 
 
 def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp_path):

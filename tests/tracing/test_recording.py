@@ -451,4 +451,4 @@ def test_progress_names_the_method_and_ends_with_the_stop_reason():
     text = StringIO()
     solution = apviz.solve(system(), AP, [apviz.ProgressHook(Console(file=text, width=200, force_terminal=True))])
     assert AP.method.name in text.getvalue()
-    assert f"max_epochs: residual {solution.residual:.2e}" in text.getvalue()
+    assert f"Not converged: epoch limit (residual {solution.residual:.2e})" in text.getvalue()

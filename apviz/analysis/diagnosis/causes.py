@@ -200,9 +200,7 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     keeps = "does not lower the residual" if kept >= 1 else "takes less than 0.5% off the residual"
     if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"keeps {share(kept)} of the residual"
-    evidence = (
-        f"The blocks do not overlap: an epoch {keeps}, though every update makes it zero on its own block."
-    )
+    evidence = f"The blocks do not overlap: an epoch {keeps}, though every update makes it zero on its own block."
     advice = "Take blocks of neighbours that solve on a margin around what they own."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 
@@ -229,7 +227,9 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
         advice = "Take CG + two-level Schwarz. Its coarse space holds what is smooth, which no block sees."
         return Diagnosis(Limit.CONDITIONING, evidence, advice)
     if trace.method.has_blocks:
-        return Diagnosis(Limit.CONDITIONING, evidence, "Take overlapping projections, which depend on κ least.", OVERLAP)
+        return Diagnosis(
+            Limit.CONDITIONING, evidence, "Take overlapping projections, which depend on κ least.", OVERLAP
+        )
     advice = "Let apviz choose: overlapping projections, or CG + randomly pivoted Cholesky."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
 

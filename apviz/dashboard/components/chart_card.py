@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
 from apviz.plots._curves import unchecked
+from apviz.plots._labels import full_names
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
@@ -238,20 +239,25 @@ def _describe_training(trace: Trace) -> str:
     )
 
 
+def _named(traces: Sequence[Trace]) -> Iterator[tuple[Trace, str]]:
+    """Runs with their names, no two alike."""
+    return zip(traces, full_names(traces), strict=True)
+
+
 def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every epoch of every run."""
-    frames = [trace.to_dataframe("epoch").reset_index().assign(run=trace.method_name) for trace in traces]
+    frames = [trace.to_dataframe("epoch").reset_index().assign(run=name) for trace, name in _named(traces)]
     columns = ["run", "epoch", "work", "seconds", "residual", "test_rmse", "checked_residual"]
     return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every update of every run."""
-    frames = [trace.to_dataframe("update").reset_index().assign(run=trace.method_name) for trace in traces]
+    frames = [trace.to_dataframe("update").reset_index().assign(run=name) for trace, name in _named(traces)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
 
 
 def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Table of every Adam step of every training."""
-    frames = [trace.to_dataframe("step").reset_index().assign(run=trace.method_name) for trace in traces]
+    frames = [trace.to_dataframe("step").reset_index().assign(run=name) for trace, name in _named(traces)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -244,7 +244,7 @@ export function render({ model }) {
     makeHead();
     redraw();
   });
-  for (const name of ["rows", "swatches", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
+  for (const name of ["rows", "details", "swatches", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
   makeHead();
   draw();
   document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "table" }));

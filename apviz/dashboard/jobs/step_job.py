@@ -89,7 +89,7 @@ class StepJob(Job):
         finally:
             if recorder.traces:
                 self.trace = recorder.trace
-        self.message = f"step {self.number} solved again: {self.trace.outcome if self.trace else ''}"
+        self.message = f"step {self.number} solved again{f': {self.trace.status()}' if self.trace else ''}"
 
     def _grew(self) -> None:
         self.version += 1

@@ -157,7 +157,7 @@ def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_
     with someone.tab.expect_download() as downloading:
         chart.locator("[data-title='Download plot as SVG']").click()
     picture = Path(downloading.value.path()).read_text("utf-8")
-    assert "Alternating projection (greedy, b = 50)" in picture and "converged" in picture
+    assert "Alternating projection (greedy, b = 50)" in picture and "Converged" in picture
 
 
 @pytest.mark.slow

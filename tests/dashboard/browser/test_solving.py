@@ -54,7 +54,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     assert trace["epoch"].sizes["epoch"] > 1
     for table in ("Runs, the best first", "Runs"):
         listed = someone.tab.get_by_role("table", name=table, exact=True)
-        listed.get_by_role("cell", name="not converged (stopped)").wait_for()
+        listed.get_by_role("cell", name="Not converged: stopped by a hook").wait_for()
 
 
 @pytest.mark.slow

@@ -42,9 +42,14 @@ def test_the_table_of_solves_says_how_each_ended(folder):
     shown.show(traces, "ap")
     assert [row[0] for row in shown.table.rows] == ["cg", "ap", "cut"] and shown.table.selected == "ap"
     cg, cut = cells(shown.table, "cg"), cells(shown.table, "cut")
-    assert cg["method"] == "CG" and cg["block size"] is None and cg["how it ended"] == "converged"
-    assert cut["block size"] == 10 and "not converged" in cut["how it ended"] and cut["epochs (CG: iterations)"] == 2
+    assert cg["method"] == "CG" and cg["block size"] is None and cg["how it ended"] == "Converged"
+    assert (
+        cut["block size"] == 10
+        and cut["how it ended"] == "Not converged: epoch limit"
+        and cut["epochs (CG: iterations)"] == 2
+    )
     assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]  # measured, though it was cut off
+    assert shown.table.details == {"ap": "consecutive blocks", "cut": "consecutive blocks"}
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")
     assert shown.table.rows == [] and shown.table.selected == ""

@@ -292,7 +292,7 @@ def test_the_verdict_comes_with_the_end_of_a_run_however_many_charts_wait_to_be_
     assert (
         page._to_draw
         and answer(page).startswith("CG solved it in ")
-        and [row[-1] for row in page._answer.table.rows] == ["converged"]
+        and [row[-1] for row in page._answer.table.rows] == ["Converged"]
     )
 
 
@@ -336,7 +336,7 @@ def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(run
     page = opened(runs, runs=["cut", "gs", "cg"], selected="cut")
     for name in ("residuals", "theory", "time"):
         assert page._cards[name].chart.base
-    assert "unfinished" in page._cards["theory"].chart.base
+    assert "Unfinished" in page._cards["theory"].chart.base
     for name in ("timeline", "blocks"):
         assert page._cards[name].text.is_empty
     assert "Diagnosis of Alternating projection (greedy" in page._diagnosis._of.object
@@ -352,7 +352,7 @@ def test_a_run_that_has_just_begun_is_drawn_beside_the_others(runs):
     page = opened(runs, runs=["gs"])
     card = page._cards["theory"]
     card.show_live([runs.open("cut")], "light")
-    assert "unfinished" in card.chart.live and card.chart.base
+    assert "Unfinished" in card.chart.live and card.chart.base
 
 
 def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(recorded, tmp_path):

@@ -33,7 +33,7 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     settle(page)
     assert set(page.chosen) == {"cg", "cut", "fit"}
     drawn = page.comparison.cards["residuals"].chart
-    assert "CG" in drawn.base and "not converged" in drawn.base
+    assert "CG" in drawn.base and "Not converged" in drawn.base
     assert "Adam step" in page.comparison.cards["training"].chart.base
     assert len(page.comparison.table.table.rows) == 2
 

@@ -38,12 +38,12 @@ def test_every_solve_and_training_is_listed_with_what_its_root_attributes_say(fo
     listed = entry(runs, "ap")
     assert (listed.kind, listed.method, listed.dataset, listed.n) == ("solve", trace.method_name, "made", 60)
     assert listed.epochs == int(trace["epoch"]["epoch"][-1]) and listed.work == trace.attrs["work"]
-    assert listed.ending == "converged" and listed.finished
-    assert entry(runs, "cut").ending == "not converged (max_epochs)"
+    assert listed.ending == "Converged" and listed.finished
+    assert entry(runs, "cut").ending == "Not converged: epoch limit"
     assert (entry(runs, "fit").kind, entry(runs, "fit").epochs, entry(runs, "fit").ending) == (
         "training",
         2,
-        "finished",
+        "Finished",
     )
 
 
@@ -125,27 +125,27 @@ def test_a_run_that_was_killed_with_its_process_is_listed_as_interrupted_after_a
             assert process.poll() is None
             time.sleep(0.01)
         running = entry(RunsFolder(tmp_path), "killed")
-        assert running.ended(time.time()) == "interrupted, or still running"
+        assert running.ended(time.time()) == "Interrupted, or still running"
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     runs = RunsFolder(tmp_path)
     killed = entry(runs, "killed")
     assert not killed.finished and not killed.problem and killed.epochs is not None
-    assert killed.ended(time.time() + 3600) == "interrupted"
+    assert killed.ended(time.time() + 3600) == "Interrupted"
     assert not runs.open("killed").finished
 
 
 def test_a_solve_that_ended_in_an_error_says_which(folder):
     cut_off(folder / "ap.zarr")
     rewrite(folder / "ap.zarr", lambda a: a.update(stop_message="interrupted by KeyboardInterrupt"))
-    assert entry(RunsFolder(folder), "ap").ended(time.time()) == "interrupted by KeyboardInterrupt"
+    assert entry(RunsFolder(folder), "ap").ended(time.time()) == "Interrupted by KeyboardInterrupt"
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("", {"cg", "ap", "cut", "fit"}), ("AP made", {"ap", "cut"}), ("not converged", {"cut"}),
+        ("", {"cg", "ap", "cut", "fit"}), ("projection made", {"ap", "cut"}), ("not converged", {"cut"}),
         ("training", {"fit"}), ("lecture", {"cg"}), ("nothing like it", set()),
     ],
 )  # fmt: skip

@@ -81,7 +81,11 @@ class Answer:
 
     def show_live(self, live: Mapping[str, Trace]) -> None:
         """Lists the runs that go on, below those that have ended."""
-        growing = {key: [trace.method_name, *_numbers(trace), "running"] for key, trace in live.items()}
+        names = full_names(list(live.values()))
+        growing = {
+            key: [name, *_numbers(trace), "running"]
+            for (key, trace), name in zip(live.items(), names, strict=True)
+        }  # fmt: skip
         self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
 
     def still(self, chart: str) -> str:
