@@ -71,11 +71,10 @@ def solve(
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
     solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared)
     if not solution.converged:
-        aim = f", the tolerance {tol:g}"
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
-            f"{solver.method.name} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "
-            f"{solution.epochs:,} epochs or iterations; {solution.stop_message}"
+            f"{solver.method.name} did not converge. After {solution.epochs:,} epochs or iterations the residual is "
+            f"{solution.residual:.2g}{by}, the tolerance {tol:g}. {solution.stop_message}"
         )
         if throw:
             raise NotConverged(message, solution)

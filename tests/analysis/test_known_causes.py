@@ -42,7 +42,7 @@ MOST_WORDS = 20
 
 
 def sentences_of(text):
-    return re.split(r"(?<=[.?!])\s+(?=[^\W\d_])", text)
+    return re.split(r"(?<=[.?!])\s+", text)
 
 
 def check(found, cause):

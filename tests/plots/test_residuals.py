@@ -131,7 +131,7 @@ def test_of_many_runs_the_legend_has_the_methods_and_every_run_is_found_by_the_p
     assert entries(figure) == [f"{label} — 30 runs, 0 converged", "CG — 1 run, 1 converged"]
     groups = {each.legendgroup.replace("<br>", " — ") for each in figure.data if each.legendgroup}
     for seed in range(30):
-        assert any(each.startswith(f"{label}, seed {seed}<br>Not converged: epoch limit") for each in groups)
+        assert any(each.startswith(f"{label}, seed {seed} — Not converged: epoch limit") for each in groups)
 
 
 def test_the_tolerance_is_a_line_at_its_value_and_labelled(runs):

@@ -126,8 +126,8 @@ def test_what_did_not_converge_says_of_whom_how_far_from_what_and_after_how_many
     with pytest.warns(apviz.NotConverged) as told:
         solution = apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2))
     assert str(told[0].message) == (
-        f"{solver.method.name} did not converge: the residual is {p.residual(solution.weights):.2g}, the tolerance "
-        f"1e-10, after 2 epochs or iterations; {solution.stop_message}"
+        f"{solver.method.name} did not converge. After 2 epochs or iterations the residual is "
+        f"{p.residual(solution.weights):.2g}, the tolerance 1e-10. {solution.stop_message}"
     )
     with pytest.raises(apviz.NotConverged) as raised:
         apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2), throw=True)
