@@ -214,7 +214,7 @@ def test_a_tolerance_tighter_than_the_predictions_need_is_what_to_change(problem
     tight = run(problem, apviz.ConjugateGradient(tol=1e-10), 1.0, prediction)
     found = judge([tight])
     assert found.diagnosis.change["tol"] > 1e-9
-    assert found.change.startswith("The tolerance is tighter than the predictions need: a tolerance of")
+    assert found.change.startswith("The tolerance is tighter than the predictions need. A tolerance of")
 
 
 def predicting(problem, solver, seconds=1.0):

@@ -83,7 +83,7 @@ def test_a_trace_is_read_again_only_when_it_has_changed(folder, monkeypatch):
     runs.entries()
     assert len(read) == 4
     assert runs.entries() == runs.entries() and len(read) == 4
-    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(label="another"))
+    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(method_name="another"))
     assert entry(runs, "cg").method == "another" and read[4:] == ["cg"]
 
 
