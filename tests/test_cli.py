@@ -160,7 +160,7 @@ def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "n = 2,560, d = 2, 1 right-hand side, matern52, float32, σ² = 0.1, to 0.01" in said
-    assert "Take " in said and "Cholesky" in said and "alternating" in said
+    assert "Take " in said and "Cholesky" in said and "Overlapping" in said
     assert said.endswith("on some of the rows.") and "All are estimates" in said
     assert not (tmp_path / "runs").exists()
 
