@@ -96,7 +96,7 @@ def test_every_chart_is_there_in_both_themes_as_valid_json(page):
 
 
 def test_what_is_embedded_is_the_figure_and_an_animation_is_embedded_once(pictures):
-    ap, pcg = sorted(find_traces(pictures.parent), key=lambda trace: trace.method_name)
+    ap, pcg = sorted(find_traces(pictures.parent), key=lambda trace: trace.method.family)
     charts = {key: json.loads(parts) for key, parts in embedded(pictures).items()}
     for heading, plot, trace in (("The residual as", plots.residual_image, ap), ("Eigen", plots.eigenvalues, pcg)):
         (place,) = places_of(pictures, heading)
@@ -113,8 +113,8 @@ def test_what_is_embedded_is_the_figure_and_an_animation_is_embedded_once(pictur
 
 def test_only_traces_that_recorded_them_have_pictures_and_eigenvalues(page, pictures):
     assert places_of(page, "The residual as a picture") == places_of(page, "Eigenvalues") == []
-    assert len(places_of(pictures, "The residual as a picture: AP")) == 1
-    assert places_of(pictures, "The residual as a picture: CG + pivoted Cholesky") == []
+    assert len(places_of(pictures, "The residual as a picture: Overlapping projections")) == 1
+    assert places_of(pictures, "The residual as a picture: CG") == []
 
 
 def test_a_run_without_a_finite_residual_has_no_picture_and_does_not_spoil_the_page(pictures, tmp_path):
