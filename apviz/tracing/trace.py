@@ -116,9 +116,10 @@ def status_words(reason: str, residual: str = "") -> str:
     """
     if reason in ("converged", SETTLED, FINISHED):
         return reason.capitalize()
-    at = f" (residual {residual})" if residual else ""
     if reason in (INTERRUPTED, FAILED):
-        return f"Unfinished: interrupted, or still running{at}"
+        # without a residual, which in the name of a curve that grows would change with every epoch
+        return "Unfinished: interrupted, or still running"
+    at = f" (residual {residual})" if residual else ""
     return f"Not converged: {_REASONS.get(reason, reason)}{at}"
 
 

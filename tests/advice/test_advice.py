@@ -43,7 +43,7 @@ def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local(
 
 def test_memory_is_that_of_what_is_kept():
     system = made(n=3_000, **LOCAL)
-    each = named(apviz.advise(system), "overlapping")
+    each = named(apviz.advise(system), "Overlapping")
     prepared = each.solver.prepare(system.operator, 4)
     b, n = each.solver.block_size, system.n
     squares = math.ceil(n / b / 2) * (b * (1 + each.solver.overlap)) ** 2 * 4

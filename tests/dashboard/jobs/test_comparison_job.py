@@ -56,7 +56,7 @@ def test_a_b_above_the_memory_limit_is_refused_and_the_others_run(runs):
     job = sweep(runs, [20, 100], Limits(max_block_gb=2e-5))
     assert job.state == "done" and len(job.done) == 1
     (failure,) = job.failures
-    assert "b=100" in failure and "take smaller blocks" in failure
+    assert "b = 100" in failure and "take smaller blocks" in failure
     assert "1 of 1 runs" in job.message
 
 
