@@ -89,6 +89,15 @@ def test_every_notebook_is_among_the_lessons_in_its_order():
     assert listed == sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
+def test_every_mark_of_an_include_is_once_in_its_file_and_in_order():
+    text = (ROOT / "docs/index.md").read_text("utf-8")
+    found = re.findall(r'{include} (\S+)\n:start-after: "(.*)"\n:end-before: "(.*)"', text)
+    assert len(found) == 3
+    for path, start, end in found:
+        included = (ROOT / "docs" / path).read_text("utf-8")
+        assert included.count(start) == included.count(end) == 1 and included.index(start) < included.index(end)
+
+
 # --- what is built ----------------------------------------------------------------------------------------------------
 
 

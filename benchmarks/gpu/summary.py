@@ -1,6 +1,6 @@
-"""What has and has not run on a GPU, from the results: for `apviz doctor` and the README.
+"""What has and has not run on a GPU, from the results: for `apviz doctor` and the page of benchmarks.
 
-python -m benchmarks.gpu.summary      reads results/gpu/*.json, writes apviz/run_on_gpus.json and the README
+python -m benchmarks.gpu.summary      reads results/gpu/*.json, writes apviz/run_on_gpus.json and benchmarks/README.md
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.gpu.budgets import STAGES
 from benchmarks.machine import RESULTS
 
 ROOT = Path(__file__).parents[2]
-FOLDER, FILE, README = RESULTS / "gpu", ROOT / "apviz" / "run_on_gpus.json", ROOT / "README.md"
+FOLDER, FILE, README = RESULTS / "gpu", ROOT / "apviz" / "run_on_gpus.json", ROOT / "benchmarks" / "README.md"
 MARKS = ("<!-- run on a GPU -->", "<!-- its end -->")
 NOTHING = "Nothing has run on a GPU yet."
 #: what a stage is called in a sentence
@@ -83,7 +83,7 @@ def of_suite(outcomes: dict[str, Any]) -> list[str]:
 
 
 def readme(text: str, said: list[str]) -> str:
-    """Return the README with the sentences between its marks."""
+    """Return the page with the sentences between its marks."""
     before, rest = text.split(MARKS[0])
     _, after = rest.split(MARKS[1])
     return f"{before}{MARKS[0]}\n{' '.join(said)}\n{MARKS[1]}{after}"

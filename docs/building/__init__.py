@@ -1,1 +1,1 @@
-"""What the site needs beside Sphinx: links into the repository, formulas, figures."""
+"""Extensions of Sphinx for the site: links into the repository, formulas, figures."""

@@ -62,7 +62,7 @@ def in_reading_order(script: str) -> tuple[int, str]:
 
 
 def finish(app: Any, error: Exception | None) -> None:
-    """Puts plotly.js beside the pages, and ends the browser."""
+    """Copy plotly.js next to the pages, and close the browser."""
     if _browser.cache_info().currsize:
         session, browser, _ = _browser()
         browser.close()

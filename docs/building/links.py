@@ -1,7 +1,7 @@
-"""Links of texts that were written for the repository, as the site has them.
+"""Rewrite links of texts that were written for the repository, for the site.
 
-A link to a file of the repository leads to the page that shows the file, to a copy of it on the site, or, for any other
-file, to the repository on GitHub. So one text serves both, and nothing is written twice.
+A link to a file of the repository, relative or by its address on GitHub, leads to the page that shows the file, to a
+copy of it on the site, or, for any other file, to the repository on GitHub. So one text serves both.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ PAGES = {
 }
 #: pages that are there without Sphinx, and where the site has them
 LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/leaderboard.html"
+#: addresses of files of the repository: README.md has them, so that it can be read elsewhere, on a package index say
+ADDRESSES = rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/"
 #: a link or a picture of Markdown: `](target#place)`
-_LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]+)(?P<place>#[^()\s]*)?(?=\))")
+_LINK = re.compile(rf"(?<=\]\()(?P<address>{ADDRESSES})?(?P<path>[^()\s#:]+)(?P<place>#[^()\s]*)?(?=\))")
 _HREF = re.compile(r'(?<=href=")(?P<path>[^"#:]+)(?P<place>#[^"]*)?(?=")')
 
 
@@ -71,10 +73,10 @@ def rewritten(text: str, file: Path, page: str) -> str:
 
     def seen(match: re.Match[str]) -> str:
         target, place = match["path"], match["place"] or ""
-        found = _in_repository(file, target)
+        found = _in_repository(ROOT / "README.md" if match["address"] else file, target)
         if found is None:
             return match[0]
-        if found.endswith((".png", ".svg")):
+        if found.endswith((".png", ".svg", ".webp")):
             return os.path.relpath(ROOT / found, ROOT / "docs" / Path(page).parent)
         if there := page_of(found):
             return os.path.relpath(f"{there}.md", Path(page).parent) + place
@@ -114,7 +116,7 @@ def _copy(app: Any, error: Exception | None) -> None:
     shutil.rmtree(out / "lessons", ignore_errors=True)
     if not lessons.is_dir():
         return
-    # lessons.html is in the place of their list
+    # lessons.html replaces their list
     shutil.copytree(lessons, out / "lessons", ignore=shutil.ignore_patterns("index.html"))
     for page in (out / "lessons").glob("*.html"):
         text = _HREF.sub(lambda match, name=page.name: _of_lesson(match, lessons / name), page.read_text("utf-8"))

@@ -19,7 +19,7 @@ PLACES_MARK, VISITORS_MARK = "<!-- its table of places -->", "<!-- what its visi
 FIGURES, CAMPAIGNS = ROOT / "benchmarks/results/trust.json", ROOT / "tests/trust/campaigns.toml"
 # what comes first is in sight on a phone too
 MUTANTS_COLUMNS = ("file", "%", "killed", "tried", "made", "room")
-COLUMNS = ("campaign", "what is tried", "cases", "hours", "wrong", "what was found and mended", "machine")
+COLUMNS = ("campaign", "what is tried", "cases", "hours", "wrong", "what was found and fixed", "machine")
 #: of a page in `docs/benchmarks`, to the repository
 _UP = "../../"
 
