@@ -2,7 +2,7 @@
 The rank of Lanczos variances
 =============================
 
-Test likelihood by the rank of the predicted variances, beside that of variances by solves; the experiment records it.
+Test likelihood by the rank of the predicted variances, and that of variances by solves; the experiment records it.
 """
 
 from pathlib import Path

@@ -2,7 +2,7 @@
 The function that is found
 ==========================
 
-Of data with one input: the function before and after an update, beside the data.
+For data with one input: the function before and after an update, and the data.
 """
 
 import apviz

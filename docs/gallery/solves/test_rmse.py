@@ -1,5 +1,5 @@
 """
-Test error beside the residual
+Test error and residual
 ==============================
 
 From the star on, solving further no longer changes what is predicted.
