@@ -383,11 +383,12 @@ def table() -> Iterator[tuple[str, dict[str, float] | str]]:
 
 HEAD = """# GPyTorch models inside apviz
 
-Models of GPyTorch's notebooks and issues, trained for a step and asked for a prediction inside
-`apviz.gpytorch.alternating_projection()`: the largest distance from GPyTorch with Cholesky in float64, divided by the
-largest number there. Values and gradients are of the marginal likelihood, those of predictions in test inputs and
-hyperparameters. Those columns are as the context is by default, which factors so few rows; the last is the largest of
-them where nothing is factored, by CG to 1e-11 and exact probes. Made by `python -m benchmarks.models`.
+We trained models of GPyTorch's notebooks and issues for one step inside `apviz.gpytorch.alternating_projection()`, and
+asked them for a prediction. The table shows the largest distance from GPyTorch with Cholesky in float64, divided by the
+largest number there. *Value and gradient* are those of the marginal likelihood; gradients of predictions are in test
+inputs and hyperparameters. These columns use the defaults of the context, which factors such small systems. The last
+column is the largest of these distances if nothing is factored, with CG to 1e-11 and exact probes.
+`python -m benchmarks.models` makes this page.
 
 """
 

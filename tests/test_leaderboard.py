@@ -182,7 +182,7 @@ def test_ctrl_c_ends_a_run_with_a_sentence_and_leaves_no_process(outsiders, tmp_
         finally:
             os.killpg(run.pid, signal.SIGINT)
         said, _ = run.communicate(timeout=60)
-    assert run.returncode == 130 and said == "stopped; what is measured is kept, run it again to go on\n"
+    assert run.returncode == 130 and said == "stopped; what is measured is kept, run it again to continue\n"
     assert psutil.wait_procs(children, timeout=60)[1] == []
     (path,) = (tmp_path / "to").glob("*")
     assert list(json.loads(path.read_text())["cells"]) == ["CG | n 200 | seed 0"]
@@ -299,7 +299,7 @@ MACHINE = {"processor": "a test", "cores": 2, "memory_gib": 8.0, "python": "3", 
 
 
 def cell(entrant, seed=0, n=4000, work=10.0, **seconds):
-    """Seconds by tolerance, and so many works for each of them."""
+    """Seconds by tolerance, and that number of works for each of them."""
     reached = {tol: {"seconds": s, "work": work * s, "residual": 0.0} for tol, s in seconds.items()}
     key = f"{entrant} | n {n} | seed {seed}"
     found = {"entrant": entrant, "n": n, "seed": seed, "rows": n, "limit": 9.0, "tightest": 0.0, "machine": MACHINE}
@@ -343,10 +343,10 @@ def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
 
 def test_the_readme_says_what_the_results_say(results):
     said = " ".join(section(results).split())
-    assert "1 systems with published hyperparameters and 0 from the hard corner" in said
+    assert "1 systems with published hyperparameters and 0 hard systems" in said
     assert "on one core of 2 of a test, 8 GiB" in said and "to 0.1, 0.01, 0.001 and 1e-6" in said
-    assert "`auto` does 4 of 4 tasks of the published family, in the median in 1.00 times" in said
-    assert "on 1 of 4 tasks, at worst 4.0 times (china, to 0.1); it fails none that another does" in said
+    assert "`auto` solves 4 of 4 tasks of the published family, in 1.00 times the seconds" in said
+    assert "on 1 of 4 tasks, at worst 4.0 times (china, to 0.1). It fails no task that another method solves." in said
     assert "| auto | 40 (4 s) | | CG | 80 (8 s) |" in said
     assert "Medians of 2 seeds; the largest work is 1.00 times the least" in said
 

@@ -152,10 +152,10 @@ def run(
                     else:
                         keep(of[done.task.name], done.result, folder)
                     if time.monotonic() - started > within:
-                        typer.echo("time is up; run it again to go on")
+                        typer.echo("time is up; run it again to continue")
                         return
         except KeyboardInterrupt:
-            typer.echo("stopped; what is measured is kept, run it again to go on")
+            typer.echo("stopped; what is measured is kept, run it again to continue")
             raise typer.Exit(INTERRUPTED) from None
     if failed:
         raise typer.Exit(1)

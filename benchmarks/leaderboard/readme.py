@@ -49,10 +49,10 @@ def _what_is_measured(of: pd.DataFrame, folder: Path) -> str:
     counts = [len(set(of["system"]) & set(family)) for family in (PUBLISHED, HARD)]
     tolerances = _listed(map(_tolerance, TOLERANCES))
     return (
-        "The same, and the methods that papers since 2022 compare with, on the [leaderboard](leaderboard/RULES.md): "
-        f"{counts[0]} systems with published hyperparameters and {counts[1]} from the hard corner, at most {N:,} rows, "
-        f"16 right-hand sides, to {tolerances}. Seconds are those of the processor, on {_listed(machines(folder))}; a "
-        f"task of more than {LIMIT:g} s is failed."
+        "The [leaderboard](leaderboard/RULES.md) also has the methods that papers since 2022 compare with: "
+        f"{counts[0]} systems with published hyperparameters and {counts[1]} hard systems, at most {N:,} rows, "
+        f"16 right-hand sides, to {tolerances}. Seconds are processor seconds, on {_listed(machines(folder))}; a task "
+        f"that takes more than {LIMIT:g} s fails."
     )
 
 
@@ -62,35 +62,35 @@ def _how_auto_does(published: pd.DataFrame, hard: pd.DataFrame) -> str:
         if not len(of):
             continue
         row = standings(of).set_index("entrant").loc[AUTO]
-        times = f"in the median in {row['times seconds']:.2f} times the seconds of the best"
+        times = f"in {row['times seconds']:.2f} times the seconds of the best method (median)"
         words.append(f"{int(row['done'])} of {int(row['asked'])} tasks of the {name} family, {times}")
     both = pd.concat([published, hard])
     asked, behind = len(both[both["entrant"] == AUTO]), losses(both)
     ours = both[both["entrant"] == AUTO].set_index(["system", "tol"])["seconds"]
     best = both[both["entrant"] != AUTO].groupby(["system", "tol"])["seconds"].min()
     only_others = int((~np.isfinite(ours) & np.isfinite(best.reindex(ours.index))).sum())
-    said = f"`auto` does {', and '.join(words)}. "
-    said += "Where it loses, by how much and why, is what the [page](results/leaderboard/index.html) begins with: "
-    said += f"more than {LOSS:g} times the best on {len(behind)} of {asked} tasks"
+    said = f"`auto` solves {', and '.join(words)}. "
+    said += "The [page](results/leaderboard/index.html) starts with the tasks where `auto` is slow, and says why: it "
+    said += f"takes more than {LOSS:g} times the seconds of the best on {len(behind)} of {asked} tasks"
     finite = behind[np.isfinite(behind["regret"])]
     if len(finite):
         worst = finite.iloc[0]
         said += f", at worst {worst['regret']:.1f} times ({worst['system']}, to {_tolerance(worst['tol'])})"
-    return f"{said}; it fails {only_others or 'none'} that another does."
+    return f"{said}. It fails {only_others or 'no'} task{'s' * (only_others > 1)} that another method solves."
 
 
 def _what_the_table_is(of: pd.DataFrame) -> str:
     of = of[of["tol"] == GROWING_TOL]
     seeds = sorted(set(of["seeds"].astype(int)))
-    said = f"Work and, in brackets, processor seconds to {GROWING_TOL:g}; without work where entries are not counted. "
+    said = f"Work and, in brackets, processor seconds to {GROWING_TOL:g}; no work is given if entries are not counted. "
     if seeds[-1] == 1:
-        said += "Of one seed."
+        said += "One seed."
     else:
         fewer = f", or of {seeds[0]}" if seeds[0] < seeds[-1] else ""
         said += f"Medians of {seeds[-1]} seeds{fewer}; {_scatter(of)}."
     systems = of["system"].nunique()
     partly = [name for name, own in of.groupby("entrant", sort=False) if own["system"].nunique() < systems]
-    return f"{said} On some only: {_listed(partly)}." if partly else said
+    return f"{said} Measured on some systems only: {_listed(partly)}." if partly else said
 
 
 def _scatter(of: pd.DataFrame) -> str:
@@ -103,19 +103,19 @@ def _scatter(of: pd.DataFrame) -> str:
 def _what_growth_is(found: Sequence[Growth]) -> str:
     estimated = estimates(found)
     said = (
-        f"Processor seconds to {GROWING_TOL:g} with more rows, at most {GROWING_LIMIT:g} up to {SIZES[-1]:,} rows and "
-        f"{LARGE_LIMIT:g} beyond, and exponents of n by least squares in logarithms, with their standard errors and "
-        "the largest size that they were fitted over."
+        f"Processor seconds to {GROWING_TOL:g} with more rows. The limit is {GROWING_LIMIT:g} s up to "
+        f"{SIZES[-1]:,} rows and {LARGE_LIMIT:g} s beyond. Exponents of n are least-squares fits in logarithms, with "
+        "their standard errors and, in brackets, the largest size of the fit."
     )
     if estimated:
         most = max(100 * cell["error"] / cell["residual"] for cell in estimated)
         least = min(cell["n"] for cell in estimated)
         said += (
-            f" From {least:,} rows on residuals are estimated from {ENTRIES:,} entries of K, ± {most:.2g}% at most, "
-            "two standard errors counted against the method."
+            f" From {least:,} rows on, residuals are estimated from {ENTRIES:,} entries of K, to ± {most:.2g}% or "
+            "better, and two standard errors count against the method."
         )
     if any(math.isfinite(value) for each in found for value in each.foreseen.values()):
-        said += " *In italics*: not tried, what the exponent says."
+        said += " *Italics* are extrapolations by the exponent, not measurements."
     return said
 
 
