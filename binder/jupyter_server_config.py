@@ -1,7 +1,7 @@
-"""Jupyter on Binder: JupyterLab begins with the first notebook, and the dashboard is at apviz/, behind Jupyter's token.
+"""Configure Jupyter on Binder: JupyterLab opens the first notebook; the dashboard is at apviz/, behind Jupyter's token.
 
-Not through jupyter-panel-proxy, which starts Panel itself, with every notebook and script of the folder as an app, an
-admin page and autoreload; and not through Panel's own server extension, which runs any file of the folder as an app.
+We do not use jupyter-panel-proxy: it starts Panel with every notebook and script of the folder as an app, an admin page
+and autoreload. Panel's own server extension runs any file of the folder as an app.
 """
 
 from urllib.parse import parse_qsl, urlencode
@@ -13,12 +13,12 @@ from tornado.httputil import HTTPServerRequest
 
 FIRST = "/lab/tree/notebooks/00-start-here.ipynb"
 
-# what 2 GB can take beside a few notebooks: Cholesky in float64 at this n is four matrices of 72 MB
+# what fits into 2 GB next to a few notebooks: Cholesky in float64 at this n is four matrices of 72 MB
 LIMITS = ["--max-solves", "1", "--max-n", "3000", "--max-block-gb", "0.3", "--max-upload", "10"]
 
 
 def leave_token_out(response: RewritableResponse, request: HTTPServerRequest, path: str) -> None:
-    """Binder's links bring ?token=…, which the cookie then stands for: sends the browser to the address without it."""
+    """Redirect to the address without ?token=…, which Binder's links have, once the cookie replaces it."""
     query = parse_qsl(request.query, keep_blank_values=True)
     if path == "/" and "token" in dict(query):
         rest = urlencode([(name, value) for name, value in query if name != "token"])
@@ -29,13 +29,13 @@ def leave_token_out(response: RewritableResponse, request: HTTPServerRequest, pa
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.ServerApp.default_url = c.LabApp.default_url = c.JupyterNotebookApp.default_url = FIRST
 c.ServerApp.jpserver_extensions = {"panel.io.jupyter_server_extension": False}
-# a notebook that nobody looks at gives its memory back
+# shut down idle notebooks, to free their memory
 c.MappingKernelManager.cull_idle_timeout = 600
 c.ServerProxy.servers = {
     "apviz": {
         "command": ["apviz", "dashboard", "--no-show", "--port", "{port}", "--runs", "runs", *LIMITS],
         "timeout": 120,
-        # Jupyter has checked who asks and from where; the dashboard knows its own address only, and needs no cookie
+        # Jupyter has checked the user and the origin; the dashboard knows only its own address, and needs no cookie
         "request_headers_override": {
             "Host": "127.0.0.1:{port}",
             "Origin": "http://127.0.0.1:{port}",
@@ -46,7 +46,7 @@ c.ServerProxy.servers = {
         "launcher_entry": {"title": "apviz dashboard"},
     }
 }
-# the proxy's own limit is 10 MiB, and a larger download from the dashboard would end the visitor's session
+# the proxy's default limit is 10 MiB; a larger download from the dashboard would end the visitor's session
 tornado.websocket._default_max_message_size = 64 * 2**20
-# it would also pass on requests to every other port of the machine, at proxy/PORT, without a setting against it
+# otherwise it would also forward requests to every other port of the machine, at proxy/PORT; no setting prevents it
 jupyter_server_proxy.setup_handlers = lambda web_app, config: None
