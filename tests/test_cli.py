@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner, Result
 
 import apviz
@@ -265,3 +267,37 @@ def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path, apviz_here)
     done = apviz_here("compare", "--dataset", "diabetes", "--pictures", "3")
     assert done.exit_code == 2 and "--pictures draws inputs with d = 2 columns" in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+COMMANDS = typer.main.get_command(cli.app)
+NAMES = [name for name in COMMANDS.list_commands(None) if name != "datasets"]
+
+
+@pytest.mark.parametrize("words", [(), ("datasets",), ("datasets", "inspect"), *((name,) for name in NAMES)])
+def test_help_fits_80_columns_and_ends_with_two_examples(words):
+    printed = CliRunner().invoke(cli.app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, printed.splitlines())) <= 80
+    examples = [line.strip() for line in printed.partition("Examples:")[2].splitlines() if line.strip()]
+    assert len(examples) == 2 and all(each.startswith(" ".join(["apviz", *words])) for each in examples)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_of_the_help_are_of_options_that_the_command_has(name):
+    command = COMMANDS.get_command(None, name)
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert set(re.findall(r"--[a-z-]+", command.epilog)) <= known
+
+
+@pytest.mark.parametrize("name", ["compare", "advise", "experiment", "dashboard"])
+def test_every_option_is_in_a_group(name):
+    options = [each for each in COMMANDS.get_command(None, name).params if each.param_type_name == "option"]
+    groups = {each.rich_help_panel for each in options if each.name != "help"}
+    assert {"Data", "Run", "Output"} <= groups <= {
+        "Data", "Model", "Methods", "Run", "Output", "Access", "Limits for visitors",
+    }  # fmt: skip
+
+
+def test_the_list_of_data_sets_fits_80_columns(apviz_here, monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 80)
+    printed = CliRunner().invoke(cli.app, ["datasets"]).output
+    assert max(map(len, printed.splitlines())) <= 80 and "keggundirected" in printed

@@ -57,43 +57,55 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, add_completion=False,
-    help="The command line of apviz: solve large Gaussian-process systems by alternating projection, record every "
-    "update, and look at it.",
+    help="Solve large Gaussian-process systems, record every step, and look at it.",
+    epilog="Examples:\n\napviz compare --dataset china --n 2000\n\napviz dashboard",
 )  # fmt: skip
 
 
 @app.callback()
 def main() -> None:
-    """Solve large Gaussian-process systems by alternating projection, record every update, and look at it."""
+    """Solve large Gaussian-process systems, record every step, and look at it."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors)])
     logging.getLogger("apviz").setLevel(logging.INFO)
     logging.captureWarnings(True)
 
 
-@app.command()
+# the same groups as of the other commands, whose module takes seconds to import
+DATA, RUN, OUTPUT, LIMITS, ACCESS = "Data", "Run", "Output", "Limits for visitors", "Access"
+
+
+def _option(panel: str, metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+@app.command(
+    epilog="Examples:\n\napviz dashboard --dataset china\n\n"
+    "apviz dashboard --address 0.0.0.0 --basic-auth users.json --max-n 5000"
+)
 def dashboard(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 5006,
-    runs: Annotated[Path, typer.Option(help="Folder of traces: shown, and where new ones go.")] = Path("runs"),
-    dataset: Annotated[str | None, typer.Option(help="The data set to begin with.")] = None,
-    lecture: Annotated[bool, typer.Option(help="Larger type and lines, for a projector.")] = False,
-    max_solves: Annotated[int, typer.Option(help="Solves at once over all visitors; the others queue.")] = 2,
-    max_n: Annotated[int, typer.Option(help="Training rows of a system.")] = 50_000,
-    max_block_gb: Annotated[float, typer.Option(help="Memory of the block factors of a solve, in GB.")] = 4.0,
-    max_upload: Annotated[int, typer.Option(help="Size of an uploaded file, in MB.")] = 100,
-    tab_seconds: Annotated[int, typer.Option(help="Seconds that a page is kept after its tab was closed.")] = 15,
-    job_seconds: Annotated[int, typer.Option(help="Seconds that jobs go on after their visitor's last tab.")] = 600,
-    address: Annotated[str, typer.Option(help="Interface; others than this machine ask for one of the next two.")] = (
-        "127.0.0.1"
-    ),
-    basic_auth: Annotated[str | None, typer.Option(help="A password, or a JSON file of users and passwords.")] = None,
-    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in who can reach the address.")] = False,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A host that visitors may use, such as that of a proxy; repeatable."),
+    dataset: Annotated[str | None, _option(DATA, "NAME", "Start with this data set.")] = None,
+    port: Annotated[int, _option(RUN, "PORT", "Listen on this port.", min=1, max=65535)] = 5006,
+    show: Annotated[bool, _option(RUN, None, "Open a browser.", "--show/--no-show")] = True,
+    lecture: Annotated[bool, _option(RUN, None, "Use larger type and lines, for a projector.", "--lecture")] = False,
+    runs: Annotated[Path, _option(OUTPUT, "FOLDER", "Show and write the traces of this folder.")] = Path("runs"),
+    address: Annotated[
+        str, _option(ACCESS, "ADDRESS", "Listen on this interface; others need --basic-auth or --no-auth.")
+    ] = "127.0.0.1",
+    basic_auth: Annotated[
+        str | None, _option(ACCESS, "PASSWORD", "Ask for a password, or those of a JSON file of users.")
     ] = None,
-    show: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+    no_auth: Annotated[bool, _option(ACCESS, None, "Admit everyone who can reach the address.", "--no-auth")] = False,
+    allow_origin: Annotated[
+        list[str] | None, _option(ACCESS, "HOST", "Let visitors use this host, such as a proxy's. Repeatable.")
+    ] = None,
+    max_solves: Annotated[int, _option(LIMITS, "N", "Run N solves at once over all visitors; others queue.")] = 2,
+    max_n: Annotated[int, _option(LIMITS, "N", "Limit the training rows of a system.")] = 50_000,
+    max_block_gb: Annotated[float, _option(LIMITS, "GB", "Limit the memory of a solve's block factors.")] = 4.0,
+    max_upload: Annotated[int, _option(LIMITS, "MB", "Limit the size of an uploaded file.")] = 100,
+    tab_seconds: Annotated[int, _option(LIMITS, "SECONDS", "Keep a page this long after its tab closed.")] = 15,
+    job_seconds: Annotated[int, _option(LIMITS, "SECONDS", "Run jobs this long after the visitor's last tab.")] = 600,
 ) -> None:
-    """Compare solvers in the browser, live, on any data."""
+    """Compare solvers live in the browser, on your data."""
     try:
         check_access(address, basic_auth, no_auth)
         with Entrance(address, port) as entrance:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from apviz.cli import options
 from apviz.cli.on_workers import asked_for
 from apviz.cli.terminal import console, errors, fail, refuse_ranks
 from apviz.cluster import Cluster
@@ -17,24 +18,28 @@ from apviz.experiments import run as run_experiment
 from apviz.gp.training_settings import TrainingProgress
 from apviz.tracing import ProgressHook
 
+EXAMPLES = options.examples(
+    "apviz experiment rules --dataset china --n 1000", "apviz experiment batch-size --n 10000 --workers 2"
+)
+
 
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"Among {', '.join(EXPERIMENTS)}.")],
-    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given, as in the paper.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own split and probes.")] = 1,
-    dataset: Annotated[str | None, typer.Option(help="In place of the paper's data set.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler, whose workers compute, several cells at once: tcp://….")
+    name: Annotated[str, typer.Argument(metavar="NAME", help=options.among(EXPERIMENTS))],
+    dataset: Annotated[str | None, options.option(options.DATA, "NAME", "Replace the paper's data set.")] = None,
+    n: Annotated[
+        int | None, options.option(options.DATA, "N", "Keep N training rows; default: all, as in the paper.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="So many workers of this machine compute, in its place.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder under which the experiment's own is made.")] = Path(
-        "runs/experiments"
-    ),
+    seeds: Annotated[int, options.option(options.RUN, "N", "Repeat N times, with new splits and probes.")] = 1,
+    device: options.Device = "auto",
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    out: Annotated[
+        Path, options.option(options.OUTPUT, "FOLDER", "Write a folder for the experiment below this one.")
+    ] = Path("runs/experiments"),
 ) -> None:
-    """Compute a figure or table of the paper: a table beside the paper's numbers, traces, and a report.
+    """Recompute a figure or table of the paper, with a table next to the paper's numbers, traces and a report.
 
-    A run that was cut goes on where it was when the same command is given again.
+    Repeat the same command to resume an interrupted run.
     """
     refuse_ranks("experiment")
     try:
@@ -60,12 +65,12 @@ def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None
             errors.print(f"{len(rows)} of {len(keys)}: {cell.key}", highlight=False)
     except KeyboardInterrupt:
         cut = 130
-        errors.print("interrupted: the table so far; the same command goes on")
+        errors.print("interrupted: the table so far; repeat the command to resume")
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         if not rows:
             raise
         cut = 2
-        errors.print(f"[red]failed:[/] {escape(str(error))}. What is done is kept; the table so far", highlight=False)
+        errors.print(f"[red]failed:[/] {escape(str(error))}. Finished cells are kept; table so far", highlight=False)
     # on workers they come as they are done
     rows = {key: rows[key] for key in keys if key in rows}
     if rows:

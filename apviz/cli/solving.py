@@ -22,19 +22,17 @@ from apviz.advice import advise as advise_on
 from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
-from apviz.cli.experimenting import experiment
+from apviz.cli import options
+from apviz.cli.experimenting import EXAMPLES, experiment
 from apviz.cli.on_workers import asked_for, told
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
-from apviz.kernels import KERNELS
 from apviz.method import distinct_names
-from apviz.methods import METHODS, SETTINGS
-from apviz.partitions import PARTITIONS
+from apviz.methods import METHODS
 from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
-from apviz.rules import RULES
 from apviz.solvers import Hook, Solver
 from apviz.system import KernelSystem
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
@@ -42,7 +40,10 @@ from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import sign_of
 
 app = typer.Typer()
-sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
+sets = typer.Typer(
+    invoke_without_command=True, help="List the data sets, and download or inspect one.",
+    epilog=options.examples("apviz datasets", "apviz datasets inspect houses.csv"),
+)  # fmt: skip
 app.add_typer(sets, name="datasets")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -68,15 +69,6 @@ def _floats(text: str | None, option: str) -> list[float] | None:
         raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
 
 
-DecimalOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Decimal mark of numbers in a file that can be read in two ways, such as 70,567: . or , or, for one "
-        "column, NAME=. or NAME=, (repeatable)."
-    ),
-]
-
-
 def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
     """Mark for all columns, or one for each."""
     if not given or given[0] in (".", ","):
@@ -91,7 +83,7 @@ def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
 def _load(
     name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
 ) -> datasets.Dataset:
-    """A registered data set, or a table of one's own, of which something is made by `choices`."""
+    """Load a registered data set, or your own table, prepared by `choices`."""
     if name in datasets.registry:
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
@@ -109,63 +101,60 @@ def _load(
     return datasets.load(name, seed=seed)  # raises, with the names there are
 
 
-def _ranked() -> str:
-    """The methods that are swept over a rank."""
-    return ", ".join(name for name, entry in METHODS.items() if "rank" in entry.sweeps)
-
-
-@app.command()
+@app.command(
+    epilog=options.examples(
+        "apviz compare --dataset china --n 2000 --methods ap,cg,auto --out runs/china",
+        "apviz compare --dataset houses.csv --target price --block-sizes 50,100",
+    )
+)
 def compare(
-    dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
-    target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
-    inputs: Annotated[
-        str | None, typer.Option(help="Columns of a file that are inputs; all that vary if not given.")
-    ] = None,
-    missing: Annotated[str, typer.Option(help="Rows of a file with missing values: drop, fill or refuse.")] = "drop",
-    copies: Annotated[
-        str, typer.Option(help="Rows of a file that are exact copies of another: keep or drop.")
-    ] = "keep",
-    decimal: DecimalOption = None,
-    # torchrun takes --n for one of its own options, and refuses it
-    n: Annotated[int | None, typer.Option("--n", "--rows", help="Training rows to keep; all if not given.")] = None,
-    methods: Annotated[str, typer.Option(help=f"Among {', '.join(METHODS)}.")] = "ap,cg,pcg,auto",
-    rules: Annotated[str, typer.Option(help=f"{SETTINGS['rule'].help} Among {', '.join(RULES)}.")] = (
-        "gauss-southwell,cyclic,random"
-    ),
-    block_sizes: Annotated[str, typer.Option(help=SETTINGS["block_size"].help)] = "200,1000",
-    partition: Annotated[
-        str, typer.Option(help=f"{SETTINGS['partition'].help} Among {', '.join(PARTITIONS)}.")
-    ] = "sequential",
-    overlap: Annotated[float, typer.Option(help=SETTINGS["overlap"].help)] = 0.0,
-    rank: Annotated[str, typer.Option(help=f"{SETTINGS['rank'].help} Of {_ranked()}.")] = "100",
-    kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
-    lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
-    outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
-    noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
-    rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 16,
-    tol: Annotated[float, typer.Option(help=SETTINGS["tol"].help)] = 1e-2,
-    max_epochs: Annotated[int, typer.Option(help=SETTINGS["max_epochs"].help)] = 100,
-    seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    operator: Annotated[str, typer.Option(help="auto, dense, tiled, keops, or on a GPU fused.")] = "auto",
-    pictures: Annotated[int, typer.Option(help="Updates of gauss-southwell to draw as pictures, if d = 2.")] = 0,
-    eigenvalues: Annotated[bool, typer.Option(help="Record all eigenvalues of K and P⁻¹K; n up to 4,000.")] = False,
+    dataset: Annotated[str, options.option(options.DATA, "NAME", options.SOURCE)],
+    target: options.Target = None,
+    inputs: options.Inputs = None,
+    missing: options.Missing = "drop",
+    copies: options.Copies = "keep",
+    decimal: options.Decimal = None,
+    n: options.RowsOrN = None,
+    seed: options.Seed = 0,
+    kernel: options.Kernel = None,
+    lengthscale: options.Lengthscale = None,
+    outputscale: options.Outputscale = None,
+    noise: options.Noise = None,
+    rhs: options.RightHandSides = 16,
+    methods: options.Methods = "ap,cg,pcg,auto",
+    rules: options.Rules = "gauss-southwell,cyclic,random",
+    block_sizes: options.BlockSizes = "200,1000",
+    partition: options.Partition = "sequential",
+    overlap: options.Overlap = 0.0,
+    rank: options.Rank = "100",
+    tol: options.Tolerance = 1e-2,
+    max_epochs: options.MaxEpochs = 100,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "auto",
+    operator: options.Engine = "auto",
     forecast: Annotated[
         bool | None,
-        typer.Option(
+        options.option(
+            options.RUN,
+            None,
+            f"Forecast the time of each method first; default: from {FORECAST_ROWS:,} rows on.",
             "--forecast/--no-forecast",
-            help="Rehearse the methods on some of the rows first, and say of each how long it still takes; from "
-            f"{FORECAST_ROWS:,} rows on if not given.",
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler, whose workers solve, several at once: tcp://….")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="So many workers of this machine solve, in place of it.")] = None,
-    out: Annotated[str, typer.Option(help="Folder of the traces and the report, or a URL such as s3://….")] = "runs",
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    pictures: Annotated[
+        int, options.option(options.OUTPUT, "N", "Draw N updates of gauss-southwell as pictures, if d = 2.")
+    ] = 0,
+    eigenvalues: Annotated[
+        bool,
+        options.option(options.OUTPUT, None, "Record all eigenvalues of K and P⁻¹K, up to n = 4,000.", "--eigenvalues"),
+    ] = False,
+    out: Annotated[
+        str, options.option(options.OUTPUT, "FOLDER", "Write traces and report here, or to a URL.")
+    ] = "runs",
 ) -> None:
-    """Solve one system with many solvers: a table, a trace each, and a report; under torchrun, on many ranks."""
+    """Solve one system with many methods: print a table, write traces and a report. Runs under torchrun too."""
     ranks = join_ranks()
     try:
         folder = place_of(out)
@@ -219,7 +208,7 @@ def compare(
                 eigenvalues=eigenvalues,
             )  # fmt: skip
         else:
-            console.print(f"on {cluster}; seconds are of solves beside others", highlight=False, markup=False)
+            console.print(f"on {cluster}; seconds are of solves that share a machine", highlight=False, markup=False)
             recording = comparison.Recording(data, chosen.mean, pictures, eigenvalues=eigenvalues)
             outcomes = told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
         status = _present(outcomes, folder, solvers)
@@ -243,26 +232,33 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
     return [courses, ProgressHook(errors, also=lambda: courses.words)]
 
 
-@app.command()
+@app.command(
+    epilog=options.examples(
+        "apviz advise houses.csv --target price --rhs 16",
+        "apviz advise airquality --n 14000 --solve --out runs/advised",
+    )
+)
 def advise(
-    dataset: Annotated[str, typer.Argument(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
-    target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
-    decimal: DecimalOption = None,
-    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
-    kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
-    lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
-    outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
-    noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
-    rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 1,
-    tol: Annotated[float, typer.Option(help=SETTINGS["tol"].help)] = 1e-2,
-    max_epochs: Annotated[int, typer.Option(help=SETTINGS["max_epochs"].help)] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    solve: Annotated[bool, typer.Option("--solve", help="Then solve by the method that is advised.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the trace and the report of --solve.")] = Path("runs"),
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
+    target: options.Target = None,
+    decimal: options.Decimal = None,
+    n: options.Rows = None,
+    seed: options.Seed = 0,
+    kernel: options.Kernel = None,
+    lengthscale: options.Lengthscale = None,
+    outputscale: options.Outputscale = None,
+    noise: options.Noise = None,
+    rhs: options.RightHandSides = 1,
+    tol: options.Tolerance = 1e-2,
+    max_epochs: options.MaxEpochs = 1000,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "auto",
+    solve: Annotated[bool, options.option(options.RUN, None, "Solve with the advised method.", "--solve")] = False,
+    out: Annotated[
+        Path, options.option(options.OUTPUT, "FOLDER", "Write the trace and the report of --solve here.")
+    ] = Path("runs"),
 ) -> None:
-    """Say which method to take, how long each would, and in how much memory, before any has been tried."""
+    """Recommend a method, and forecast the time and memory of each, before you solve."""
     refuse_ranks("advise")
     try:
         if dtype not in DTYPES:
@@ -354,21 +350,24 @@ def list_datasets(context: typer.Context) -> None:
     console.print("`apviz datasets fetch NAME` downloads one; files in the folder $APVIZ_DATA are found first.")
 
 
-@sets.command("fetch")
-def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`.")]) -> None:
-    """Download a data set: with progress, checked, and resumed where it was cut."""
+@sets.command("fetch", epilog=options.examples("apviz datasets fetch bike", "apviz datasets fetch airquality"))
+def fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `apviz datasets`.")]) -> None:
+    """Download a data set, check it, and resume an interrupted download."""
     try:
         console.print(f"{name} is at {datasets.fetch(name)}")
     except (ValueError, OSError) as error:
         fail(error)
 
 
-@sets.command("inspect")
+@sets.command(
+    "inspect",
+    epilog=options.examples("apviz datasets inspect houses.csv", "apviz datasets inspect houses.csv --decimal size=."),
+)
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A table of your own: CSV, Parquet, .npz …")],
-    decimal: DecimalOption = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, .npz.")],
+    decimal: options.Decimal = None,
 ) -> None:
-    """Say how a file is written, what its columns hold, and what is odd about them."""
+    """Show how apviz reads a file, what its columns hold, and what looks wrong."""
     try:
         found = datasets.inspect_table(file, decimal=_decimal(decimal))
     except (ValueError, OSError, ImportError) as error:
@@ -389,12 +388,12 @@ def inspect(
         console.print(each, highlight=False, markup=False)
 
 
-app.command()(experiment)
+app.command(epilog=EXAMPLES)(experiment)
 
 
-@app.command()
-def report(folder: Annotated[str, typer.Argument(help="A folder of traces, or a URL.")]) -> None:
-    """Rebuild the report of a folder from its traces alone."""
+@app.command(epilog=options.examples("apviz report runs/diabetes", "apviz report s3://bucket/runs"))
+def report(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder of traces, or a URL.")]) -> None:
+    """Rebuild the report of a folder from its traces."""
     try:
         place = place_of(folder)
         traces = find_traces(place)
@@ -407,9 +406,9 @@ def report(folder: Annotated[str, typer.Argument(help="A folder of traces, or a 
         fail(error)
 
 
-@app.command()
-def show(path: Annotated[str, typer.Argument(help="A trace, such as runs/ap.zarr or s3://….")]) -> None:
-    """Print one trace: what was solved, how it ended, its spectrum and its last epochs."""
+@app.command(epilog=options.examples("apviz show runs/ap.zarr", "apviz show s3://bucket/runs/ap.zarr"))
+def show(path: Annotated[str, typer.Argument(metavar="TRACE", help="Trace, such as runs/ap.zarr or s3://….")]) -> None:
+    """Print one trace: the system, how the solve ended, the spectrum and the last epochs."""
     try:
         trace = open_trace(path)
         check_complete(trace)
@@ -450,11 +449,11 @@ def _print_trace(trace: Trace) -> None:
     console.print(table)
 
 
-@app.command()
+@app.command(epilog=options.examples("apviz doctor", "apviz doctor --no-keops"))
 def doctor(
-    keops: Annotated[bool, typer.Option(help="Try KeOps too, which compiles for some time the first time.")] = True,
+    keops: Annotated[bool, typer.Option(help="Test KeOps too; it compiles for a while the first time.")] = True,
 ) -> None:
-    """Say what this machine has, whether every engine computes what it should, how fast, and what to do; a minute."""
+    """Test every engine on this machine, measure its speed, and say what to fix; takes a minute."""
     found = list[Finding]()
     for each in examine(keops=keops):
         found.append(each)

@@ -79,7 +79,7 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
     monkeypatch.setattr(ConjugateGradient, "epochs", fail)
     done = invoke("convergence", *OPTIONS, folder=tmp_path)  # alternating projection first
     assert done.exit_code == 2
-    assert "2 GiB are missing" in joined(done.stderr) and "What is done is kept" in joined(done.stderr)
+    assert "2 GiB are missing" in joined(done.stderr) and "Finished cells are kept" in joined(done.stderr)
     assert "Alternating projection (greedy, b = 50)" in done.stdout
     assert "1 of 4 cells are done" in (tmp_path / "out/convergence-n200-china-cpu/report.html").read_text("utf-8")
 
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "interrupted: the table so far; the same command goes on" in errors
+    assert "interrupted: the table so far; repeat the command to resume" in errors
     assert re.search(r"^ gauss-southwell +\S", printed, re.MULTILINE) and "cyclic  " not in printed
     first = folder / "china-gauss-southwell-seed0.json"
     before = first.stat().st_mtime_ns
