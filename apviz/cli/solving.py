@@ -29,7 +29,6 @@ from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.method import distinct_names
-from apviz.methods import METHODS
 from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
