@@ -18,7 +18,7 @@ from apviz.cluster.worker import pack, unpack
 from apviz.comparison import lock_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
 from apviz.files import file_made_whole
-from apviz.gp.checkpoint import can_go_on
+from apviz.gp.checkpoint import can_resume
 from apviz.solvers import Hook
 from apviz.tracing import open_trace
 from apviz.tracing.attributes import processor
@@ -138,7 +138,7 @@ def _compute(cell: Cell, kept: Path, options: Options) -> None:
 
 def _set_aside(trace: Path) -> None:
     """A solve that was cut leaves a trace, which is kept under another name; a training's is gone on with."""
-    if not os.path.lexists(trace) or can_go_on(trace):
+    if not os.path.lexists(trace) or can_resume(trace):
         return
     try:
         open_trace(trace)

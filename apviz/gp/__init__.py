@@ -1,6 +1,6 @@
-"""Gaussian processes on the solvers: gradient, training, prediction, and what they are measured by.
+"""Gaussian processes on top of the solvers: gradients, training, prediction and metrics.
 
-`apviz.GaussianProcess` needs scikit-learn and `apviz.gp.svgp` GPyTorch; both are imported when they are asked for.
+`apviz.GaussianProcess` needs scikit-learn and `apviz.gp.svgp` needs GPyTorch; both are imported on first use.
 """
 
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient

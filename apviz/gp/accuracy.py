@@ -1,9 +1,10 @@
-"""What a solve does to predictions, and so the tolerance, the dtype and the solver that a posterior needs.
+"""Error that a solve leaves in predictions, and the tolerance, dtype and solver that a posterior needs.
 
-The mean at x* is off by zᵀr, where z = K⁻¹k(X, x*) and r = y − μ − KW is the residual of the weights. With D the noises
-of the rows, the posterior variance of f(x*) is Var(f(x*) − zᵀf(X)) + zᵀDz, where the first is the prior's, so it is at
-least zᵀDz. By Cauchy and Schwarz, **no predicted mean is off by more than ‖D^-½ r‖ posterior standard deviations**,
-wherever x* is. With one noise for all rows that is ‖r‖/σ: measured without a single test point, and certain.
+The mean at x* is off by zᵀr, where z = K⁻¹k(X, x*) and r = y − μ − KW is the residual of the weights. Let D be the
+noise variances of the rows. The posterior variance of f(x*) is Var(f(x*) − zᵀf(X)) + zᵀDz, where the first term is a
+variance of the prior. It is therefore at least zᵀDz. By Cauchy–Schwarz, **no predicted mean is off by more than
+‖D^-½ r‖ posterior standard deviations**, for any x*. With one noise for all rows the bound is ‖r‖/σ. It is proven, and
+needs no test points.
 """
 
 from __future__ import annotations
@@ -22,22 +23,26 @@ from apviz.solvers.automatic import USUAL_WORK, WORK_PER_DIGIT
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
-#: what a solve may leave as error of any predicted mean, in posterior standard deviations
+#: largest error that a solve may leave in a predicted mean, in posterior standard deviations
 MEAN_ERROR = 0.1
-# relative residuals of the mean: the least that float64 can reach, and the largest that is aimed at
+# range of relative residuals for the mean: float64 reaches no less than the first
 LEAST_TOL, LARGEST_TOL = 1e-15, 1e-2
-# float32 rounds the eigenvalues of K by about this multiple of ε √n k(x, x), and this may be the given share of σ²
+# Float32 rounds the eigenvalues of K by about ROUNDINGS · ε √n k(x, x). That may be up to ROUNDING_SHARE of σ².
 ROUNDINGS, ROUNDING_SHARE = 8.0, 0.1
-# rows at which a factorisation in float64 takes as long as n² kernel entries; it grows with n, in this unit
+# A factorisation in float64 of n rows costs about n ÷ ROWS_PER_WORK work, where 1.0 work is n² kernel entries.
 ROWS_PER_WORK = 300
-# epochs before a factorisation that fits is made instead: this multiple of its cost, but at least these
+# If a factorisation fits, it replaces a solve after CAP_OF_FACTORS times its cost in epochs, at least LEAST_CAP.
 CAP_OF_FACTORS, LEAST_CAP = 3, 100
-# of the free memory, what a factorisation may take; it holds three n × n arrays
+# A factorisation holds three n × n arrays and may use this share of the free memory.
 FACTOR_SHARE, FACTOR_ARRAYS = 0.45, 3
 
 
 def weighted_norms(r: Tensor, noises: Noise) -> Tensor:
-    """Computes ‖D^-½ r‖ per column of r: (n, c), D the noises; in units in which no square underflows or overflows."""
+    """Compute ‖D^-½ r‖ for each column of r: (n, c), scaled so that no square underflows or overflows.
+
+    Args:
+        noises: the diagonal of D, one σ² or (n,).
+    """
     noises = torch.as_tensor(noises, dtype=torch.float64, device=r.device)
     scaled = r.double() / noises.sqrt().reshape(-1, 1)
     unit = scaled.abs().amax(0).clamp_min(torch.finfo(torch.float64).tiny)
@@ -46,19 +51,19 @@ def weighted_norms(r: Tensor, noises: Noise) -> Tensor:
 
 
 def mean_tolerance(system: KernelSystem) -> float:
-    """Returns the relative residual of y − μ, up to 1e-2, at which no mean is off by more than `MEAN_ERROR`."""
+    """Return the relative residual of y − μ, at most 1e-2, at which no mean is off by more than `MEAN_ERROR`."""
     wanted = MEAN_ERROR / max(float(weighted_norms(system.given_b, system.noise)), MEAN_ERROR)
     return min(max(wanted, LEAST_TOL), LARGEST_TOL)
 
 
 def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> float:
-    """Returns the bound on the error of every mean, in posterior standard deviations: 1.0 work where not converged.
+    """Return the bound on the error of every mean, in posterior standard deviations. Costs 1.0 work if not converged.
 
     Args:
         double: K in float64.
     """
     b = system.given_b.double()
-    if solution.converged and system.operator.noises is None:  # then the residual is that of a pass in float64
+    if solution.converged and system.operator.noises is None:  # a converged residual was measured in float64
         return solution.residual * float(weighted_norms(b, system.noise))
     r = b - double.matmul(solution.weights.to(b).reshape(-1, 1))
     found = float(weighted_norms(r, system.operator.noise_of()))
@@ -66,23 +71,23 @@ def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> fl
 
 
 def warning_of(system: KernelSystem, solution: Solution, error: float) -> UserWarning | None:
-    """Makes the warning of a mean that is not converged, or may be off by more than `MEAN_ERROR`."""
+    """Return a warning if the mean's solve did not converge or its error may exceed `MEAN_ERROR`, else None."""
     off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
     if not solution.converged:
         end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
-        message = f"the mean's solve is not converged, {end}: {off}; {solution.stop_message}"
+        message = f"the solve for the mean did not converge ({end}): {off}; {solution.stop_message}"
         return NotConverged(message, solution)
     if error <= MEAN_ERROR:
         return None
-    needed = 0.95 * mean_tolerance(system)  # which the two digits shown do not exceed
+    needed = 0.95 * mean_tolerance(system)  # rounding to two digits must not exceed the tolerance
     return UserWarning(
-        f"{off}: their solve ended at a residual of {solution.residual:.1e}; take tol={needed:.1e}, or leave the "
-        f"solver out, for at most {MEAN_ERROR}"
+        f"{off}: their solve ended at a residual of {solution.residual:.1e}; use tol={needed:.1e}, or no solver, to "
+        f"stay below {MEAN_ERROR}"
     )
 
 
 class FactorKeeper(Hook):
-    """Keeps the factor of all of K, where a solve makes one, for the solves that follow."""
+    """A hook that keeps the Cholesky factor of K, if a solve computes one, for later solves."""
 
     factored: Prepared | None = None
 
@@ -92,12 +97,12 @@ class FactorKeeper(Hook):
 
 
 def ways(system: KernelSystem, solver: Solver | None, dtype_is_free: bool) -> Iterator[tuple[torch.dtype, Solver]]:
-    """Yields dtypes and solvers for the mean: the first to try, then what to try where it missed `MEAN_ERROR`.
+    """Yield dtypes and solvers for the mean, in the order to try until one reaches `MEAN_ERROR`.
 
     Args:
-        system: of the mean, in float64 where the dtype is free.
-        solver: what was asked for; None: one that reaches the tolerance that means need.
-        dtype_is_free: whether float32 may be taken where that is no less exact and saves time.
+        system: the system of the mean, in float64 if the dtype is free.
+        solver: the user's solver. None: choose one that reaches the tolerance of `mean_tolerance`.
+        dtype_is_free: whether float32 may be used if it is as accurate and faster.
     """
     tol = mean_tolerance(system)
     enough, is_cheap = _float32_is_enough(system), _factor_is_cheap(system, tol)
@@ -115,18 +120,18 @@ def ways(system: KernelSystem, solver: Solver | None, dtype_is_free: bool) -> It
 
 
 def _float32_is_enough(system: KernelSystem) -> bool:
-    """Whether rounding K to float32 is far below the noise, so that a recursion in it is refined to any digit."""
+    """Return whether rounding K to float32 is far below the noise, so that refinement reaches any tolerance."""
     rounding = ROUNDINGS * torch.finfo(torch.float32).eps * math.sqrt(system.n) * system.operator.largest_signal
     return rounding <= ROUNDING_SHARE * system.noise
 
 
 def _factor_is_cheap(system: KernelSystem, tol: float) -> bool:
-    """Whether a Cholesky factor of K in float64 costs no more than projections usually do, and fits."""
+    """Return whether a Cholesky factor of K in float64 fits and costs no more than projections usually do."""
     usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / tol)
     return system.n <= ROWS_PER_WORK * usual and _factor_fits(system)
 
 
 def _factor_fits(system: KernelSystem) -> bool:
-    """Whether a Cholesky factor of K in float64 fits the free memory; ranks of a job share K instead."""
+    """Return whether a Cholesky factor of K in float64 fits the free memory. Ranks of a job never factor K."""
     needed = FACTOR_ARRAYS * system.n**2 * torch.finfo(torch.float64).bits / 8
     return distributed.current() is None and needed <= FACTOR_SHARE * free_memory(system.device)

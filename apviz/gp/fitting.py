@@ -1,4 +1,4 @@
-"""What fitting the estimator does before it solves: its settings checked, a kernel of any kind, and the training."""
+"""Fitting the estimator: checks of its settings, the training of any kernel, and the likelihood of the fitted model."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-# rows on which the start of a training is searched for
+# rows used to search for the start of a training
 SEARCH_ROWS = 500
-# of the target's variance: the noise that a kernel without one starts from
+# initial noise of a kernel without a noise term, as a share of the target's variance
 START_NOISE = 0.1
-# each takes a second; so many are a mistake
+# A restart takes about a second: a larger number is a mistake.
 MOST_RESTARTS = 10_000
-# of the matrix that log det K is whitened by
+# rank of the matrix that whitens K for log det K
 WHITENING_RANK = 500
 
 
 def check_settings(gp: GaussianProcess) -> None:
-    """Looks at all of them, before any data."""
+    """Check all settings of the estimator, before any data."""
     for name in ("ard", "scale"):
         value = getattr(gp, name)
         require(isinstance(value, bool | np.bool_), name, value, "True or False")
@@ -73,13 +73,13 @@ def check_settings(gp: GaussianProcess) -> None:
     )  # fmt: skip
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
-    # a scikit-learn kernel is converted when the number of inputs is known; with many rows `auto` is Adam
+    # A scikit-learn kernel is converted once the number of inputs is known. `auto` means Adam for many rows.
     for n in (2, CHOLESKY_ROWS + 1):
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
 def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
-    """Returns the dtype in which n rows are trained on; float64 where nothing is, and none is asked for."""
+    """Return the dtype of a training on n rows. With dtype `auto` and nothing to train, float64."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
     is_coarse = n > CHOLESKY_ROWS and gp.optimiser != "l-bfgs" and gp.hyperparameters is None
@@ -90,7 +90,7 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
     solver = gp.training_solver or gp.solver or Automatic()
     is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
     exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
-    # of Adam alone; where L-BFGS was asked for by name they are refused
+    # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
     stages = () if exact and gp.optimiser == "auto" else gp.stages
     return TrainingSettings(
         kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
@@ -102,10 +102,10 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
 
 
 def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
-    """Return the scaling of training rows x: (n, d), y: (n,). The inputs of a scikit-learn kernel stay as they are.
+    """Return the scaling of training rows x: (n, d), y: (n,). Inputs of a scikit-learn kernel are not scaled.
 
     Raises:
-        ValueError: an apviz kernel that takes inputs in their own units, and is to be given scaled ones.
+        ValueError: an apviz kernel needs inputs in their own units, and `scale` is true.
     """
     if not gp.scale:
         return Scaling.none(x)
@@ -115,7 +115,7 @@ def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float6
     kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
     if isinstance(kernel, Kernel):
         d = x.shape[1]
-        kernel.rescaled([0.0] * d, [1.0] * d)  # refuses what does not fit the inputs
+        kernel.rescaled([0.0] * d, [1.0] * d)  # raises if the kernel does not fit the inputs
         try:
             kernel.rescaled([0.0] * d, [2.0] * d)
         except ValueError as error:
@@ -124,20 +124,20 @@ def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float6
 
 
 def sklearn_model_of(gp: GaussianProcess, d: int) -> SklearnModel | None:
-    """Return the model of a scikit-learn kernel that is to be trained; None where there is none."""
+    """Return the model of the scikit-learn kernel to train, or None if there is none."""
     is_trained = gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel)
     return SklearnModel(gp.kernel, d).within_bounds() if is_trained else None
 
 
 def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) -> Training:
-    """The training of what was given: of a kernel from its own numbers, of a scikit-learn kernel within its bounds."""
+    """Return the training: a kernel starts from its own values, a scikit-learn kernel keeps its bounds."""
     model = sklearn_model_of(gp, x.shape[1])
     kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
     if model is not None:
         start = scaling.to_scaled(Hyperparameters.of(model.start, model.noise or 1.0))
         kernel = start.build_kernel()
         if model.noise is not None:
-            noise, noise_floor = start.noise, 0.0  # its bounds are the WhiteKernel's
+            noise, noise_floor = start.noise, 0.0  # the WhiteKernel has the bounds
     if not isinstance(kernel, str):
         if noise is None:
             noise = max(START_NOISE * (float(y.var()) or 1.0), 2 * noise_floor)
@@ -152,11 +152,11 @@ def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) ->
 def train(
     gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling, hooks: list[Hook]
 ) -> tuple[Hyperparameters, TrainingTrace | None]:
-    """Trains the hyperparameters, where none are given; warns where the training was stopped, or has not settled.
+    """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled.
 
     Args:
         x, y: (n, d) and (n,), scaled.
-        scaling: that was done.
+        scaling: the scaling that was applied to x and y.
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
@@ -165,8 +165,8 @@ def train(
     done, trace = training.steps_done, training.trace
     if not training.finished:
         warnings.warn(
-            f"the training was stopped by a hook after {done} of at most {gp.max_steps} steps; the model is that of "
-            "the hyperparameters they led to",
+            f"the training was stopped by a hook after {done} of at most {gp.max_steps} steps; the model uses the "
+            "hyperparameters of the last step",
             stacklevel=3,
         )
     elif training.settled_at is None:
@@ -175,7 +175,7 @@ def train(
         why = f" {message}." if message else "" if found is None else f" {found.evidence}"
         warnings.warn(
             f"the training has not settled in {done} of at most {gp.max_steps} steps.{why} Raise max_steps; with a "
-            "path it goes on from where it is. Where it never settles, take a smaller step_size, or more probes.",
+            "path it resumes from the last step. If it never settles, use a smaller step_size or more probes.",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -183,7 +183,7 @@ def train(
 
 
 def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | None:
-    """Return the scikit-learn kernel that was trained, at its fitted numbers; warn of those at a bound."""
+    """Return the trained scikit-learn kernel with its fitted values, or None. Warns about values at a bound."""
     model = sklearn_model_of(gp, d)
     if model is None:
         return None
@@ -196,7 +196,7 @@ def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: 
 
 
 def theta_of(gp: GaussianProcess) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Return the names and values of θ: scikit-learn's of its kernel, else logarithms of noise and kernel."""
+    """Return the names and values of θ: that of a scikit-learn kernel, else logarithms of noise and kernel."""
     if gp.kernel_ is not None:
         return SklearnModel(gp.kernel_, gp.n_features_in_).names, gp.kernel_.theta
     logarithmic = _logarithmic(gp.hyperparameters_)
@@ -204,20 +204,20 @@ def theta_of(gp: GaussianProcess) -> tuple[tuple[str, ...], NDArray[np.float64]]
 
 
 def _logarithmic(h: Hyperparameters) -> Parametrisation:
-    """The parametrisation by logarithms of which θ is all but the mean."""
+    """Return the logarithmic parametrisation; θ is its raw vector without the mean."""
     return Parametrisation(h.build_kernel(), 0.0, transform="log")
 
 
 def likelihood_of(
     gp: GaussianProcess, theta: Any, with_gradient: bool
 ) -> tuple[float, NDArray[np.float64] | None, float]:
-    """Returns the log marginal likelihood in the target's units, its gradient in θ, and the value's standard error.
+    """Return the log marginal likelihood in the target's units, its gradient in θ, and the value's standard error.
 
     Args:
-        theta: (p,), or None for what was fitted.
+        theta: (p,), or None for the fitted values.
 
     Raises:
-        ValueError: theta of another shape, or not finite.
+        ValueError: theta has another shape or is not finite.
     """
     h, kernel = gp.hyperparameters_, gp.kernel_
     if theta is not None:
@@ -235,7 +235,7 @@ def likelihood_of(
     found = _likelihood_at(gp, h, with_gradient)
     if found.standard_error:
         warnings.warn(
-            f"the log marginal likelihood is an estimate with a standard error of {found.standard_error:.2g} nats, by "
+            f"the log marginal likelihood is an estimate with a standard error of {found.standard_error:.2g} nats from "
             f"{gp.probes} probes; solver=apviz.Cholesky() makes it exact",
             stacklevel=3,
         )
@@ -249,7 +249,7 @@ def likelihood_of(
 
 
 def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:
-    """Of the scaled targets: exact where K is factored anyway."""
+    """Compute the likelihood of the scaled targets: exactly for few rows or a Cholesky solver, else an estimate."""
     system, solver = gp.posterior_.system, gp.solver or Automatic()
     x, y = (each.to(system.device) for each in gp._training_data())
     if system.n <= CHOLESKY_ROWS or isinstance(solver, Cholesky):
@@ -257,7 +257,7 @@ def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool)
     other = KernelSystem(
         x, y - h.mean, h.build_kernel(), noise=h.noise, operator=gp.operator, dtype=system.dtype, device=system.device
     )
-    # by what was fitted, so that values at all θ are of one function
+    # whiten by the fitted model, so that values at all θ belong to one function
     factor = randomly_pivoted_cholesky(system.operator, min(WHITENING_RANK, system.n // 4), seed=0)
     return estimated_marginal_likelihood(
         other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient,
@@ -266,12 +266,12 @@ def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool)
 
 
 def seed_of(gp: GaussianProcess) -> int:
-    """Returns the seed of what is drawn."""
+    """Return a seed from `random_state`."""
     if gp.random_state is None or isinstance(gp.random_state, np.random.RandomState):
         return int(check_random_state(gp.random_state).randint(2**31))
     return int(gp.random_state)
 
 
 def _plain(number: Any) -> Any:
-    """One of NumPy's numbers, as a search over a grid has them, as Python's; all else as it is."""
+    """Convert a NumPy number, as a grid search sets, to a Python number. Other values are returned unchanged."""
     return number.item() if isinstance(number, np.generic) else number

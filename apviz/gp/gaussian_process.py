@@ -1,4 +1,4 @@
-"""`GaussianProcess`: the regressor with scikit-learn's conventions."""
+"""`GaussianProcess`, a regressor with scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -40,73 +40,73 @@ from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
 
-# of this machine and this run, not of the model: a file never brings them
+# These settings belong to a machine and a run, not to the model. They are not saved.
 LOCAL = ("path", "device")
 
 
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Regression by a Gaussian process on many rows: training, prediction and saving by apviz's solvers.
+    """Gaussian process regression on many rows, trained and evaluated by apviz's solvers.
 
-    Inputs and targets are given raw. With `scale`, each input is scaled to [−1, 1] and the target standardised, as in
-    the paper's preprocessing but by the training rows alone; predictions are in the target's own units, and
-    **hyperparameters, given or fitted, are in scaled units**; `scaling_.to_raw` converts them to raw units, and
-    `apviz.gp.Scaling.of(x, y).to_scaled` raw ones to scaled units. An input that does not vary in the training rows is
-    then ignored. Arrays, pandas frames and tensors are taken; NumPy arrays (float64) are returned.
+    Give raw inputs and targets. With `scale`, each input is scaled to [−1, 1] and the target is standardised, as in the
+    paper's preprocessing but from the training rows alone. Predictions are in the target's own units.
+    **Hyperparameters, given or fitted, are in scaled units**: `scaling_.to_raw` converts them to raw units, and
+    `apviz.gp.Scaling.of(x, y).to_scaled` converts raw ones to scaled units. With `scale`, an input that does not vary
+    in the training rows is ignored. Inputs may be arrays, pandas frames or tensors; results are NumPy arrays (float64).
 
     Args:
-        kernel: the name of one of `apviz.kernels.KERNELS`; or a kernel, such as
-            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`, of which all numbers are trained, from those
-            it has, in scaled units; or one of `sklearn.gaussian_process.kernels`, which means what it means there:
-            its numbers are in the raw units of inputs and target whatever `scale` is, fixed numbers stay, bounds are
-            kept. A `WhiteKernel` in it is the noise, whose bounds take the place of `noise_floor`. Unlike there the
-            prior mean is trained, from the target's mean on, and without a `WhiteKernel` the noise is too. For the
-            units of `normalize_y=True` standardise the target first. Given hyperparameters have their own kernel.
-        ard: of a kernel by name: one lengthscale per input, else one for all.
-        solver: of the mean and of the variances, with its own tolerance; None: one that is chosen, to the tolerance
-            that predictions need: no mean off by more than a tenth of its posterior standard deviation.
-        training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
-        hyperparameters: to predict with; nothing is trained then. None: they are trained.
-        optimiser: of the training: `l-bfgs`, on the exact likelihood in float64; `adam`, by stochastic gradients, one
-            solve a step. `auto`: L-BFGS for up to 2,000 rows, where `training_solver` is a Cholesky factor anyway.
-        max_steps: the most steps of Adam, or iterations of L-BFGS. A training ends before, once it has settled; one
-            that has not by then warns.
-        n_restarts: further starts, drawn at random. Every start is moved by L-BFGS on up to 500 rows, drawn at random,
-            for 30 iterations, and the training goes on from the best.
-        step_size, probes, noise_floor: of the training, as in `apviz.TrainingSettings`; σ² in scaled units.
-        stages, max_epochs, trace_estimator: of Adam, to train with less work, as `stages`, `max_epochs` and
-            `estimator` of `apviz.TrainingSettings`; L-BFGS makes no use of them. `stages=((0.25, 40), (0.5, 20))` takes
-            the first 40 steps on a quarter of the rows and 20 on half of them, `max_epochs=1` ends the solve of a
-            step after an epoch: with both, 70 steps from raw parameters of zero took 5 to 8 times less work than 50
-            without, on five data sets of 8,000 rows, at a likelihood at most 0.005 nat a row below and an RMSE at
-            most 1% above (benchmarks/README.md).
-        scale: scale inputs and target; if not, nothing is changed, and everything is in its own units. Inputs of a
-            scikit-learn kernel are never scaled.
-        variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
-            for many rows, and too large by an unknown amount that falls with the rank.
-        rank: of Lanczos.
-        dtype: of the solves, `float32`, as in the paper, or `float64`; `auto`: float32 where that is faster and its
-            rounding far below the noise, else float64. Predictions are float64 at any rate. A training takes float64
-            for up to 2,000 rows, and where L-BFGS is asked for.
-        device, operator: as in `apviz.KernelSystem`; the operator by its name.
-        random_state: the seed of the training's probes; an int, a `numpy.random.RandomState`, or None for another
-            one in every fit. A solver has its own seed.
-        path: where to write the training's trace, by convention `*.zarr`. Beside it a checkpoint: a fit that was
-            killed goes on from its last step when it is fitted again with the same data and settings.
+        kernel: one of three. The name of one of `apviz.kernels.KERNELS`. A kernel in scaled units, such as
+            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`: all its numbers are trained, starting from
+            their values. Or a kernel of `sklearn.gaussian_process.kernels`, as scikit-learn defines it: in raw units
+            whatever `scale` is, with its fixed numbers and bounds. Its `WhiteKernel` is the noise, whose bounds
+            replace `noise_floor`. Unlike in scikit-learn, the prior mean is trained, starting from the target's mean,
+            and without a `WhiteKernel` so is the noise. For the units of `normalize_y=True` standardise the target
+            first. Given hyperparameters have their own kernel.
+        ard: for a kernel by name: one lengthscale per input, else one for all.
+        solver: solver of the mean and the variances, with its own tolerance. None: apviz chooses the solver and the
+            tolerance, so that no mean is off by more than a tenth of its posterior standard deviation.
+        training_solver: solver of the training steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
+        hyperparameters: hyperparameters to predict with, instead of training. None: train them.
+        optimiser: `l-bfgs` on the exact likelihood in float64; `adam` with stochastic gradients, one solve a step;
+            `auto`: L-BFGS for up to 2,000 rows if `training_solver` uses a Cholesky factor there, else Adam.
+        max_steps: largest number of Adam steps or L-BFGS iterations. A training ends earlier once it has settled, and
+            warns if it has not settled by then.
+        n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
+            random rows, and the training continues from the best.
+        step_size, probes, noise_floor: training settings as in `apviz.TrainingSettings`; σ² in scaled units.
+        stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
+            `apviz.TrainingSettings`. L-BFGS ignores them. `stages=((0.25, 40), (0.5, 20))` takes the first 40 steps on
+            a quarter of the rows and 20 on half of them; `max_epochs=1` ends the solve of a step after one epoch.
+            With both, 70 steps from raw parameters of zero took 5 to 8 times less work than 50 without, on five data
+            sets of 8,000 rows. The likelihood was at most 0.005 nat a row lower, the RMSE at most 1% higher
+            (benchmarks/README.md).
+        scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
+            are never scaled.
+        variance: `solves`: one batched solve per up to 1,024 predicted rows; or `lanczos`, the paper's method: cheaper
+            for many rows, but too large by an unknown amount that falls with the rank.
+        rank: rank of Lanczos variances.
+        dtype: dtype of the solves: `float32`, as in the paper, or `float64`; `auto`: float32 if it is faster and its
+            rounding is far below the noise, else float64. Predictions are always float64. Training uses float64 for
+            up to 2,000 rows and with `optimiser="l-bfgs"`.
+        device, operator: as in `apviz.KernelSystem`; the operator by name.
+        random_state: seed of the training's probes: an int, a `numpy.random.RandomState`, or None for a new seed in
+            every fit. Solvers have their own seeds.
+        path: path of the training's trace, by convention `*.zarr`, with a checkpoint next to it. A fit that was killed
+            resumes from its last step when it is fitted again with the same data and settings.
 
     Attributes:
-        hyperparameters_: those used, in scaled units.
-        kernel_: the fitted scikit-learn kernel, in raw units; None where `kernel` is none or was not trained.
-        theta_, theta_names_: (p,) logarithms of noise and kernel, as `log_marginal_likelihood` takes them, and their
-            names: with a scikit-learn kernel its `kernel_.theta`; else in scaled units, and of numbers that may be
-            negative, such as a factor of `apviz.Groups`, the numbers themselves.
-        trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
-        solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
-        mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
-            it is above 0.1, `fit` has warned.
-        posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
-        scaling_: from raw to scaled units, and back.
+        hyperparameters_: the hyperparameters used, in scaled units.
+        kernel_: the fitted scikit-learn kernel, in raw units; None if `kernel` is another kernel or was not trained.
+        theta_, theta_names_: (p,) argument of `log_marginal_likelihood`, and its names. With a scikit-learn kernel it
+            is `kernel_.theta`; else the logarithms of noise and kernel in scaled units, and untransformed the numbers
+            that may be negative, such as a factor of `apviz.Groups`.
+        trace_: the `TrainingTrace`; None if nothing was trained, and after `load`.
+        solution_: result of the solve for the mean. `fit` has warned if `solution_.converged` is false.
+        mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
+            `fit` has warned if it is above 0.1.
+        posterior_: the `Posterior` in scaled units; its `variance_solves` describe the solves for the last variances.
+        scaling_: maps raw to scaled units and back.
         n_features_in_: d.
-        feature_names_in_: (d,) the columns' names, where the training inputs were a frame with names.
+        feature_names_in_: (d,) names of the columns, if the training inputs were a frame with names.
 
     Examples:
         >>> import numpy as np, apviz
@@ -167,18 +167,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.path = path
 
     def fit(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> GaussianProcess:
-        """Trains the hyperparameters where none are given, then solves for the mean.
+        """Train the hyperparameters unless they are given, then solve for the mean.
 
         Args:
             x: (n, d) raw inputs, n ≥ 2.
             y: (n,) raw targets.
-            hooks: told about every solve, and a `TrainingHook` about every step. One that stops a solve of the
-                training ends the training: the steps before it are used, and a warning says how many there were.
+            hooks: hooks of every solve; a `TrainingHook` is also called after every step. If a hook stops a solve of
+                the training, the training ends: the steps before it are used, and a warning says how many.
 
         Raises:
-            ValueError: a setting out of range, bad data, a kernel that takes inputs in their own units (`apviz.Groups`,
-                user code) where they are scaled, or a checkpoint at `path` of another training.
-            TrainingError: a training step failed; what was done before it is kept at `path`.
+            ValueError: a setting is out of range, the data are invalid, inputs are scaled though the kernel needs
+                their own units (`apviz.Groups`, user code), or the checkpoint at `path` belongs to another training.
+            TrainingError: a training step failed; the steps before it are kept at `path`.
             RuntimeError: the solve for the mean diverged.
         """
         check_settings(self)
@@ -192,13 +192,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scaling = scaling_of(self, x, y)
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
             names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
-            # engines round inputs once they are centred
+            # engines centre inputs before they round them
             for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, training_dtype(self, len(x))):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, inputs, targets, scaling, hooks)
             posterior = self._posterior(inputs, targets, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
         solution = posterior.solution
-        assert solution is not None  # no weights were given
+        assert solution is not None  # without given weights there was a solve
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
@@ -215,22 +215,22 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Predicts the mean at x: (m, d), to (m,), in the target's units.
+        """Predict the mean at x: (m, d), to (m,), in the target's units.
+
+        If a solve for standard deviations does not converge, it warns. They are then too large, never too small.
 
         Args:
-            return_std: also return the deviation, (m,).
-            return_cov: also return the covariance, (m, m), in squared units; it holds (n, m) arrays.
-            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x).
-            hooks: told about the solves for the deviations or the covariance; the mean needs none.
+            return_std: also return the standard deviation, (m,).
+            return_cov: also return the covariance, (m, m), in squared units. It needs (n, m) arrays.
+            include_noise: add σ²: predict an observation y(x) instead of the function f(x).
+            hooks: hooks of the solves for standard deviations or covariance; the mean needs no solve.
 
         Raises:
-            RuntimeError: both were asked for.
-
-        A solve for the deviations that does not converge warns; they are then too large, never too small.
+            RuntimeError: both return_std and return_cov are true.
         """
         check_is_fitted(self, "posterior_")
         if return_std and return_cov:
-            raise RuntimeError("at most one of return_std and return_cov can be asked for")
+            raise RuntimeError("at most one of return_std and return_cov may be true")
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x)
             mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
@@ -254,17 +254,17 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64]:
-        """Draws samples of the posterior at x: (m, d), to (m, n_samples), in the target's units.
+        """Draw samples of the posterior at x: (m, d), to (m, n_samples), in the target's units.
 
-        At up to 2,000 points exactly, from their covariance; at more by pathwise conditioning (`Posterior.samples`).
+        Up to 2,000 points are drawn exactly from their covariance, more by pathwise conditioning (`Posterior.samples`).
 
         Args:
-            random_state: an int, a `numpy.random.RandomState`, or None for others in every call.
-            include_noise: samples of observations y(x); if not, of the function f(x).
-            hooks: told about the solves.
+            random_state: an int, a `numpy.random.RandomState`, or None for new samples in every call.
+            include_noise: draw observations y(x) instead of the function f(x).
+            hooks: hooks of the solves.
 
         Raises:
-            ValueError: more points, and a kernel of which no functions are drawn.
+            ValueError: x has more than 2,000 points and the kernel has no random features.
         """
         check_is_fitted(self, "posterior_")
         require_whole("n_samples", n_samples, 1)
@@ -279,58 +279,58 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False
     ) -> float | tuple[float, NDArray[np.float64]]:
-        """Computes log p(y) of the training targets, in nats, in their own units.
+        """Compute log p(y) of the training targets in their own units, in nats.
 
-        Exactly by a Cholesky factor in float64 for up to 2,000 rows, or where `solver` is `apviz.Cholesky`. Else it is
-        estimated: log det K by stochastic Lanczos quadrature with as many vectors as there are `probes`. Then
-        `log_marginal_likelihood_error_` is its standard error, and a warning says it.
+        It is exact, by a Cholesky factor in float64, for up to 2,000 rows or if `solver` is `apviz.Cholesky`. Else it
+        is an estimate: log det K comes from stochastic Lanczos quadrature with `probes` vectors. A warning then gives
+        its standard error, which is also `log_marginal_likelihood_error_`.
 
         Args:
-            theta: (p,) as `theta_`, whose entries `theta_names_` names; None: those fitted. The prior mean stays.
+            theta: (p,) as `theta_`, in the order of `theta_names_`; None: the fitted one. The prior mean is fixed.
             eval_gradient: also return the gradient in theta, (p,).
 
         Raises:
-            ValueError: theta of another shape, or not finite.
+            ValueError: theta has another shape or is not finite.
         """
         check_is_fitted(self, "posterior_")
-        with explained("the likelihood", "take fewer probes, or fewer rows"):
+        with explained("the likelihood", "use fewer probes, or fewer rows"):
             value, gradient, self.log_marginal_likelihood_error_ = likelihood_of(self, theta, eval_gradient)
         return value if gradient is None else (value, gradient)
 
     @property
     def theta_(self) -> NDArray[np.float64]:
-        """The logarithms of noise and kernel: (p,)."""
+        """Logarithms of noise and kernel: (p,)."""
         check_is_fitted(self, "posterior_")
         return theta_of(self)[1]
 
     @property
     def theta_names_(self) -> list[str]:
-        """The names of `theta_`."""
+        """Names of the entries of `theta_`."""
         check_is_fitted(self, "posterior_")
         return list(theta_of(self)[0])
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
-        """Averages −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
+        """Average −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
 
-        The paper's is of standardised targets: less by log of the training targets' standard deviation.
+        The paper's value is for standardised targets: smaller by the log of the training targets' standard deviation.
         """
         check_is_fitted(self, "posterior_")
         _, y = validate_data(self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, reset=False)
         mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
-        # in units in which no square overflows
+        # scaled so that no square overflows
         unit = self.scaling_.std
         nats = metrics.negative_log_likelihood(mean / unit, (std / unit) ** 2, y.astype(np.float64) / unit)
         return nats + float(np.log(unit))
 
     def save(self, path: str | Path) -> None:
-        """Writes the fitted model to one file, whole or not at all; by convention `*.npz`. A model there is replaced.
+        """Write the fitted model to one file atomically, by convention `*.npz`. A model at this path is replaced.
 
-        It holds the scaled training data, which prediction needs, the weights and all settings but `path`, `device`
-        and a `random_state` that is no number. The trace is at `path`, not in it.
+        The file holds the scaled training data, which prediction needs, the weights and the settings. It does not hold
+        `path`, `device`, the trace, or a `random_state` that is not a number.
 
         Raises:
-            FileExistsError: there is a file that is no saved model.
-            ValueError: a solver that is not apviz's own.
+            FileExistsError: the path exists and is not a saved model.
+            ValueError: a solver is not one of apviz's own.
         """
         check_is_fitted(self, "posterior_")
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in LOCAL}
@@ -350,13 +350,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> GaussianProcess:
-        """Loads the model in a file that `save` wrote, ready to predict on this device; nothing is solved.
+        """Load a model that `save` wrote, ready to predict on this device without a solve.
 
-        Safe for files from strangers: nothing in a file is executed, and every entry is checked before it is used.
+        Untrusted files are safe: nothing in a file is executed, and every entry is checked before it is used.
 
         Raises:
-            OSError: no such file.
-            ValueError: not such a file, or a damaged one; what is wrong with it.
+            OSError: there is no such file.
+            ValueError: the file is not a saved model or is damaged; the message says what is wrong.
         """
         found = saved.read(path)
         known = set(cls().get_params(deep=False)) - {*LOCAL, "hyperparameters"}
@@ -373,7 +373,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
         gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is at its bounds was said by `fit`
+            warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds
             gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, found.x.shape[1])
         x, y = torch.from_numpy(found.x), torch.from_numpy(found.y)
         gp.posterior_ = gp._restored(x, y, found.solution.weights, found.dtype)
@@ -387,8 +387,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if ignored.any():
             column = int(ignored.argmax())
             warnings.warn(
-                f"column {column} of X was {self.scaling_.centre[column]:g} in all training rows, and is ignored where "
-                "it is not; a kernel takes it into account with scale=False",
+                f"column {column} of X was {self.scaling_.centre[column]:g} in all training rows; its other values are "
+                "ignored. With scale=False the kernel uses them",
                 stacklevel=3,
             )
         return self.scaling_.inputs(x)
@@ -409,16 +409,16 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restored(self, x: Tensor, y: Tensor, weights: Tensor, dtype: torch.dtype) -> Posterior:
         posterior = self._posterior(x, y, self.hyperparameters_, dtype, weights=weights)
-        posterior.system.operator.fix_engine(0.0, 1)  # where nothing is solved, nothing else fixes the engine
+        posterior.system.operator.fix_engine(0.0, 1)  # without a solve nothing else fixes the engine
         return posterior
 
     def _training_data(self) -> tuple[Tensor, Tensor]:
-        """(n, d) and (n,) float64, scaled, on the CPU."""
+        """Return scaled inputs (n, d) and targets (n,), float64 on the CPU."""
         system = self.posterior_.system
         return system.operator.given.cpu(), system.given_b[:, 0].cpu() + self.hyperparameters_.mean
 
     def __getstate__(self) -> dict[str, Any]:
-        """The training data and the weights in place of the posterior, which may hold n × n numbers."""
+        """Pickle the training data and the weights in place of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"]

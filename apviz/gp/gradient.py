@@ -1,4 +1,4 @@
-"""The stochastic gradient of a training step: the system that is solved, and the gradient from its weights.
+"""Stochastic gradient of a training step: the system to solve, and the gradient from its weights.
 
 One batched solve serves both terms of the gradient (paper, section 2).
 """
@@ -18,18 +18,18 @@ from apviz.operators import CountingOperator
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
 
-#: of the trace in a gradient: from probes of the law that suits the solver, or from N(0, K)
+#: estimator of the trace in a gradient: probes from the law that suits the solver, or from N(0, K)
 Estimator = Literal["standard", "pathwise"]
 ESTIMATORS = ("standard", "pathwise")
 
 
 @dataclass(frozen=True, eq=False)
 class StepSystem:
-    """A system that a step of training solves, and what it is solved with.
+    """The system of a training step, its probes and the solver's set-up.
 
     Args:
-        system: its right-hand sides are the targets minus the mean, then the probes.
-        prepared: by the solver, where the probes were drawn from its preconditioner; else None.
+        system: the right-hand sides are the targets minus the mean, then the probes.
+        prepared: the solver's set-up if the probes were drawn from its preconditioner, else None.
     """
 
     system: KernelSystem
@@ -50,14 +50,14 @@ def step_system(
     dtype: torch.dtype | None = None,
     estimator: Estimator = "standard",
 ) -> StepSystem:
-    """Builds the system of a step of training (paper, section 5.1).
+    """Build the system of a training step (paper, section 5.1).
 
     Args:
-        x, y: (n, d) inputs and (n,) targets; the system takes its device from x.
-        dtype: of the system; None: that of x.
-        probes: l.
-        seed: of the probes: `TrainingSettings.seed_of` the step.
-        estimator: of the trace: probes of the law that suits the solver, or `pathwise`.
+        x, y: (n, d) inputs and (n,) targets; the system is on the device of x.
+        dtype: dtype of the system; None: that of x.
+        probes: l, the number of probes.
+        seed: seed of the probes, as from `TrainingSettings.seed_of`.
+        estimator: `standard` draws probes from the law that suits the solver, `pathwise` from N(0, K).
     """
     h, dtype = hyperparameters, dtype or x.dtype
     targets = KernelSystem(
@@ -79,8 +79,8 @@ class Gradient:
     """Derivatives ∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ.
 
     Args:
-        mean, noise: of m and σ².
-        kernel: of every hyperparameter of the kernel, by name, (numbers,) float64.
+        mean, noise: derivatives in m and σ².
+        kernel: derivatives in each hyperparameter of the kernel, by name, (numbers,) float64.
     """
 
     mean: float
@@ -89,17 +89,17 @@ class Gradient:
 
 
 def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
-    """Estimates ∂ℓ/∂θ in one pass over the entries of K (1.0 work), without an n × n array.
+    """Estimate ∂ℓ/∂θ in one pass over the entries of K (1.0 work), without an n × n array.
 
-    ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). Unbiased where
-    the solves are exact; exact with the n probes √n·eᵢ.
+    ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). The estimate is
+    unbiased if the solves are exact, and exact with the n probes √n·eᵢ.
 
     Args:
         weights: (n, l+1), K⁻¹ times the targets minus the mean, then times the probes.
-        dual: (n, l), P⁻¹ times the probes, as `apviz.gp.probes.Probes.dual_of` returns them.
+        dual: (n, l), P⁻¹ times the probes, from `apviz.gp.probes.Probes.dual_of`.
 
     Raises:
-        ValueError: shapes that do not match, or no probes.
+        ValueError: the shapes do not match, or there are no probes.
 
     Examples:
         >>> import torch, apviz

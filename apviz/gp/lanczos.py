@@ -1,4 +1,4 @@
-"""Lanczos on K: K⁻¹ of low rank for variances."""
+"""Low-rank approximation of K⁻¹ by Lanczos, for variances."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from apviz.settings import require, require_whole
 from apviz.spectrum import LanczosBasis
 from apviz.system import tensor_of
 
-# the basis, its copy when it grows or is scaled, and the engine's own of it in a product
+# the basis, a copy when it grows or is scaled, and a copy in the engine during a product
 BASIS_COPIES = 3
 
 
 def check_ranks(ranks: Sequence[int]) -> None:
-    """Refuses all but one or several whole numbers from 1."""
+    """Check that ranks are one or more whole numbers, each at least 1."""
     require(isinstance(ranks, Sized) and np.ndim(ranks) == 1 and len(ranks) > 0, "ranks", ranks, "at least one rank")
     for rank in ranks:
         require_whole("each of ranks", rank, 1)
 
 
 def check_inputs(x_star: Tensor, d: int) -> None:
-    """Refuses test inputs of another shape."""
+    """Check that test inputs have shape (m, d)."""
     if x_star.ndim != 2 or x_star.shape[1] != d:
         raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {tuple(x_star.shape)}")
 
 
 class LanczosInverse:
-    """Approximates K⁻¹ by Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
+    """The approximation Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
 
-    For variances of low rank (Pleiss et al., ICML 2018; paper, section 5.1).
+    It gives low-rank variances (Pleiss et al., ICML 2018; paper, section 5.1).
 
-    The start is K·1, the sum of the training covariances (Pleiss et al., section 4), so the basis does not depend on
-    the test points and serves all of them. Q is in the operator's dtype, T and all that follows from it in float64.
+    Lanczos starts from K·1, the sum of the training covariances (Pleiss et al., section 4). The basis is therefore
+    the same for all test points. Q is in the operator's dtype; T and all that follows from it are float64.
 
-    T has no eigenvalue below λmin(K) ≥ σ², so no pivot of its factor LDLᵀ lies below σ². Products in float32 can put
-    one there; such a pivot is raised to σ², which makes the variance larger, never smaller.
+    T has no eigenvalue below λmin(K) ≥ σ², so no pivot of its factor LDLᵀ is below σ². Rounding in float32 can break
+    this. Such a pivot is raised to σ², which makes the variance larger, never smaller.
 
     Examples:
         >>> import torch, apviz
@@ -59,15 +59,15 @@ class LanczosInverse:
 
     @property
     def rank(self) -> int:
-        """The rank built so far."""
+        """Rank built so far."""
         return len(self._basis) if self._basis else 0
 
     def extend(self, rank: int) -> None:
-        """Extends the basis to `rank`, at most n: one product with K, 1.0 work, for each new vector and the start.
+        """Extend the basis to `rank`, at most n. The start and each new vector cost a product with K, 1.0 work.
 
         Raises:
-            ValueError: a rank that is not a whole number from 1.
-            MemoryError: n·rank numbers, held up to three times, would not fit the free memory.
+            ValueError: rank is not a whole number of at least 1.
+            MemoryError: up to three copies of n·rank numbers do not fit the free memory.
         """
         require_whole("rank", rank, 1)
         x = self.operator.x
@@ -88,10 +88,10 @@ class LanczosInverse:
         return self.operator.matmul(v[:, None].contiguous())[:, 0]
 
     def explained(self, x_star: Tensor, ranks: Sequence[int]) -> Tensor:
-        """Computes cᵀQT⁻¹Qᵀc for c = k(X, x*), a part of the prior's variance: (m, d) to (m, len(ranks)) float64.
+        """Compute cᵀQT⁻¹Qᵀc for c = k(X, x*), the explained variance: (m, d) to (m, len(ranks)) float64.
 
-        It never falls with the rank. Evaluates mn entries, whatever the ranks; m × rank arrays are formed,
-        no n × m array.
+        It never falls as the rank grows. For any ranks mn entries are evaluated. Memory: m × rank arrays, no n × m
+        array.
         """
         x_star = tensor_of(x_star, "x_star")
         check_inputs(x_star, self.operator.x.shape[1])
@@ -105,12 +105,12 @@ class LanczosInverse:
         return self._squares(a.T.contiguous(), basis).cumsum(0)[wanted.to(a.device) - 1].T
 
     def _squares(self, a: Tensor, basis: LanczosBasis) -> Tensor:
-        """(D^-½ L⁻¹ a)², whose first r rows sum to aᵀT⁻¹a of rank r, for T = LDLᵀ; a: (rank, m), overwritten."""
+        """Return (D^-½ L⁻¹ a)² for T = LDLᵀ; its first r rows sum to aᵀT⁻¹a of rank r. Overwrites a: (rank, m)."""
         noise = self.operator.noise
         pivot = max(basis.diagonal[0], noise)
         pivots = [pivot]
         for k in range(1, len(a)):
-            below = basis.off_diagonal[k - 1] / pivot  # the one entry of L beside its unit diagonal
+            below = basis.off_diagonal[k - 1] / pivot  # the one entry of L left of its unit diagonal
             pivot = max(basis.diagonal[k] - below * basis.off_diagonal[k - 1], noise)
             pivots.append(pivot)
             a[k].sub_(a[k - 1], alpha=below)

@@ -1,4 +1,4 @@
-"""The log marginal likelihood and its gradient: exactly by a Cholesky factor, or estimated by Lanczos."""
+"""Log marginal likelihood and its gradient: exact by a Cholesky factor, or estimated by Lanczos."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from apviz.solvers import Cholesky, Hook, NotConverged, Solution, Solver, attemp
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
-# relative residual of the solve for an estimated value, whose error is of second order in it
+# relative residual of the solve for an estimated value; the value's error is of second order in it
 VALUE_TOL = 1e-4
-# of the solve with the factor of K
+# relative residual of the solve with the factor of K
 EXACT_TOL = 1e-4
-# a factor with a diagonal so much larger than K's is of K with jitter
+# If the factor's diagonal exceeds K's by more than this relative amount, jitter was added.
 JITTERED = 1e-9
 
 
@@ -37,10 +37,10 @@ class MarginalLikelihood:
 
     Args:
         value: in nats.
-        standard_error: of the value; 0 where it is exact.
-        gradient: of ℓ, the negative of the value but for a constant; None where it was not asked for.
-        solution: of the solve for K⁻¹(y − m).
-        work: of all, in kernel entries ÷ n².
+        standard_error: standard error of the value; 0 if it is exact.
+        gradient: gradient of ℓ, the negative value up to a constant; None if it was not requested.
+        solution: result of the solve for K⁻¹(y − m).
+        work: total work, in kernel entries ÷ n².
     """
 
     value: float
@@ -59,16 +59,16 @@ def exact_marginal_likelihood(
     hooks: Iterable[Hook] = (),
     dataset: str = "",
 ) -> MarginalLikelihood:
-    """Computes the log marginal likelihood by a Cholesky factor of K in float64: O(n³) time, five n × n arrays.
+    """Compute the log marginal likelihood by a Cholesky factor of K in float64: O(n³) time, five n × n arrays.
 
     ∂ℓ/∂θ = ½ tr((K⁻¹ − wwᵀ) ∂K/∂θ) with w = K⁻¹(y − m) (Rasmussen & Williams, equation 5.9).
 
     Args:
         x, y: (n, d) inputs and (n,) targets.
-        hooks: told about the solve.
+        hooks: hooks of the solve.
 
     Raises:
-        NotPositiveDefinite: K in float64 has no factor without jitter.
+        NotPositiveDefinite: K in float64 has no Cholesky factor without jitter.
         MemoryError: K does not fit the free memory.
     """
     h, n = hyperparameters, len(x)
@@ -78,14 +78,14 @@ def exact_marginal_likelihood(
     )  # fmt: skip
     solver = Cholesky(tol=EXACT_TOL)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the matrix needed a jitter")  # which is refused below
+        warnings.filterwarnings("ignore", message="the matrix needed a jitter")  # raises below
         prepared = solver.prepare(system.operator)
     assert isinstance(prepared, Factored)
     factor, first = prepared.factor, system.operator.diagonal()[0]
     if factor[0, 0].square() > (1 + JITTERED) * first:
         raise NotPositiveDefinite(
-            f"K at noise {h.noise:.3g} has no Cholesky factor in float64 without jitter, so that its likelihood is not "
-            "known; use a larger noise_floor"
+            f"K with noise {h.noise:.3g} has no Cholesky factor in float64 without jitter, so its likelihood cannot be "
+            "computed; use a larger noise_floor"
         )
     solution = attempt(system, solver, hooks, prepared=prepared)
     w = solution.weights[:, None] if solution.weights.ndim == 1 else solution.weights
@@ -101,26 +101,26 @@ def estimated_marginal_likelihood(
     system: KernelSystem, solver: Solver, probes: int, seed: int, *, with_gradient: bool = True,
     whitening: Whitening | None = None,
 ) -> MarginalLikelihood:  # fmt: skip
-    """Estimates the log marginal likelihood of a system, without a factor of K.
+    """Estimate the log marginal likelihood of a system, without a factor of K.
 
-    The quadratic form comes from a solve, with an error of second order in its residual; log det K by stochastic
-    Lanczos quadrature (`lanczos_log_determinant`), with the standard error of its probes. Value and gradient are of one
-    function, as long as the whitening is the same.
+    The quadratic form comes from a solve, with an error of second order in its residual. log det K comes from
+    stochastic Lanczos quadrature (`lanczos_log_determinant`), with the standard error of its probes. With the same
+    whitening, value and gradient belong to one function.
 
     Args:
-        system: with the targets minus the mean, (n,).
-        solver: whose residual is brought to 1e-4 at least.
-        probes: l.
-        seed: of the probes.
-        whitening: by a matrix near K.
+        system: system with the targets minus the mean, (n,).
+        solver: solver; its tolerance is lowered to 1e-4 if it is larger.
+        probes: l, the number of probes.
+        seed: seed of the probes.
+        whitening: whitening by a matrix near K.
 
     Raises:
         MemoryError: the Lanczos basis, n·l numbers a step, does not fit the free memory.
     """
     solution = attempt(system, to_tolerance(solver, VALUE_TOL), ())
     if not solution.converged:
-        end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
-        warnings.warn(NotConverged(f"the solve for a likelihood is not converged, {end}", solution), stacklevel=2)
+        end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): {solution.stop_message}"
+        warnings.warn(NotConverged(f"the solve for a likelihood did not converge {end}", solution), stacklevel=2)
     w, y = solution.weights.to(system.x).reshape(-1, 1), system.b
     operator = CountingOperator(system.operator)
     inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)

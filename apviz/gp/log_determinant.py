@@ -1,4 +1,4 @@
-"""log det K with its gradient, by stochastic Lanczos quadrature on a whitened K."""
+"""log det K and its gradient, by stochastic Lanczos quadrature on a whitened K."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from apviz.memory import require_memory
 from apviz.operators import Operator
 from apviz.preconditioners import Whitening
 
-# steps from one check of the estimate to the next, and the most there are
+# steps between checks of the estimate, and the largest number of steps
 CHECK_EVERY_STEPS, MAX_STEPS = 5, 1000
-# by how much value and σ² ∂/∂σ² may still move from one check to the next
+# largest change of value and σ² ∂/∂σ² between checks of a settled estimate
 SETTLED_NATS_PER_POINT = 1e-7
-# the basis, its product with F, and both once more beside the weights of the targets
+# the basis, its product with F, and a copy of both, concatenated with the weights of the targets
 QUADRATURE_COPIES = 4
-# of the spectrum of F, what its largest eigenpairs may leave out
+# share of the spectrum of F that the kept eigenpairs may leave out
 LEFT_OUT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class LogDeterminant:
-    """An estimate of log det K, and its derivative: ∂ log det K/∂θ ≈ tr(leftᵀ ∂K right).
+    """An estimate of log det K and of its derivative ∂ log det K/∂θ ≈ tr(leftᵀ ∂K right).
 
     Args:
         value: 0-d float64.
         left, right: (n, p).
-        standard_error: of the value, by how much the probes differ, 0-d float64; NaN of one probe.
-        steps: of Lanczos.
+        standard_error: standard error of the value from the spread of the probes, 0-d float64; NaN for one probe.
+        steps: number of Lanczos steps.
     """
 
     value: Tensor
@@ -44,25 +44,27 @@ class LogDeterminant:
 def lanczos_log_determinant(
     operator: Operator, z: Tensor, with_gradient: bool = True, whitening: Whitening | None = None
 ) -> LogDeterminant:
-    """Estimates log det K by the mean of zᵀ log(K) z, by stochastic Lanczos quadrature (Ubaru, Chen & Saad, 2017).
+    """Estimate log det K by the mean of zᵀ log(K) z, by stochastic Lanczos quadrature (Ubaru, Chen & Saad, 2017).
 
-    With K Q ≈ Q T from z = ‖z‖q₁ and T = S Λ Sᵀ, zᵀ log(K) z ≈ ‖z‖² e₁ᵀ log(T) e₁, whose derivative along ∂K is
-    ‖z‖² tr(F Qᵀ ∂K Q), F = S (G ∘ s sᵀ) Sᵀ for the first row s of S and the divided differences G of log (Daleckii &
-    Krein), of which the eigenpairs that count are kept: every one is a column. Value and gradient are of one function
-    of θ, unlike the value beside (K⁻¹z)ᵀ ∂K z, which agrees with it only in the mean over probes: a line search needs
-    that. One product with K a step, until nothing moves by 1e-7 nats a point; of ill-conditioned K hundreds. Left is
-    the variance of the probes. The basis is kept, n·l numbers a step, and made orthogonal against all of itself.
+    With K Q ≈ Q T, z = ‖z‖q₁ and T = S Λ Sᵀ, zᵀ log(K) z ≈ ‖z‖² e₁ᵀ log(T) e₁. Its derivative along ∂K is
+    ‖z‖² tr(F Qᵀ ∂K Q) with F = S (G ∘ s sᵀ) Sᵀ, where s is the first row of S and G are the divided differences of log
+    (Daleckii & Krein). Each significant eigenpair of F gives one column of left and right.
 
-    A whitening L P Lᵀ = I makes that of L K Lᵀ, for log det K = log det P + tr log(L K Lᵀ) whatever P is: some dozens
-    of steps and a fraction of the variance where P is close to K (Wenger et al., ICML 2022). Value and gradient stay of
-    one function of θ while the whitening is the same.
+    Value and gradient belong to one function of θ, as a line search needs. The usual gradient (K⁻¹z)ᵀ ∂K z agrees with
+    the value only in the mean over probes. A step costs one product with K. Steps end once nothing changes by 1e-7 nats
+    a point; an ill-conditioned K takes hundreds. The remaining error is the variance of the probes. The basis is kept,
+    n·l numbers a step, and fully reorthogonalised.
+
+    With a whitening L P Lᵀ = I the quadrature is applied to L K Lᵀ, because log det K = log det P + tr log(L K Lᵀ) for
+    any P. If P is close to K, some dozens of steps suffice and the variance is a fraction (Wenger et al., ICML 2022).
+    With the same whitening, value and gradient still belong to one function of θ.
 
     Args:
         z: (n, l) probes with E[ZZᵀ]/l = I; the estimate is exact for √n·I.
-        whitening: by a P near K, such as K's at other hyperparameters; None: P = I.
+        whitening: whitening by a P near K, such as K at other hyperparameters; None: P = I.
 
     Raises:
-        MemoryError: the basis would not fit the free memory.
+        MemoryError: the basis does not fit the free memory.
 
     Examples:
         >>> import torch, apviz
@@ -80,7 +82,7 @@ def lanczos_log_determinant(
     before: tuple[float, float] | None = None
     scale = norms.double().square() / count
     most = min(n, MAX_STEPS)
-    # K is above its noise, and Lᵀ L above 1 ÷ the largest eigenvalue of P
+    # lower bound of the spectrum: K ⪰ σ²I, and Lᵀ L ⪰ I ÷ the largest eigenvalue of P
     floor = operator.noise if whitening is None else operator.noise / whitening.largest_eigenvalue
     for step in range(1, most + 1):
         w = operator.matmul(q) if whitening is None else whitening(operator.matmul(whitening.transposed(q)))
@@ -103,15 +105,14 @@ def lanczos_log_determinant(
             before = now
             _check_memory((len(basis) + CHECK_EVERY_STEPS) * z.numel() * QUADRATURE_COPIES, z)
         if step < most:
-            # a Krylov space that is complete goes on with zeros, on which nothing has weight
+            # a complete Krylov space continues with zeros, which have no weight
             alive = below[-1] > torch.finfo(z.dtype).eps * n * diagonal[0].abs()
             below[-1] = torch.where(alive, below[-1], 0.0)
             q = torch.where(alive, w / below[-1].clamp(min=torch.finfo(z.dtype).tiny).to(w), 0.0)
             basis.append(q)
     else:
         warnings.warn(
-            f"log det K has not settled after {most} steps of Lanczos; use solver=apviz.Cholesky(), float64, or more "
-            "noise",
+            f"log det K has not settled after {most} Lanczos steps; use solver=apviz.Cholesky(), float64 or more noise",
             stacklevel=2,
         )
     by_probe = count * torch.sum(weight * eigenvalues.log(), 1)
@@ -129,7 +130,7 @@ def lanczos_log_determinant(
 
 
 def _eigen(diagonal: list[Tensor], below: list[Tensor], floor: float) -> tuple[Tensor, Tensor]:
-    """Eigenvalues (l, m), none below the floor, as the matrix has none, and eigenvectors (l, m, m) of T."""
+    """Return eigenvalues (l, m) of T, raised to the floor of the matrix's spectrum, and eigenvectors (l, m, m)."""
     t = torch.diag_embed(torch.stack(diagonal, 1))
     for offset in (-1, 1):
         t = t + torch.diag_embed(torch.stack(below, 1)[:, :-1], offset)
@@ -138,22 +139,22 @@ def _eigen(diagonal: list[Tensor], below: list[Tensor], floor: float) -> tuple[T
 
 
 def _differences(eigenvalues: Tensor, s: Tensor) -> Tensor:
-    """F = S (G ∘ s sᵀ) Sᵀ, (l, m, m): G_ab = (log λ_a − log λ_b)/(λ_a − λ_b), and 1/λ on the diagonal."""
+    """Return F = S (G ∘ s sᵀ) Sᵀ, (l, m, m): G_ab = (log λ_a − log λ_b)/(λ_a − λ_b), and 1/λ on the diagonal."""
     a, b = eigenvalues[:, :, None], eigenvalues[:, None, :]
     ratio = (a - b) / b
-    # log(1 + x)/x, without what cancels where x is small
+    # log(1 + x)/x, without cancellation for small x
     g = torch.where(ratio.abs() > 1e-8, torch.log1p(ratio) / torch.where(ratio == 0, 1.0, ratio), 1.0) / b
     first = s[:, 0]
     return s @ (g * first[:, :, None] * first[:, None, :]) @ s.mT
 
 
 def _largest(f: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues (l, r), eigenvectors (l, m, r) of the symmetric F, as many as it takes: every one is a column."""
+    """Return the significant eigenvalues (l, r) and eigenvectors (l, m, r) of the symmetric F."""
     weights, directions = torch.linalg.eigh((f + f.mT) / 2)
     order = weights.abs().argsort(1, descending=True)
     weights = weights.gather(1, order)
     directions = directions.gather(2, order[:, None, :].expand_as(directions))
-    beyond = weights.abs().flip(1).cumsum(1).flip(1)  # of this one and all after it
+    beyond = weights.abs().flip(1).cumsum(1).flip(1)  # sum of this one and all later ones
     most = int((beyond > LEFT_OUT * beyond[:, :1]).sum(1).max())
     return weights[:, :most], directions[:, :, :most]
 
@@ -163,5 +164,5 @@ def _check_memory(numbers: int, like: Tensor) -> None:
         numbers * like.element_size(),
         like.device,
         "the Lanczos basis of log det K and its copies need",
-        "take fewer probes, more noise, or an optimiser that goes by gradients alone, such as Adam",
+        "use fewer probes, more noise, or an optimiser that needs gradients only, such as Adam",
     )

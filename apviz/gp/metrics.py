@@ -1,4 +1,4 @@
-"""Measures of predictions: root mean squared error, and negative log likelihood."""
+"""Metrics of predictions: root mean squared error and negative log likelihood."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from apviz.system import check_finite, tensor_of
 
 
 def rmse(mean: Any, y: Any) -> float:
-    """Computes the root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
+    """Compute the root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
 
     Raises:
-        ValueError: shapes that differ, or no rows.
+        ValueError: the shapes differ, or there are no rows.
 
     Examples:
         >>> from apviz.gp import rmse
@@ -24,19 +24,19 @@ def rmse(mean: Any, y: Any) -> float:
         5.0
     """
     mean, y = _vectors(mean=mean, y=y)
-    # BLAS scales: no square underflows or overflows
+    # BLAS scales, so that no square underflows or overflows
     error = float(scipy.linalg.norm((y - mean).numpy()))
     return error / math.sqrt(len(y))
 
 
 def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
-    """Averages −log N(y; mean, variance) over test points, in nats; all (m,).
+    """Average −log N(y; mean, variance) over test points, in nats; all (m,).
 
     Args:
-        variance: of the observation y, so with σ²: `Posterior.variance(x_star, include_noise=True)`.
+        variance: variance of the observation y, including σ²: `Posterior.variance(x_star, include_noise=True)`.
 
     Raises:
-        ValueError: shapes that differ, no rows, or a variance that is not positive.
+        ValueError: the shapes differ, there are no rows, or a variance is not positive.
 
     Examples:
         >>> from apviz.gp import negative_log_likelihood
@@ -55,13 +55,13 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
 
 
 def _vectors(**given: Any) -> list[Tensor]:
-    """All as (m,) float64 on the CPU."""
+    """Return all values as (m,) float64 on the CPU."""
     vectors = [tensor_of(values, name).to("cpu", torch.float64) for name, values in given.items()]
     shapes = {tuple(vector.shape) for vector in vectors}
     if len(shapes) > 1 or vectors[0].ndim != 1 or len(vectors[0]) == 0:
         found = ", ".join(f"{name} {tuple(vector.shape)}" for name, vector in zip(given, vectors, strict=True))
-        raise ValueError(f"{' and '.join(given)} must be of one shape (m,) with m ≥ 1, got {found}")
+        raise ValueError(f"{' and '.join(given)} must have the same shape (m,) with m ≥ 1, got {found}")
     for name, vector in zip(given, vectors, strict=True):
-        if name != "variance":  # which must be positive too
+        if name != "variance":  # the caller checks that variances are positive
             check_finite(vector[:, None], name)
     return vectors

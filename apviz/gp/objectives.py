@@ -1,4 +1,4 @@
-"""What a training minimises: ℓ/n and its gradient at raw parameters, by probes and a solve, or exactly by a factor."""
+"""Objectives of a training: ℓ/n and its gradient in raw parameters, from probes and a solve, or exact by a factor."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from apviz.solvers.run import Run
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What is known of ℓ/n at a raw vector.
+    """The objective ℓ/n at a raw vector.
 
     Args:
         gradient: (2 + p,) float64, in the raw parameters.
-        value: in nats a row; NaN where the gradient alone is known.
-        solution: of the solve, or of the last of several.
-        evaluations: how many of these there were.
-        work: of all, in kernel entries ÷ n².
+        value: in nats a row; NaN if only the gradient is known.
+        solution: result of the solve, or of the last of several.
+        work: total work, in kernel entries ÷ n².
+        evaluations: number of evaluations.
     """
 
     gradient: Tensor
@@ -39,17 +39,17 @@ class Evaluation:
 
 
 class SolveStopped(Exception):
-    """Raised where a hook has asked a solve to stop, which ends the training before this step."""
+    """Raised if a hook stops a solve, which ends the training before this step."""
 
 
-class _Asked(Hook):
-    """Whether a hook has asked the solve to stop, which a direct solve that is done by then does not say."""
+class _StopRequest(Hook):
+    """A check that no hook requested a stop; a direct solve that is already done does not report the request."""
 
     def on_start(self, run: Run) -> None:
         self._run = run
 
     def check(self, solution: Solution) -> None:
-        """Raises where the solve was stopped, or diverged."""
+        """Raise if the solve was stopped or diverged."""
         if solution.stop_reason is StopReason.STOPPED:
             raise SolveStopped(solution.stop_message)
         if self._run.must_stop:
@@ -59,16 +59,16 @@ class _Asked(Hook):
 
 
 class Objective(ABC):
-    """ℓ/n as a function of the raw parameters, for given data.
+    """The function ℓ/n of the raw parameters, for given data.
 
     Args:
-        x, y: (n, d) inputs as they were given, and (n,) targets in float64.
-        parametrisation: of the raw vector.
+        x, y: (n, d) inputs in their own dtype, and (n,) targets in float64.
+        parametrisation: maps raw vectors to hyperparameters.
     """
 
-    #: of the positive numbers, which the optimiser works best with
+    #: transform of positive numbers that suits the optimiser
     transform: Transform
-    #: (n, l+1) to start the next solve from, where a training keeps them; a checkpoint has them
+    #: (n, l+1) initial weights of the next solve, kept for warm starts and in checkpoints
     weights: Tensor | None = None
 
     def __init__(self, x: Tensor, y: Tensor, parametrisation: Parametrisation) -> None:
@@ -76,27 +76,31 @@ class Objective(ABC):
 
     @abstractmethod
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        """Evaluates at a raw vector, in a step of this number; hooks are told of the solve.
+        """Evaluate the objective at a raw vector.
+
+        Args:
+            step: number of the step, which selects probes and rows.
+            hooks: hooks of the solve.
 
         Raises:
-            SolveStopped: a hook has stopped the solve.
+            SolveStopped: a hook stopped the solve.
             RuntimeError: the solve diverged, or the gradient is not finite.
         """
 
     def _chained(self, raw: Tensor, gradient: Gradient) -> Tensor:
-        """The gradient of ℓ/n in the raw parameters."""
+        """Return the gradient of ℓ/n in the raw parameters."""
         found = self.parametrisation.chain(raw, gradient) / len(self.x)
         if not torch.isfinite(found).all():
-            raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64 where it is not")
+            raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64")
         return found
 
 
 class StochasticGradient(Objective):
-    """The gradient by one batched solve for the targets and l probes (paper, section 2); the value is not known.
+    """A gradient estimate from one batched solve for the targets and l probes (paper, section 2), without a value.
 
     Args:
-        settings: solver, probes, seed, and whether solves start from the last one's weights.
-        dtype, operator, dataset: of the systems.
+        settings: solver, probes, seed, and whether solves start from the last weights.
+        dtype, operator, dataset: arguments of the systems.
     """
 
     transform = "softplus"
@@ -112,17 +116,17 @@ class StochasticGradient(Objective):
         s, h = self.settings, self.parametrisation.hyperparameters(raw)
         solver, rows = s.solver_of_step, s.rows_of(step, len(self.x))
         x, y = (self.x, self.y) if rows is None else (self.x[rows.to(self.x.device)], self.y[rows.to(self.x.device)])
-        # the engine that all rows will have; where it compiles, that is done once
+        # use the engine of the full data on a subset too, so that it compiles only once
         as_all = rows is not None and self.operator == "auto" and len(self.x) > DENSE_MAX_N
         built = step_system(
             x, y, h, solver, s.probes, s.seed_of(step), operator="tiled" if as_all else self.operator,
             dataset=self.dataset, dtype=self.dtype, estimator=s.estimator,
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
-        of_these_rows = self.weights is not None and len(self.weights) == len(x)
-        asked, start = _Asked(), self.weights if of_these_rows else None
-        solution = attempt(built.system, solver, [*hooks, asked], start, prepared=built.prepared)
-        asked.check(solution)
+        same_rows = self.weights is not None and len(self.weights) == len(x)
+        stop_request, start = _StopRequest(), self.weights if same_rows else None
+        solution = attempt(built.system, solver, [*hooks, stop_request], start, prepared=built.prepared)
+        stop_request.check(solution)
         weights = solution.weights.to(operator.x)
         gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
         self.weights = solution.weights if s.warm_start else None
@@ -132,10 +136,10 @@ class StochasticGradient(Objective):
 
 
 class ExactLikelihood(Objective):
-    """Value and gradient by a Cholesky factor of K in float64.
+    """Exact value and gradient by a Cholesky factor of K in float64.
 
     Args:
-        dataset: of the systems.
+        dataset: name of the data, for the systems.
     """
 
     transform = "log"
@@ -145,8 +149,8 @@ class ExactLikelihood(Objective):
         self.dataset = dataset
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        h, asked = self.parametrisation.hyperparameters(raw), _Asked()
-        found = exact_marginal_likelihood(self.x, self.y, h, hooks=[*hooks, asked], dataset=self.dataset)
-        asked.check(found.solution)
-        assert found.gradient is not None  # it was asked for
+        h, stop_request = self.parametrisation.hyperparameters(raw), _StopRequest()
+        found = exact_marginal_likelihood(self.x, self.y, h, hooks=[*hooks, stop_request], dataset=self.dataset)
+        stop_request.check(found.solution)
+        assert found.gradient is not None  # it was requested
         return Evaluation(self._chained(raw, found.gradient), -found.value / len(self.x), found.solution, found.work)

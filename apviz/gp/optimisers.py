@@ -68,10 +68,10 @@ class Optimiser(ABC):
 
     @abstractmethod
     def run(self, evaluate: Evaluate, taken: Taken) -> bool:
-        """Takes steps until `taken` returns False, and returns whether it has converged by its own criteria."""
+        """Take steps until `taken` returns False, and returns whether it has converged by its own criteria."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what it goes on from, beside `raw`."""
+        """Return what it goes on from, beside `raw`."""
         return {}
 
     def restore(self, raw: Tensor, state: Mapping[str, np.ndarray]) -> None:
@@ -181,7 +181,7 @@ class _LBFGSRun:
             raise StopIteration
 
     def stay(self) -> None:
-        """Tells of a start that is the optimum as of a step."""
+        """Report of a start that is the optimum as of a step."""
         with suppress(StopIteration):
             self._take(self.optimiser.raw, 0.0)
 

@@ -119,11 +119,11 @@ class Parametrisation:
         return torch.tensor([False, True, *(name.partition("[")[0] not in free for name in self.names[2:])])
 
     def zeros(self) -> Tensor:
-        """Returns the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
+        """Return the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
         return torch.zeros(len(self.names), dtype=torch.float64)
 
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
-        """Returns the hyperparameters that a raw vector stands for."""
+        """Return the hyperparameters that a raw vector stands for."""
         mean, noise, *trained = torch.where(self.positive, self._constrained(raw), raw).tolist()
         if self.constraints is not None:
             kernel = self.kernel.with_numbers(self.constraints.numbers(self.kernel, trained))
@@ -137,7 +137,7 @@ class Parametrisation:
         return Hyperparameters.of(kernel, noise + self.noise_floor, mean, provenance)
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Returns the raw vector of some hyperparameters; one lengthscale stands for several equal ones.
+        """Return the raw vector of some hyperparameters; one lengthscale stands for several equal ones.
 
         Raises:
             ValueError: a kernel with other hyperparameters or another number of them, or a noise that is not above the
@@ -196,7 +196,7 @@ class Parametrisation:
         return low, high
 
     def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
-        """Computes the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (2 + p,) float64."""
+        """Compute the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (2 + p,) float64."""
         by_number = torch.cat([gradient.kernel[name].double().cpu() for name in self.kernel.hyperparameters])
         outer = torch.tensor([gradient.mean, gradient.noise], dtype=torch.float64)
         slopes = torch.sigmoid(raw) if self.transform == "softplus" else raw.exp()

@@ -45,7 +45,7 @@ class PriorSamples:
         )
 
     def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Evaluates the functions: x (n, d), in chunks, to (n, count) in `dtype`; the same where x is the same."""
+        """Evaluate the functions: x (n, d), in chunks, to (n, count) in `dtype`; the same where x is the same."""
         values = self.features.combined(x, self._weights.to(x.device, dtype))
         return values + self.features.white(x, self.count, self.seed).to(dtype) if self.features.is_white else values
 
@@ -112,7 +112,7 @@ class PosteriorSamples:
         self._weights = posterior.weights[:, None] - self.solution.weights.to(posterior.weights)
 
     def warn(self, stacklevel: int) -> None:
-        """Warns where the solve is not converged, or its error is not small."""
+        """Warn where the solve is not converged, or its error is not small."""
         solution, worst = self.solution, float(self.error.max())
         off = f"samples may be off by up to {worst:.2g} posterior standard deviations"
         if not solution.converged:
@@ -123,7 +123,7 @@ class PosteriorSamples:
             warnings.warn(f"{off}; take a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
 
     def __call__(self, x_star: Any) -> Tensor:
-        """Evaluates the samples: x_star (m, d), to (count, m). Evaluates mn kernel entries, in chunks of test points.
+        """Evaluate the samples: x_star (m, d), to (count, m). Evaluates mn kernel entries, in chunks of test points.
 
         Raises:
             ValueError: test inputs of another width, NaN or infinite values (which column, how many).

@@ -189,7 +189,7 @@ class Posterior:
         self._warn_of_mean()
 
     def _set_up(self, solver: Solver) -> None:
-        """Takes up the system, which is a new one, and the solver of its mean."""
+        """Take up the system, which is a new one, and the solver of its mean."""
         self.solver = solver
         self.variance_solver = to_tolerance(solver, VARIANCE_TOL) if self._variances_by is None else self._variances_by
         self.operator = CountingOperator(self.system.operator)
@@ -202,14 +202,14 @@ class Posterior:
         self._of_mean: list[Prepared] = []
 
     def _is_done(self, given: Solver | None) -> bool:
-        """Whether the mean's solve is what was asked for, or another way would end as this one did."""
+        """Return whether the mean's solve is what was asked for, or another way would end as this one did."""
         assert self.solution is not None  # just solved
         reason = self.solution.stop_reason
         capped = given is not None and reason is StopReason.MAX_EPOCHS
         return self.mean_error <= MEAN_ERROR or self.solution.converged or capped or reason is StopReason.STOPPED
 
     def with_targets(self, y: Any, hooks: Iterable[Hook] = (), initial_weights: Any = None) -> Posterior:
-        """Makes the posterior given other targets y: (n,) at the same inputs, with the set-up for variances in common.
+        """Make the posterior given other targets y: (n,) at the same inputs, with the set-up for variances in common.
 
         The set-up for the mean is made once for all that are made so.
         """
@@ -260,13 +260,13 @@ class Posterior:
         return self._solve_work + self._by_batches.work + self.operator.work
 
     def prior_variance(self, x_star: Any) -> Tensor:
-        """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
+        """Return the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
         points = self._points(x_star)
         with explained("a prediction", FEWER_AT_ONCE):
             return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
-        """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
+        """Predict the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
             out: Tensor = self.weights.new_empty(len(points))
@@ -283,7 +283,7 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Tensor:
-        """Predicts the variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,).
+        """Predict the variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,).
 
         Args:
             method: `solves` or `lanczos`, as the class describes.
@@ -303,7 +303,7 @@ class Posterior:
             return out + self.hyperparameters.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Predicts the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
+        """Predict the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
 
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
         order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
@@ -315,7 +315,7 @@ class Posterior:
         return out
 
     def covariance_of_groups(self, x_star: Any, size: int, hooks: Iterable[Hook] = ()) -> tuple[Tensor, Tensor]:
-        """Predicts the covariances within groups of `size` consecutive test points, and returns what they are made of.
+        """Predict the covariances within groups of `size` consecutive test points, and returns what they are made of.
 
         Returns:
             (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
@@ -335,11 +335,11 @@ class Posterior:
         return out, w
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solves K w = b, (n,), by the solver of the mean; one that does not converge warns."""
+        """Solve K w = b, (n,), by the solver of the mean; one that does not converge warns."""
         return self._solved(b, self.solver, hooks).reshape(-1)
 
     def solve_columns(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solves K W = B, (n, p), by the solver of variances; one that does not converge warns."""
+        """Solve K W = B, (n, p), by the solver of variances; one that does not converge warns."""
         return self._solved(b, self.variance_solver, hooks)
 
     def _solved(self, b: Tensor, solver: Solver, hooks: Iterable[Hook]) -> Tensor:
@@ -350,13 +350,13 @@ class Posterior:
         return solution.weights.to(self.system.device, torch.float64)
 
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
-        """Solves K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""
+        """Solve K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""
         solution = attempt(self.system.with_right_hand_sides(b), solver, hooks)
         self._solve_work += solution.work
         return solution
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
-        """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
+        """Predict the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
         check_ranks(ranks)
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
@@ -374,7 +374,7 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Iterator[Prediction]:
-        """Predicts mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
+        """Predict mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
 
         `x_star` is sliced by rows and may be anything that can be, such as a `numpy.memmap`; all of it is read once
         before any work, to check it.
@@ -389,7 +389,7 @@ class Posterior:
     def samples(
         self, count: int, seed: int = 0, *, features: int = FEATURES, hooks: Iterable[Hook] = ()
     ) -> PosteriorSamples:
-        """Draws functions from the posterior of f by one solve, which are then evaluated anywhere without another.
+        """Draw functions from the posterior of f by one solve, which are then evaluated anywhere without another.
 
         Args:
             count: functions.
@@ -417,7 +417,7 @@ class Posterior:
         return found
 
     def chunks(self, x_star: Any) -> Iterator[tuple[slice, Tensor]]:
-        """Checks test inputs (m, d), and returns them chunk by chunk with their rows, on the system's device."""
+        """Check test inputs (m, d), and returns them chunk by chunk with their rows, on the system's device."""
         return self._in_chunks(self._points(x_star))
 
     # --- inside ---------------------------------------------------------------------------------------------------

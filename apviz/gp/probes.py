@@ -33,12 +33,12 @@ class Probes:
     law: str
 
     def dual_of(self, weights: Tensor) -> Tensor:
-        """Returns P⁻¹z, (n, l), from the weights of targets and probes, (n, l+1)."""
+        """Return P⁻¹z, (n, l), from the weights of targets and probes, (n, l+1)."""
         return weights[:, 1:] if self.dual is None else self.dual
 
 
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
-    """Draws entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training).
+    """Draw entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training).
 
     Args:
         n, count: rows, and vectors.
@@ -61,7 +61,7 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
 
 
 def pathwise(operator: Operator, count: int, seed: int) -> Probes:
-    """Draws z = f(X) + ε from N(0, K), f from the prior by 2,000 random features a term of the kernel.
+    """Draw z = f(X) + ε from N(0, K), f from the prior by 2,000 random features a term of the kernel.
 
     With one seed they move continuously with the hyperparameters, so that a solve may start from the last one's
     weights. Errors of features leave the gradient a bias, which falls with the root of their number.
@@ -87,7 +87,7 @@ def pathwise(operator: Operator, count: int, seed: int) -> Probes:
 
 
 def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:
-    """Draws the probes that suit a solver; also returns what it prepared, where they are drawn from that.
+    """Draw the probes that suit a solver; also returns what it prepared, where they are drawn from that.
 
     CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch; every other solver Rademacher probes.
     """

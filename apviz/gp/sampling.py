@@ -22,7 +22,7 @@ ROUNDED = 1e-4
 def sampled(
     posterior: Posterior, points: Any, count: int, random: np.random.RandomState, hooks: Iterable[Hook] = ()
 ) -> NDArray[np.float64]:
-    """Draws samples of f at test points: (m, d), to (m, count).
+    """Draw samples of f at test points: (m, d), to (m, count).
 
     Of up to 2,000 points by the eigenvalues of the covariance; of more by `Posterior.samples`, whose prior is of random
     features.

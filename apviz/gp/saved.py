@@ -67,7 +67,7 @@ class Saved:
 
 
 def write(path: str | Path, saved: Saved) -> None:
-    """Writes the file whole or not at all, in place of one that was saved before.
+    """Write the file whole or not at all, in place of one that was saved before.
 
     Raises:
         FileExistsError: there is a file that is no saved Gaussian process.
@@ -107,7 +107,7 @@ def write(path: str | Path, saved: Saved) -> None:
 
 
 def read(path: str | Path) -> Saved:
-    """Reads a file. Nothing in it is executed, and no more is read than the file is long.
+    """Read a file. Nothing in it is executed, and no more is read than the file is long.
 
     Raises:
         OSError: no such file.
@@ -132,7 +132,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _is_saved(path: Path) -> bool:
-    """Whether a file is one of ours, be it of another version or damaged inside."""
+    """Return whether a file is one of ours, be it of another version or damaged inside."""
     try:
         with zipfile.ZipFile(path) as archive:
             return sorted(archive.namelist()) == sorted(f"{name}.npy" for name in (DESCRIPTION, *ARRAYS))

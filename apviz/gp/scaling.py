@@ -30,7 +30,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array, y: Array) -> Scaling:
-        """Makes the scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
+        """Make the scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
 
         Raises:
             ValueError: a target of which one value leaves no room for the others, or whose deviation is no number of
@@ -110,12 +110,12 @@ class Scaling:
         return replace(raw, mean=self.mean + self.std * h.mean)
 
     def inputs(self, x: Array) -> Array:
-        """Scales inputs x: (m, d), to the same shape."""
+        """Scale inputs x: (m, d), to the same shape."""
         # halved, for the difference may overflow
         return np.divide(
             x / 2 - self.centre / 2, self.half_width / 2, out=np.zeros_like(x), where=self.half_width > 0
         )  # fmt: skip
 
     def targets(self, y: Array) -> Array:
-        """Scales targets y: (m,), to the same shape."""
+        """Scale targets y: (m,), to the same shape."""
         return (y / 2 - self.mean / 2) / (self.std / 2)

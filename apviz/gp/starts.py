@@ -35,7 +35,7 @@ def parametrisation_of(
     transform: Transform,
     constraints: Constraints | None = None,
 ) -> Parametrisation:
-    """Makes the parametrisation of what is trained: all of a kernel, lengthscales and outputscale of a kernel by name.
+    """Make the parametrisation of what is trained: all of a kernel, lengthscales and outputscale of a kernel by name.
 
     Args:
         d: the number of inputs.
@@ -53,7 +53,7 @@ def parametrisation_of(
 
 
 def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameters | None:
-    """Returns where a training starts that is given nothing to start from; None: at raw parameters of zero."""
+    """Return where a training starts that is given nothing to start from; None: at raw parameters of zero."""
     s = settings
     if isinstance(s.kernel, Kernel):
         return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
@@ -63,7 +63,7 @@ def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameter
 
 
 def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:
-    """Takes the scales of the data for a stationary kernel: median distances, the target's mean and variance.
+    """Take the scales of the data for a stationary kernel: median distances, the target's mean and variance.
 
     The lengthscale of an input is √d times the median distance along it, one for all the median distance; that is where
     the correlation of most pairs is neither 0 nor 1.
@@ -96,7 +96,7 @@ def _median(x: Tensor) -> Tensor:
 def optimum_of_few(
     x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, settings: TrainingSettings
 ) -> tuple[Hyperparameters, float]:
-    """Moves starts to the optimum of the exact likelihood of rows drawn at random, and returns the best.
+    """Move starts to the optimum of the exact likelihood of rows drawn at random, and returns the best.
 
     With it the work of all, in kernel entries ÷ n².
 

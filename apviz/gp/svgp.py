@@ -147,7 +147,7 @@ class SVGP:
         )
 
     def run(self) -> Hyperparameters:
-        """Takes the epochs that are left.
+        """Take the epochs that are left.
 
         Raises:
             RuntimeError: the bound is no longer finite; the message names the epoch.
@@ -182,7 +182,7 @@ class SVGP:
         return float(total) / len(self._x)
 
     def predict(self, x_star: Any, *, include_noise: bool = False) -> tuple[Tensor, Tensor]:
-        """Predicts mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
+        """Predict mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
 
         Raises:
             ValueError: test inputs of another width.

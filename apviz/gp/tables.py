@@ -19,7 +19,7 @@ MOST_CHARACTERS = 30
 
 
 def array_of(values: Any, name: str) -> Any:
-    """Returns a tensor as an array, wherever it is; all else as it is.
+    """Return a tensor as an array, wherever it is; all else as it is.
 
     Raises:
         TypeError: a tensor that is not dense; masked values.
@@ -35,7 +35,7 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def inputs_of(x: Any) -> Any:
-    """Returns inputs as scikit-learn takes them, (n, d).
+    """Return inputs as scikit-learn takes them, (n, d).
 
     Raises:
         ValueError: a column of texts; which, and what to encode it with. A column of dates beside others.
@@ -90,7 +90,7 @@ def rounding_notes(
     names: Sequence[str], x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor,
     dtype: torch.dtype,
 ) -> Iterator[str]:  # fmt: skip
-    """Says where values or rows as they are solved with have become alike.
+    """Report where values or rows as they are solved with have become alike.
 
     Args:
         names: of the columns.

@@ -232,7 +232,7 @@ class Training:
         return np.append(values, self.hyperparameters.noise)
 
     def run(self, hooks: Iterable[Hook] = ()) -> Hyperparameters:
-        """Takes the steps that are left; `hooks` are told about every solve, a `TrainingHook` about every step too.
+        """Take the steps that are left; `hooks` are told about every solve, a `TrainingHook` about every step too.
 
         A solve that ends at its cap is used, as in the paper, warned about and recorded as not converged. A hook that
         stops a solve ends the training before that step; it can be run again.
@@ -292,7 +292,7 @@ class Training:
         return self.hyperparameters
 
     def _search(self) -> None:
-        """Moves the start to the optimum of few rows, where that is asked for."""
+        """Move the start to the optimum of few rows, where that is asked for."""
         s, o = self.settings, self._objective
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
@@ -332,7 +332,7 @@ class Training:
         return TrainingError(f"training step {self.steps_done + 1}: {error}. {self._kept()}")
 
     def _take(self, hooks: Sequence[Hook], move: Move) -> bool:
-        """Records a step and tells of it; returns whether there are more."""
+        """Record a step and tells of it; returns whether there are more."""
         s, number, now = self.settings, self.steps_done + 1, time.perf_counter()
         try:
             before, after = self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number)

@@ -123,7 +123,7 @@ class TrainingSettings:
         require_steps_beyond(self.stages, "steps", self.steps)
 
     def with_less_work(self) -> TrainingSettings:
-        """Returns the same number of steps, most of them on few rows, each with a budget of one epoch.
+        """Return the same number of steps, most of them on few rows, each with a budget of one epoch.
 
         Four in seven are on a quarter of the rows and two on half of them; where the solver has a least number of
         epochs that is the budget. On overlapping blocks 70 such steps took 5 to 8 times less work than 50 full ones, on
@@ -150,7 +150,7 @@ class TrainingSettings:
         return sum(count for _, count in self.stages)
 
     def rows_of(self, step: int, n: int) -> Tensor | None:
-        """Returns the rows of n that a step is on, (m,) int64; None: all. A larger share holds the smaller's."""
+        """Return the rows of n that a step is on, (m,) int64; None: all. A larger share holds the smaller's."""
         for share, count in self.stages:
             if step <= count:
                 order = torch.randperm(n, generator=torch.Generator().manual_seed(int(self.seed)))
@@ -159,7 +159,7 @@ class TrainingSettings:
         return None
 
     def seed_of(self, step: int) -> int:
-        """Returns the seed of a step's probes; a warm start needs the right-hand sides it started from."""
+        """Return the seed of a step's probes; a warm start needs the right-hand sides it started from."""
         return self.seed if self.warm_start else (self.seed << 20) + step
 
     @property
@@ -171,20 +171,20 @@ class TrainingSettings:
         return dataclasses.replace(self.solver, max_epochs=self.max_epochs)  # type: ignore[call-arg]
 
     def as_plain(self) -> dict[str, Any]:
-        """Returns all settings but the solver by name, as JSON knows them."""
+        """Return all settings but the solver by name, as JSON knows them."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "solver"}
         if isinstance(self.kernel, Kernel):
             values["kernel"] = kernel_as_plain(self.kernel)
         return values
 
     def identity(self) -> dict[str, Any]:
-        """Returns what must be the same for a training to go on: all but when to end."""
+        """Return what must be the same for a training to go on: all but when to end."""
         values = self.as_plain() | {"solver": repr(self.solver)}
         return {name: value for name, value in values.items() if name not in ("steps", "until_settled")}
 
 
 def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:
-    """Returns the stages of a training as pairs of a share of the rows and a number of steps; JSON knows lists.
+    """Return the stages of a training as pairs of a share of the rows and a number of steps; JSON knows lists.
 
     Raises:
         ValueError: anything else.
@@ -201,13 +201,13 @@ def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:
 
 
 def require_steps_beyond(stages: tuple[tuple[float, int], ...], setting: str, steps: int) -> None:
-    """Refuses a number of steps, the setting of this name, that leaves none on all rows."""
+    """Reject a number of steps, the setting of this name, that leaves none on all rows."""
     taken = sum(count for _, count in stages)
     require(not stages or steps > taken, setting, steps, f"more than the {taken} steps of the stages")
 
 
 def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
-    """Returns a kernel as JSON knows it; of a class that is not apviz's its repr, to be read by people."""
+    """Return a kernel as JSON knows it; of a class that is not apviz's its repr, to be read by people."""
     try:
         return to_plain(kernel)
     except ValueError:
@@ -215,7 +215,7 @@ def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
 
 
 def settings_of(trace: TrainingTrace) -> TrainingSettings:
-    """Reads the settings that a training was run with.
+    """Read the settings that a training was run with.
 
     Raises:
         ValueError: a solver or kernel that is not apviz's own, or a setting that this version does not know.

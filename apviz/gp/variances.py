@@ -99,7 +99,7 @@ class Variances:
         self.prepared: tuple[Prepared, float] | None = None
 
     def width(self) -> int:
-        """Returns how many right-hand sides a solve takes, from the free memory where nothing is asked for."""
+        """Return how many right-hand sides a solve takes, from the free memory where nothing is asked for."""
         if self.batch_size != "auto":
             return self.batch_size
         n, item = self.system.n, self.system.x.element_size()
@@ -111,11 +111,11 @@ class Variances:
         return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
 
     def prior(self, chunk: Tensor) -> Tensor:
-        """Returns k(x*, x*) of test inputs (c, d), to (c,) float64."""
+        """Return k(x*, x*) of test inputs (c, d), to (c,) float64."""
         return self._operator.formula.diagonal(self._operator.scaled(chunk))
 
     def from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
-        """Computes the variance from what the data explain, between 0, below which rounding may fall, and the prior's.
+        """Compute the variance from what the data explain, between 0, below which rounding may fall, and the prior's.
 
         explained: (c,) or (c, ranks).
         """
@@ -130,7 +130,7 @@ class Variances:
         done: list[VarianceSolve],
         keep: tuple[Tensor, Tensor] | None = None,
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
-        """Solves batch by batch, and warns of the first whose variances may be too large.
+        """Solve batch by batch, and warns of the first whose variances may be too large.
 
         Args:
             batches: rows of the test inputs.
@@ -248,6 +248,6 @@ class _WorkLimit(Hook):
 
 
 def to_tolerance(solver: Solver, tol: float) -> Solver:
-    """Returns the solver with a tolerance of at most `tol`, or as it is where it has none."""
+    """Return the solver with a tolerance of at most `tol`, or as it is where it has none."""
     given = getattr(solver, "tol", 0.0)
     return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]

@@ -262,7 +262,7 @@ def test_of_more_rows_than_are_factored_the_likelihood_is_an_estimate_with_its_e
     gp = regressor(hyperparameters=GIVEN, solver=apviz.ConjugateGradient(), dtype="float64", probes=30).fit(x, y)
     exact = gp.log_marginal_likelihood()
     monkeypatch.setattr("apviz.gp.fitting.CHOLESKY_ROWS", 100)
-    with pytest.warns(UserWarning, match=r"is an estimate with a standard error of \d.* nats, by 30 probes"):
+    with pytest.warns(UserWarning, match=r"is an estimate with a standard error of \d.* nats from 30 probes"):
         value = gp.log_marginal_likelihood()
     assert 0 < gp.log_marginal_likelihood_error_ < 0.05 * abs(exact)
     assert abs(value - exact) < 4.5 * gp.log_marginal_likelihood_error_

@@ -255,7 +255,9 @@ def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about
 
 def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_looks_converged():
     solver = apviz.AlternatingProjection(block_size=10, tol=1e-9, max_epochs=1)
-    with pytest.warns(UserWarning, match=r"the mean's solve is not converged, residual \d.*e.\d+ after 1 epochs"):
+    with pytest.warns(
+        UserWarning, match=r"the solve for the mean did not converge \(residual \d.*e.\d+ after 1 epochs"
+    ):
         gp = fitted(solver=solver)
     assert not gp.solution_.converged and gp.solution_.residual > 1e-9
     with pytest.warns(UserWarning, match="the solve for the variances of rows 0 to 50 is not converged"):

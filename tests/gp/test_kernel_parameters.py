@@ -89,7 +89,7 @@ def test_a_training_goes_on_with_its_alpha_and_not_with_another(tmp_path):
     trained(1, path=tmp_path / "t.zarr")
     assert trained(2, path=tmp_path / "t.zarr").hyperparameters == trained(2).hyperparameters
     other = apviz.Hyperparameters.of(apviz.RationalQuadratic(lengthscale=(0.4, 0.9), outputscale=1.3), 0.05, 0.2)
-    with pytest.raises(ValueError, match=r"is of another training: kernel_parameters was .*0\.3.*, is .*1\.0"):
+    with pytest.raises(ValueError, match=r"belongs to another training: kernel_parameters was .*0\.3.*, is .*1\.0"):
         trained(2, other, path=tmp_path / "t.zarr")
 
 

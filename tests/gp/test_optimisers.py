@@ -211,7 +211,7 @@ def test_adam_on_a_sum_goes_on_from_a_checkpoint_with_the_same_result(tmp_path):
     assert longer.steps_done == 3 and longer.run() == training(steps=6, **settings).run()
     training(tmp_path / "t.zarr", steps=6, **settings).run()  # without a step more
     assert apviz.open_trace(tmp_path / "t.zarr")["step"]["kernel_number"].attrs["names"] == list(SUM.numbers)
-    with pytest.raises(ValueError, match="is of another training: kernel was .*, is .*"):
+    with pytest.raises(ValueError, match="belongs to another training: kernel was .*, is .*"):
         training(tmp_path / "t.zarr", steps=6, **settings | {"kernel": SUM + apviz.Linear()})
 
 

@@ -260,7 +260,7 @@ def test_a_missed_tolerance_that_leaves_an_excess_of_nothing_is_not_warned_of():
 
 
 def test_a_mean_that_is_not_converged_warns():
-    with pytest.warns(UserWarning, match="the mean's solve is not converged, residual .* max_epochs"):
+    with pytest.warns(UserWarning, match=r"the solve for the mean did not converge \(residual .* max_epochs"):
         found = posterior(problem(), apviz.ConjugateGradient(max_epochs=1))
     assert found.solution.stop_reason is apviz.StopReason.MAX_EPOCHS
 
@@ -467,7 +467,7 @@ def test_the_metrics_are_scipys():
 
 def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_not_positive():
     with pytest.raises(
-        ValueError, match=re.escape("mean and y must be of one shape (m,) with m ≥ 1, got mean (3,), y")
+        ValueError, match=re.escape("mean and y must have the same shape (m,) with m ≥ 1, got mean (3,), y")
     ):
         rmse(np.ones(3), np.ones((3, 1)))
     with pytest.raises(ValueError, match=re.escape("got mean (0,), y (0,)")):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.checkpoint import can_go_on, check_data
+from apviz.gp.checkpoint import can_resume, check_data
 from apviz.gp.gradient import step_system
 from apviz.gp.training_settings import settings_of
 from apviz.rules import GaussSouthwell
@@ -79,11 +79,11 @@ def test_a_step_that_was_not_taken_has_no_hyperparameters():
 def test_other_data_than_a_training_was_begun_with_are_refused(tmp_path):
     path, (x, y) = tmp_path / "t.zarr", data()
     check_data(path, x, y)
-    assert not can_go_on(path)
+    assert not can_resume(path)
     trained(path=path)
     check_data(path, x, y)
-    assert can_go_on(path)
-    with pytest.raises(ValueError, match="the rows found for t are not those it was begun with: another split"):
+    assert can_resume(path)
+    with pytest.raises(ValueError, match="the rows found for t are not those it started with: another split"):
         check_data(path, x + 1, y)
 
 

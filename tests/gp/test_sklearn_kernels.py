@@ -211,7 +211,7 @@ def test_a_training_with_other_bounds_is_another_training(tmp_path):
             with pytest.warns(ConvergenceWarning):
                 gp.fit(t, y)
         else:
-            with pytest.raises(ValueError, match="is of another training: constraints was"):
+            with pytest.raises(ValueError, match="belongs to another training: constraints was"):
                 gp.fit(t, y)
 
 

@@ -255,12 +255,12 @@ def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_
 def test_a_checkpoint_of_another_training_is_refused_and_the_message_says_what_differs(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=1).run()
-    with pytest.raises(ValueError, match=r"t.zarr.checkpoint.npz is of another training: probes was 15, is 7"):
+    with pytest.raises(ValueError, match=r"t.zarr.checkpoint.npz belongs to another training: probes was 15, is 7"):
         training(path, probes=7)
     with pytest.raises(ValueError, match=r"data was '\w+', is '\w+'"):
         training(path, x=data()[0] + 1)
     (tmp_path / "t.zarr.checkpoint.npz").write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match="is not a checkpoint of a training .* move it away to begin anew"):
+    with pytest.raises(ValueError, match="is not a checkpoint of a training .* move it away to start again"):
         training(path)
 
 
@@ -268,7 +268,7 @@ def test_a_trace_without_a_checkpoint_is_never_overwritten(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=1).run()
     (tmp_path / "t.zarr.checkpoint.npz").unlink()
-    with pytest.raises(FileExistsError, match="a trace is never overwritten"):
+    with pytest.raises(FileExistsError, match="traces are never overwritten"):
         training(path)
 
 
@@ -452,7 +452,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     training(path, steps=2).run()
     path.rename(tmp_path / "moved.zarr")
     before = somebodys_folder(path)
-    with pytest.raises(FileExistsError, match=r"t.zarr is not the trace of the training that t.zarr.checkpoint.npz"):
+    with pytest.raises(FileExistsError, match=r"t.zarr is not the trace that belongs to t.zarr.checkpoint.npz"):
         training(path, steps=4)
     assert contents(path) == before
     path.rename(tmp_path / "mine")
@@ -460,7 +460,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device=DEVICE)
     apviz.solve(system, CHOLESKY, [apviz.Recorder(path)])
     before = contents(path)
-    with pytest.raises(FileExistsError, match="not the trace of the training"):
+    with pytest.raises(FileExistsError, match="not the trace that belongs to"):
         training(path, steps=4)
     assert contents(path) == before
 
@@ -530,7 +530,9 @@ def test_a_training_that_was_gone_on_with_elsewhere_is_not_gone_on_with_from_an_
     path = tmp_path / "t.zarr"
     old = training(path, steps=6)
     training(path, steps=3).run()
-    with pytest.raises(FileExistsError, match="another training has written to .* make it again to go on from there"):
+    with pytest.raises(
+        FileExistsError, match="another training has written to .* create it again to resume from there"
+    ):
         old.run()
     assert apviz.open_trace(path)["step"].sizes["step"] == 3
     np.testing.assert_array_equal(values(training(path).run()), values(training().run()))

@@ -244,5 +244,5 @@ def test_rows_that_float32_does_not_tell_apart_are_other_data_to_a_checkpoint(tm
     how = {"scale": False, "dtype": "float32", "optimiser": "adam", "max_steps": 1, "device": DEVICE}
     with pytest.warns(ConvergenceWarning):
         apviz.GaussianProcess("rbf", path=tmp_path / "t.zarr", **how).fit(1e9 + x, np.sin(x[:, 0]))
-    with pytest.raises(ValueError, match="is of another training: data was"):
+    with pytest.raises(ValueError, match="belongs to another training: data was"):
         apviz.GaussianProcess("rbf", path=tmp_path / "t.zarr", **how).fit(1e9 + 2 * x, np.sin(x[:, 0]))

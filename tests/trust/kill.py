@@ -30,7 +30,7 @@ from apviz.comparison import choose_solvers
 from apviz.experiments import Options, run
 from apviz.experiments.base import Cell, Experiment, Row
 from apviz.experiments.running import folder_of
-from apviz.gp.checkpoint import can_go_on
+from apviz.gp.checkpoint import can_resume
 from apviz.gp.training_settings import TrainingHook
 from apviz.operators import native
 from apviz.solvers import attempt
@@ -147,7 +147,7 @@ def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = No
 @contextmanager
 def _engine(folder: Path, kind: str) -> Iterator[None]:
     """What begins is computed by torch, whatever others compile; what goes on has the other engine within reach."""
-    if kind == "training" and can_go_on(folder / "a.zarr"):
+    if kind == "training" and can_resume(folder / "a.zarr"):
         with mock.patch.object(native, "is_built", lambda *_: True):
             yield
     else:

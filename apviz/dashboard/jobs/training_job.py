@@ -17,7 +17,7 @@ from apviz.dashboard.jobs.live import LOOKS_PER_SECOND, TIME_PER_LOOK, LiveHook,
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import can_go_on, check_data
+from apviz.gp.checkpoint import can_resume, check_data
 from apviz.gp.training import Training, TrainingError
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.solvers.run import Run
@@ -185,7 +185,7 @@ def _new_path(folder: Path, name: str) -> Path:
     """Path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
     for each in chain([name], (f"{name} run{k}" for k in count(2))):
         with lock_free_path(folder, each) as free:
-            if not (can_go_on(free.path) or is_written_here(free.path)):
+            if not (can_resume(free.path) or is_written_here(free.path)):
                 return free.path
     raise AssertionError("there are always more names")
 
@@ -193,7 +193,7 @@ def _new_path(folder: Path, name: str) -> Path:
 def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> None:
     if is_written_here(path):
         raise ValueError("this training is going on already, here or in another window of this server")
-    if not can_go_on(path):
+    if not can_resume(path):
         raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot go on; begin a new one")
     quiet = max(QUIET_SECONDS, QUIET_STEPS * float(trace["step"]["seconds"].max()))
     ago = time.time() - changed

@@ -119,7 +119,7 @@ def test_a_training_that_another_process_may_be_writing_is_left_alone(tmp_path):
 def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_go_on(tmp_path):
     name, more = finished(job_in(tmp_path)).name, replace(SETTINGS, steps=4)
     other = finished(job_in(tmp_path, more, name, replace(SPEC, seed=3)))
-    assert other.state == "failed" and "are not those it was begun with" in other.message
+    assert other.state == "failed" and "are not those it started with" in other.message
     assert Trainings(tmp_path).open(name)["step"].sizes["step"] == 3
     (tmp_path / f"{name}.zarr.checkpoint.npz").unlink()
     with pytest.raises(ValueError, match="there is no checkpoint beside"):

@@ -12,7 +12,7 @@ from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training import TrainingPlan, changed, recorded
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import can_go_on
+from apviz.gp.checkpoint import can_resume
 from apviz.gp.training_settings import TrainingSettings
 from apviz.tracing import TrainingTrace
 
@@ -105,7 +105,7 @@ class Launcher:
         except ValueError:  # data or solver are not here: nothing to go on with
             return None
         more = goal > trace["step"].sizes["step"]
-        return goal if more and can_go_on(path) and not is_written_here(path) else None
+        return goal if more and can_resume(path) and not is_written_here(path) else None
 
     def is_warm(self, trace: TrainingTrace) -> bool:
         """Whether every solve began where the one before had ended, as far as that is known."""
