@@ -1,4 +1,4 @@
-"""What moves the raw parameters of a training: Adam along estimated gradients, or L-BFGS on the exact likelihood."""
+"""Optimisers of the raw parameters of a training: Adam with estimated gradients, L-BFGS on the exact likelihood."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from torch import Tensor
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.objectives import Evaluation
 
-#: ℓ/n and its gradient at a raw vector
+#: evaluates ℓ/n and its gradient at a raw vector
 Evaluate = Callable[[Tensor], Evaluation]
 
-# an iteration of L-BFGS that gains less than so many nats a row is the last; so is one at a smaller gradient
+# L-BFGS ends after an iteration with a smaller gain in nats a row, or at a smaller gradient
 LBFGS_GAIN, LBFGS_GRADIENT = 1e-5, 1e-5
-# of evaluations in an iteration
+# largest number of evaluations in a line search
 MOST_EVALUATIONS = 20
-# nats a row above the start, in place of the value at a point where K has no factor
+# If K has no factor at a point, its value is taken to be this many nats a row above the start.
 WALL = 1e3
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A step that was taken.
+    """One step of an optimiser.
 
     Args:
         before, after: the raw vectors.
-        at: what was found at `before`.
-        gain: by how much ℓ/n falls, in nats a row: exactly, or to first order in the gradient.
+        at: the evaluation at `before`.
+        gain: decrease of ℓ/n, in nats a row: exact, or to first order in the gradient.
     """
 
     before: Tensor
@@ -45,37 +45,37 @@ class Move:
 
 #: least and largest value of an entry of the raw vector
 Bounds = tuple[float | None, float | None]
-#: told of a step; returns whether to go on
-Taken = Callable[[Move], bool]
+#: called after every step; returns whether to continue
+OnMove = Callable[[Move], bool]
 
 
 def _within(raw: Tensor, bounds: Sequence[Bounds]) -> Tensor:
     """Move each entry to the nearest value within its bounds."""
-    least, largest = np.array(bounds, dtype=np.float64).T  # None is NaN, which no number is clipped to
+    least, largest = np.array(bounds, dtype=np.float64).T  # None becomes NaN, which fmin and fmax ignore
     return torch.from_numpy(np.fmin(np.fmax(raw.numpy(), least), largest))
 
 
 class Optimiser(ABC):
-    """Moves raw parameters until it is told that it is enough, or finds that nothing more is to be had.
+    """Base class of optimisers, which move raw parameters until they are stopped or converge.
 
     Attributes:
-        raw: (2 + p,) float64, where it is.
-        message: how it ended, where it ended by itself.
+        raw: (2 + p,) float64, the current raw vector.
+        message: how the optimiser ended, if it ended by its own criteria.
     """
 
     def __init__(self, raw: Tensor) -> None:
         self.raw, self.message = raw, ""
 
     @abstractmethod
-    def run(self, evaluate: Evaluate, taken: Taken) -> bool:
-        """Take steps until `taken` returns False, and returns whether it has converged by its own criteria."""
+    def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
+        """Take steps until `on_move` returns False. Return whether the optimiser converged by its own criteria."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what it goes on from, beside `raw`."""
+        """Return the arrays that are needed to resume, without `raw`."""
         return {}
 
     def restore(self, raw: Tensor, state: Mapping[str, np.ndarray]) -> None:
-        """Goes back to a state."""
+        """Restore a raw vector and the arrays of `state`."""
         self.raw = raw
 
 
@@ -83,8 +83,8 @@ class Adam(Optimiser):
     """Adam (Kingma & Ba, 2015): one gradient a step, which may be an estimate.
 
     Args:
-        step_size: of a step.
-        bounds: of each entry of the raw vector, least and largest; None: none. A step that leaves them ends at them.
+        step_size: step size.
+        bounds: least and largest value of each entry of the raw vector; None: unbounded. Steps are clipped to them.
     """
 
     def __init__(self, raw: Tensor, step_size: float, bounds: Sequence[Bounds]) -> None:
@@ -93,7 +93,7 @@ class Adam(Optimiser):
         self._parameter = torch.nn.Parameter(raw.clone())
         self._adam = torch.optim.Adam([self._parameter], lr=step_size)
 
-    def run(self, evaluate: Evaluate, taken: Taken) -> bool:
+    def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
         while True:
             before = self.raw
             at = evaluate(before)
@@ -101,7 +101,7 @@ class Adam(Optimiser):
             self._adam.step()
             self._parameter.data = _within(self._parameter.data, self.bounds)
             self.raw = self._parameter.detach().clone()
-            if not taken(Move(before, self.raw, at, float(at.gradient @ (before - self.raw)))):
+            if not on_move(Move(before, self.raw, at, float(at.gradient @ (before - self.raw)))):
                 return False
 
     def state(self) -> dict[str, np.ndarray]:
@@ -116,19 +116,19 @@ class Adam(Optimiser):
 class LBFGS(Optimiser):
     """L-BFGS-B of SciPy (Byrd, Lu, Nocedal & Zhu, 1995), for exact values; a step is an iteration.
 
-    It keeps no curvature: what goes on from a checkpoint begins anew at the raw vector it had come to.
+    A checkpoint has no curvature: a resumed run starts L-BFGS again from the last raw vector.
 
     Args:
-        bounds: of each entry of the raw vector, least and largest; None: none.
+        bounds: least and largest value of each entry of the raw vector; None: unbounded.
     """
 
     def __init__(self, raw: Tensor, bounds: Sequence[Bounds]) -> None:
         super().__init__(raw)
         self.bounds = bounds
 
-    def run(self, evaluate: Evaluate, taken: Taken) -> bool:
+    def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
         self.raw = _within(self.raw, self.bounds)
-        run = _LBFGSRun(self, evaluate, taken)
+        run = _LBFGSRun(self, evaluate, on_move)
         options: dict[str, Any] = {
             "maxiter": np.iinfo(np.int32).max, "maxfun": np.iinfo(np.int32).max, "maxls": MOST_EVALUATIONS,
             "gtol": LBFGS_GRADIENT, "ftol": 0.0,
@@ -138,23 +138,23 @@ class LBFGS(Optimiser):
             callback=run.iterated, options=options,
         )  # fmt: skip
         if not run.iterations:
-            run.stay()
+            run.report_start()
         converged = run.converged or found.status == 0
-        ended = "the likelihood gains no more by L-BFGS" if converged else str(found.message)
-        self.message = "" if run.was_told and not converged else ended
+        ended = "L-BFGS no longer increases the likelihood" if converged else str(found.message)
+        self.message = "" if run.was_stopped and not converged else ended
         return converged
 
 
 class _LBFGSRun:
-    """One call of SciPy's: it asks for values, and tells of its iterations."""
+    """Callbacks for one run of SciPy's optimiser."""
 
-    def __init__(self, optimiser: LBFGS, evaluate: Evaluate, taken: Taken) -> None:
-        self.optimiser, self.evaluate, self.taken = optimiser, evaluate, taken
-        # since the last iteration, by the bytes of the raw vector
+    def __init__(self, optimiser: LBFGS, evaluate: Evaluate, on_move: OnMove) -> None:
+        self.optimiser, self.evaluate, self.on_move = optimiser, evaluate, on_move
+        # evaluations since the last iteration, by the bytes of the raw vector
         self.found: dict[bytes, Evaluation] = {}
         self.at: Evaluation | None = None
         self.work, self.evaluations, self.iterations = 0.0, 0, 0
-        self.converged = self.was_told = False
+        self.converged = self.was_stopped = False
 
     def value_and_gradient(self, raw: np.ndarray) -> tuple[float, np.ndarray]:
         try:
@@ -162,7 +162,7 @@ class _LBFGSRun:
         except NotPositiveDefinite:
             if self.at is None:
                 raise
-            # a line search turns back from here
+            # a high value makes the line search turn back
             return self.at.value + WALL, np.zeros_like(raw)
         self.work, self.evaluations = self.work + at.work, self.evaluations + 1
         self.found[raw.tobytes()] = at
@@ -172,7 +172,7 @@ class _LBFGSRun:
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         raw = np.asarray(intermediate_result.x)
         after = self.found.get(raw.tobytes()) or self.evaluate(torch.from_numpy(raw.copy()))
-        assert self.at is not None  # values come first
+        assert self.at is not None  # SciPy evaluates before it iterates
         gain = self.at.value - after.value
         self.converged = gain < LBFGS_GAIN
         self._take(torch.from_numpy(raw.copy()), gain)
@@ -180,8 +180,8 @@ class _LBFGSRun:
         if self.converged:
             raise StopIteration
 
-    def stay(self) -> None:
-        """Report of a start that is the optimum as of a step."""
+    def report_start(self) -> None:
+        """Report a start that is already the optimum as one step."""
         with suppress(StopIteration):
             self._take(self.optimiser.raw, 0.0)
 
@@ -190,6 +190,6 @@ class _LBFGSRun:
         before, self.optimiser.raw = self.optimiser.raw, after
         at = replace(self.at, work=self.work, evaluations=self.evaluations)
         self.work, self.evaluations, self.iterations = 0.0, 0, self.iterations + 1
-        self.was_told = not self.taken(Move(before, after, at, gain))
-        if self.was_told:
+        self.was_stopped = not self.on_move(Move(before, after, at, gain))
+        if self.was_stopped:
             raise StopIteration

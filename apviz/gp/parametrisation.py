@@ -1,4 +1,4 @@
-"""The unconstrained parameters that an optimiser moves: mean, noise, and every number of any kernel."""
+"""Unconstrained parameters for an optimiser: mean, noise, and every number of any kernel."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from apviz.gp.gradient import Gradient
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 
-#: of positive numbers; `softplus` is GPyTorch's, `log` scikit-learn's
+#: transform of positive numbers: `softplus` as in GPyTorch, `log` as in scikit-learn
 Transform = Literal["softplus", "log"]
 
-# by which a positive number may change under L-BFGS, and how near it may bring the noise to its floor, or to 0
+# Under L-BFGS a positive number may change by the factor RANGE. The noise stays above its floor by ABOVE_FLOOR times
+# the floor, at least by LEAST_NOISE.
 RANGE, ABOVE_FLOOR, LEAST_NOISE = 1e5, 1e-3, 1e-12
-
 
 #: least and largest value
 Range = tuple[float, float]
@@ -30,15 +30,15 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Constraints:
-    """What a training may change: factors on a few hyperparameters, from which all numbers of the kernel follow.
+    """Constraints of a training: a few trained factors determine all numbers of the kernel.
 
-    Number i of the kernel is nᵢ Πⱼ fⱼ^pᵢⱼ, where nᵢ is its value at the start and fⱼ > 0 are trained in its place.
+    Number i of the kernel is nᵢ Πⱼ fⱼ^pᵢⱼ, where nᵢ is its value at the start and the factors fⱼ > 0 are trained.
 
     Args:
-        names: of the q factors.
+        names: names of the q factors.
         powers: pᵢⱼ, q for each number of the kernel; a number whose powers are all 0 is fixed.
         factors: least and largest value of each factor.
-        noise: least and largest σ²; None: from the noise floor on.
+        noise: least and largest σ²; None: bounded by the noise floor alone.
     """
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ class Constraints:
     noise: Range | None = None
 
     def numbers(self, start: Kernel, factors: Sequence[float]) -> list[float]:
-        """Return the numbers of the kernel at these factors, which are first moved into their ranges."""
+        """Return the numbers of the kernel at these factors, which are first clipped to their ranges."""
         within = [min(max(factor, low), high) for factor, (low, high) in zip(factors, self.factors, strict=True)]
         return [
             number * math.prod(factor**power for factor, power in zip(within, powers, strict=True))
@@ -55,31 +55,31 @@ class Constraints:
         ]
 
     def factors_of(self, start: Kernel, numbers: Sequence[float]) -> list[float]:
-        """Return factors that lead to these numbers of the kernel, as nearly as any do."""
+        """Return the factors that reproduce these numbers of the kernel best (least squares of logarithms)."""
         ratios = [math.log(now / then) for now, then in zip(numbers, start.numbers.values(), strict=True)]
         powers = np.array(self.powers, dtype=np.float64).reshape(len(ratios), len(self.names))
         found: list[float] = np.exp(np.linalg.lstsq(powers, np.array(ratios), rcond=None)[0]).tolist()
         return found
 
     def noise_within(self, noise: float) -> float:
-        """Return the nearest σ² that is allowed."""
+        """Return σ² clipped to its range."""
         return noise if self.noise is None else min(max(noise, self.noise[0]), self.noise[1])
 
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """Maps between a raw vector and the hyperparameters.
+    """A map between a raw vector and hyperparameters.
 
     The raw vector is (2 + p,) float64, in the order mean, noise, numbers of the kernel. A positive number is
-    softplus(raw), as in GPyTorch, or exp(raw), the noise so much above its floor; what may have any sign, and the mean,
-    are raw themselves.
+    softplus(raw), as in GPyTorch, or exp(raw). The noise is its floor plus such a number. The mean and numbers of any
+    sign are not transformed.
 
     Args:
-        kernel: with the numbers that stay.
+        kernel: the kernel, with the values of fixed numbers.
         noise_floor: σ² stays above this.
-        fixed: names of hyperparameters that stay. Numbers that are 0 where others are positive stay too.
-        transform: of positive numbers.
-        constraints: factors that are trained in place of the kernel's numbers, and ranges of them and of the noise.
+        fixed: names of fixed hyperparameters. A number that must be positive but is 0 is fixed too.
+        transform: transform of positive numbers.
+        constraints: factors to train in place of the kernel's numbers, with ranges for them and for the noise.
     """
 
     kernel: Kernel
@@ -88,13 +88,13 @@ class Parametrisation:
     transform: Transform = "softplus"
     constraints: Constraints | None = None
 
-    #: of the raw vector, before the kernel's
+    #: indices of mean and noise in the raw vector
     MEAN: ClassVar[int] = 0
     NOISE: ClassVar[int] = 1
 
     @cached_property
     def _trained(self) -> list[bool]:
-        """Of each number of the kernel."""
+        """Whether each number of the kernel is trained."""
         kernel = self.kernel
         return [
             name.partition("[")[0] not in self.fixed and (number != 0 or name.partition("[")[0] in kernel.of_any_sign)
@@ -103,7 +103,7 @@ class Parametrisation:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the raw vector's entries."""
+        """Names of the raw vector's entries."""
         if self.constraints is not None:
             return ("mean", "noise", *self.constraints.names)
         return (
@@ -114,16 +114,16 @@ class Parametrisation:
 
     @cached_property
     def positive(self) -> Tensor:
-        """Which entries of the raw vector stand for positive numbers: (2 + p,) bool."""
+        """Whether each entry of the raw vector stands for a positive number: (2 + p,) bool."""
         free = self.kernel.of_any_sign
         return torch.tensor([False, True, *(name.partition("[")[0] not in free for name in self.names[2:])])
 
     def zeros(self) -> Tensor:
-        """Return the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
+        """Return GPyTorch's initial raw vector: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
         return torch.zeros(len(self.names), dtype=torch.float64)
 
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
-        """Return the hyperparameters that a raw vector stands for."""
+        """Return the hyperparameters of a raw vector."""
         mean, noise, *trained = torch.where(self.positive, self._constrained(raw), raw).tolist()
         if self.constraints is not None:
             kernel = self.kernel.with_numbers(self.constraints.numbers(self.kernel, trained))
@@ -137,10 +137,10 @@ class Parametrisation:
         return Hyperparameters.of(kernel, noise + self.noise_floor, mean, provenance)
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return the raw vector of some hyperparameters; one lengthscale stands for several equal ones.
+        """Return the raw vector of hyperparameters. A single lengthscale is used for all inputs.
 
         Raises:
-            ValueError: a kernel with other hyperparameters or another number of them, or a noise that is not above the
+            ValueError: the kernel has other hyperparameters or another number of them, or the noise is not above its
                 floor.
         """
         h, values = hyperparameters, dict[str, float]()
@@ -154,29 +154,29 @@ class Parametrisation:
                 continue
             if name not in given:
                 raise ValueError(
-                    f"the kernel to start from has the hyperparameters {', '.join(given)}; {name} is trained too"
+                    f"the initial kernel has the hyperparameters {', '.join(given)}, but {name} is trained too"
                 )
             start = given[name] if isinstance(given[name], tuple) else (given[name],)
             count = len(own) if isinstance(own, tuple) else 1
             assert isinstance(start, tuple)
             if len(start) not in (1, count):
-                raise ValueError(f"{len(start)} {name}s were given to start from, {count} are trained")
+                raise ValueError(f"the initial kernel has {len(start)} {name}s, but {count} are trained")
             several = start * (count if len(start) == 1 else 1)
             values |= {f"{name}[{k}]" if isinstance(own, tuple) else name: v for k, v in enumerate(several)}  # type: ignore[misc]
         return self._raw(h, values)
 
     def _raw(self, h: Hyperparameters, values: Mapping[str, float]) -> Tensor:
         if h.noise <= self.noise_floor:
-            raise ValueError(f"the noise to start from is {h.noise:g}, not above noise_floor = {self.noise_floor:g}")
+            raise ValueError(f"the initial noise must be above noise_floor = {self.noise_floor:g}, got {h.noise:g}")
         numbers = [h.mean, h.noise - self.noise_floor, *(values[name] for name in self.names[2:])]
         constrained = torch.tensor(numbers, dtype=torch.float64)
         return torch.where(self.positive, self._unconstrained(constrained), constrained)
 
     def bounds(self, start: Tensor) -> list[tuple[float | None, float | None]]:
-        """Return the least and largest value of each entry of the raw vector: those of the constraints, where they are.
+        """Return the least and largest value of each entry of the raw vector.
 
-        Of other logarithms they are as wide as scikit-learn's, 1e-5 and 1e5, about 1 or start, and the noise may come
-        as near to its floor as a thousandth of it.
+        Constraints set the bounds of their factors and of the noise. Other logarithms have scikit-learn's bounds, 1e-5
+        and 1e5 around both 1 and the start, and the noise stays above its floor by a thousandth of it.
         """
         found: list[tuple[float | None, float | None]] = [(None, None)] * len(start)
         if self.transform == "log":
@@ -203,7 +203,7 @@ class Parametrisation:
         slopes = torch.where(self.positive, slopes, 1.0)
         if self.constraints is None:
             return torch.cat([outer, by_number[torch.tensor(self._trained)]]) * slopes
-        # of a product of powers the derivative in the logarithm of a factor is the power times the number
+        # the derivative of a product of powers in the logarithm of a factor is the power times the product
         factors = self._constrained(raw)[2:]
         numbers = torch.tensor(self.constraints.numbers(self.kernel, factors.tolist()), dtype=torch.float64)
         powers = torch.tensor(self.constraints.powers, dtype=torch.float64).reshape(len(numbers), len(factors))

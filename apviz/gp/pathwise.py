@@ -1,7 +1,7 @@
 """Samples of the posterior as functions, by pathwise conditioning (Wilson et al., ICML 2020).
 
-A function f drawn from the prior becomes one of the posterior, f(x*) + μ + k(x*, X) K⁻¹(y − μ − f(X) − ε) with ε drawn
-from the noise (Matheron's rule). The solve is for training inputs alone, so that a test point costs n kernel entries.
+A sample f of the prior gives the posterior sample f(x*) + μ + k(x*, X) K⁻¹(y − μ − f(X) − ε), where ε is a sample of
+the noise (Matheron's rule). The solve does not depend on x*, so a test point costs n kernel entries.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from apviz.solvers import Hook, NotConverged
 if TYPE_CHECKING:
     from apviz.gp.posterior import Posterior
 
-# functions and features: beyond, no machine holds them
+# largest number of functions or features; no machine has memory for more
 MOST = 2**53
-#: cosines and sines of a term of the kernel, of which functions are drawn
+#: number of random cosines and sines for each term of the kernel
 FEATURES = 2_000
 
 
 class PriorSamples:
-    """Functions drawn from a Gaussian process of mean 0, whose covariance is that of random features.
+    """Functions drawn from a Gaussian process with mean 0 and the covariance of random features.
 
     Args:
-        features: of the kernel.
-        count: functions.
-        seed: of their weights, another than that of the features.
+        features: random features of the kernel.
+        count: number of functions.
+        seed: seed of their weights; it must differ from the seed of the features.
     """
 
     def __init__(self, features: RandomFeatures, count: int, seed: int) -> None:
@@ -45,36 +45,36 @@ class PriorSamples:
         )
 
     def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Evaluate the functions: x (n, d), in chunks, to (n, count) in `dtype`; the same where x is the same."""
+        """Evaluate the functions at x: (n, d), in chunks, to (n, count) in `dtype`. The same x gives the same values."""
         values = self.features.combined(x, self._weights.to(x.device, dtype))
         return values + self.features.white(x, self.count, self.seed).to(dtype) if self.features.is_white else values
 
 
 class PosteriorSamples:
-    """Functions drawn from a posterior, that can be evaluated anywhere, any number of times.
+    """Functions drawn from a posterior. They can be evaluated anywhere, any number of times.
 
-    What is drawn from the prior has its covariance up to errors of the features, which fall with the root of their
-    number: 2,000 leave some 3% of the prior's variance at worst, far from data. Near data most of that cancels, but
-    variances are small there too: one that is a hundredth of the prior's is off by a quarter of itself (the standard
-    deviation over seeds, by Matérn-5/2; an eighth with 8,000), and one of 0.2%, at σ² = 1e-4 of the prior's, by nearly
-    itself. `Posterior.covariance`, for fewer test points, has no such error. The term that the data add is exact to the
-    tolerance of the solve, one for all samples together.
+    The random features approximate the prior's covariance, with an error that falls with the root of their number.
+    With 2,000 features it is up to about 3% of the prior's variance, far from data. Near data most of it cancels, but
+    the variance is small there too. For Matérn-5/2, a variance of 1% of the prior's is off by a quarter of itself
+    (standard deviation over seeds; an eighth with 8,000 features). One of 0.2%, at σ² = 1e-4 of the prior's variance,
+    is off by nearly all of itself. `Posterior.covariance`, for fewer test points, has no such error. The data term is
+    exact to the tolerance of the solve. One solve serves all samples.
 
     Args:
-        posterior: rows may have noises of their own.
-        count: functions.
-        seed: of all that is drawn.
-        features: cosines and sines of each term of the kernel, as of `Kernel.random_features`.
-        hooks: told about the solve.
-        may_tighten: take a smaller tolerance than that of the posterior's `variance_solver` where it is needed.
+        posterior: the posterior; its rows may have different noises.
+        count: number of functions.
+        seed: seed of all random numbers.
+        features: number of cosines and sines for each term of the kernel, as in `Kernel.random_features`.
+        hooks: hooks of the solve.
+        may_tighten: use a smaller tolerance than that of the posterior's `variance_solver` if it is needed.
 
     Attributes:
-        solution: how the solve ended.
-        error: (count,) float64, ‖r‖/σ of the residual: a bound on the error that the solve leaves in each sample, in
+        solution: result of the solve.
+        error: (count,) float64, ‖r‖/σ of the residual: a bound on the error of each sample due to the solve, in
             posterior standard deviations of f, at any input.
 
     Raises:
-        ValueError: count or features below 1; a kernel with a part whose spectrum is not known.
+        ValueError: count or features is below 1, or a part of the kernel has no known spectrum.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class PosteriorSamples:
         require_seed(seed)
         require_whole("features", features, 1, MOST)
         s = posterior.system
-        # weights of functions and of features, and values at the rows, a few times
+        # several copies of the weights of functions and features, and of the values at the rows
         numbers = 4.0 * float(count) * (float(s.n) + 2.0 * float(features))
-        require_memory(8 * numbers, s.device, "so many samples need", "take fewer, or fewer features")
+        require_memory(8 * numbers, s.device, f"{count:,} samples need", "use fewer samples, or fewer features")
         self._posterior = posterior
         x = s.operator.given
-        seeds = [3 * int(seed) + k for k in range(3)]  # what is drawn from one seed twice is not independent
+        seeds = [3 * int(seed) + k for k in range(3)]  # independent draws need different seeds
         self.prior = PriorSamples(s.kernel.random_features(x, int(features), seeds[0]), int(count), seeds[1])
         generator = Generator().manual_seed(seeds[2])
         deviation = torch.as_tensor(s.operator.noise_of(), dtype=torch.float64).sqrt().reshape(-1, 1).to(s.device)
@@ -105,28 +105,28 @@ class PosteriorSamples:
         norms = weighted_norms(observed, s.noise)
         solver = posterior.variance_solver
         if may_tighten:
-            # half of it: a solve keeps to the mean over samples, and the worst of them is to be below twice that
+            # A solve bounds the mean over samples. Half the tolerance keeps the worst, up to twice the mean, below it.
             solver = to_tolerance(solver, MEAN_ERROR / (2 * float(norms.max())))
         self.solution = posterior.attempt(observed, solver, hooks)
         self.error = self.solution.residual_per_rhs.cpu() * norms
         self._weights = posterior.weights[:, None] - self.solution.weights.to(posterior.weights)
 
     def warn(self, stacklevel: int) -> None:
-        """Warn where the solve is not converged, or its error is not small."""
+        """Warn if the solve did not converge, or its error is not small."""
         solution, worst = self.solution, float(self.error.max())
         off = f"samples may be off by up to {worst:.2g} posterior standard deviations"
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
-            message = f"the solve for samples is not converged, {end}: {off}; {solution.stop_message}"
+            message = f"the solve for samples did not converge ({end}): {off}; {solution.stop_message}"
             warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
         elif worst > MEAN_ERROR:
-            warnings.warn(f"{off}; take a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
+            warnings.warn(f"{off}; use a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
 
     def __call__(self, x_star: Any) -> Tensor:
-        """Evaluate the samples: x_star (m, d), to (count, m). Evaluates mn kernel entries, in chunks of test points.
+        """Evaluate the samples at x_star: (m, d), to (count, m). Costs mn kernel entries, in chunks of test points.
 
         Raises:
-            ValueError: test inputs of another width, NaN or infinite values (which column, how many).
+            ValueError: x_star has another width, or NaN or infinite values; the message says where.
         """
         posterior = self._posterior
         out: Tensor = self._weights.new_empty(self.prior.count, len(x_star))

@@ -1,8 +1,8 @@
-"""Probe vectors: random right-hand sides z with E[zzᵀ] = P, which turn a trace into solves.
+"""Probe vectors: random right-hand sides z with E[zzᵀ] = P, which reduce a trace to solves.
 
-tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; Gardner et al., 2018, section 4.1). Where P = K, both
-sides are the solution, which is n away from W = 0 in the square of the K-norm, whatever K is; for P = I it is tr K⁻¹
-(Lin et al., NeurIPS 2024, "pathwise").
+tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; Gardner et al., 2018, section 4.1). For P = K both
+factors are the solution. Its expected squared K-norm, the initial error from W = 0, is then n for any K; for P = I it
+is tr K⁻¹ (Lin et al., NeurIPS 2024, "pathwise").
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_kind, require_seed, require_whole
 from apviz.solvers import Prepared, Solver
 
-# of one entry while it is drawn: an int64, a float32 and the result
+# bytes for each entry while it is drawn: an int64, a float32 and the result
 PROBE_BYTES = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the law they were drawn from, in words; no dual: P = K."""
+    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the name of their law. The dual is None for P = K."""
 
     z: Tensor
     dual: Tensor | None
@@ -38,11 +38,11 @@ class Probes:
 
 
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
-    """Draw entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training).
+    """Draw probes with entries ±1 (P = I), the paper's for alternating projection (appendix, GP training).
 
     Args:
-        n, count: rows, and vectors.
-        like: a tensor, whose dtype and device they have.
+        n, count: numbers of rows and of vectors.
+        like: tensor with the dtype and device of the result.
 
     Examples:
         >>> import torch, apviz
@@ -53,21 +53,21 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
     require_whole("n", n, 1)
     require_whole("count", count, 1)
     require_seed(seed)
-    require_kind("like", like, Tensor, "a tensor, whose dtype and device the probes have")
-    require_memory(PROBE_BYTES * float(n) * count, like.device, "so many probes need", "take fewer")
+    require_kind("like", like, Tensor, "a tensor with the dtype and device of the probes")
+    require_memory(PROBE_BYTES * float(n) * count, like.device, f"{count:,} probes need", "use fewer")
     z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(int(seed))) - 1.0
     z = z.to(like)
     return Probes(z, z, "Rademacher")
 
 
 def pathwise(operator: Operator, count: int, seed: int) -> Probes:
-    """Draw z = f(X) + ε from N(0, K), f from the prior by 2,000 random features a term of the kernel.
+    """Draw z = f(X) + ε from N(0, K), with f from the prior by 2,000 random features for each term of the kernel.
 
-    With one seed they move continuously with the hyperparameters, so that a solve may start from the last one's
-    weights. Errors of features leave the gradient a bias, which falls with the root of their number.
+    With a fixed seed, the probes depend continuously on the hyperparameters, so a solve may start from the last
+    weights. The error of the features biases the gradient; the bias falls with the root of their number.
 
     Raises:
-        ValueError: a kernel with a part whose spectrum is not known.
+        ValueError: a part of the kernel has no known spectrum.
 
     Examples:
         >>> import torch, apviz
@@ -78,7 +78,7 @@ def pathwise(operator: Operator, count: int, seed: int) -> Probes:
         >>> bool((z.square().mean() - 1.01).abs() < 0.2)  # k(x, x) + σ²
         True
     """
-    seeds = [3 * seed + k for k in range(3)]  # what is drawn from one seed twice is not independent
+    seeds = [3 * seed + k for k in range(3)]  # independent draws need different seeds
     x = operator.given
     f = PriorSamples(operator.kernel.random_features(x, FEATURES, seeds[0]), count, seeds[1])(x, operator.x.dtype)
     normal = torch.randn(operator.n, count, dtype=torch.float64, generator=torch.Generator().manual_seed(seeds[2]))
@@ -87,16 +87,16 @@ def pathwise(operator: Operator, count: int, seed: int) -> Probes:
 
 
 def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:
-    """Draw the probes that suit a solver; also returns what it prepared, where they are drawn from that.
+    """Draw probes from the law that suits a solver; also return the solver's set-up if they are drawn from it.
 
-    CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch; every other solver Rademacher probes.
+    CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch. Other solvers get Rademacher probes.
     """
     preconditioner = getattr(solver, "preconditioner", None)
-    # a two-level Schwarz preconditioner is known by its inverse only, and cannot be drawn from
+    # only the inverse of a two-level Schwarz preconditioner is known, so N(0, P) cannot be sampled
     if isinstance(preconditioner, PivotedCholesky | RandomlyPivotedCholesky):
         prepared = solver.prepare(operator, count + 1)
         built = prepared.preconditioner
-        assert isinstance(built, LowRankPlusNoise)  # as both build it
+        assert isinstance(built, LowRankPlusNoise)  # both build one
         z = built.sample(count, torch.Generator().manual_seed(int(seed)))
         return Probes(z, built(z), "N(0, P)"), prepared
     return rademacher(operator.n, count, seed, operator.x), None

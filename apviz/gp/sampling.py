@@ -1,4 +1,4 @@
-"""Samples of a posterior at test points: from their covariance where they are few, else from functions."""
+"""Samples of a posterior at test points: from the covariance of few points, as functions for many."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from apviz.gp.posterior import Posterior
 from apviz.solvers import Hook
 
-#: test points up to which samples are drawn from the covariance, (m, m), exactly
+#: largest number of test points for exact samples, from the (m, m) covariance
 COVARIANCE_POINTS = 2_000
-# rounding may leave eigenvalues of a covariance so far below 0, of the largest
+# rounding may make eigenvalues of a covariance negative by up to this share of the largest
 ROUNDED = 1e-4
 
 
@@ -24,11 +24,11 @@ def sampled(
 ) -> NDArray[np.float64]:
     """Draw samples of f at test points: (m, d), to (m, count).
 
-    Of up to 2,000 points by the eigenvalues of the covariance; of more by `Posterior.samples`, whose prior is of random
-    features.
+    Up to 2,000 points use an eigendecomposition of the covariance. More use `Posterior.samples`, whose prior samples
+    come from random features.
 
     Raises:
-        ValueError: more points, and a kernel whose spectrum is not known.
+        ValueError: there are more than 2,000 points and the kernel's spectrum is not known.
     """
     if len(points) > COVARIANCE_POINTS:
         drawn = posterior.samples(count, int(random.randint(2**31)), hooks=hooks)
@@ -39,8 +39,9 @@ def sampled(
     eigenvalues, vectors = scipy.linalg.eigh(covariance)
     if eigenvalues[0] < -ROUNDED * max(eigenvalues[-1], 0.0):
         warnings.warn(
-            f"the covariance of the test points has an eigenvalue of {eigenvalues[0]:.1e}, where its largest is "
-            f"{eigenvalues[-1]:.1e}: samples are off by as much; take float64, or a solver with a smaller tol",
+            f"the covariance of the test points has a negative eigenvalue of {eigenvalues[0]:.1e} (the largest is "
+            f"{eigenvalues[-1]:.1e}), and samples have an error of this size; use float64, or a solver with a "
+            "smaller tol",
             stacklevel=3,
         )
     weights = np.sqrt(eigenvalues.clip(0))[:, None] * random.standard_normal((len(mean), count))

@@ -1,4 +1,4 @@
-"""Saved models: one NumPy archive without pickle, every entry checked when it is read."""
+"""Saved models: one NumPy archive without pickle; every entry is checked on reading."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from apviz.solvers import Solution, StopReason
 from apviz.solvers.serialization import from_plain, to_plain
 
 FORMAT, VERSION = "apviz.GaussianProcess", 2
-# the entry that is JSON; all others are arrays of numbers
+# this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
-# settings that are solvers, written by `solver_settings`
+# these settings are solvers
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -39,19 +39,19 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A saved model: the contents of its file.
+    """The contents of the file of a saved model.
 
     Args:
-        settings: of the estimator, by name: plain values, and solvers.
+        settings: settings of the estimator by name: plain values and solvers.
         x: (n, d) scaled training inputs, float64.
         y: (n,) scaled training targets, float64.
         hyperparameters: in scaled units.
-        given: whether the user gave them, so that they are a setting too.
-        solution: how the weights were got; its `weights` are (n,), on the CPU.
-        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite.
-        scaling: from raw to scaled units.
-        feature_names: d names, or None where the training inputs had none.
-        dtype: in which the model solves and predicts.
+        given: whether the user gave the hyperparameters, which makes them a setting too.
+        solution: result of the solve for the mean; its `weights` are (n,), on the CPU.
+        mean_error: bound on the error of means, in posterior standard deviations; may be infinite.
+        scaling: maps raw to scaled units.
+        feature_names: d names, or None if the training inputs had none.
+        dtype: dtype in which the model solves and predicts.
     """
 
     settings: Mapping[str, Any]
@@ -67,16 +67,16 @@ class Saved:
 
 
 def write(path: str | Path, saved: Saved) -> None:
-    """Write the file whole or not at all, in place of one that was saved before.
+    """Write the file atomically. A model saved at this path before is replaced.
 
     Raises:
-        FileExistsError: there is a file that is no saved Gaussian process.
-        OSError: the disk is full or gone; what was there stays.
-        ValueError: a solver that is not apviz's own.
+        FileExistsError: the path exists and is not a saved Gaussian process.
+        OSError: the disk is full or missing. The old file is kept.
+        ValueError: a solver is not one of apviz's own.
     """
     path, solution = path_of(path), saved.solution
     if os.path.lexists(path) and not _is_saved(path):
-        raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
+        raise FileExistsError(f"{path} exists and is not a Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
     measured = {"residual_is_measured": solution.residual_is_measured}
@@ -92,7 +92,7 @@ def write(path: str | Path, saved: Saved) -> None:
         # JSON has no infinity
         "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
     }
-    # a setting from a search over a grid may be one of NumPy's numbers
+    # a grid search may set NumPy numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
     arrays = {
         "x": saved.x,
@@ -107,18 +107,18 @@ def write(path: str | Path, saved: Saved) -> None:
 
 
 def read(path: str | Path) -> Saved:
-    """Read a file. Nothing in it is executed, and no more is read than the file is long.
+    """Read a file. Nothing in it is executed, and reading takes no more memory than the file is long.
 
     Raises:
-        OSError: no such file.
-        ValueError: not such a file, one that is damaged, or one whose entries do not fit each other; which and how.
+        OSError: there is no such file.
+        ValueError: the file is not a saved model, is damaged, or has entries that do not fit each other.
     """
     path = path_of(path)
     with path.open("rb") as file:
         try:
             entries = _entries(file)
             return _checked(_description(entries.pop(DESCRIPTION)), entries)
-        # whatever a made-up file can provoke
+        # a forged file can provoke any error
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
 
@@ -132,7 +132,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _is_saved(path: Path) -> bool:
-    """Return whether a file is one of ours, be it of another version or damaged inside."""
+    """Return whether a file is a saved model, even of another version or with damaged entries."""
     try:
         with zipfile.ZipFile(path) as archive:
             return sorted(archive.namelist()) == sorted(f"{name}.npy" for name in (DESCRIPTION, *ARRAYS))
@@ -145,33 +145,35 @@ def _is_saved(path: Path) -> bool:
 
 def _entries(file: BinaryIO) -> dict[str, NDArray[Any]]:
     if not zipfile.is_zipfile(file):
-        raise ValueError("it is not a NumPy archive (*.npz), or was cut off")
+        raise ValueError("it is not a NumPy archive (*.npz), or is truncated")
     file.seek(0)
     with np.load(file, allow_pickle=False) as archive:
         names, wanted = sorted(archive.files), sorted((DESCRIPTION, *ARRAYS))
         if names != wanted:
-            raise ValueError(f"it must hold the entries {', '.join(wanted)}, it holds {', '.join(names)!s:.200}")
+            raise ValueError(f"it must have the entries {', '.join(wanted)}, but has {', '.join(names)!s:.200}")
         for info in archive.zip.infolist():
-            # what is stored as it is takes no more memory than the file is long
+            # an uncompressed entry takes no more memory than the file is long
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-                raise ValueError(f"{info.filename} is compressed; apviz writes no such entries")
+                raise ValueError(f"{info.filename} is compressed; apviz writes uncompressed entries only")
         return {name: archive[name] for name in names}
 
 
 def _description(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, np.ndarray) or entry.dtype.kind != "U" or entry.ndim:
-        raise ValueError(f"{DESCRIPTION} must be one text")
+        raise ValueError(f"{DESCRIPTION} must be one string")
     found = json.loads(str(entry), parse_constant=_refuse_constant)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{DESCRIPTION} does not say that the format is {FORMAT}")
     if found.get("version") != VERSION:
         version = f"{found.get('version')!r:.20}"
-        raise ValueError(f"it has format version {version}, this apviz reads version {VERSION}: fit and save it again")
+        raise ValueError(
+            f"it has format version {version}, but this apviz reads version {VERSION}: fit and save the model again"
+        )
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{DESCRIPTION} has {name} where a finite number must be")
+    raise ValueError(f"numbers in {DESCRIPTION} must be finite, got {name}")
 
 
 # --- checks -------------------------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ _NUMBERS = ("residual", "work", "seconds", "setup_work", "setup_seconds", "energ
 def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     x = entries["x"]
     if not isinstance(x, np.ndarray) or x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
-        raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, it has {getattr(x, 'shape', 'none')}")
+        raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, got {getattr(x, 'shape', 'none')}")
     n, d = x.shape
     shapes = {"x": (n, d), "y": (n,), "weights": (n,), "centre": (d,), "half_width": (d,), "target": (2,)}
     for name, shape in shapes.items():
@@ -192,7 +194,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
     dtype = _get(found, "dtype", str)
     if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, it is {dtype!r:.80}")
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r:.80}")
     return Saved(
         _settings(_get(found, "settings", dict)),
         x.astype(np.float64),
@@ -210,26 +212,26 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
 def _check_array(name: str, array: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> None:
     if not isinstance(array, np.ndarray) or array.dtype not in dtypes or array.dtype not in FLOATS:
         kind = getattr(array, "dtype", "not an array")
-        raise ValueError(f"{name} must be of {' or '.join(map(str, dtypes))}, it is {kind!s:.80}")
+        raise ValueError(f"{name} must have dtype {' or '.join(map(str, dtypes))}, got {kind!s:.80}")
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, it has {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
     bad = int(array.size - np.isfinite(array).sum())
     if bad:
         raise ValueError(f"{name} has {bad} NaN or infinite values")
 
 
 def _get(found: dict[str, Any], name: str, *kinds: type) -> Any:
-    """found[name], of exactly one of these types."""
+    """Return found[name]. It must have exactly one of these types."""
     if type(found.get(name)) not in kinds:
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be a {wanted}, it is {found.get(name)!r:.80}")
+        raise ValueError(f"{name} must be a {wanted}, got {found.get(name)!r:.80}")
     return found[name]
 
 
 def _number(found: dict[str, Any], name: str) -> float:
     number = float(_get(found, name, float, int))
-    if not math.isfinite(number):  # 1e999 is infinite, and still JSON
-        raise ValueError(f"{name} must be finite, it is {number}")
+    if not math.isfinite(number):  # 1e999 is valid JSON and reads as infinity
+        raise ValueError(f"{name} must be finite, got {number}")
     return number
 
 
@@ -242,7 +244,7 @@ def _settings(found: dict[str, Any]) -> dict[str, Any]:
     for name, value in found.items():
         known = name in SOLVERS or (name == "kernel" and isinstance(value, dict)) or name == "stages"
         if not (known or value is None or isinstance(value, str | int | float)):
-            raise ValueError(f"the setting {name!r:.80} must be a plain value, it is {value!r:.80}")
+            raise ValueError(f"the setting {name!r:.80} must be a plain value, got {value!r:.80}")
     settings = {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
     if isinstance(found.get("kernel"), dict):
         plain = found["kernel"]
@@ -258,9 +260,9 @@ def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
     kernel = _get(found, "kernel", str, dict)
     if isinstance(kernel, dict):
         kernel = kernel_from_plain(kernel)
-        kernel.lowered(d)  # refuses columns that there are not
+        kernel.lowered(d)  # raises if a column does not exist
     elif len(lengthscale) not in (1, d):
-        raise ValueError(f"{len(lengthscale)} lengthscales do not fit {d} inputs")
+        raise ValueError(f"lengthscale must have 1 or {d} values for {d} inputs, got {len(lengthscale)}")
     parameters = _get({"kernel_parameters": {}} | found, "kernel_parameters", dict)
     h = Hyperparameters(
         kernel=kernel,
@@ -271,16 +273,16 @@ def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
         provenance=_get(found, "provenance", str),
         kernel_parameters={name: _number(parameters, name) for name in parameters},
     )
-    h.build_kernel()  # refuses what is not positive, and an unknown kernel or parameter
+    h.build_kernel()  # raises for numbers that are not positive, unknown kernels and unknown parameters
     if h.noise <= 0:
-        raise ValueError(f"noise must be positive, it is {h.noise}")
+        raise ValueError(f"noise must be positive, got {h.noise}")
     return h
 
 
 def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
     reason = _get(found, "stop_reason", str)
     if reason not in StopReason.__members__:
-        raise ValueError(f"stop_reason must be one of {', '.join(StopReason.__members__)}, it is {reason!r:.80}")
+        raise ValueError(f"stop_reason must be one of {', '.join(StopReason.__members__)}, got {reason!r:.80}")
     numbers: dict[str, Any] = {name: _number(found, name) for name in _NUMBERS}
     return Solution(
         weights=torch.from_numpy(weights),

@@ -57,9 +57,9 @@ def test_ranks_that_are_none_are_named(posterior, ranks):
 
 
 def test_more_samples_or_probes_than_fit_the_memory_are_refused_in_words(posterior):
-    with pytest.raises(MemoryError, match="so many samples need"):
+    with pytest.raises(MemoryError, match="samples need"):
         posterior.samples(2**50)
-    with pytest.raises(MemoryError, match="so many probes need"):
+    with pytest.raises(MemoryError, match="probes need"):
         apviz.rademacher(2**40, 100, 0, torch.zeros(1))
 
 

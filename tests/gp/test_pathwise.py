@@ -150,7 +150,7 @@ def test_the_tolerance_follows_the_noise_where_no_solver_of_variances_is_given()
 
 def test_a_solve_that_did_not_converge_warns_with_the_figure():
     stopped = apviz.ConjugateGradient(tol=1e-9, max_epochs=2)
-    with pytest.warns(apviz.NotConverged, match="the solve for samples is not converged, residual .* off by up to"):
+    with pytest.warns(apviz.NotConverged, match="the solve for samples did not converge .residual .* off by up to"):
         samples = posterior(variance_solver=stopped).samples(2)
     assert not samples.solution.converged
 

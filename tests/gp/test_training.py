@@ -85,9 +85,9 @@ def test_training_goes_on_from_given_hyperparameters():
     settings = apviz.TrainingSettings(solver=CHOLESKY, steps=1)
     going = apviz.Training(x, y, settings, initial=start, dtype=torch.float64)
     np.testing.assert_allclose(values(going.hyperparameters), values(start), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"the noise to start from is 0.05, not above noise_floor = 0.1"):
+    with pytest.raises(ValueError, match=r"the initial noise must be above noise_floor = 0.1, got 0.05"):
         apviz.Training(x, y, apviz.TrainingSettings(noise_floor=0.1), initial=start)
-    with pytest.raises(ValueError, match="2 lengthscales were given to start from, 1 are trained"):
+    with pytest.raises(ValueError, match="the initial kernel has 2 lengthscales, but 1 are trained"):
         apviz.Training(x, y, apviz.TrainingSettings(ard=False), initial=start)
 
 
