@@ -45,7 +45,7 @@ class PriorSamples:
         )
 
     def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Evaluate the functions at x: (n, d), in chunks, to (n, count) in `dtype`. The same x gives the same values."""
+        """Evaluate the functions at x: (n, d), in chunks, to (n, count) in `dtype`. Equal x gives equal values."""
         values = self.features.combined(x, self._weights.to(x.device, dtype))
         return values + self.features.white(x, self.count, self.seed).to(dtype) if self.features.is_white else values
 

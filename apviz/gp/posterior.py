@@ -1,4 +1,4 @@
-"""Prediction: the posterior's mean by any solver, its variance by solves or by Lanczos, in chunks of test points."""
+"""Prediction in chunks of test points: the posterior mean by any solver, its variance by solves or by Lanczos."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
-#: Lanczos vectors of the paper's variances (section 5.1)
+#: Lanczos rank of the paper's variances (section 5.1)
 PAPER_LANCZOS_RANK = 1000
 
-# test points at a time where nothing is held per training point
+# largest number of test points in a chunk without n × batch arrays
 CHUNK = 8192
-# engines that are asked for by name for their float32
+# engines that work in float32; naming one selects this dtype
 SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
-#: what to do where memory is short
+#: advice when memory is short
 FEWER_AT_ONCE = "predict fewer test points at once, or give a smaller batch_size"
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A chunk of the posterior.
+    """Predictions for one chunk of test points.
 
     Args:
-        rows: of the test inputs.
+        rows: rows of the test inputs.
         mean, variance: (c,) float64, on the system's device.
-        solve: how the solve of this variance ended; None by Lanczos.
+        solve: record of the solve for this variance; None for Lanczos.
     """
 
     rows: slice
@@ -56,61 +56,65 @@ class Prediction:
 
 
 class Posterior:
-    """Predicts by the posterior of f given y at fixed hyperparameters (paper, section 2).
+    """The posterior of f given y at fixed hyperparameters (paper, section 2).
 
-    With K = k(X, X) + σ²I and c = k(X, x*), the mean is μ + cᵀK⁻¹(y − μ), the variance k(x*, x*) − cᵀK⁻¹c. The solve
-    for the mean is done here, once, or not at all where its weights are given. Whatever dtype it works in, the weights
-    and all that is predicted from them are float64.
+    With K = k(X, X) + σ²I and c = k(X, x*), the mean is μ + cᵀK⁻¹(y − μ) and the variance k(x*, x*) − cᵀK⁻¹c. The
+    constructor solves for the mean once, unless its weights are given. Weights and predictions are always float64,
+    whatever the dtype of the solve.
 
-    **The mean** is nowhere off by more than ‖y − μ − KW‖/σ posterior standard deviations of f (`apviz.gp.accuracy` has
-    the proof). Where no solver is given, the tolerance is the one that keeps this below 0.1, and the solver is chosen
-    by what it costs: a Cholesky factor in float64 for a few thousand rows, `Automatic` for more, and the factor again
-    where that fails and memory allows. A mean that may be further off warns with the number.
+    **The mean** is off by at most ‖y − μ − KW‖/σ posterior standard deviations of f, at any input (`apviz.gp.accuracy`
+    has the proof). Without a given solver, the tolerance keeps this bound below 0.1, and cost decides the solver: a
+    Cholesky factor in float64 for a few thousand rows, `Automatic` for more. If that fails and memory allows, it falls
+    back to the factor. If the bound stays above 0.1, a warning gives its value.
 
-    **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW computed afresh, the variance is
-    k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw, which is −2h(w): at most cᵀK⁻¹c whatever w is, and
-    below it by rᵀK⁻¹r. So the error is of second order in the residual, and a solve that is stopped early makes the
-    variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
-    batch costs one solve and one product with K; the set-up (the factors of the blocks) is made for the first, and
-    kept. Where `variance_solver` is not given, and the bound at any point is more than 1% of variance + σ², or lets the
-    standard deviation of f be a tenth too large, the solve resumes from its weights with smaller tolerances, for at
-    most ten times the work, and warns if the bound stays large.
-    Where K is badly conditioned variances need a smaller residual than the mean: with 4,500 points of kin40k
-    (λmax/σ² near 10⁶) 0.01 left them ten times too large with the noise, 0.001 twice, 1e-4 by a few per cent.
+    **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW recomputed, the variance is
+    k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw = −2h(w), which is below cᵀK⁻¹c by rᵀK⁻¹r for any w. The
+    error is therefore of second order in the residual. A solve that stops early makes the variance too large, never too
+    small, up to rounding; the excess is at most ‖r‖²/σ². Each batch costs one solve and one product with K. The set-up
+    (the factors of the blocks) is built for the first batch and kept.
 
-    **Variance by Lanczos** (`LanczosInverse`): the paper's way, cheaper for many test points and an over-estimate
-    whose size is not known; it falls with the rank. rank + 1 products with K once, n·rank numbers held.
+    Without a given `variance_solver`, the bound should be at most 1% of variance + σ² at every point, and the standard
+    deviation of f at most a tenth too large. Otherwise the solve resumes from its weights with smaller tolerances, for
+    at most ten times the work, and warns if the bound stays large. If K is ill-conditioned, variances need a smaller
+    residual than the mean. With 4,500 points of kin40k (λmax/σ² near 10⁶), a residual of 0.01 left variances, noise
+    included, ten times too large; 0.001 left them twice too large, and 1e-4 by a few per cent.
+
+    **Variance by Lanczos** (`LanczosInverse`), the paper's method, is cheaper for many test points. It over-estimates
+    the variance by an unknown amount that falls with the rank. It costs rank + 1 products with K once and holds n·rank
+    numbers.
 
     Args:
         x: (n, d) training inputs.
         y: (n,) training targets.
         hyperparameters: kernel, lengthscales, outputscale, noise and mean.
-        noises: (n,) σ² of the training rows; None: the hyperparameters' for all. That is of new observations.
-        solver: of the mean, taken as it is; None: one that is chosen, with a tolerance that the mean needs.
-        hooks: told about the solve of the mean; where it failed and another is tried, about both.
-        variance_solver: of variances and covariances, taken as it is; None: `solver`, but to a tolerance of 1e-4 if its
-            own is larger, and on to smaller ones where that leaves variances too large.
-        weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
+        noises: (n,) σ² of each training row; None: that of the hyperparameters, which new observations always have.
+        solver: solver of the mean, used as given. None: apviz chooses one, with the tolerance that the mean needs.
+        hooks: hooks of the solve for the mean, also of a second solve if the first fails.
+        variance_solver: solver of variances and covariances, used as given. None: `solver`, with a tolerance of at most
+            1e-4, and smaller ones if variances are too large.
+        weights: (n,) K⁻¹(y − μ) if already known; then nothing is solved.
         initial_weights: (n,) weights to start the solve from.
-        batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
-            solve for so many right-hand sides holds a dozen n × batch arrays, and one a past update of a `Subspace`.
-        dtype: as in `KernelSystem`, of the solves; `auto`: float32 where its rounding is far below the noise and n is
-            large, else float64.
-        device, operator, dataset: as in `KernelSystem`. KeOps compiles again for every width of a batch, and
-            is slow for many columns: tiled is the better engine for variances.
+        batch_size: number of test points in a batch; `auto`: from the free memory, at most 1,024 in a solve and 8,192
+            otherwise. A solve holds a dozen n × batch arrays, and one for each past update of a `Subspace`.
+        dtype: dtype of the solves, as in `KernelSystem`; `auto`: float32 if its rounding is far below the noise and n
+            is large, else float64.
+        device, operator, dataset: as in `KernelSystem`. KeOps compiles again for every batch width and is slow for
+            many columns: use the tiled engine for variances.
 
     Attributes:
         system: K and y − μ.
-        solution: of the mean's solve; None where the weights were given. A solve that did not converge warns.
+        solution: result of the solve for the mean; None if the weights were given. If it did not converge, a warning
+            was issued.
         weights: (n,) float64.
-        mean_error: what no predicted mean is off by more, in posterior standard deviations of f; NaN where the weights
-            were given.
-        operator: of the system, which counts the kernel entries of predictions.
-        double: the same in float64, which predicts.
-        variance_solves: of the last call that solved for variances, one for each batch done so far.
+        mean_error: bound on the error of every predicted mean, in posterior standard deviations of f; NaN if the
+            weights were given.
+        operator: the system's operator, which counts the kernel entries of predictions.
+        double: the same operator in float64, used for predictions.
+        variance_solves: records of the last call that solved for variances, one for each finished batch.
 
     Raises:
-        TypeError, ValueError: as `KernelSystem` and `solve` do; targets or weights of another shape, or not finite.
+        TypeError, ValueError: as in `KernelSystem` and `solve`, or targets or weights have another shape or are not
+            finite.
 
     Examples:
         >>> import torch, apviz
@@ -145,13 +149,13 @@ class Posterior:
             raise TypeError(f"hyperparameters must be apviz Hyperparameters, got {type(hyperparameters).__name__}")
         require(
             weights is None or initial_weights is None,
-            "weights and initial_weights", "both", "one or the other: given weights are not solved for",
+            "weights and initial_weights", "both", "only one of them: with weights nothing is solved",
         )  # fmt: skip
         if batch_size != "auto":
             require_whole("batch_size", batch_size, 1)
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
-            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
+            raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
         check_finite(y[:, None], "y")
         require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
         self.hyperparameters = hyperparameters
@@ -189,7 +193,7 @@ class Posterior:
         self._warn_of_mean()
 
     def _set_up(self, solver: Solver) -> None:
-        """Take up the system, which is a new one, and the solver of its mean."""
+        """Set up predictions for a new `self.system` and the solver of its mean."""
         self.solver = solver
         self.variance_solver = to_tolerance(solver, VARIANCE_TOL) if self._variances_by is None else self._variances_by
         self.operator = CountingOperator(self.system.operator)
@@ -198,20 +202,20 @@ class Posterior:
             self.system, self.double, self.variance_solver, self._variances_by is None, self.batch_size
         )
         self._inverse = LanczosInverse(self.operator)
-        # the solver's set-up, where several posteriors share one
+        # the solver's set-up, in a list that posteriors from `with_targets` share
         self._of_mean: list[Prepared] = []
 
     def _is_done(self, given: Solver | None) -> bool:
-        """Return whether the mean's solve is what was asked for, or another way would end as this one did."""
+        """Return whether the solve for the mean is good enough, or another attempt would end the same way."""
         assert self.solution is not None  # just solved
         reason = self.solution.stop_reason
         capped = given is not None and reason is StopReason.MAX_EPOCHS
         return self.mean_error <= MEAN_ERROR or self.solution.converged or capped or reason is StopReason.STOPPED
 
     def with_targets(self, y: Any, hooks: Iterable[Hook] = (), initial_weights: Any = None) -> Posterior:
-        """Make the posterior given other targets y: (n,) at the same inputs, with the set-up for variances in common.
+        """Return the posterior for other targets y: (n,) at the same inputs.
 
-        The set-up for the mean is made once for all that are made so.
+        The set-up for variances is shared. The set-up for the mean is built once for all such posteriors.
         """
         y = tensor_of(y, "y")
         if y.shape != (self.system.n,):
@@ -256,17 +260,17 @@ class Posterior:
 
     @property
     def work(self) -> float:
-        """The kernel entries evaluated or read so far ÷ n²: of the mean's solve, and of all predictions."""
+        """Kernel entries evaluated or read so far ÷ n², by the solve for the mean and all predictions."""
         return self._solve_work + self._by_batches.work + self.operator.work
 
     def prior_variance(self, x_star: Any) -> Tensor:
-        """Return the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
+        """Return the prior variance k(x*, x*): x_star (m, d), to (m,) float64."""
         points = self._points(x_star)
         with explained("a prediction", FEWER_AT_ONCE):
             return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
-        """Predict the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
+        """Predict the mean μ + k(x*, X) W: x_star (m, d), to (m,). Evaluates mn entries without an n × m array."""
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
             out: Tensor = self.weights.new_empty(len(points))
@@ -283,17 +287,17 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Tensor:
-        """Predict the variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,).
+        """Predict the variance of f(x*), between 0 and the prior variance: x_star (m, d), to (m,).
 
         Args:
-            method: `solves` or `lanczos`, as the class describes.
-            rank: of Lanczos; at most n is used.
-            include_noise: of an observation y(x*), so with σ² added.
-            hooks: told about the solves, one a batch; a hook may stop one, which then counts as not converged.
+            method: `solves` or `lanczos`, as described in the class.
+            rank: rank of Lanczos; at most n is used.
+            include_noise: add σ²: predict the variance of an observation y(x*).
+            hooks: hooks of the solves, one solve a batch. A solve that a hook stops counts as not converged.
 
         Raises:
-            ValueError: test inputs of another width, NaN or infinite values (which column, how many), an unknown
-                method, a rank below 1.
+            ValueError: x_star has another width, or NaN or infinite values (the message says where), the method is
+                unknown, or the rank is below 1.
         """
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
@@ -303,22 +307,22 @@ class Posterior:
             return out + self.hyperparameters.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Predict the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
+        """Predict the covariance of f(x*): (m, d) to (m, m). It uses the solves of `variance`, which is its diagonal.
 
-        With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
-        order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
+        With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) exceeds the exact covariance by RᵀK⁻¹R, a
+        positive semi-definite matrix. Holds (n, m) arrays. Arguments as in `variance`.
         """
-        with explained("a covariance", "take fewer test points at once: it holds (n, m) arrays"):
+        with explained("a covariance", "use fewer test points at once: it holds (n, m) arrays"):
             points = self._points(x_star)
             out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
         out.diagonal().add_(self.hyperparameters.noise if include_noise else 0.0)
         return out
 
     def covariance_of_groups(self, x_star: Any, size: int, hooks: Iterable[Hook] = ()) -> tuple[Tensor, Tensor]:
-        """Predict the covariances within groups of `size` consecutive test points, and returns what they are made of.
+        """Predict the covariances within groups of `size` consecutive test points.
 
         Returns:
-            (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
+            The covariances without noise, (m ÷ size, size, size), and the weights W ≈ K⁻¹C, (n, m).
         """
         points, hooks = self._points(x_star), checked_hooks(hooks)
         z = self._chunk_of(points, slice(0, len(points)))
@@ -330,33 +334,33 @@ class Posterior:
         out = -0.5 * (explained + explained.mT)
         for group, rows in enumerate(z.reshape(-1, size, z.shape[1])):
             out[group] += self.system.kernel(rows.to(out))
-        # the sums of `variance` are in float64, and between 0 and the prior's
+        # `variance` is summed in float64 and lies between 0 and the prior variance
         out.diagonal(dim1=1, dim2=2).copy_(variance.reshape(-1, size))
         return out, w
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solve K w = b, (n,), by the solver of the mean; one that does not converge warns."""
+        """Solve K w = b, (n,), by the solver of the mean. Warns if it does not converge."""
         return self._solved(b, self.solver, hooks).reshape(-1)
 
     def solve_columns(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solve K W = B, (n, p), by the solver of variances; one that does not converge warns."""
+        """Solve K W = B, (n, p), by the solver of variances. Warns if it does not converge."""
         return self._solved(b, self.variance_solver, hooks)
 
     def _solved(self, b: Tensor, solver: Solver, hooks: Iterable[Hook]) -> Tensor:
         solution = self.attempt(b, solver, hooks)
         if not solution.converged:
-            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
-            warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=3)
+            end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): {solution.stop_message}"
+            warnings.warn(NotConverged(f"a solve for gradients did not converge {end}", solution), stacklevel=3)
         return solution.weights.to(self.system.device, torch.float64)
 
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
-        """Solve K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""
+        """Solve K W = B, (n,) or (n, p), by any solver, without a warning if it does not converge."""
         solution = attempt(self.system.with_right_hand_sides(b), solver, hooks)
         self._solve_work += solution.work
         return solution
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
-        """Predict the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
+        """Predict the variance by Lanczos at several ranks at the cost of the largest: (m, d) to (m, len(ranks))."""
         check_ranks(ranks)
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
@@ -374,10 +378,10 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Iterator[Prediction]:
-        """Predict mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
+        """Predict mean and variance chunk by chunk, for test sets larger than memory. Arguments as in `variance`.
 
-        `x_star` is sliced by rows and may be anything that can be, such as a `numpy.memmap`; all of it is read once
-        before any work, to check it.
+        `x_star` may be any object that can be sliced by rows, such as a `numpy.memmap`. All of it is read once to
+        check it before any work.
         """
         points = self._points(x_star)
         added = self.hyperparameters.noise if include_noise else 0.0
@@ -389,19 +393,19 @@ class Posterior:
     def samples(
         self, count: int, seed: int = 0, *, features: int = FEATURES, hooks: Iterable[Hook] = ()
     ) -> PosteriorSamples:
-        """Draw functions from the posterior of f by one solve, which are then evaluated anywhere without another.
+        """Draw functions from the posterior of f by one solve. Evaluating them needs no further solve.
 
         Args:
-            count: functions.
-            seed: the same functions for the same seed.
-            features: cosines and sines of each term of the kernel, of which functions of the prior are drawn.
-            hooks: told about the solve.
+            count: number of functions.
+            seed: the same seed gives the same functions.
+            features: number of cosines and sines for each term of the kernel, for samples of the prior.
+            hooks: hooks of the solve.
 
         Returns:
-            An object that is called with test inputs (m, d), and returns values (count, m).
+            A callable that maps test inputs (m, d) to values (count, m).
 
         Raises:
-            ValueError: a number out of range; a kernel with a part whose spectrum is not known.
+            ValueError: a number is out of range, or a part of the kernel has no known spectrum.
 
         Examples:
             >>> import torch, apviz
@@ -417,7 +421,7 @@ class Posterior:
         return found
 
     def chunks(self, x_star: Any) -> Iterator[tuple[slice, Tensor]]:
-        """Check test inputs (m, d), and returns them chunk by chunk with their rows, on the system's device."""
+        """Check test inputs (m, d), and return them chunk by chunk with their rows, on the system's device."""
         return self._in_chunks(self._points(x_star))
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -428,7 +432,7 @@ class Posterior:
     def _variances(
         self, points: Any, method: Method, rank: int, hooks: list[Hook]
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve | None]]:
-        """Rows, their inputs, their variances and how they were solved; settings are checked at once."""
+        """Return an iterator of rows, inputs, variances and solve records. Settings are checked immediately."""
         require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}")
         if method == "lanczos":
             require_whole("rank", rank, 1)
@@ -443,7 +447,7 @@ class Posterior:
     def _by_solves(
         self, points: Any, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
-        """As `_variances`; W and C + R of all points into `keep`, two (n, m) arrays."""
+        """Do as `_variances`, and write W and C + R of all points into `keep`, two (n, m) arrays."""
         self.variance_solves = []
         batches = list(_chunks(len(points), self._by_batches.width()))
         return self._by_batches.by_solves(
@@ -455,13 +459,13 @@ class Posterior:
             yield rows, self._chunk_of(points, rows)
 
     def _chunk(self) -> int:
-        """Test points at a time in products; a quarter of n, for the dense operator forms k(x*, X) beside its K."""
+        """Return the chunk size of products, at most n/4: the dense operator forms k(x*, X) in addition to K."""
         return min(CHUNK, max(1, self.system.n // 4)) if self.batch_size == "auto" else self.batch_size
 
     def _points(self, x_star: Any) -> Any:
-        """x_star, checked; something whose rows can be sliced, not moved or copied."""
+        """Check x_star and return it, not moved or copied, as an object whose rows can be sliced."""
         if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):
-            x_star = tensor_of(x_star, "x_star")  # in float64, as torch would not
+            x_star = tensor_of(x_star, "x_star")  # in float64; torch alone would convert to float32
         d, shape = self.system.d, tuple(x_star.shape)
         if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:
             raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {shape}")
@@ -473,19 +477,19 @@ class Posterior:
             if not span < MAX_SPAN:
                 raise ValueError(
                     f"{where} spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
-                    "overflow; there the posterior is the prior"
+                    "overflow; use the prior there, which equals the posterior"
                 )
         return x_star
 
     def _chunk_of(self, points: Any, rows: slice) -> Tensor:
-        """points[rows] as (c, d) on the system's device, in the dtype they are given in: it may be far from zero."""
+        """Return points[rows] as (c, d) on the system's device, in their own dtype: they may be far from zero."""
         chunk = tensor_of(points[rows], "x_star")
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
 
 
 def _chunks(m: int, size: int) -> Iterator[slice]:
-    """The rows [0, m) in as few chunks of at most `size` as there can be, of nearly one size."""
+    """Yield the rows [0, m) in the fewest chunks of at most `size` rows, of nearly equal size."""
     count = -(-m // size)
     for i in range(count):
         yield slice(i * m // count, (i + 1) * m // count)

@@ -1,4 +1,4 @@
-"""Scaling: inputs to [−1, 1] and a standardised target, as in the paper's preprocessing; models in either units."""
+"""Scaling as in the paper: inputs to [−1, 1], a standardised target; and models in raw or scaled units."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Maps to scaled inputs (x − centre)/half_width and scaled targets (y − mean)/std, and back.
+    """The map to scaled inputs (x − centre)/half_width and scaled targets (y − mean)/std, and back.
 
     Args:
-        centre, half_width: (d,) of each input's range; an input of half-width 0 is scaled to 0 wherever it is.
-        mean, std: of the target, in its units.
+        centre, half_width: (d,) centre and half-width of each input's range. Half-width 0 maps all values to 0.
+        mean, std: mean and standard deviation of the target, in its units.
     """
 
     centre: Array
@@ -30,23 +30,24 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array, y: Array) -> Scaling:
-        """Make the scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
+        """Compute the scaling of rows x: (n, d), y: (n,), n ≥ 2. A constant target is only centred.
 
         Raises:
-            ValueError: a target of which one value leaves no room for the others, or whose deviation is no number of
-                float64.
+            ValueError: one target value is so large that others lose their digits, or the standard deviation of the
+                target is not a float64 number.
         """
         high, low = x.max(axis=0), x.min(axis=0)
-        # halved first: the difference of two finite numbers can be infinite
+        # halve first: the difference of two finite numbers can overflow
         centre, half_width = high / 2 + low / 2, high / 2 - low / 2
         whole, exponent = unit(y)
         with np.errstate(over="ignore", under="ignore"):
             mean, std = (float(np.ldexp(value, exponent)) for value in (whole.mean(), whole.std(ddof=1)))
-        # of equal numbers the mean, and so the deviation, may be off by rounding
+        # rounding may give equal numbers a positive deviation
         scaling = cls(centre, half_width, mean, std if y.min() < y.max() else 1.0)
         if not np.finfo(np.float64).tiny <= scaling.std < np.inf:
             raise ValueError(
-                f"y goes up to {np.abs(y).max():.1e}: float64 has no room for its deviation; scale it first"
+                f"the standard deviation of y overflows or underflows float64 (max |y| = {np.abs(y).max():.1e}); scale "
+                "y first"
             )
         worst = lost(("y",), y[:, None], scaling.targets(y)[:, None])
         if worst:
@@ -55,7 +56,7 @@ class Scaling:
 
     @classmethod
     def none(cls, x: Array) -> Scaling:
-        """Make the scaling that changes nothing, for inputs x: (n, d): a kernel may depend on where the origin is."""
+        """Return the identity scaling for inputs x: (n, d)."""
         return cls(np.zeros(x.shape[1]), np.ones(x.shape[1]), 0.0, 1.0)
 
     def with_inputs_as_given(self) -> Scaling:
@@ -63,14 +64,14 @@ class Scaling:
         return replace(self, centre=np.zeros_like(self.centre), half_width=np.ones_like(self.half_width))
 
     def to_scaled(self, h: Hyperparameters) -> Hyperparameters:
-        """Convert hyperparameters in raw units to scaled units: the same model, of scaled inputs and targets.
+        """Convert hyperparameters from raw to scaled units. The model stays the same.
 
-        One lengthscale for columns that are scaled by different half-widths becomes one for each column.
+        A lengthscale shared by columns with different half-widths becomes one lengthscale for each column.
 
         Raises:
-            ValueError: the kernel has no counterpart: it depends on where an input is 0 and that input is centred, it
-                takes inputs in their own units, as `apviz.Groups` and user code do, or it takes an input that does not
-                vary in the training rows, which scaling maps to 0. `scale=False` takes every kernel.
+            ValueError: the kernel has no counterpart in scaled units. It depends on the origin of an input that is
+                centred; it needs inputs in their own units, as `apviz.Groups` and user code do; or it uses an input
+                that does not vary in the training rows, which scaling maps to 0. `scale=False` accepts every kernel.
 
         Examples:
             >>> import numpy as np, apviz
@@ -88,8 +89,8 @@ class Scaling:
         in_any_units = [kernel.rescaled(centre, unit) for unit in units]
         if in_any_units[0] != in_any_units[1]:
             raise ValueError(
-                f"{kernel!r} takes column {int(constant.argmax())}, which does not vary in the training rows and is "
-                "ignored where inputs are scaled; drop it, or use scale=False"
+                f"{kernel!r} uses column {int(constant.argmax())}, which does not vary in the training rows, and "
+                "scaling ignores such columns; drop it, or use scale=False"
             )
         std = self.std
         return replace(
@@ -98,10 +99,10 @@ class Scaling:
         )
 
     def to_raw(self, h: Hyperparameters) -> Hyperparameters:
-        """Convert hyperparameters in scaled units, as `GaussianProcess.hyperparameters_`, to raw units.
+        """Convert hyperparameters from scaled units, as in `GaussianProcess.hyperparameters_`, to raw units.
 
         Raises:
-            ValueError: as `to_scaled`.
+            ValueError: as in `to_scaled`.
         """
         varying = self.half_width > 0
         unit = 1.0 / np.where(varying, self.half_width, 1.0)
@@ -111,7 +112,7 @@ class Scaling:
 
     def inputs(self, x: Array) -> Array:
         """Scale inputs x: (m, d), to the same shape."""
-        # halved, for the difference may overflow
+        # halved, because the difference may overflow
         return np.divide(
             x / 2 - self.centre / 2, self.half_width / 2, out=np.zeros_like(x), where=self.half_width > 0
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""scikit-learn kernels as models: what is trained, within which bounds, and the fitted kernel; how files keep them."""
+"""scikit-learn kernels as models: trained numbers, bounds, the fitted kernel, and their form in files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from apviz.kernels import Kernel, from_sklearn
 
 Array = NDArray[np.float64]
 
-# in a file: the name of a class of scikit-learn
+# key of the class name in a file
 CLASS = "scikit-learn"
-#: those that `from_sklearn` converts, by name
+#: classes that `from_sklearn` converts, by name
 CLASSES: dict[str, type[SklearnKernel]] = {
     kind.__name__: kind
     for kind in (
@@ -28,25 +28,25 @@ CLASSES: dict[str, type[SklearnKernel]] = {
         kernels.ConstantKernel, kernels.WhiteKernel, kernels.Sum, kernels.Product, kernels.Exponentiation,
     )
 }  # fmt: skip
-# difference of logarithms: nearer than this to a bound counts as at it
+# A value is at a bound if their logarithms differ by less than this.
 AT_BOUND = 1e-6
 
 
 class SklearnModel:
-    """A Gaussian process with a scikit-learn kernel, whose numbers are in the raw units of inputs and target.
+    """A Gaussian process with a scikit-learn kernel in the raw units of inputs and target.
 
     Args:
-        kernel: of scikit-learn.
-        d: columns of the inputs.
+        kernel: the scikit-learn kernel.
+        d: number of input columns.
 
     Attributes:
-        kernel: of scikit-learn.
-        start: the same kernel of apviz.
-        noise: σ², the sum of its `WhiteKernel`s; None where it has none.
-        names: of the entries of theta, (q,).
+        kernel: the scikit-learn kernel.
+        start: the same kernel as an apviz kernel.
+        noise: σ², the sum of its `WhiteKernel`s; None if it has none.
+        names: names of the q entries of theta.
 
     Raises:
-        TypeError, ValueError: as `from_sklearn`; a `WhiteKernel` fixed at 0.
+        TypeError, ValueError: as in `from_sklearn`, or a `WhiteKernel` is fixed at 0.
     """
 
     def __init__(self, kernel: SklearnKernel, d: int) -> None:
@@ -55,7 +55,7 @@ class SklearnModel:
         self.start, noise = from_sklearn(self.kernel, d)
         white = [each for each in self.kernel.hyperparameters if each.name.endswith("noise_level")]
         if white and not noise > 0:
-            raise ValueError("a WhiteKernel fixed at noise_level = 0 leaves no noise; apviz needs a positive one")
+            raise ValueError("a WhiteKernel is fixed at noise_level = 0, but apviz needs positive noise; raise it")
         self.noise = noise if white else None
         self.names = tuple(
             each.name if each.n_elements == 1 else f"{each.name}[{k}]"
@@ -66,11 +66,11 @@ class SklearnModel:
         self._powers = self._powers_of_two()
 
     def within_bounds(self) -> SklearnModel:
-        """Return the model to start from: what is out of its bounds is moved to the nearest, as scikit-learn does."""
+        """Return the model with values clipped to their bounds, as scikit-learn does before training."""
         return SklearnModel(self.kernel.clone_with_theta(np.clip(self.kernel.theta, *self._bounds.T)), self._d)
 
     def constraints(self, scaling: Scaling) -> Constraints:
-        """Return what a training may change, with σ² in scaled units."""
+        """Return the constraints of a training, with σ² in scaled units."""
         of_kernel = ~self._is_noise
         factors = np.exp(self._bounds - self.kernel.theta[:, None])[of_kernel]
         return Constraints(
@@ -79,13 +79,13 @@ class SklearnModel:
         )  # fmt: skip
 
     def at(self, theta: Array, scaling: Scaling, fitted: Hyperparameters) -> Hyperparameters:
-        """Return hyperparameters in scaled units at another theta; of `fitted` what scikit-learn does not have."""
+        """Return hyperparameters in scaled units at another theta. Mean, and noise if not in theta, are `fitted`'s."""
         kernel, noise = from_sklearn(self.kernel.clone_with_theta(theta), self._d)
         raw = scaling.to_raw(fitted)
         return scaling.to_scaled(Hyperparameters.of(kernel, raw.noise if self.noise is None else noise, raw.mean))
 
     def fitted(self, h: Hyperparameters, scaling: Scaling) -> SklearnKernel:
-        """Return the scikit-learn kernel of fitted hyperparameters, which are in scaled units."""
+        """Return the scikit-learn kernel for fitted hyperparameters in scaled units."""
         raw, theta = scaling.to_raw(h), self.kernel.theta
         factors = self.constraints(scaling).factors_of(self.start, list(raw.build_kernel().numbers.values()))
         theta[~self._is_noise] += np.log(factors)
@@ -96,7 +96,7 @@ class SklearnModel:
         return self.kernel.clone_with_theta(np.clip(theta, *self._bounds.T))
 
     def gradient(self, h: Hyperparameters, gradient: Gradient) -> Array:
-        """Return the gradient of the log likelihood in theta at h, which is at this kernel's theta."""
+        """Return the gradient of the log likelihood in theta, for h at this kernel's theta."""
         logarithmic = Parametrisation(h.build_kernel(), 0.0, transform="log")
         found = -logarithmic.chain(logarithmic.raw(h), gradient).numpy()
         slopes = np.empty(len(self.names))
@@ -106,7 +106,7 @@ class SklearnModel:
         return slopes
 
     def at_bounds(self) -> list[str]:
-        """Say which hyperparameters are at a bound."""
+        """Describe the hyperparameters that are at a bound."""
         found = []
         for name, value, bounds in zip(self.names, self.kernel.theta, self._bounds, strict=True):
             for which, bound in zip(("lower", "upper"), bounds, strict=True):
@@ -122,7 +122,7 @@ class SklearnModel:
         return low / scaling.std**2, high / scaling.std**2
 
     def _powers_of_two(self) -> NDArray[np.int64]:
-        """The power with which each hyperparameter is in each number of the kernel: (p, q), by doubling each."""
+        """Return the power of each hyperparameter in each number of the kernel, (p, q), found by doubling each."""
         numbers = np.array(list(self.start.numbers.values()))
         columns = []
         for place in np.flatnonzero(~self._is_noise):
@@ -134,7 +134,7 @@ class SklearnModel:
 
 
 def to_plain(kernel: Any) -> Any:
-    """Return a scikit-learn kernel as nested plain values, as files keep it: its class and its settings."""
+    """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings."""
     if isinstance(kernel, SklearnKernel):
         settings = kernel.get_params(deep=False)
         return {CLASS: type(kernel).__name__, **{name: to_plain(value) for name, value in settings.items()}}
@@ -146,14 +146,14 @@ def to_plain(kernel: Any) -> Any:
 
 
 def from_plain(plain: Any) -> SklearnKernel:
-    """Read back what `to_plain` made, with nothing in it executed.
+    """Convert plain values from `to_plain` back to a kernel. Nothing in them is executed.
 
     Raises:
-        ValueError: an unknown class, or settings that it does not take.
+        ValueError: the class is unknown, or does not accept the settings.
     """
     name = plain.get(CLASS) if isinstance(plain, dict) else None
     if not isinstance(name, str) or name not in CLASSES:
-        raise ValueError(f"a scikit-learn kernel must be one of {', '.join(CLASSES)}, it is {plain!r:.80}")
+        raise ValueError(f"a scikit-learn kernel must be one of {', '.join(CLASSES)}, got {plain!r:.80}")
     settings = {key: _setting(value) for key, value in plain.items() if key != CLASS}
     try:
         return CLASSES[name](**settings)
@@ -169,5 +169,5 @@ def _setting(plain: Any) -> Any:
     if plain == "inf":
         return math.inf
     if not (plain == "fixed" or isinstance(plain, int | float)):
-        raise ValueError(f"a setting of a scikit-learn kernel must be a number, bounds or 'fixed', it is {plain!r:.80}")
+        raise ValueError(f"a setting of a scikit-learn kernel must be a number, bounds or 'fixed', got {plain!r:.80}")
     return plain

@@ -1,4 +1,4 @@
-"""Where a training starts: at GPyTorch's zeros, at the scales of the data, or at the optimum of few of its rows."""
+"""Starts of a training: GPyTorch's zeros, the scales of the data, or the optimum on a subset of the rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel, kernel_named
 
-# rows of which distances are taken
+# number of rows for median distances
 DISTANCE_ROWS = 500
-# of the target's variance, to start from
+# initial noise as a share of the target's variance
 NOISE_SHARE = 0.1
-# standard deviation of the logarithms of further starts about the first: most within a factor of 20
+# standard deviation of the logarithms of further starts around the first: most are within a factor of 20
 SPREAD = 1.5
-# iterations on few rows: more bring the start no nearer to the optimum of all
+# iterations on the subset; more bring the start no closer to the optimum on all rows
 MOST_ITERATIONS = 30
-# by how much the search changes a number for Adam: what suits few rows in float64 may be beyond float32 with all
+# The search for Adam's start changes a number by at most this factor: the optimum of few rows in float64 may be out of
+# reach for all rows in float32.
 REACH = 10.0
 
 
@@ -35,12 +36,12 @@ def parametrisation_of(
     transform: Transform,
     constraints: Constraints | None = None,
 ) -> Parametrisation:
-    """Make the parametrisation of what is trained: all of a kernel, lengthscales and outputscale of a kernel by name.
+    """Return the parametrisation of a training: all numbers of a kernel, or lengthscales and outputscale of a name.
 
     Args:
-        d: the number of inputs.
-        initial: whose shape a kernel of the same name keeps.
-        constraints: of a kernel that is no name.
+        d: number of inputs.
+        initial: hyperparameters whose shape parameters a kernel of the same name keeps.
+        constraints: constraints of a kernel that is not given by name.
     """
     kernel = settings.kernel
     if isinstance(kernel, Kernel):
@@ -53,7 +54,7 @@ def parametrisation_of(
 
 
 def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameters | None:
-    """Return where a training starts that is given nothing to start from; None: at raw parameters of zero."""
+    """Return the default start of a training; None: raw parameters of zero."""
     s = settings
     if isinstance(s.kernel, Kernel):
         return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
@@ -63,14 +64,14 @@ def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameter
 
 
 def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:
-    """Take the scales of the data for a stationary kernel: median distances, the target's mean and variance.
+    """Return a start from the scales of the data: median distances, and the target's mean and variance.
 
-    The lengthscale of an input is √d times the median distance along it, one for all the median distance; that is where
-    the correlation of most pairs is neither 0 nor 1.
+    The lengthscale of an input is √d times the median distance along it; a lengthscale for all inputs is the median
+    distance. The correlation of most pairs is then neither 0 nor 1. The kernel must be stationary.
 
     Args:
         x, y: (n, d) and (n,).
-        seed: of the rows whose distances are taken.
+        seed: seed of the rows drawn for the distances.
     """
     generator = torch.Generator().manual_seed(int(seed))
     some = x[torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)].double()
@@ -87,7 +88,7 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
 
 
 def _median(x: Tensor) -> Tensor:
-    """The median distance of different rows, 1 where all are equal; of x: (m, w)."""
+    """Return the median distance of distinct rows of x: (m, w), or 1 if all are equal."""
     distances = torch.pdist(x)
     different = distances[distances > 0]
     return different.median() if len(different) else torch.ones((), dtype=x.dtype, device=x.device)
@@ -96,14 +97,15 @@ def _median(x: Tensor) -> Tensor:
 def optimum_of_few(
     x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, settings: TrainingSettings
 ) -> tuple[Hyperparameters, float]:
-    """Move starts to the optimum of the exact likelihood of rows drawn at random, and returns the best.
-
-    With it the work of all, in kernel entries ÷ n².
+    """Optimise the exact likelihood of a random subset of the rows from several starts.
 
     Args:
         x, y: (n, d) and (n,).
-        start: the first; the others are drawn about it.
-        settings: how many rows and starts are drawn, with which seed, and for which optimiser.
+        start: the first start; the others are drawn around it.
+        settings: numbers of rows and starts, the seed, and the optimiser that the start is for.
+
+    Returns:
+        The best optimum, and the work of all starts, in kernel entries ÷ n².
     """
     generator = torch.Generator().manual_seed(int(settings.seed))
     drawn = torch.randperm(len(x), generator=generator)[: settings.search_rows].to(x.device)
@@ -128,7 +130,7 @@ def optimum_of_few(
 
 
 def _inner(first: Bounds, second: Bounds) -> Bounds:
-    """The range that two have in common; None: no bound."""
+    """Return the intersection of two ranges; None: no bound."""
     low, high = (
         pick(values) if (values := [each for each in pair if each is not None]) else None
         for pick, pair in zip((max, min), zip(first, second, strict=True), strict=True)
@@ -137,7 +139,7 @@ def _inner(first: Bounds, second: Bounds) -> Bounds:
 
 
 def _least(objective: ExactLikelihood, optimiser: LBFGS) -> tuple[float, float]:
-    """ℓ/m of m rows where the optimiser ends, infinite where K has no factor; and the work, ÷ m²."""
+    """Return ℓ/m of m rows at the optimiser's end, or infinity if K has no factor, and the work ÷ m²."""
     iterations, work = 0, 0.0
 
     def evaluate(raw: Tensor) -> Evaluation:

@@ -17,7 +17,7 @@ from apviz.operators.keops import find_cache
 from apviz.settings import require, require_number, require_whole
 from apviz.system import KernelSystem, tensor_of
 
-find_cache()  # for KeOps, which GPyTorch imports where it is installed
+find_cache()  # GPyTorch imports KeOps if it is installed
 try:
     import gpytorch
 except ImportError as error:
@@ -25,25 +25,25 @@ except ImportError as error:
 
 log = logging.getLogger("apviz")
 
-# test points at a time
+# test points in a chunk
 CHUNK = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class SVGPSettings:
-    """Settings of a training; the defaults are the paper's (appendix, SVGP training).
+    """Settings of SVGP training; the defaults are the paper's (appendix, SVGP training).
 
     Args:
-        kernel: the name of one of `apviz.kernels.KERNELS`, scaled, with a constant mean; trained in all it has.
-        inducing_points: m, at first a random subset of the inputs, then trained; at most n are used.
-        batch_size: rows of a minibatch.
-        schedule: pairs of epochs and Adam's step size in them; the paper takes 350 in place of 150 on gas sensors.
+        kernel: the name of one of `apviz.kernels.KERNELS`, scaled, with a constant mean; all its numbers are trained.
+        inducing_points: m, initially a random subset of the inputs, then trained; at most n are used.
+        batch_size: number of rows in a minibatch.
+        schedule: pairs of a number of epochs and Adam's step size; on gas sensors the paper uses 350 instead of 150.
         noise_floor: σ² stays above this.
         ard: one lengthscale per input, else one for all.
-        seed: of inducing points, initial variational mean and minibatches.
+        seed: seed of inducing points, initial variational mean and minibatches.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting is out of range; the message says what is accepted.
     """
 
     kernel: str = "matern52"
@@ -68,22 +68,22 @@ class SVGPSettings:
 
 
 class SVGP:
-    """A variational GP on m inducing points: a Gaussian of full covariance, whitened, trained on minibatches.
+    """A variational GP on m inducing points: a whitened Gaussian with full covariance, trained on minibatches.
 
-    `run` takes the epochs that are left, so one that was interrupted goes on when it is run again.
+    `run` takes the remaining epochs; run it again to resume after an interruption.
 
     Args:
         x: (n, d) inputs.
         y: (n,) targets.
-        settings: how to train.
-        dtype, device: as of `KernelSystem`.
+        settings: settings of the training.
+        dtype, device: as in `KernelSystem`.
 
     Attributes:
-        elbo: after every epoch, the mean over its minibatches of the evidence lower bound, in nats a row.
-        seconds: spent in `run`.
+        elbo: evidence lower bound of every epoch, the mean over its minibatches, in nats a row.
+        seconds: time spent in `run`.
 
     Raises:
-        ValueError: bad data, as of `KernelSystem`.
+        ValueError: the data are invalid, as in `KernelSystem`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class SVGP:
         return (x.to(self._centre.device, torch.float64) - self._centre).to(dtype)
 
     def _initialise(self) -> None:
-        """The variational distribution at first: the prior, its mean moved by a little; not by the global seed."""
+        """Initialise the variational distribution to the prior with a perturbed mean, by the seed of the settings."""
         with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []), torch.no_grad():
             torch.manual_seed(int(self.settings.seed))
             self._model.train()
@@ -128,12 +128,12 @@ class SVGP:
 
     @property
     def epochs_done(self) -> int:
-        """The number of epochs done."""
+        """Number of epochs done."""
         return len(self.elbo)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters after the last finished epoch."""
+        """Hyperparameters after the last finished epoch."""
         kernel, name = self._model.covar_module, self.settings.kernel
         base = kernel.base_kernel
         return Hyperparameters(
@@ -147,10 +147,10 @@ class SVGP:
         )
 
     def run(self) -> Hyperparameters:
-        """Take the epochs that are left.
+        """Run the remaining epochs.
 
         Raises:
-            RuntimeError: the bound is no longer finite; the message names the epoch.
+            RuntimeError: the bound is not finite; the message names the epoch.
         """
         self._model.train()
         self._likelihood.train()
@@ -182,10 +182,10 @@ class SVGP:
         return float(total) / len(self._x)
 
     def predict(self, x_star: Any, *, include_noise: bool = False) -> tuple[Tensor, Tensor]:
-        """Predict mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
+        """Predict mean and variance of f at x_star, or of y with `include_noise`: (m, d), to (m,) each, in chunks.
 
         Raises:
-            ValueError: test inputs of another width.
+            ValueError: x_star has another width.
         """
         x_star = tensor_of(x_star, "x_star")
         x_star = x_star[:, None] if x_star.ndim == 1 else x_star
@@ -203,7 +203,7 @@ class SVGP:
 
 
 class _Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
-    """q(u) = N(m, S) at trained inducing points, a constant mean and a scaled kernel."""
+    """A model with q(u) = N(m, S) at trained inducing points, a constant mean and a scaled kernel."""
 
     def __init__(self, inducing_points: Tensor, kernel: str, ard: bool) -> None:
         distribution = gpytorch.variational.CholeskyVariationalDistribution(len(inducing_points))

@@ -1,4 +1,4 @@
-"""What the estimator is given: arrays, frames and tensors as arrays, texts refused, and what rounding takes away."""
+"""Input of the estimator: conversion of arrays, frames and tensors, rejection of texts, and notes on rounding."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import Tensor
 from apviz.rounding import lost, merged_rows
 from apviz.system import refuse_masked
 
-# of a text that is shown
+# longest text shown in a message, in characters
 MOST_CHARACTERS = 30
 
 
 def array_of(values: Any, name: str) -> Any:
-    """Return a tensor as an array, wherever it is; all else as it is.
+    """Convert a tensor on any device to an array. Other values are returned unchanged.
 
     Raises:
-        TypeError: a tensor that is not dense; masked values.
+        TypeError: a tensor is not dense, or values are masked.
     """
     refuse_masked(values, name)
     if not isinstance(values, Tensor):
@@ -35,24 +35,25 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def inputs_of(x: Any) -> Any:
-    """Return inputs as scikit-learn takes them, (n, d).
+    """Return inputs (n, d) in a form that scikit-learn accepts.
 
     Raises:
-        ValueError: a column of texts; which, and what to encode it with. A column of dates beside others.
+        ValueError: a column holds texts; the message names it and says how to encode it. Or a column of dates is mixed
+            with other columns.
     """
     x = array_of(x, "X")
     for name, values in _columns_of_objects(x):
         date = next((value for value in values if hasattr(value, "year") or isinstance(value, timedelta)), None)
         if date is not None:
             raise ValueError(
-                f"{name} of X holds dates or times, such as {date}, and a Gaussian process takes numbers: make numbers "
-                "of them first, such as the days since the first of them"
+                f"{name} of X holds dates or times, such as {date}, but a Gaussian process needs numbers: convert them "
+                "first, for instance to days since the first date"
             )
         text = next((value for value in values if isinstance(value, str) and not _is_number(value)), None)
         if text is not None:
             shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
             raise ValueError(
-                f"{name} of X holds texts, such as {shown!r}, and a Gaussian process takes numbers: encode it first, "
+                f"{name} of X holds texts, such as {shown!r}, but a Gaussian process needs numbers: encode it first, "
                 "for instance by sklearn.preprocessing.OneHotEncoder in a sklearn.compose.ColumnTransformer, "
                 "make_column_transformer((OneHotEncoder(sparse_output=False), ["
                 f"{name.removeprefix('column ')}]), remainder='passthrough')"
@@ -61,7 +62,7 @@ def inputs_of(x: Any) -> Any:
 
 
 def _columns_of_objects(x: Any) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Columns that are not of numbers, with what to call them; dates alone are numbers to scikit-learn."""
+    """Yield the name and values of columns without numbers. scikit-learn reads a frame of dates alone as numbers."""
     if hasattr(x, "columns") and hasattr(x, "iloc"):
         kinds = [getattr(dtype, "kind", "O") for dtype in x.dtypes]
         numbers = "mM" if set(kinds) <= {"m", "M"} else "biufc"
@@ -71,7 +72,7 @@ def _columns_of_objects(x: Any) -> Iterator[tuple[str, Sequence[Any]]]:
     elif isinstance(x, list | tuple | np.ndarray):
         try:
             array = np.asarray(x)
-        except ValueError:  # rows of several lengths, of which scikit-learn speaks
+        except ValueError:  # rows differ in length; scikit-learn raises a clear error
             return
         if array.ndim == 2 and array.dtype.kind in "OUS":
             for place in range(array.shape[1]):
@@ -90,13 +91,13 @@ def rounding_notes(
     names: Sequence[str], x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor,
     dtype: torch.dtype,
 ) -> Iterator[str]:  # fmt: skip
-    """Report where values or rows as they are solved with have become alike.
+    """Yield a note for each column or row whose distinct values became equal by rounding.
 
     Args:
-        names: of the columns.
-        x, y: (n, d) and (n,) as they were given.
-        inputs, targets: scaled.
-        dtype: in which they are solved with.
+        names: names of the columns.
+        x, y: (n, d) and (n,), raw.
+        inputs, targets: scaled values.
+        dtype: dtype of the solve.
     """
     rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
     yield from lost(tuple(names), x, rounded_x)

@@ -45,7 +45,7 @@ from apviz.tracing.training_trace import TrainingTrace, settled_at
 
 log = logging.getLogger("apviz")
 
-# in a checkpoint: "step" is a variable of the trace, and a number of Adam's
+# prefix of the trace's variables in a checkpoint; "step" is also an array of Adam
 TRACED = "trace_"
 KAPPA_IS_ESTIMATE = "kappa_is_estimate"
 COMPILED_ENGINE = "compiled_engine"
@@ -54,7 +54,7 @@ OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
 
 
 class TrainingError(RuntimeError):
-    """Raised where a step could not be done; what was done before it is kept.
+    """Raised if a training step fails. The steps before it are kept.
 
     Examples:
         >>> import torch, apviz
@@ -71,37 +71,37 @@ class TrainingError(RuntimeError):
 
 
 class Training:
-    """Trains one Gaussian process: constant mean, any kernel, Gaussian noise.
+    """Training of one Gaussian process: constant mean, any kernel, Gaussian noise.
 
-    `run` takes the steps that are left, so a training that was interrupted goes on when it is run again. With a path
-    the trace is there after every step, and beside it a checkpoint (`*.zarr.checkpoint.npz`): a process that was
-    killed goes on from its last finished step when the same `Training` is made again: with Adam to the same result;
-    L-BFGS begins anew from the hyperparameters it had come to. Nothing but this training's own files is written to; one
-    training at a time runs at a path.
+    `run` takes the remaining steps; run it again to resume after an interruption. With a path, every step updates the
+    trace and a checkpoint next to it (`*.zarr.checkpoint.npz`). After a kill, create the same `Training` again: it
+    resumes from the last finished step. Adam then gives the same result; L-BFGS restarts from the last hyperparameters.
+    Only this training's own files are written, and only one training at a time runs at a path.
 
     Args:
         x: (n, d) inputs.
         y: (n,) targets.
-        settings: how to train; `steps` may be raised to go on with a finished training.
-        path: the trace to write, by convention `*.zarr`.
-        initial: hyperparameters to start from. None: Adam starts the raw parameters of a kernel by name at zero, as
-            GPyTorch does, and L-BFGS at median distances and the target's variance; a kernel starts from the numbers it
-            has. Either is only where the search for a start begins, with `search_rows`.
-        operator, dtype, device: as of `KernelSystem`.
-        dataset: the name of the data, for charts and traces.
-        preparation: what was made of the table that they come from (`Dataset.preparation`), for the trace.
-        constraints: of a kernel that is no name: which of its numbers are trained, and within which bounds.
+        settings: settings of the training; raise `steps` to continue a finished one.
+        path: path of the trace, by convention `*.zarr`.
+        initial: initial hyperparameters. None: for a kernel by name, Adam starts from raw parameters of zero, as
+            GPyTorch does, and L-BFGS from median distances and the target's variance; any other kernel starts from
+            its own values. With `search_rows`, the search for a start begins there.
+        operator, dtype, device: as in `KernelSystem`.
+        dataset: name of the data, for charts and traces.
+        preparation: how the table of the data was prepared (`Dataset.preparation`), for the trace.
+        constraints: trained numbers and bounds of a kernel that is not given by name.
 
     Raises:
-        FileExistsError: what is at `path` is not the trace of a training with a checkpoint beside it.
-        ValueError: bad data, or a checkpoint of another training; the message names what differs.
+        FileExistsError: `path` exists and is not the trace of a training with a checkpoint.
+        ValueError: the data are invalid, or the checkpoint belongs to another training; the message names the
+            difference.
 
     Examples:
         >>> import torch, apviz
         >>> x = torch.linspace(0, 1, 50)
         >>> settings = apviz.TrainingSettings(solver=apviz.Cholesky(), steps=20)
         >>> training = apviz.Training(x, torch.sin(6 * x), settings, device="cpu")
-        >>> training.run().noise < 0.2  # from 0.693 on its way to the floor, for these targets have no noise
+        >>> training.run().noise < 0.2  # it falls from 0.693 towards the floor: these targets have no noise
         True
         >>> training.steps_done
         20
@@ -134,26 +134,25 @@ class Training:
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
         if torch.is_inference_mode_enabled():
             raise ValueError(
-                "a training needs gradients, which torch.inference_mode() leaves out: make it outside of it"
+                "a training needs gradients, which torch.inference_mode() disables: create it outside of that mode"
             )
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
-            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
-        # checks the data before any work; a step's system takes x and the device from here
+            raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
+        # this system checks the data before any work, and gives x and the device of every step
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         self._x, self._n, self._d = system.x, system.n, system.d
-        # as they were given: the dtype of the training may not tell rows far from zero apart
+        # use the raw inputs: in the dtype of the training, rows far from zero may become equal
         self._data = fingerprint(system.operator.given, system.given_b[:, 0])
         self._formula = system.operator.formula
-        # as they were given: they may be far from zero
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._objective = self._objective_of(inputs, targets, initial)
         start = initial or start_of(s, self._objective)
         raw = self._objective.parametrisation.raw(start) if start else self._objective.parametrisation.zeros()
         self._bounds = self._objective.parametrisation.bounds(raw)
         self._optimiser = self._optimiser_at(raw)
-        # what the data suggest may be rounded otherwise elsewhere
+        # a start computed from the data may be rounded differently on another machine
         is_computed = initial is None and start is not None and isinstance(s.kernel, str)
         self._initial = "by the data" if is_computed else raw.tolist()
         self._solver = Cholesky() if s.optimiser == "l-bfgs" else s.solver
@@ -162,7 +161,7 @@ class Training:
             self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
         if isinstance(path, str):
-            require("://" not in path, "path", path, "a path, for a training's checkpoint is a file beside its trace")
+            require("://" not in path, "path", path, "a local path, because the checkpoint is a file next to the trace")
         self._files = None if path is None or not records() else TrainingFiles(Path(path), self._identity())
         found = self._files.read() if self._files else None
         if path is not None and (ranks := current()) is not None:
@@ -185,43 +184,43 @@ class Training:
 
     @property
     def path(self) -> Path | None:
-        """The path of the trace: as given, or beside it if somebody has taken that place since."""
+        """Path of the trace: the given one, or a neighbouring path if another program has taken it since."""
         return self._files.path if self._files else None
 
     @property
     def steps_done(self) -> int:
-        """The number of steps done."""
+        """Number of steps done."""
         return self._record.length(("step", "step"))
 
     @property
     def finished(self) -> bool:
-        """Whether it has come to its end: all steps are done, or it has settled."""
+        """Whether the training has ended: all steps are done, or it has settled."""
         return bool(self._record.attrs.get("status") == FINISHED)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters after the last finished step."""
+        """Hyperparameters after the last finished step."""
         return self._hyperparameters(self.steps_done)
 
     def _hyperparameters(self, steps: int) -> Hyperparameters:
-        """Those of now, after so many steps."""
+        """Return the current hyperparameters, with a provenance of this number of steps."""
         how = "Adam steps with" if self.settings.optimiser == "adam" else "iterations of L-BFGS with"
         provenance = f"{steps} {how} {self._solver.method.name} on {self._n:,} rows"
         return self._objective.parametrisation.hyperparameters(self._optimiser.raw, provenance)
 
     @property
     def trace(self) -> TrainingTrace:
-        """The trace of everything so far; also of a training that was interrupted."""
+        """Trace of everything so far, also of an interrupted training."""
         return TrainingTrace(self._record.to_trace().tree)
 
     @property
     def noise_settled_at(self) -> int | None:
-        """The step since which σ² has been settled, whatever else moves, see `settled_at`; or None."""
+        """First step since which σ² has settled, even if other numbers have not; None if it has not."""
         return settled_at(self._noise_path)
 
     @property
     def settled_at(self) -> int | None:
-        """The step since which it has been settled, see `TrainingTrace.settled_at`; or None."""
+        """First step since which the training has settled, see `TrainingTrace.settled_at`; None if it has not."""
         if self._record.attrs.get("stop_reason") == SETTLED:
             return self.steps_done
         return settled_at(self._noise_path, self._record.values().get(("step", "gain")), self._n)
@@ -232,36 +231,39 @@ class Training:
         return np.append(values, self.hyperparameters.noise)
 
     def run(self, hooks: Iterable[Hook] = ()) -> Hyperparameters:
-        """Take the steps that are left; `hooks` are told about every solve, a `TrainingHook` about every step too.
+        """Run the remaining steps.
 
-        A solve that ends at its cap is used, as in the paper, warned about and recorded as not converged. A hook that
-        stops a solve ends the training before that step; it can be run again.
+        If a solve ends at its epoch limit, its result is used, as in the paper; it is recorded as not converged, and
+        a warning says so. If a hook stops a solve, the training ends before that step and can be run again.
+
+        Args:
+            hooks: hooks of every solve; a `TrainingHook` is also called after every step.
 
         Raises:
-            FileExistsError: another training runs at its path, or has done so since this one was made.
-            TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
+            FileExistsError: another training runs at the path, or has run there since this one was created.
+            TrainingError: a solve diverged, a factor failed or memory is short. All steps before are kept.
         """
         locked = self._files.locked(self._record) if self._files else nullcontext()
         with in_full_precision(with_gradients=True), locked:
-            self._go_back()  # once more, for a second Ctrl-C may have come while it did
+            self._roll_back()  # again, because a second Ctrl-C may have interrupted the last rollback
             try:
                 return self._run(checked_hooks(hooks))
             except BaseException:
-                self._go_back()
+                self._roll_back()
                 raise
 
-    def _takes_the_compiled_engine(self) -> bool:
-        """Tests whether the tiles of its solves are compiled; it goes on as it began, to end with the same bits."""
+    def _uses_compiled_engine(self) -> bool:
+        """Return whether solves use the compiled engine. A resumed training keeps its engine, for the same bits."""
         attrs = self._record.attrs
-        begun_with = attrs.get(COMPILED_ENGINE)
-        wanted = native.is_wanted(self._formula, 10.0 * self._n**2) if begun_with is None else begun_with
+        started_with = attrs.get(COMPILED_ENGINE)
+        wanted = native.is_wanted(self._formula, 10.0 * self._n**2) if started_with is None else started_with
         found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
         if (ranks := current()) is not None:
             found = ranks.agreed(found)
-        if begun_with and not found:
+        if started_with and not found:
             warnings.warn(
-                "this training began with the compiled engine, which is not here; without it the end is the same up to "
-                "rounding only; `apviz doctor` says what this machine lacks",
+                "this training started with the compiled engine, which is not available here; the result will "
+                "differ by rounding; `apviz doctor` says what is missing",
                 stacklevel=4,
             )
         attrs.setdefault(COMPILED_ENGINE, found)
@@ -277,7 +279,7 @@ class Training:
         self._started, settled = time.perf_counter(), False
         try:
             if self.steps_done < s.steps:
-                self._is_compiled = self._takes_the_compiled_engine()
+                self._is_compiled = self._uses_compiled_engine()
                 if not self.steps_done:
                     self._search()
                 settled = self._optimiser.run(partial(self._evaluate, hooks), partial(self._take, hooks))
@@ -292,18 +294,18 @@ class Training:
         return self.hyperparameters
 
     def _search(self) -> None:
-        """Move the start to the optimum of few rows, where that is asked for."""
+        """Move the start to the optimum on a subset of the rows, if the settings ask for it."""
         s, o = self.settings, self._objective
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        told = explained("the search for a start", "take fewer search_rows, or none")
-        with told, native.kept(self._is_compiled):
+        memory_errors = explained("the search for a start", "use fewer search_rows, or none")
+        with memory_errors, native.kept(self._is_compiled):
             found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
             self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
         self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
-        self._started = now  # of the first step
+        self._started = now  # the first step starts here
 
     def _end(self, **how: str) -> None:
         self._record.attrs |= how
@@ -313,7 +315,7 @@ class Training:
     # --- one step -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, hooks: Sequence[Hook], raw: Tensor) -> Evaluation:
-        """The objective at a raw vector; failures are the training's, but where a line search turns back from them."""
+        """Evaluate the objective at a raw vector. Failures raise `TrainingError`, unless a line search handles them."""
         self._watch = _Spectrum()
         watching = [*hooks, self._watch] if self.settings.spectrum else hooks
         try:
@@ -327,18 +329,18 @@ class Training:
         return at
 
     def _failure(self, error: Exception) -> TrainingError:
-        self._go_back()
+        self._roll_back()
         self._end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
         return TrainingError(f"training step {self.steps_done + 1}: {error}. {self._kept()}")
 
     def _take(self, hooks: Sequence[Hook], move: Move) -> bool:
-        """Record a step and tells of it; returns whether there are more."""
+        """Record a step, call hooks, and return whether to continue."""
         s, number, now = self.settings, self.steps_done + 1, time.perf_counter()
         try:
             before, after = self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number)
-        except ValueError as error:  # beyond what numbers hold
+        except ValueError as error:  # overflow or underflow
             raise self._failure(
-                ValueError(f"it led to none ({error}); step_size = {s.step_size:g} is too large")
+                ValueError(f"it led to invalid hyperparameters ({error}); step_size = {s.step_size:g} is too large")
             ) from error
         step = Step(
             number, before, after, float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
@@ -349,7 +351,7 @@ class Training:
             if isinstance(hook, TrainingHook):
                 hook.on_step(step, s)
         self._started = time.perf_counter()
-        # L-BFGS knows itself when nothing more is to be had
+        # L-BFGS has its own criteria
         on_all = number > s.steps_in_stages
         has_settled = s.until_settled and s.optimiser == "adam" and on_all and self.settled_at is not None
         return number < s.steps and not has_settled
@@ -375,7 +377,7 @@ class Training:
         attrs["hyperparameters"] = json.dumps(_as_plain(after))
         if solution.stop_reason is StopReason.STAGNATED:
             attrs["stagnated_steps"] = attrs.get("stagnated_steps", 0) + 1
-        # whatever interrupts this, one of both is the state of the steps that the record has
+        # an interruption may come before or after the record has the step: keep both states
         self._states = {step.number - 1: self._states[step.number - 1], step.number: self._state(attrs)}
         self._record.put(step={name: [value] for name, value in values.items()})
         self._record.attrs = attrs
@@ -389,8 +391,8 @@ class Training:
             return
         self._unconverged = True
         message = (
-            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step is taken "
-            "with the gradient it gives, and the trace marks every step whose solve did not converge"
+            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step uses the "
+            "gradient of this solve, and the trace marks every step whose solve did not converge"
         )
         warnings.warn(NotConverged(message, solution), stacklevel=4)
 
@@ -401,7 +403,7 @@ class Training:
         return f"The {self.steps_done} steps before it are kept in {where}"
 
     def _resume(self, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> None:
-        """The state at the last finished step; the trace is written on from it."""
+        """Restore the state at the last finished step, from which the trace continues."""
         steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP if f"{TRACED}{name}" in arrays}
         raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
         self._objective.weights = torch.from_numpy(weights).to(self._x) if weights.size else None
@@ -411,14 +413,14 @@ class Training:
         self._record.put(step=steps)
 
     def _state(self, attrs: dict[str, Any]) -> _State:
-        """What the next step is taken from, as of now."""
+        """Return the current state, from which the next step starts."""
         arrays = {name: array.copy() for name, array in self._optimiser.state().items()}
         return _State(
             self._optimiser.raw.clone(), arrays, self._objective.weights, {k: attrs[k] for k in OF_STEPS if k in attrs}
         )
 
-    def _go_back(self) -> None:
-        """Goes back to the last finished step, wherever in the next one an error or Ctrl-C came."""
+    def _roll_back(self) -> None:
+        """Restore the last finished step after an error or Ctrl-C at any point of the next one."""
         state = self._states[self.steps_done]
         self._optimiser.restore(state.raw.clone(), {name: array.copy() for name, array in state.arrays.items()})
         self._objective.weights = state.weights
@@ -438,7 +440,7 @@ class Training:
         self._files.write(arrays, self._record.attrs)
 
     def _identity(self) -> dict[str, Any]:
-        """All settings but when to end, and the data."""
+        """Return the data's hash and all settings but those that decide when to end."""
         return self.settings.identity() | {
             "data": self._data, "dtype": str(self._x.dtype), "operator": self._operator, "initial": self._initial,
             "constraints": None if self._constraints is None else dataclasses.asdict(self._constraints),
@@ -446,7 +448,7 @@ class Training:
         }  # fmt: skip
 
     def _kernel_parameters(self) -> dict[str, str]:
-        """Of the shape of a kernel by name, as traces have them; nothing where there are none."""
+        """Return the shape parameters of a kernel by name as trace attributes, or nothing if it has none."""
         parameters = getattr(self._objective.parametrisation.kernel, "parameters", {})
         given_by_name = isinstance(self.settings.kernel, str)
         return {"kernel_parameters": json.dumps(dict(parameters))} if parameters and given_by_name else {}
@@ -471,7 +473,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """What a step is taken from: the raw parameters, the optimiser's arrays, W to start from, and what is said."""
+    """State from which a step starts: raw parameters, optimiser arrays, initial W, and attributes of the trace."""
 
     raw: Tensor
     arrays: dict[str, np.ndarray]
@@ -480,7 +482,7 @@ class _State:
 
 
 class _Spectrum(Hook):
-    """κ and κ′ of the solve that starts; its time is not the solve's."""
+    """A hook that computes κ and κ′ at the start of a solve, outside of its clock."""
 
     def __init__(self) -> None:
         self.kappa = self.kappa_prime = math.nan

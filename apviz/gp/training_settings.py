@@ -1,4 +1,4 @@
-"""How to train, and who looks on: settings of a training, a finished step, and hooks that are told of it."""
+"""Settings of a training, the record of a finished step, and hooks that observe steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz.solvers.serialization import from_plain as solver_from_plain
 from apviz.tracing.trace import foreign_kernel
 from apviz.tracing.training_trace import TrainingTrace
 
-#: the paper's solver of a training step (section 5.1), but for the batch size, which follows the memory of its GPU
+#: the paper's solver of a training step (section 5.1), except the batch size, which depends on its GPU's memory
 PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
 OptimiserName = Literal["adam", "l-bfgs"]
 OPTIMISERS = ("adam", "l-bfgs")
@@ -32,35 +32,35 @@ class TrainingSettings:
 
     Args:
         kernel: the name of one of `apviz.kernels.KERNELS`, or a kernel, such as
-            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`. Of a kernel all numbers are trained, from
-            those it has. Of a name lengthscales and outputscale are; what it has beside them, such as the α of a
-            rational quadratic, stays at its default, or at that of `initial`.
+            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`. All numbers of a kernel are trained, starting
+            from their values. For a name, lengthscales and outputscale are trained; shape parameters, such as the α of
+            a rational quadratic, keep their default or the value of `initial`.
         solver: any solver of apviz; the paper's, tolerance 1 after at least 11 epochs, is `apviz.gp.PAPER_SOLVER`.
-        steps: of the optimiser; with `until_settled` the most there are.
-        optimiser: `adam`, with gradients from probes and one solve a step, for any number of rows; or `l-bfgs`
-            (scipy's L-BFGS-B) on the marginal likelihood and its gradient by a Cholesky factor in float64, whatever the
-            dtype: a step is an iteration, one factorisation or a few. It makes no use of solver and probes.
-        until_settled: end before `steps` where the training has settled: L-BFGS by its own criteria, Adam as
-            `apviz.tracing.training_trace.settled_at` has it.
-        step_size: of Adam.
-        probes: l, the probe vectors of the trace estimate.
-        estimator: of the trace: `standard`, from probes of the law that suits the solver, or `pathwise`, from samples
-            of the prior (Lin et al., NeurIPS 2024), whose solutions are samples of the posterior.
-        max_epochs: a budget: the solve of a step ends after so many epochs, or iterations, converged or not. The trace
-            says with which residual; nothing warns. None: the solver's own cap, and a step that reaches it warns.
-        stages: on how small a share of the rows, drawn once at random, the first steps are taken, and how many, as
-            ((0.25, 40), (0.5, 20)); the others are on all rows. A step on half of the rows is a quarter of the work.
+        steps: number of steps; with `until_settled`, the largest number.
+        step_size: step size of Adam.
+        probes: l, the number of probe vectors of the trace estimate.
         noise_floor: σ² stays above this.
-        ard: of a kernel by name: one lengthscale per input, else one for all.
-        warm_start: start every solve from the last step's weights, and keep the probes the same for it.
-        search_rows: of more rows than these so many are drawn at random, and the start is first moved to the optimum of
-            their exact likelihood, by L-BFGS; 0: not. That work is of no step; the trace has it as `search_work`.
-        restarts: further starts, drawn at random, each moved so; the one with the largest likelihood is taken.
-        spectrum: record κ and κ′ of every step, estimates for large n; under a million kernel entries a step.
-        seed: of the probes, and of what is drawn for the start.
+        ard: for a kernel by name: one lengthscale per input, else one for all.
+        warm_start: start every solve from the last step's weights, which also keeps the probes fixed.
+        spectrum: record κ and κ′ of every step, as estimates for large n; under a million kernel entries a step.
+        seed: seed of the probes and of the random starts.
+        optimiser: `adam` for any number of rows, with gradients from probes and one solve a step; or `l-bfgs`
+            (SciPy's L-BFGS-B) on the marginal likelihood, with a Cholesky factor in float64 whatever the dtype. A step
+            is then an iteration of one or a few factorisations, and solver and probes are ignored.
+        until_settled: end before `steps` once the training has settled: L-BFGS by its own criteria, Adam as defined in
+            `apviz.tracing.training_trace.settled_at`.
+        search_rows: with more rows than this, first optimise the start by L-BFGS on the exact likelihood of this number
+            of random rows; 0: no search. No step includes its work; the trace has it as `search_work`.
+        restarts: number of further random starts of this search; the one with the largest likelihood is used.
+        estimator: estimator of the trace: `standard`, with probes from the law that suits the solver, or `pathwise`,
+            with samples of the prior (Lin et al., NeurIPS 2024), whose solutions are samples of the posterior.
+        max_epochs: largest number of epochs or iterations in the solve of a step, converged or not. The trace records
+            the residual; nothing warns. None: the solver's own limit, with a warning if a step reaches it.
+        stages: pairs of a share of the rows, drawn once at random, and a number of first steps on it, as in
+            ((0.25, 40), (0.5, 20)). Later steps use all rows. A step on half of the rows is a quarter of the work.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting is out of range; the message says what is accepted.
 
     Examples:
         >>> import apviz
@@ -106,32 +106,34 @@ class TrainingSettings:
         require_whole("restarts", self.restarts, 0)
         require(
             not self.restarts or self.search_rows > 0, "search_rows", self.search_rows,
-            "a number of rows, such as 500, for restarts to be compared on",
+            "a positive number of rows, such as 500, on which restarts are compared",
         )  # fmt: skip
         require(self.estimator in ESTIMATORS, "estimator", self.estimator, f"one of {', '.join(ESTIMATORS)}")
         if self.max_epochs is not None:
             require_whole("max_epochs", self.max_epochs, 1)
             object.__setattr__(self, "max_epochs", int(self.max_epochs))
-            _ = self.solver_of_step  # refuses a budget below the solver's `min_epochs`
+            _ = self.solver_of_step  # raises for a budget below the solver's `min_epochs`
         self._check_stages()
         for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
 
     def _check_stages(self) -> None:
         object.__setattr__(self, "stages", checked_stages(self.stages))
-        require(not self.stages or self.optimiser == "adam", "stages", self.stages, "(), for L-BFGS takes all rows")
+        require(
+            not self.stages or self.optimiser == "adam", "stages", self.stages, "(), because L-BFGS uses all rows"
+        )  # fmt: skip
         require_steps_beyond(self.stages, "steps", self.steps)
 
     def with_less_work(self) -> TrainingSettings:
-        """Return the same number of steps, most of them on few rows, each with a budget of one epoch.
+        """Return settings with the same number of steps but less work: most steps on few rows, one epoch a solve.
 
-        Four in seven are on a quarter of the rows and two on half of them; where the solver has a least number of
-        epochs that is the budget. On overlapping blocks 70 such steps took 5 to 8 times less work than 50 full ones, on
-        five data sets of 8,000 rows, at a likelihood at most 0.005 nat a row below and an RMSE at most 1% above
+        Four steps in seven are on a quarter of the rows and two on half of them. If the solver has a minimum number of
+        epochs, that is the budget. On overlapping blocks, 70 such steps took 5 to 8 times less work than 50 full ones,
+        on five data sets of 8,000 rows. The likelihood was at most 0.005 nat a row lower, the RMSE at most 1% higher
         (`python -m benchmarks.training`).
 
         Raises:
-            ValueError: the optimiser is L-BFGS, which takes all rows.
+            ValueError: the optimiser is L-BFGS, which uses all rows.
 
         Examples:
             >>> import apviz
@@ -146,11 +148,11 @@ class TrainingSettings:
 
     @property
     def steps_in_stages(self) -> int:
-        """How many of the first steps are on a share of the rows."""
+        """Number of first steps on a share of the rows."""
         return sum(count for _, count in self.stages)
 
     def rows_of(self, step: int, n: int) -> Tensor | None:
-        """Return the rows of n that a step is on, (m,) int64; None: all. A larger share holds the smaller's."""
+        """Return the rows of a step out of n, (m,) int64; None: all rows. A larger share contains the smaller ones."""
         for share, count in self.stages:
             if step <= count:
                 order = torch.randperm(n, generator=torch.Generator().manual_seed(int(self.seed)))
@@ -159,35 +161,35 @@ class TrainingSettings:
         return None
 
     def seed_of(self, step: int) -> int:
-        """Return the seed of a step's probes; a warm start needs the right-hand sides it started from."""
+        """Return the seed of a step's probes. With a warm start all steps share their right-hand sides."""
         return self.seed if self.warm_start else (self.seed << 20) + step
 
     @property
     def solver_of_step(self) -> Solver:
-        """The solver with the budget of a step as its cap, where there is a budget and it has a larger cap."""
+        """Solver of a step, with its epoch limit lowered to `max_epochs` if that is set."""
         cap = getattr(self.solver, "max_epochs", None)
         if self.max_epochs is None or cap is None or cap <= self.max_epochs:
             return self.solver
         return dataclasses.replace(self.solver, max_epochs=self.max_epochs)  # type: ignore[call-arg]
 
     def as_plain(self) -> dict[str, Any]:
-        """Return all settings but the solver by name, as JSON knows them."""
+        """Return all settings but the solver by name, as JSON values."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "solver"}
         if isinstance(self.kernel, Kernel):
             values["kernel"] = kernel_as_plain(self.kernel)
         return values
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same for a training to go on: all but when to end."""
+        """Return the settings that must match for a training to resume: all but those that decide when to end."""
         values = self.as_plain() | {"solver": repr(self.solver)}
         return {name: value for name, value in values.items() if name not in ("steps", "until_settled")}
 
 
 def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:
-    """Return the stages of a training as pairs of a share of the rows and a number of steps; JSON knows lists.
+    """Return the stages of a training as tuples of a share of the rows and a number of steps. JSON gives lists.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the stages are anything else.
     """
     accepted = "pairs of a share of the rows, below 1, and a number of steps, as ((0.25, 40), (0.5, 20))"
     try:
@@ -201,13 +203,13 @@ def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:
 
 
 def require_steps_beyond(stages: tuple[tuple[float, int], ...], setting: str, steps: int) -> None:
-    """Reject a number of steps, the setting of this name, that leaves none on all rows."""
+    """Check that a setting allows more steps than the stages take, so that some use all rows."""
     taken = sum(count for _, count in stages)
     require(not stages or steps > taken, setting, steps, f"more than the {taken} steps of the stages")
 
 
 def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
-    """Return a kernel as JSON knows it; of a class that is not apviz's its repr, to be read by people."""
+    """Return a kernel as JSON values, or its repr, for people to read, if its class is not apviz's."""
     try:
         return to_plain(kernel)
     except ValueError:
@@ -215,10 +217,10 @@ def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
 
 
 def settings_of(trace: TrainingTrace) -> TrainingSettings:
-    """Read the settings that a training was run with.
+    """Read the settings of a training from its trace.
 
     Raises:
-        ValueError: a solver or kernel that is not apviz's own, or a setting that this version does not know.
+        ValueError: the solver or kernel is not apviz's own, or this version does not know a setting.
     """
     plain = json.loads(trace.attrs["training_settings"])
     solver = solver_from_plain(json.loads(trace.attrs["solver_settings"]))
@@ -236,13 +238,14 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step: the hyperparameters its solve was done with, and what it took.
+    """A finished training step.
 
     Args:
-        gradient_norm: of ℓ/n in the unconstrained parameters.
-        solution: of the solve that the step starts from.
-        work: of probes, solves and gradients, in kernel entries ÷ n².
-        hyperparameters_after: what the step led to.
+        hyperparameters: hyperparameters of its solve.
+        hyperparameters_after: hyperparameters after the step.
+        gradient_norm: norm of the gradient of ℓ/n in the unconstrained parameters.
+        solution: result of the solve.
+        work: work of probes, solves and gradients, in kernel entries ÷ n².
     """
 
     number: int
@@ -255,7 +258,7 @@ class Step:
 
 
 class TrainingHook(Hook):
-    """Observes a training: a hook that is also told about its steps.
+    """A hook that is also called after every step of a training.
 
     Examples:
         >>> import torch, apviz
@@ -270,18 +273,18 @@ class TrainingHook(Hook):
     """
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
-        """Called after every step, when it is on disk."""
+        """Observe a step, after it is written to disk."""
 
 
 class TrainingProgress(TrainingHook):
-    """Prints σ², what the solve took, and the time that is left, every few steps and after the last.
+    """A hook that prints σ², the cost of the solve and the remaining time, every few steps and after the last.
 
     Args:
-        console: where to; None: standard error.
-        every: steps between lines.
+        console: console to print to; None: standard error.
+        every: number of steps between lines.
 
     Raises:
-        ValueError: `every` below 1.
+        ValueError: `every` is below 1.
 
     Examples:
         >>> import io, rich.console, torch, apviz
@@ -314,4 +317,4 @@ class TrainingProgress(TrainingHook):
             highlight=False,
         )
         if step.number == settings.steps:
-            self._seconds, self._steps = 0.0, 0  # the next training begins afresh
+            self._seconds, self._steps = 0.0, 0  # for the next training

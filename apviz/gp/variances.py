@@ -1,4 +1,4 @@
-"""Posterior variances by solves for batches of test points, each on to the tolerance that its variances need."""
+"""Posterior variances by solves for batches of test points, to the tolerance that the variances need."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from apviz.system import KernelSystem
 
 # relative residual of the solves for variances
 VARIANCE_TOL = 1e-4
-# largest bound on the excess that is neither solved on for nor warned of: of the variance with the noise, and of the
-# variance itself, where the standard deviation is then too large by a tenth
+# Largest excess that is accepted without a tighter solve or a warning, as a share of variance + σ², and of the variance
+# alone (there the standard deviation is too large by a tenth).
 SMALL_EXCESS, SMALL_EXCESS_OF_F = 0.01, 1 - 1 / 1.1**2
-# share of that under which an excess is nothing, also of a solve that missed its tolerance
+# Below this share of the accepted excess, a solve that missed its tolerance does not warn either.
 NO_EXCESS = 1e-4
-# of an entry of k(X, x*) and its product with a weight, in ε: sums that cancel keep them
+# rounding error of an entry of k(X, x*) times a weight, in ε; it remains if the sum cancels
 ROUNDINGS = 8.0
-# how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
+# largest number of tighter solves, and the smallest factor by which one lowers the residual
 TIGHTENINGS = 4
 TIGHTEN_BY = 1e-3
-# and for how many times the work of the first solve, all together
+# work limit of all tighter solves, in units of the first solve's work
 TIGHTENING_WORK = 10.0
-# columns of a solve for variances: wider gains little, once the set-up is shared by so many
+# largest number of columns in a solve for variances; wider batches gain little, as the set-up is shared anyway
 MAX_BATCH = 1024
-# n × batch arrays at once: those of solvers and preconditioners, in the system's dtype, and in float64 C, W and R, with
-# B and W of the solve
+# n × batch arrays in memory: of solvers and preconditioners, in the system's dtype; and in float64, C, W and R, and B
+# and W of the solve
 BATCH_ARRAYS, DOUBLE_ARRAYS = 15, 5
-# of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
+# share of the free memory for these arrays; the factors of the blocks use up to 0.4 of the rest
 BATCH_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class VarianceSolve:
-    """A record of how the solve of one batch of test points ended.
+    """Record of the solves for one batch of test points.
 
     Args:
-        rows: of the test inputs.
-        stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
-        residual: the least of that and those that went on from it for a smaller excess.
-        epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
-        excess: (c,) float64 on the CPU, ‖r‖²/σ², of rows with their own noises Σᵢ rᵢ²/σᵢ², and what float64 rounds: the
-            variance returned is above the exact one by at most this.
+        rows: rows of the test inputs.
+        stop_reason, stop_message: as in `Solution`, of the first solve.
+        residual: smallest residual of the first solve and the tighter ones that resumed from it.
+        epochs, work, seconds: as in `Solution`, summed over all these solves.
+        excess: (c,) float64 on the CPU, a bound on the excess of the returned variance over the exact one: ‖r‖²/σ²,
+            or Σᵢ rᵢ²/σᵢ² for rows with their own noises, plus rounding in float64.
     """
 
     rows: slice
@@ -66,22 +66,22 @@ class VarianceSolve:
 
     @property
     def converged(self) -> bool:
-        """Whether its residual, recomputed, is below the tolerance."""
+        """Whether the recomputed residual is below the tolerance."""
         return self.stop_reason is StopReason.CONVERGED
 
 
 class Variances:
-    """Variances k(x*, x*) − cᵀK⁻¹c of batches of test points, with one set-up of the solver for all.
+    """Variances k(x*, x*) − cᵀK⁻¹c of batches of test points, with a single set-up of the solver.
 
     Args:
-        system: K.
-        operator: K in float64; counts the entries that are evaluated outside the solves.
-        solver: of K W = C.
-        may_tighten: go on to smaller tolerances where the bound on the excess asks for it.
-        batch_size: test points in a solve; `auto`: by the free memory.
+        system: system with K.
+        operator: K in float64; counts the entries evaluated outside the solves.
+        solver: solver of K W = C.
+        may_tighten: resume with smaller tolerances if the bound on the excess is large.
+        batch_size: number of test points in a solve; `auto`: from the free memory.
 
     Attributes:
-        work: of all solves, in kernel entries ÷ n².
+        work: work of all solves, in kernel entries ÷ n².
     """
 
     def __init__(
@@ -95,17 +95,17 @@ class Variances:
         self.system, self.solver, self.may_tighten, self.batch_size = system, solver, may_tighten, batch_size
         self.work = 0.0
         self._operator = operator
-        #: the solver's set-up, and for how many right-hand sides it was made
+        #: the solver's set-up, and the number of right-hand sides it was built for
         self.prepared: tuple[Prepared, float] | None = None
 
     def width(self) -> int:
-        """Return how many right-hand sides a solve takes, from the free memory where nothing is asked for."""
+        """Return the number of right-hand sides in a solve: `batch_size`, or from the free memory."""
         if self.batch_size != "auto":
             return self.batch_size
         n, item = self.system.n, self.system.x.element_size()
         history = getattr(getattr(self.solver, "step", None), "length", 0)
         arrays = BATCH_ARRAYS + 8 / item * DOUBLE_ARRAYS + (history if isinstance(history, int) else 0)
-        # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
+        # an automatic history holds at most half as many columns as a block solves rows, for any batch
         chosen = n * solved_rows(n, self.system.d) / 2
         numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
         return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
@@ -115,9 +115,11 @@ class Variances:
         return self._operator.formula.diagonal(self._operator.scaled(chunk))
 
     def from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
-        """Compute the variance from what the data explain, between 0, below which rounding may fall, and the prior's.
+        """Return prior minus explained variance. Rounding may leave [0, prior], so the result is clipped to it.
 
-        explained: (c,) or (c, ranks).
+        Args:
+            explained: (c,) or (c, ranks).
+            chunk: (c, d) test inputs.
         """
         prior = self.prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
         return (prior - explained).clamp_(min=0.0).minimum(prior)
@@ -130,16 +132,17 @@ class Variances:
         done: list[VarianceSolve],
         keep: tuple[Tensor, Tensor] | None = None,
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
-        """Solve batch by batch, and warns of the first whose variances may be too large.
+        """Solve batch by batch. Warns about the first batch whose variances may be too large.
 
         Args:
             batches: rows of the test inputs.
-            chunk_of: the test inputs in such rows, (c, d).
-            done: to which the records are added.
-            keep: two (n, m) arrays, for W and C + R of all points.
+            chunk_of: returns the test inputs of rows, (c, d).
+            hooks: hooks of the solves.
+            done: list to which the records are appended.
+            keep: two (n, m) arrays to fill with W and C + R of all points.
 
         Yields:
-            Rows, their inputs, their variances (c,), and how the solve ended.
+            Rows, their inputs, their variances (c,), and the record of the solve.
         """
         warned = False
         widest = max((rows.stop - rows.start for rows in batches), default=0)
@@ -157,14 +160,14 @@ class Variances:
             yield rows, chunk, variance, solved
 
     def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
-        """What is to be said of a batch, if anything."""
+        """Return the warning for a batch, or None."""
         where = f"rows {solved.rows.start} to {solved.rows.stop}"
         ratio = self._excess_ratio(variance, solved.excess)
-        # a missed tolerance that leaves nothing to see, such as an excess of 4e-30, is not worth a word
+        # no warning for a missed tolerance without effect, such as an excess of 4e-30
         if not solved.converged and not (ratio <= NO_EXCESS).all():
             return (
-                f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
-                f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
+                f"the solve for the variances of {where} did not converge (residual {solved.residual:.2e} after "
+                f"{solved.epochs} epochs): they are too large, by at most {float(solved.excess.max()):.2e} "
                 f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
             )
         if not (ratio > 1).any():
@@ -176,11 +179,11 @@ class Variances:
             f"the variances of {where} may be too large: at {int((ratio > 1).sum())} of {len(ratio)} points the bound "
             f"‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ² or {SMALL_EXCESS_OF_F:.0%} of the "
             f"variance; at worst the standard deviation of f may be too large by {times} (residual "
-            f"{solved.residual:.1e}); take {float64}a solver with a smaller tol, or variance_solver=apviz.Cholesky()"
+            f"{solved.residual:.1e}); use {float64}a solver with a smaller tol, or variance_solver=apviz.Cholesky()"
         )
 
     def _excess_ratio(self, variance: Tensor, excess: Tensor) -> Tensor:
-        """(c,) the bound on the excess ÷ what is small enough, on the CPU."""
+        """Return the bound on the excess ÷ the accepted excess, (c,) on the CPU."""
         variance = variance.cpu()
         small = torch.minimum(SMALL_EXCESS * (variance + self.system.noise), SMALL_EXCESS_OF_F * variance)
         return excess / small.clamp_min(torch.finfo(small.dtype).tiny)
@@ -188,9 +191,9 @@ class Variances:
     def _solve(
         self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
     ) -> tuple[Tensor, Tensor, VarianceSolve]:
-        """W and C + R of the batch, (n, c) each, and how its solve ended."""
+        """Return W and C + R of the batch, (n, c) each, and the record of its solve."""
         c = self._operator.cross_columns(chunk)
-        # what the system's dtype would lose explains nothing
+        # covariances that underflow in the system's dtype explain nothing
         c[:, c.abs().amax(0) < torch.finfo(self.system.dtype).tiny] = 0.0
         batch = self.system.with_right_hand_sides(c)
         solution = attempt(batch, self.solver, hooks, prepared=prepared)
@@ -219,22 +222,22 @@ class Variances:
         )  # fmt: skip
 
     def _prepared_for(self, columns: int) -> Prepared:
-        """The set-up of the solver, made once for all batches of so many points or fewer."""
+        """Return the solver's set-up, built once for all batches of at most `columns` points."""
         if self.prepared is None or self.prepared[1] < columns:
             self.prepared = self.solver.prepare(self.system.operator, columns), columns
         return self.prepared[0]
 
     def _variance_of(self, w: Tensor, c_and_r: Tensor, chunk: Tensor) -> Tensor:
-        """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
+        """Return k(x*, x*) − cᵀw − rᵀw, (c,), from W and C + R: (n, c), summed in float64."""
         return self.from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
 
     def _excess_of(self, r: Tensor) -> Tensor:
-        """rᵀD⁻¹r ≥ rᵀK⁻¹r per column, D the noises."""
+        """Return rᵀD⁻¹r ≥ rᵀK⁻¹r for each column, where D holds the noises."""
         return weighted_norms(r, self.system.operator.noise_of()).square()
 
 
 class _WorkLimit(Hook):
-    """Stops a solve at the end of the epoch in which its work passes `limit`."""
+    """A hook that stops a solve at the end of the epoch in which its work exceeds `limit`."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -244,10 +247,10 @@ class _WorkLimit(Hook):
 
     def on_epoch(self, epoch: Epoch) -> None:
         if epoch.number and epoch.work > self.limit:
-            self.run.request_stop("going on for smaller variances has taken ten times the work of the first solve")
+            self.run.request_stop("tighter solves for variances reached ten times the work of the first solve")
 
 
 def to_tolerance(solver: Solver, tol: float) -> Solver:
-    """Return the solver with a tolerance of at most `tol`, or as it is where it has none."""
+    """Return the solver with a tolerance of at most `tol`. A solver without a tolerance is returned unchanged."""
     given = getattr(solver, "tol", 0.0)
     return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]

@@ -116,7 +116,7 @@ def test_an_input_that_does_not_vary_in_training_is_ignored():
     h = apviz.Hyperparameters("matern52", (0.4, 0.7, 0.9), 1.3, 0.05, 0.2)
     gp = apviz.GaussianProcess(hyperparameters=h, **EXACT).fit(np.insert(x, 1, 5.0, axis=1), y)
     points = np.insert(held_out(), 1, np.linspace(-1e6, 1e6, 50), axis=1)
-    with pytest.warns(UserWarning, match="column 1 of X was 5 in all training rows, and is ignored"):
+    with pytest.warns(UserWarning, match="column 1 of X was 5 in all training rows; its other values are ignored"):
         found = gp.predict(points)
     np.testing.assert_allclose(found, fitted().predict(held_out()), rtol=1e-9)
 
@@ -260,7 +260,7 @@ def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_lo
     ):
         gp = fitted(solver=solver)
     assert not gp.solution_.converged and gp.solution_.residual > 1e-9
-    with pytest.warns(UserWarning, match="the solve for the variances of rows 0 to 50 is not converged"):
+    with pytest.warns(UserWarning, match="the solve for the variances of rows 0 to 50 did not converge"):
         gp.predict(held_out(), return_std=True, include_noise=True)
 
 
@@ -317,7 +317,7 @@ def test_a_pickle_holds_no_matrix_and_predicts_the_same():
         ({"stages": 3}, "stages must be pairs of a share of the rows, below 1, and a number of steps, .* got 3"),
         ({"stages": ((0.5, "many"),)}, "stages must be pairs"),
         ({"stages": ((0.5, 5),), "max_steps": 5}, "max_steps must be more than the 5 steps of the stages, got 5"),
-        ({"stages": ((0.5, 5),), "max_steps": 9, "optimiser": "l-bfgs"}, r"stages must be \(\), for L-BFGS takes all"),
+        ({"stages": ((0.5, 5),), "max_steps": 9, "optimiser": "l-bfgs"}, r"stages must be \(\), because L-BFGS uses"),
         ({"max_epochs": 0}, "max_epochs must be a whole number, at least 1, got 0"),
         ({"trace_estimator": "exact"}, "trace_estimator must be one of standard, pathwise, got 'exact'"),
         ({"variance": "exact"}, "variance must be one of solves, lanczos, got 'exact'"),

@@ -44,7 +44,7 @@ def test_a_prior_mean_that_is_no_finite_number_is_named(mean):
 
 def test_targets_of_other_rows_are_named_as_targets():
     for make in (lambda y: apviz.Posterior(X, y, H, device=DEVICE), lambda y: apviz.Training(X, y, device=DEVICE)):
-        with pytest.raises(ValueError, match=r"y must have shape \(n,\) with a target for every row of x, got \(29,\)"):
+        with pytest.raises(ValueError, match=r"y must have shape \(n,\) one target for each row of x, got \(29,\)"):
             make(Y[:29])
 
 
@@ -100,7 +100,8 @@ def test_a_training_names_what_it_is_to_start_from_and_where_it_is_to_write():
 def test_a_step_that_is_too_large_is_named_as_the_training_fails():
     settings = apviz.TrainingSettings(steps=2, probes=3, step_size=1e12)
     with pytest.raises(
-        apviz.TrainingError, match=r"training step 1: it led to none .*; step_size = 1e\+12 is too large"
+        apviz.TrainingError,
+        match=r"training step 1: it led to invalid hyperparameters .*; step_size = 1e\+12 is too large",
     ):
         apviz.Training(X, Y, settings, device=DEVICE).run()
 

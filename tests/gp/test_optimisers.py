@@ -78,7 +78,7 @@ def test_the_trace_of_l_bfgs_has_its_values_which_never_rise_and_says_how_it_end
     assert trace.finished and trace.outcome == "settled" and trace.converged
     assert trace.hyperparameters == h and "iterations of L-BFGS with Cholesky" in h.provenance
     found = apviz.diagnose(trace)
-    assert "the likelihood gains no more" in found.evidence
+    assert "L-BFGS no longer increases the likelihood" in found.evidence
 
 
 def test_a_training_that_has_settled_is_not_gone_on_with_and_one_that_was_cut_begins_from_where_it_was(tmp_path):
@@ -276,7 +276,10 @@ def run(**settings):
     ("setting", "message"),
     [
         ({"optimiser": "sgd"}, "optimiser must be one of adam, l-bfgs, got 'sgd'"),
-        ({"restarts": 2}, "search_rows must be a number of rows, such as 500, for restarts to be compared on, got 0"),
+        (
+            {"restarts": 2},
+            "search_rows must be a positive number of rows, such as 500, on which restarts are compared, got 0",
+        ),
         ({"kernel": 3}, r"kernel must be one of matern12, .*, or a kernel such as apviz.Matern52\(\), got 3"),
     ],
 )

@@ -85,7 +85,7 @@ def test_bounds_leave_a_factor_of_1e5_and_let_the_noise_come_near_its_floor():
 
 def test_a_start_with_other_hyperparameters_is_refused_with_what_is_trained():
     of = Parametrisation(apviz.Periodic(), 0.0)
-    with pytest.raises(ValueError, match="has the hyperparameters outputscale, lengthscale; period is trained too"):
+    with pytest.raises(ValueError, match="has the hyperparameters outputscale, lengthscale, but period is trained too"):
         of.raw(apviz.Hyperparameters.of(apviz.RBF(), 0.1))
     with pytest.raises(ValueError, match="the initial kernel has 2 lengthscales, but 1 are trained"):
         of.raw(apviz.Hyperparameters.of(apviz.Periodic(lengthscale=(0.1, 0.2)), 0.1))

@@ -221,7 +221,7 @@ def test_the_solve_of_a_step_on_few_rows_can_be_done_again_from_the_trace_alone(
         ({"stages": 4}, "stages must be pairs"),
         ({"stages": ((0.5,),)}, "stages must be pairs"),
         ({"stages": ((0.5, 50),)}, "steps must be more than the 50 steps of the stages, got 50"),
-        ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), for L-BFGS takes all rows"),
+        ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), because L-BFGS uses all rows"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

@@ -160,7 +160,7 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
     with pytest.warns(UserWarning) as caught:
         found.variance(p.z)
     message = str(caught[0].message)
-    assert len(caught) == 1 and "variances of rows 0 to 10 is not converged" in message
+    assert len(caught) == 1 and "variances of rows 0 to 10 did not converge" in message
     assert re.search(r"too large, by at most \d", message) and "max_epochs" in message
     reasons = [solved.stop_reason for solved in found.variance_solves]
     assert reasons == [apviz.StopReason.MAX_EPOCHS] * 3 and not found.variance_solves[0].converged
@@ -200,7 +200,7 @@ def test_variances_that_stay_much_too_large_say_so_with_the_figures():
 
 def test_what_float32_cannot_solve_for_warns_and_names_float64():
     p = problem(**{**SMALL_NOISE, "noise": 1e-6})
-    with pytest.warns(UserWarning, match="may be too large.*take float64"):
+    with pytest.warns(UserWarning, match="may be too large.*use float64"):
         posterior(p, apviz.Cholesky(), dtype=torch.float32, weights=p.weights).variance(p.z)
 
 
@@ -445,7 +445,7 @@ def test_bad_settings_of_a_posterior_are_refused(settings, message):
 def test_bad_targets_are_refused():
     p = problem()
     with pytest.raises(
-        ValueError, match=re.escape("y must have shape (n,) with a target for every row of x, got (120, 1)")
+        ValueError, match=re.escape("y must have shape (n,) one target for each row of x, got (120, 1)")
     ):
         Posterior(p.x, p.y[:, None], p.h)
     with pytest.raises(ValueError, match="y has 1 NaN or infinite values"):

@@ -303,7 +303,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
         (("hyperparameters", "noise"), 0, "noise must be positive, got 0.0"),
         (("hyperparameters", "mean"), float("nan"), "numbers in description must be finite, got NaN"),
         (("hyperparameters", "mean"), True, "mean must be a float or int, got True"),
-        (("solution", "stop_reason"), "PERFECT", "stop_reason must be one of CONVERGED, .* it is 'PERFECT'"),
+        (("solution", "stop_reason"), "PERFECT", "stop_reason must be one of CONVERGED, .* got 'PERFECT'"),
         (("solution", "residual"), 10**400, "int too large"),
         (("solution", "epochs"), 1.5, "epochs must be a int, got 1.5"),
         (("settings",), [], "settings must be a dict"),

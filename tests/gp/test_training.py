@@ -233,7 +233,7 @@ def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_i
     with monkeypatch.context() as there, pytest.raises(KeyboardInterrupt):
         there.setattr(native, "supports", lambda *_: True)
         training(tmp_path / "with.zarr", steps=3).run([Enough()])
-    with pytest.warns(UserWarning, match="began with the compiled engine, which is not here"):
+    with pytest.warns(UserWarning, match="started with the compiled engine, which is not available here"):
         training(tmp_path / "with.zarr", steps=3).run()
     assert apviz.open_trace(tmp_path / "with.zarr").finished
     with warnings.catch_warnings():
@@ -389,7 +389,7 @@ def test_a_setting_out_of_range_is_refused(setting, message):
 
 def test_bad_data_is_refused_before_any_work():
     x, y = data()
-    with pytest.raises(ValueError, match=r"y must have shape \(n,\) with a target for every row of x, got \(80, 1\)"):
+    with pytest.raises(ValueError, match=r"y must have shape \(n,\) one target for each row of x, got \(80, 1\)"):
         apviz.Training(x, y[:, None])
     with pytest.raises(
         ValueError, match="operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"
