@@ -1,8 +1,8 @@
-"""Eigenvalues of K: λmax, λmin, λ′max, κ and κ′ with how each was got, and all of them for small n.
+"""Eigenvalues of K: λmax, λmin, λ′max, κ and κ′ with the method behind each, and all of them for small n.
 
 For any v > 0 the Collatz–Wielandt quotient max (|K|v)ᵢ/vᵢ of the magnitudes of the entries bounds λmax from above
-(Horn & Johnson, *Matrix Analysis*, 8.1.18 and 8.1.26) while the Rayleigh quotient bounds it from below. Entries of
-kernels of distances are positive; of others the bound at large n is the trace.
+(Horn & Johnson, *Matrix Analysis*, 8.1.18 and 8.1.26). The Rayleigh quotient bounds it from below. Kernels of distances
+have positive entries; for other kernels the bound at large n is the trace.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from apviz.system import KernelSystem
 SUBSAMPLE_ROWS = 1_000
 #: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
 DENSE_ROWS = 4_000
-#: rows around one row, whose least eigenvalue is close to K's where σ² is not; rows searched for the closest pair
+#: number of rows around one row that estimate λmin, and number of rows searched for the closest pair
 NEAR_ROWS, PAIRED_ROWS = 300, 5_000
-#: of which there are fewer where a tree does not shorten the search, with more inputs than so many
+#: with more inputs than this a tree does not speed up the search, and fewer rows are searched
 WIDE_INPUTS, WIDE_PAIRED_ROWS = 8, 2_000
-#: of an eigenvalue that is said to be equal to a number, what rounding may be
+#: largest relative rounding error of an eigenvalue that counts as exact
 EQUAL = 1e-3
-#: λmin within this factor of σ² is said to be at it
+#: λmin within this factor of σ² is reported as σ²
 AT_NOISE_FACTOR = 1.1
-#: rows of which eigenvalues after the largest are estimated, and the share of them that is reliable
+#: number of rows that estimate eigenvalues after the largest, and the share of those that is reliable
 LEADING_ROWS, LEADING_SHARE = 500, 0.25
 Method = Literal["exact", "lanczos", "subsample"]
 
 
 @dataclass(frozen=True)
 class Eigenvalue:
-    """An eigenvalue, how it was got, and a bound on it from the safe side (above for λmax, below for λmin)."""
+    """An eigenvalue, how it was computed, and a bound on the safe side (above for λmax, below for λmin)."""
 
     value: float
     how: str
@@ -52,8 +52,8 @@ class Spectrum:
 
     Attributes:
         blocks: (m,) λmax(K[I,I]), or empty.
-        leading: pairs of a number r and λ_{r+1}, the largest eigenvalue of K after r others, for a few r from 0 on;
-            empty where none were asked for, or computed.
+        leading: pairs of r and λ_{r+1}, the largest eigenvalue of K after r others, for a few r ≥ 0; empty if not
+            requested or not computed.
     """
 
     lambda_max: Eigenvalue
@@ -64,12 +64,12 @@ class Spectrum:
 
     @property
     def kappa(self) -> Eigenvalue:
-        """The condition number κ = λmax/λmin."""
+        """Condition number κ = λmax/λmin."""
         return _ratio(self.lambda_max, self.lambda_min)
 
     @property
     def kappa_prime(self) -> Eigenvalue:
-        """The ratio κ′ = λ′max/λmin, the rate of Theorem 1."""
+        """Ratio κ′ = λ′max/λmin, the rate of Theorem 1."""
         return _ratio(self.lambda_max_block, self.lambda_min)
 
 
@@ -86,15 +86,16 @@ def spectrum(
     rows: int = SUBSAMPLE_ROWS,
     leading: bool = False,
 ) -> Spectrum:
-    """Computes or estimates the spectrum of a system and of its blocks.
+    """Compute or estimates the spectrum of a system and of its blocks.
 
     Args:
-        blocks: K[I, I] over the solved rows of every block, read one at a time; none: λ′max is NaN.
+        blocks: K[I, I] over the solved rows of every block, read one at a time; without blocks λ′max is NaN.
         method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample` (λmax of
             1,000 random rows, scaled to n; λmin of the 300 rows around a dense place and around the closest pair: some
             1.2 million entries), or None: exact up to n = 1,000, else subsample.
-        rows: of the subsample.
-        leading: also estimate some eigenvalues after the largest, from 500 random rows where not all are computed.
+        steps: number of Lanczos steps.
+        rows: number of rows of the subsample.
+        leading: also estimate some eigenvalues after the largest, from 500 random rows unless all are computed.
     """
     if method is None:
         method = "exact" if system.n <= SUBSAMPLE_ROWS else "subsample"
@@ -116,7 +117,7 @@ def spectrum(
         found, bound = largest_eigenvalue(k)
         return found, bound + rounding * torch.finfo(k.dtype).eps * float(k.diagonal().sum())
 
-    # map lets go of a block before the next is evaluated, a comprehension after
+    # map frees a block before it evaluates the next; a comprehension frees it after
     found = torch.tensor(list(map(largest_of, blocks)), dtype=torch.float64).reshape(-1, 2)
     value, bound = found.amax(0).tolist() if len(found) else (math.nan, math.nan)
     largest = Eigenvalue(value, "power iteration on the blocks K[I, I]", True, bound)
@@ -126,17 +127,17 @@ def spectrum(
 def all_eigenvalues(
     system: KernelSystem, precondition: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Computes all eigenvalues of K, and of P⁻¹K where there is a preconditioner: (n,) float64 each, largest first.
+    """Compute all eigenvalues of K, and of P⁻¹K with a preconditioner: (n,) float64 each, largest first.
 
-    Those of P⁻¹K are those of FᵀP⁻¹F with K = FFᵀ. K, F and the eigenvalues are dense and in float64; P⁻¹ is applied
-    to F in the system's dtype, as the solve applies it, so in float32 the smallest carry its rounding, and may even
-    come out negative.
+    P⁻¹K has the eigenvalues of FᵀP⁻¹F, where K = FFᵀ. K, F and the eigenvalues are dense and in float64. P⁻¹ is applied
+    to F in the system's dtype, as in the solve. In float32 the smallest eigenvalues therefore carry rounding, and may
+    be negative.
 
     Args:
         precondition: r ↦ P⁻¹r for r: (n, p), symmetric positive definite.
 
     Raises:
-        ValueError: n above `DENSE_ROWS`, before any work.
+        ValueError: n is above `DENSE_ROWS`; raised before any work.
     """
     if system.n > DENSE_ROWS:
         raise ValueError(
@@ -155,7 +156,7 @@ def all_eigenvalues(
 
 
 def _dense(system: KernelSystem) -> Tensor:
-    """K: (n, n) in float64."""
+    """Return K: (n, n) in float64."""
     return system.operator.exact().block(slice(0, system.n))
 
 
@@ -163,11 +164,11 @@ def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue, Tensor]:
     values = torch.linalg.eigvalsh(_dense(system))
     how = "all eigenvalues of the dense K in float64"
     low, high = float(values[0]), float(values[-1])
-    # of entries, and of an eigenvalue of what they are
+    # rounding of the entries, plus that of an eigenvalue of the rounded matrix
     rounding = system.operator.exact().entry_rounding * _trace(system)
     rounding += len(values) * torch.finfo(torch.float64).eps * high
     largest = Eigenvalue(high, how, False, high + rounding)
-    if low < system.noise + rounding:  # what rounding may have made of σ²
+    if low < system.noise + rounding:  # cannot be told from σ²
         return largest, _noise_floor(system), values.flip(0)
     smallest = Eigenvalue(low, how, rounding > EQUAL * low, max(low - rounding, system.noise))
     return largest, smallest, values.flip(0)
@@ -197,22 +198,22 @@ def _drawn(n: int, count: int) -> Tensor:
 
 
 def _block(system: KernelSystem, rows: Tensor) -> Tensor:
-    """K of some rows, noise included, in float64."""
+    """Return K of some rows, noise included, in float64."""
     noise = system.operator.noise_of(rows.to(system.device))
     return system.operator.of_rows(rows, noise).block(slice(0, len(rows)))
 
 
 def _scaled_up(k: Tensor, n: int) -> Callable[[Tensor], Tensor]:
-    """The product with K of `len(k)` of n rows as if of all: what is off the diagonal counts for the rows left out."""
+    """Return the product with K of a sample of the n rows, its off-diagonal entries scaled up for the rows left out."""
     factor, diagonal = (n - 1) / max(1, len(k) - 1), k.diagonal()
     return lambda v: factor * (k @ v) + (1 - factor) * diagonal * v
 
 
 def _smallest_nearby(system: KernelSystem, densest: int) -> Eigenvalue:
-    """λmin by rows that lie close together, which is where it comes from.
+    """Estimate λmin from rows that are close together, which determine it.
 
-    Eigenvalues of K of some rows interlace with those of K (Horn & Johnson, *Matrix Analysis*, 4.3.17): the smallest
-    is at least λmin, and close to it where these rows are the closest.
+    The eigenvalues of a principal submatrix interlace with those of K (Horn & Johnson, *Matrix Analysis*, 4.3.17). Its
+    smallest is at least λmin, and near it if these rows are the closest.
     """
     operator, least = system.operator, math.inf
     for centre in (densest, _closest_pair(operator.inputs)):
@@ -226,7 +227,7 @@ def _smallest_nearby(system: KernelSystem, densest: int) -> Eigenvalue:
 
 
 def _closest_pair(inputs: Tensor) -> int:
-    """A row of the closest pair, of 5,000 or 2,000 random rows where there are more; inputs: (n, D) features."""
+    """Return a row of the closest pair among up to 5,000 or 2,000 random rows of inputs: (n, D) features."""
     rows = _drawn(len(inputs), PAIRED_ROWS if inputs.shape[1] <= WIDE_INPUTS else WIDE_PAIRED_ROWS)
     points = inputs[rows.to(inputs.device)].double().cpu().numpy()
     distances, _ = cKDTree(points).query(points, k=2)
@@ -234,14 +235,14 @@ def _closest_pair(inputs: Tensor) -> int:
 
 
 def _leading(system: KernelSystem) -> tuple[tuple[int, float], ...]:
-    """Of a few random rows, scaled to n, which errs upwards the further down an eigenvalue is."""
+    """Estimate leading eigenvalues from random rows, scaled to n. Later ones are over-estimated more."""
     values = torch.linalg.eigvalsh(_block(system, _drawn(system.n, LEADING_ROWS))).flip(0)
     scaled = (values - system.noise) * (system.n / len(values)) + system.noise
     return _staircase(scaled, max(1, int(LEADING_SHARE * len(values))))
 
 
 def _staircase(values: Tensor, most: int) -> tuple[tuple[int, float], ...]:
-    """λ_{r+1} for r = 0 and about four r an octave, below `most`; values: all eigenvalues, largest first."""
+    """Return λ_{r+1} for r = 0 and about four r an octave, below `most`; values: all eigenvalues, largest first."""
     count = min(most, len(values))
     ranks = sorted({0, *(min(count - 1, round(2 ** (step / 4))) for step in range(4 * count.bit_length()))})
     return tuple((rank, float(values[rank])) for rank in ranks if rank < count)
@@ -266,11 +267,11 @@ def _by_lanczos(system: KernelSystem, steps: int) -> tuple[Eigenvalue, Eigenvalu
 def lanczos(
     matmul: Callable[[Tensor], Tensor], n: int, steps: int, device: torch.device | str = "cpu"
 ) -> tuple[float, float]:
-    """Computes the largest and the smallest Ritz value of a symmetric operator after some Lanczos steps, in float64.
+    """Compute the largest and the smallest Ritz value of a symmetric operator after some Lanczos steps, in float64.
 
     The largest underestimates λmax, the smallest overestimates λmin (Golub & Van Loan, section 10.1).
     """
-    # the Perron vector is positive: ones, with a little noise so that no eigenvector is missed
+    # start near the positive Perron vector, with a little noise so that no eigenvector is missed
     start = 1 + 0.1 * torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     basis = LanczosBasis(matmul, start.to(device))
     basis.extend(steps)
@@ -281,8 +282,8 @@ def lanczos(
 
 
 def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
-    """Computes λmax by power iteration, and the Collatz–Wielandt bound above it; k: (b, b) symmetric."""
-    if float(k.min()) < 0:  # iterated are the magnitudes, of which λmax is larger
+    """Compute λmax by power iteration, and its upper Collatz–Wielandt bound; k: (b, b) symmetric."""
+    if float(k.min()) < 0:  # λmax of the magnitudes is an upper bound
         _, bound = largest_eigenvalue(k.abs(), steps)
         value, _ = lanczos(lambda v: (k @ v.to(k)).double(), len(k), 4 * steps, k.device)
         return value, bound
@@ -291,14 +292,14 @@ def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
         v = v / v.norm()
         kv = k @ v
         value, bound = v @ kv, (kv / v).max()
-        # a far point's entry may round to 0; the quotient stays finite, and a bound, for any positive v
+        # the entry of a far point may round to 0; with any positive v the quotient is a finite bound
         v = kv.clamp_min(torch.finfo(kv.dtype).eps * float(kv.max()))
     rounding = 1 + 8 * torch.finfo(k.dtype).eps * math.sqrt(len(k))
     return float(value), float(bound) * rounding
 
 
 class LanczosBasis:
-    """Tridiagonalises a symmetric A step by step: orthonormal q of a Krylov space, T = QᵀAQ (Golub & Van Loan, 10.1).
+    """An orthonormal basis Q of a Krylov space of a symmetric A, with T = QᵀAQ tridiagonal (Golub & Van Loan, 10.1).
 
     Every vector is orthogonalised against all earlier ones, twice ("twice is enough": Parlett, *The Symmetric
     Eigenvalue Problem*, section 6.9), so the basis stays orthonormal to rounding in the dtype of `start`. The entries
@@ -306,12 +307,12 @@ class LanczosBasis:
 
     Args:
         matmul: v ↦ A v for v: (n,), A symmetric.
-        start: (n,), not zero; its dtype and device are the basis'.
-        restart_seed: where A maps the space so far into itself, go on from a random vector orthogonal to it, drawn
-            with this seed: T falls into blocks there, and n steps always reach the whole space. None: stop there.
+        start: (n,), not zero; sets the dtype and device of the basis.
+        restart_seed: if the Krylov space is invariant, continue from a random vector orthogonal to it, drawn with this
+            seed. T then has blocks, and n steps always reach the whole space. None: stop there.
 
     Attributes:
-        diagonal, off_diagonal: of T; off_diagonal[k] couples vectors k and k + 1, so its last entry is not part of T.
+        diagonal, off_diagonal: entries of T; off_diagonal[k] couples vectors k and k + 1, so the last is not part of T.
     """
 
     def __init__(self, matmul: Callable[[Tensor], Tensor], start: Tensor, restart_seed: int | None = None) -> None:
@@ -326,11 +327,11 @@ class LanczosBasis:
 
     @property
     def vectors(self) -> Tensor:
-        """The vectors Qᵀ, (steps so far, n): one a row."""
+        """Vectors Qᵀ, (steps so far, n), one in each row."""
         return self._held[: len(self)]
 
     def extend(self, steps: int) -> None:
-        """Extends the basis to `steps` vectors, at most n; one product with A for each that is new."""
+        """Extend the basis to `steps` vectors, at most n. Each new vector costs one product with A."""
         steps = min(steps, self._held.shape[1])
         if steps > len(self._held):
             held = self._held.new_empty(steps, self._held.shape[1])
@@ -347,19 +348,19 @@ class LanczosBasis:
         left = self._orthogonalise_(v)
         if left > torch.finfo(v.dtype).eps * max(map(abs, self.diagonal)):
             self._next = v.div_(left)
-        else:  # nothing but the rounding of the product
+        else:  # the rest is rounding of the product
             self._next, left = self._fresh(), 0.0
         self.off_diagonal.append(left)
 
     def _orthogonalise_(self, v: Tensor) -> float:
-        """Takes from v what lies in the space so far, and returns the norm of the rest."""
+        """Subtract from v its projection onto the basis, in place, and return the norm of the rest."""
         basis = self.vectors
         for _ in range(2):
             v.sub_(basis.T @ (basis @ v))
         return float(torch.linalg.vector_norm(v, dtype=torch.float64))
 
     def _fresh(self) -> Tensor | None:
-        """A random unit vector orthogonal to all so far; None without a seed, or where there is none."""
+        """Return a random unit vector orthogonal to the basis, or None without a seed or if the basis is complete."""
         n = self._held.shape[1]
         if self._restart_seed is None or len(self) == n:
             return None

@@ -137,7 +137,7 @@ def advise(
     hooks: Sequence[Hook] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Advice:
-    """Forecasts seconds, work and memory of every method that fits, and says which to take. All are estimates.
+    """Forecast seconds, work and memory of every method that fits, and says which to take. All are estimates.
 
     Each method solves a system of some hundred to 1,250 of the rows, and those that may be the best one of twice as
     many (`apviz.advice.twins`); what entries, factors and passes cost here is measured for a moment

@@ -48,7 +48,7 @@ class Alternative:
 def what_would_change(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[Alternative, ...]:
-    """Says what would, from the curves of rehearsals; other right-hand sides and dtypes rehearse the best anew.
+    """Report what would, from the curves of rehearsals; other right-hand sides and dtypes rehearse the best anew.
 
     Args:
         candidates: by name, the best first.

@@ -89,7 +89,7 @@ class Course(Hook):
         self.follow(epoch.seconds, epoch.residual, self._run.setup_seconds, self._tol)
 
     def follow(self, seconds: float, residual: float, setup: float, tol: float) -> None:
-        """Takes an epoch: after so many seconds, of which the set-up took some, the residual was so large."""
+        """Take an epoch: after so many seconds, of which the set-up took some, the residual was so large."""
         self._curve.append((seconds, residual))
         first, said = self._curve[0][1], self._forecast.seconds
         to_go = math.log(max(residual, tol) / tol)

@@ -87,7 +87,7 @@ class Parts(NamedTuple):
 def forecast(
     solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal | None = None
 ) -> Forecast:
-    """Forecasts a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`.
+    """Forecast a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`.
 
     Args:
         whole: None: only the smaller one was rehearsed; how its epochs grow with the rows is then not known.
@@ -113,7 +113,7 @@ def forecast(
 
 
 def direct(solver: Cholesky, operator: Operator, prices: Prices) -> Forecast:
-    """Forecasts a factorisation, which needs no rehearsal."""
+    """Forecast a factorisation, which needs no rehearsal."""
     n, some = operator.n, min(operator.n, PRICED_ROWS)
     factoring = prices.block(some) * (n / some) ** 3
     seconds = factoring + n**2 * prices.entry_of_pass + prices.projection(some) * (n / some) ** 2

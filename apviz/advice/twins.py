@@ -115,7 +115,7 @@ class Twin:
         )  # fmt: skip
 
     def rehearse(self, solver: Solver, most_work: float, hooks: Sequence[Hook] = ()) -> Rehearsal:
-        """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n²."""
+        """Solve it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n²."""
         smaller: Any = on_fewer_rows(solver, self.share)
         watch = _Watch(most_work)
         solution = attempt(self.system, smaller, [watch, *hooks])

@@ -1,6 +1,6 @@
 """Geometry behind the solver, for few points, in NumPy and float64: spans, projections, angles, paths.
 
-It computes everything by itself, so that the solvers and the JavaScript of the widgets are held against it.
+It shares no code with the solvers or the JavaScript of the widgets, so tests compare both with it.
 """
 
 from apviz.rkhs.block_spectrum import (

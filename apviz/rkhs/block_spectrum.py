@@ -134,7 +134,7 @@ def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str
     Args:
         b: (n,) data at the points.
         block_size, partition: of `blocks_of`.
-        epochs: of m updates each; fewer if the residual is rounding before.
+        epochs: number of epochs of m updates; fewer if the residual reaches rounding earlier.
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=1.0)

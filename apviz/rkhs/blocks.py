@@ -18,7 +18,7 @@ PARTITIONS = ("sequential", "shuffled", "kd-tree")
 
 
 class Blocks(NamedTuple):
-    """Points that each block owns, of which every point has one owner, and those that each block solves on."""
+    """Points that each block owns, where every point has one owner, and points that each block solves on."""
 
     owned: tuple[Points, ...]
     solved: tuple[Points, ...]

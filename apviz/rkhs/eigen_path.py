@@ -1,4 +1,4 @@
-"""Trajectories along the eigenvectors of K: what CG and alternating projection remove first, and at which work."""
+"""Trajectories along the eigenvectors of K: which components CG and alternating projection remove first."""
 
 from __future__ import annotations
 

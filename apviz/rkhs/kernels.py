@@ -32,10 +32,10 @@ class StationaryKernel:
     """Kernel k(x, z) = outputscale · f(‖(x − z)/ℓ‖).
 
     Args:
-        name: of the correlation f: matern12, matern32, matern52, rbf or rational-quadratic.
+        name: name of the correlation f: matern12, matern32, matern52, rbf or rational-quadratic.
         lengthscale: ℓ, one positive number or one per column of x.
         outputscale: the variance k(x, x).
-        parameters: further ones of f, by name.
+        parameters: shape parameters of f, by name.
 
     Examples:
         >>> kernel = apviz.rkhs.StationaryKernel("rbf", lengthscale=0.5)
@@ -67,7 +67,7 @@ class StationaryKernel:
 
 
 def kernel_of(kernel: Any) -> Kernel:
-    """Return the closed form of a kernel such as `apviz.Matern52(lengthscale=0.2)`, or a function as it is."""
+    """Return the closed form of a kernel such as `apviz.Matern52(lengthscale=0.2)`; functions stay unchanged."""
     if not isinstance(kernel, StationaryKernel) and getattr(kernel, "name", None) in tuple(CORRELATIONS):
         return StationaryKernel(kernel.name, kernel.lengthscale, kernel.outputscale, kernel.parameters)
     require(callable(kernel), "kernel", kernel, _ACCEPTED)
@@ -86,12 +86,12 @@ def evaluate(kernel: Kernel, x: Floats, z: Floats) -> Floats:
 
 
 def require_one_of(value: object, setting: str, known: Collection[str]) -> None:
-    """Refuse all but the known names."""
+    """Check that a value is one of the known names."""
     require(isinstance(value, str) and value in known, setting, value, f"one of {', '.join(known)}")
 
 
 def array_of(values: Any, name: str) -> Floats:
-    """Return values as a float64 array; refuse masked ones, and all but finite real numbers."""
+    """Return values as a float64 array. Masked values, and all but finite real numbers, raise."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, tensors that require gradients

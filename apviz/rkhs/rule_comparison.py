@@ -1,4 +1,4 @@
-"""Rules of block selection on one system: their errors, and what every block would remove; toy systems."""
+"""Rules of block selection on one system: their errors, and the decrease that each block offers; toy systems."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Choices:
         residual: (n,) b − Kw.
         left: ½‖r‖²_H, the sum of all later decreases.
         decrease_per_block: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, which each block would remove now.
-        norms: (m,) ‖r_I‖, what gauss-southwell looks at.
+        norms: (m,) ‖r_I‖, the criterion of gauss-southwell.
         taken: the block that each rule chooses.
-        guaranteed: ‖r‖²/(2mλ′max), what gauss-southwell removes at least (proof of Theorem 1).
+        guaranteed: ‖r‖²/(2mλ′max), the guaranteed decrease of gauss-southwell (proof of Theorem 1).
     """
 
     residual: Floats
@@ -102,8 +102,8 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
     Args:
         b: (n,) data at the points.
         block_size: of neighbours in the order of the points.
-        steps: updates of each; fewer if the residual of a rule is rounding before.
-        seed: of random and shuffled.
+        steps: number of updates of each rule; fewer if a residual reaches rounding earlier.
+        seed: seed of random and shuffled.
 
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
@@ -131,7 +131,7 @@ ToyProblem = Literal["even", "one bump", "crowded"]
 def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
     """Return points in increasing order and data at them, (n,) each.
 
-    `even`: a smooth function and noise at uniform points. `one bump`: data that are zero but for one place.
+    `even`: a smooth function and noise at uniform points. `one bump`: data that are zero except in one place.
     `crowded`: half of the points close together, with a common offset.
 
     Examples:

@@ -27,7 +27,7 @@ def selector(rule: str | None, owned: Sequence[Sequence[int]], seed: int = 0) ->
 
 
 def chosen_blocks(rule: str | None, blocks: int, seed: int = 0) -> Iterator[int]:
-    """Choose block after block by a rule that does not look at the residual: cyclic, random or shuffled.
+    """Yield blocks by a rule that ignores the residual: cyclic, random or shuffled.
 
     Examples:
         >>> from itertools import islice
@@ -44,7 +44,7 @@ def chosen_blocks(rule: str | None, blocks: int, seed: int = 0) -> Iterator[int]
 
 
 class Draws:
-    """Draws of `torch.Generator` on a CPU, the Mersenne Twister, so that a seed gives the blocks of a solve."""
+    """The random numbers of `torch.Generator` on a CPU (Mersenne Twister), so that a seed gives the solver's blocks."""
 
     def __init__(self, seed: int) -> None:
         self._state = np.random.RandomState(seed % 2**32)

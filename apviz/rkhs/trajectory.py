@@ -1,4 +1,4 @@
-"""Solves of few points with every state kept: Algorithm 1 of the paper and CG, in dense float64 algebra."""
+"""Solves on few points that keep every state: Algorithm 1 of the paper and CG, in dense float64 algebra."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apviz.rkhs.rules import Rule, selector
 from apviz.rkhs.span import Span
 from apviz.settings import require, require_whole
 
-#: ‖r‖/‖b‖ at which a solve ends: all that is left is rounding
+#: ‖r‖/‖b‖ at which a solve ends, because the rest is rounding
 ROUNDING = 1e-15
 
 
@@ -27,12 +27,12 @@ class Step:
     """State of a solve after an update.
 
     Args:
-        number: of updates done; 0 is the state before the first.
-        block: projected onto; −1 for none, or for all rows at once.
-        weights: (n,) of the function s so far.
+        number: number of updates done; 0 is the state before the first.
+        block: the block of the update; −1 for none, or for all rows at once.
+        weights: (n,) weights of the current function s.
         residual: (n,) b − Kw, computed from w.
-        energy_decrease: ½‖change‖²_H, by which the update lowered h(w) = ½wᵀKw − bᵀw.
-        decrease_per_block: (m,) by what each block would have lowered it in place of `block`; empty without blocks.
+        energy_decrease: ½‖change‖²_H, the decrease of h(w) = ½wᵀKw − bᵀw.
+        decrease_per_block: (m,) decrease that each block would have given in place of `block`; empty without blocks.
     """
 
     number: int
@@ -89,12 +89,12 @@ def trajectory(
 
     Args:
         b: (n,) data at the points.
-        blocks: number of blocks, of equal size but for the last.
+        blocks: number of blocks, of equal size except the last.
         block_size: points a block owns, in place of the number of blocks.
         overlap: size of a block's margin, as a fraction of the points it owns.
         rule: which block is next.
-        steps: updates, or iterations of CG; fewer if the residual is rounding before.
-        seed: of the random rules.
+        steps: number of updates, or of CG iterations; fewer if the residual reaches rounding earlier.
+        seed: seed of the random rules.
         method: alternating projection, or conjugate gradients.
         partition: of `blocks_of`.
 
@@ -185,7 +185,7 @@ def _kept(
     span: Span, b: Floats, steps: int, blocks: tuple[Points, ...], method: Method,
     solve: Callable[[Floats, Floats], Iterator[tuple[int, Floats]]],
 ) -> Trajectory:  # fmt: skip
-    """Run a solver for at most `steps` updates, and compute what a trajectory holds of its weights."""
+    """Run a solver for at most `steps` updates, and build the trajectory from its weights."""
     b = array_of(b, "b")
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
     require_whole("steps", steps, 1)

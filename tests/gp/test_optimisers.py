@@ -131,7 +131,7 @@ def test_a_point_without_a_factor_is_turned_back_from_and_a_start_without_one_is
         h = smooth.run()
     assert smooth.steps_done > 3 and 0 < h.noise < 1e-4
     start = apviz.Hyperparameters("rbf", (10.0,), 1e4, 1e-15)
-    with pytest.raises(apviz.TrainingError, match="training step 1: K at noise 1e-12 has no Cholesky factor"):
+    with pytest.raises(apviz.TrainingError, match="training step 1: K with noise 1e-12 has no Cholesky factor"):
         apviz.Training(x, torch.sin(3 * x[:, 0]), settings, initial=start).run()
 
 
