@@ -1,4 +1,4 @@
-"""Advice: which method a system asks for, how long each would take, and why; before any of them has been tried."""
+"""Advice before any solve: which method suits a system, how long each would take, and why."""
 
 from apviz.advice.advising import Advice, advise, can_forecast
 from apviz.advice.alternatives import Alternative

@@ -1,4 +1,4 @@
-"""The advice: every method that fits a system, rehearsed on twins of it, with seconds, work, memory and chance."""
+"""Advice on a system: forecasts of seconds, work, memory and chance for every method that fits."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from apviz.solvers import (
 from apviz.solvers.choices import coarse_rank
 from apviz.system import KernelSystem
 
-#: rows of a twin: a share of all, within these
+#: a pilot system has n ÷ TWIN_SHARE rows, between LEAST_ROWS and MOST_ROWS
 TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
-#: rows below which a factorisation of all is over before any rehearsal
+#: up to this number of rows, factoring K is faster than any rehearsal
 FEW_ROWS: Final = 2_000
-#: of the free memory, what a method may take
+#: share of the free memory that a method may use
 MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to take, and what each method would cost.
+    """The recommended method, and the forecast cost of every method.
 
     Attributes:
-        system: in words.
-        tol: the mean relative residual to be reached.
-        methods: by name, the best first; what is not expected to converge is at the end.
-        unfit: by name, why a method was left out.
-        alternatives: what would change the advice, or what it costs by much: another tolerance, other right-hand sides,
-            another dtype. What a GPU would take is known only where one is asked: by a system with device="cuda".
-        seconds: that the advice took.
+        system: description of the system.
+        tol: mean relative residual to reach.
+        methods: forecasts by name, the best first; methods that are not expected to converge come last.
+        unfit: reason by name for each method that was left out.
+        alternatives: changes that alter the advice, or its cost a lot: another tolerance, other right-hand sides,
+            another dtype. For a forecast on a GPU, give a system with device="cuda".
+        seconds: duration of the advice.
 
     Examples:
         >>> import torch, apviz
@@ -67,12 +67,12 @@ class Advice:
 
     @property
     def best(self) -> Forecast:
-        """The method to take."""
+        """Recommended method."""
         return next(iter(self.methods.values()))
 
     @property
     def headline(self) -> str:
-        """Which method to take, and what the next one would cost."""
+        """Return the recommended method, and the cost of the next one."""
         (name, best), *others = self.methods.items()
         if best.chance < 0.5:
             return f"No method is expected to reach {self.tol:g} within its limit."
@@ -84,7 +84,7 @@ class Advice:
 
     @property
     def reason(self) -> str:
-        """Why, and what to do where no method is expected to converge."""
+        """Return the reason, and what to do if no method is expected to converge."""
         name, best = next(iter(self.methods.items()))
         if best.chance < 0.5:
             action = "Allow more epochs, a larger tolerance, more noise, or float64."
@@ -93,20 +93,20 @@ class Advice:
 
     @property
     def sentence(self) -> str:
-        """All of it on one line."""
+        """Return headline and reason in one line."""
         return f"{self.headline} {self.reason}"
 
     def course(self) -> Course:
-        """A hook that tells how long a solve by the best method still takes, and when it does not go as was said."""
+        """Return a hook that estimates the remaining time of a solve by the best method, and warns if it is slow."""
         (_, best), *others = self.methods.items()
         return Course(best, dict(others))
 
     def courses(self) -> Courses:
-        """A hook for solves by any of the methods, one after another."""
+        """Return a hook for solves by any of the methods, one after another."""
         return Courses(self.methods)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A table: a row a method, with text for people."""
+        """Return a table with one row for each method, as text for people."""
         return [
             {
                 "method": name,
@@ -137,25 +137,26 @@ def advise(
     hooks: Sequence[Hook] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Advice:
-    """Forecast seconds, work and memory of every method that fits, and says which to take. All are estimates.
+    """Forecast seconds, work and memory of every method that fits, and recommend one. All numbers are estimates.
 
-    Each method solves a system of some hundred to 1,250 of the rows, and those that may be the best one of twice as
-    many (`apviz.advice.twins`); what entries, factors and passes cost here is measured for a moment
-    (`apviz.advice.prices`). That took 0.2 to 3.4 s, 0.7 in the median, about as long as the best solve at 6,000 and
-    14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`, `benchmarks/README.md`).
+    Each method solves a pilot system of some hundred to 1,250 of the rows. Methods that may be the best also solve one
+    with twice as many rows (`apviz.advice.twins`). Brief measurements give the cost of entries, factors and passes on
+    this machine (`apviz.advice.prices`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the best
+    solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
+    `benchmarks/README.md`).
 
     Args:
         system: K W = B.
-        solvers: by name, in place of apviz's own choice of methods; alternating projections, CG, Cholesky.
-        tol: mean relative residual to be reached, by all of apviz's choice.
-        max_epochs: their cap.
-        seed: of the rows of the twins.
-        hooks: of the solves on few rows; one that raises ends the advice.
-        clock: whose seconds are forecast; `time.process_time` where other processes share the machine.
+        solvers: solvers by name, in place of apviz's own methods: alternating projections, CG or Cholesky.
+        tol: mean relative residual that apviz's own methods should reach.
+        max_epochs: epoch limit of apviz's own methods.
+        seed: seed of the rows of the pilot systems.
+        hooks: hooks of the solves of pilot systems; an exception in a hook ends the advice.
+        clock: clock of the forecast seconds; use `time.process_time` if other processes share the machine.
 
     Raises:
-        ValueError: a tolerance or a cap out of range; a solver that cannot be forecast.
-        MemoryError: nothing fits the free memory.
+        ValueError: the tolerance or the epoch limit is out of range, or a solver cannot be forecast.
+        MemoryError: no method fits the free memory.
 
     Examples:
         >>> import torch, apviz
@@ -213,12 +214,12 @@ def advise(
 
 
 def can_forecast(solver: Solver) -> bool:
-    """Tests whether `advise` takes a solver."""
+    """Return whether `advise` accepts a solver."""
     return isinstance(solver, (*PARTS, Cholesky, Automatic))
 
 
 def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:
-    """Return apviz' methods and what others take, by name: the quickest first in most cases, to rehearse less."""
+    """Return the methods to compare, usually the fastest first, so that rehearsals of slow ones stop early."""
     limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs}
     rank = coarse_rank(n)
     solvers = [
@@ -232,7 +233,7 @@ def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver
 
 
 def _rank(each: Forecast) -> tuple[bool, float]:
-    """What is not expected to converge comes last; of what was not rehearsed to its end a lower bound counts."""
+    """Return the sort key of a forecast: methods that are not expected to converge last, then by likely seconds."""
     return each.chance < 0.5, each.seconds.likely
 
 

@@ -1,4 +1,4 @@
-"""What would change the advice: another tolerance, other right-hand sides, another dtype."""
+"""Changes that alter the advice: another tolerance, other right-hand sides, another dtype."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.advice.twins import Rehearsal
 from apviz.solvers import Cholesky
 
-#: seconds that differ by less are the same
+#: seconds that differ by a smaller factor count as equal
 NOTABLE: Final = 1.5
-#: a tolerance larger or smaller by so much is looked at
+#: factor to the larger and the smaller tolerance
 TIMES: Final = 10.0
-#: seconds of a solve below which only the larger one is, for all else must be rehearsed or measured
+#: For a faster solve, in seconds, only the larger tolerance is considered: the rest needs rehearsals or measurements.
 WORTH_MEASURING: Final = 0.5
-#: times the work of a rehearsal that another one to the smaller tolerance may take
+#: work limit of a rehearsal to the smaller tolerance, in units of the first rehearsal's work
 MOST_TIMES: Final = 3.0
-#: right-hand sides in place of one
+#: alternative number of right-hand sides to one
 MANY_SIDES: Final = 16
-#: methods that are rehearsed anew for another setting
+#: number of methods that are rehearsed again for another setting
 REHEARSED: Final = 2
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Something that would change the advice, or the seconds by half as much again.
+    """A change that alters the advice, or its seconds by a factor of at least 1.5.
 
     Attributes:
-        change: in words, such as "to 0.001", "16 right-hand sides", "float64".
-        best: the method to take then.
-        seconds: that it would take, an estimate; infinite where no method is expected to converge.
-        sentence: of all this.
+        change: the change, such as "to 0.001", "16 right-hand sides", "float64".
+        best: the method to use after the change.
+        seconds: estimated seconds; infinite if no method is expected to converge.
+        sentence: a sentence that says all this.
     """
 
     change: str
@@ -48,10 +48,12 @@ class Alternative:
 def what_would_change(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[Alternative, ...]:
-    """Report what would, from the curves of rehearsals; other right-hand sides and dtypes rehearse the best anew.
+    """Return the changes that alter the advice.
+
+    Other tolerances use the curves of rehearsals; other right-hand sides and dtypes rehearse the best methods again.
 
     Args:
-        candidates: by name, the best first.
+        candidates: candidates by name, the best first.
     """
     advised = next(iter(candidates.values())).forecast
     if all(each.half is None for each in candidates.values()):
@@ -68,7 +70,7 @@ def what_would_change(
 
 
 def _looser(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float) -> tuple[str, dict[str, Forecast]]:
-    """To a tolerance that rehearsals passed on their way."""
+    """Forecast solves to a larger tolerance, from the curves of the rehearsals."""
     found = {}
     for name, each in candidates.items():
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
@@ -82,7 +84,7 @@ def _looser(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: fl
 def _tighter(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[str, dict[str, Forecast]]:
-    """To a tolerance to which the likely ones are rehearsed again, as long as that takes little more."""
+    """Forecast solves to a smaller tolerance by rehearsing the likely methods again, with limited work."""
     found = {}
     for name, each in _likely(candidates):
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
@@ -97,7 +99,7 @@ def _tighter(
 def _other_sides(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[str, dict[str, Forecast]]:
-    """Of one right-hand side in place of several by its own curve; of several in place of one they are rehearsed."""
+    """Forecast one right-hand side in place of several from its curve, or several in place of one by rehearsals."""
     system = rehearsing.system
     one = system.b.shape[1] > 1
     columns = 1 if one else MANY_SIDES
@@ -114,7 +116,7 @@ def _other_sides(
 
 
 def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) -> tuple[str, dict[str, Forecast]]:
-    """The same epochs at other prices; rehearsed in the other dtype where rounding may tell them apart."""
+    """Forecast another dtype: the same epochs at other costs, rehearsed again if rounding may matter."""
     system, found = rehearsing.system, dict[str, Forecast]()
     dtype, columns = (torch.float32 if system.dtype == torch.float64 else torch.float64), system.b.shape[1]
     operator, prices = system.operator.in_dtype(dtype), rehearsing.prices.in_dtype(dtype)
@@ -134,7 +136,7 @@ def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) ->
 
 
 def _likely(candidates: Mapping[str, Candidate]) -> list[tuple[str, Candidate]]:
-    """The few that may be the best under another setting too."""
+    """Return the few candidates that may also be the best under another setting."""
     best = next(iter(candidates.values())).forecast.seconds.likely
     return [
         (name, each) for number, (name, each) in enumerate(candidates.items())
@@ -143,7 +145,7 @@ def _likely(candidates: Mapping[str, Candidate]) -> list[tuple[str, Candidate]]:
 
 
 def _larger(each: Candidate, half: Rehearsal) -> Rehearsal | None:
-    """What the larger twin would have taken, were it to the smaller one as it was."""
+    """Estimate the rehearsal on the larger pilot system, with the old ratio of both pilot systems."""
     whole, before = each.whole, each.half
     if whole is None or before is None or not (whole.converged and before.converged and half.converged):
         return None
@@ -153,7 +155,7 @@ def _larger(each: Candidate, half: Rehearsal) -> Rehearsal | None:
 
 
 def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping[str, Candidate]) -> Alternative | None:
-    """What is to be said of a change: nothing where the same method takes about the same."""
+    """Return the alternative of a change, or None if the same method takes about as long."""
     advised, now = next((name, each.forecast) for name, each in candidates.items())
     arriving = {name: each for name, each in forecasts.items() if each.chance > 0.5 and each.is_bounded}
     then, arrives, what = forecasts.get(advised), now.chance >= 0.5, change[:1].upper() + change[1:]

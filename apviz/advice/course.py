@@ -1,4 +1,4 @@
-"""The course of a solve beside its forecast: what is left, and whether it goes as was said."""
+"""Progress of a solve compared with its forecast: the remaining time, and a warning if it is slow."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from apviz.advice.forecast import Band, Forecast, in_words
 from apviz.solvers import Epoch, Hook
 from apviz.solvers.run import Run
 
-#: epochs, and the share of the way to the tolerance, from which on what was measured is held against the forecast
+#: measurements correct the forecast after more epochs, and a larger share of the way to the tolerance, than these
 FEW_EPOCHS, LITTLE = 3, 0.1
 
 
 class Courses(Hook):
-    """Hook that follows whatever solve runs by its own forecast; of one that was not forecast it says nothing.
+    """A hook that compares each solve with its forecast, and is silent for solves without one.
 
     Args:
-        forecasts: by name.
+        forecasts: forecasts by name.
     """
 
     def __init__(self, forecasts: Mapping[str, Forecast]) -> None:
@@ -26,7 +26,7 @@ class Courses(Hook):
 
     @property
     def words(self) -> str:
-        """Those of the solve that runs."""
+        """Time left of the running solve, or its warning."""
         return self._course.words if self._course else ""
 
     def on_start(self, run: Run) -> None:
@@ -41,19 +41,18 @@ class Courses(Hook):
 
 
 class Course(Hook):
-    """Hook that tells how long a solve still takes: as was forecast at first, as its epochs go later on.
+    """A hook that estimates the remaining time of a solve: first from the forecast, later from its epochs.
 
-    The way to the tolerance is that of the residual's logarithm. What was done of it counts as measured, the rest as
-    forecast, so that the seconds in all are the geometric mean of both, weighted so.
+    Progress is measured by the logarithm of the residual. The total time is a geometric mean of the measured and the
+    forecast total, weighted by the done and the remaining share of the way to the tolerance.
 
     Args:
-        forecast: of the solve.
-        others: forecasts of other methods by name, which may be the better ones if it does not go as was said.
+        forecast: forecast of the solve.
+        others: forecasts of other methods by name, to recommend if the solve is slower than forecast.
 
     Attributes:
-        left: seconds until the tolerance, an estimate; all zero once it is reached.
-        warning: empty, or a sentence from the epoch on after which even the best pace so far takes longer than the
-            forecast's band.
+        left: estimated seconds until the tolerance; all zero once it is reached.
+        warning: empty, or a sentence if even the best pace so far takes longer than the forecast's band.
 
     Examples:
         >>> import torch, apviz
@@ -75,7 +74,7 @@ class Course(Hook):
 
     @property
     def words(self) -> str:
-        """The time left, or the warning if there is one."""
+        """Time left, or the warning if there is one."""
         about = "more than" if self._is_bound else "about"
         return self.warning or (f"{about} {in_words(self.left.likely)} left" if self.left.likely else "")
 
@@ -89,7 +88,7 @@ class Course(Hook):
         self.follow(epoch.seconds, epoch.residual, self._run.setup_seconds, self._tol)
 
     def follow(self, seconds: float, residual: float, setup: float, tol: float) -> None:
-        """Take an epoch: after so many seconds, of which the set-up took some, the residual was so large."""
+        """Record an epoch: total seconds, its residual, the seconds of the set-up, and the tolerance."""
         self._curve.append((seconds, residual))
         first, said = self._curve[0][1], self._forecast.seconds
         to_go = math.log(max(residual, tol) / tol)
@@ -100,7 +99,7 @@ class Course(Hook):
         measured = setup + (seconds - setup) / done if done else math.inf
         share = done if len(self._curve) > FEW_EPOCHS and done > LITTLE else 0.0
         self.warning, self._is_bound = "", not (share or self._forecast.is_bounded)
-        # of a rehearsal that was stopped only a lower bound is known, which what was measured replaces
+        # a stopped rehearsal gives only a lower bound, which measurements replace
         weight = 1.0 if share and not self._forecast.is_bounded else share
         totals = [each if not weight else each ** (1 - weight) * measured**weight for each in said]
         self.left = Band(*(max(0.0, each - seconds) for each in totals))
@@ -109,7 +108,7 @@ class Course(Hook):
             self._warn(seconds, to_go / pace if pace else math.inf)
 
     def _best_pace(self) -> float:
-        """By how much the residual's logarithm fell a second: over all, the later half, or the last epoch."""
+        """Return the best decrease of log residual a second: over all epochs, the later half, or the last epoch."""
         now, last = self._curve[-1]
         ways = (self._curve[each] for each in (0, len(self._curve) // 2, len(self._curve) - 2))
         return max(0.0, *(math.log(r / last) / (now - t) for t, r in ways if now > t), 0.0)

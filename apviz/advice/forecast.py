@@ -1,4 +1,4 @@
-"""Forecasts: the work, seconds and memory of a solve, from what it took on a twin and what its parts cost here."""
+"""Forecasts of work, seconds and memory of a solve, from rehearsals on pilot systems and measured costs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SKELETONS: Final = 0.65
 
 
 class Band(NamedTuple):
-    """A number that is not known exactly: what is expected, and between what it probably lies."""
+    """An uncertain number: the likely value, and the range it is probably in."""
 
     likely: float
     low: float
     high: float
 
     def at_least(self) -> Band:
-        """The same where what is expected is only known to be exceeded."""
+        """Return a lower bound: the same likely value, without an upper limit."""
         return Band(self.likely, self.likely, math.inf)
 
     def __format__(self, spec: str) -> str:
@@ -47,14 +47,14 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a method is expected to take.
+    """Forecast cost of a method.
 
     Attributes:
-        solver: without `auto`.
-        seconds, work: everything included; where the rehearsal was stopped, at least so much, and `high` is infinite.
-        memory: bytes beyond the data.
-        chance: of reaching the tolerance within its cap, 0 to 1; an estimate.
-        reason: of the numbers, one sentence.
+        solver: the solver with `auto` settings resolved.
+        seconds, work: totals. If the rehearsal was stopped, they are lower bounds and `high` is infinite.
+        memory: bytes in addition to the data.
+        chance: estimated probability of reaching the tolerance within the epoch limit, 0 to 1.
+        reason: explanation of the numbers in one sentence.
     """
 
     solver: Solver
@@ -66,17 +66,17 @@ class Forecast:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the rehearsal came to an end, so that the numbers are more than a lower bound."""
+        """Whether the rehearsal was finished, so that the numbers are more than lower bounds."""
         return math.isfinite(self.work.high)
 
     def at_least(self, why: str) -> Forecast:
-        """The same where what is expected is only known to be exceeded."""
+        """Return a lower bound: the same likely value, without an upper limit."""
         seconds, work = self.seconds.at_least(), self.work.at_least()
         return replace(self, seconds=seconds, work=work, reason=f"{self.reason}; {why}")
 
 
 class Parts(NamedTuple):
-    """Seconds of a method: of its set-up, of an epoch, and its bytes beyond the data; work of the set-up."""
+    """Costs of a method: seconds of set-up and of an epoch, bytes in addition to the data, work of the set-up."""
 
     setup: float
     epoch: float
@@ -87,10 +87,11 @@ class Parts(NamedTuple):
 def forecast(
     solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal | None = None
 ) -> Forecast:
-    """Forecast a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`.
+    """Forecast a solve by a `solver` without `auto` from rehearsals on one or two pilot systems.
 
     Args:
-        whole: None: only the smaller one was rehearsed; how its epochs grow with the rows is then not known.
+        half: rehearsal on the smaller pilot system.
+        whole: rehearsal on the larger one; None: the growth of epochs with the rows is not known.
     """
     n, last = operator.n, whole or half
     parts = PARTS[type(solver)](solver, operator, columns, prices, last)
@@ -123,12 +124,12 @@ def direct(solver: Cholesky, operator: Operator, prices: Prices) -> Forecast:
 
 
 def memory_of_a_factor(operator: Operator) -> float:
-    """Bytes of a factorisation of all rows."""
+    """Return the bytes of a factorisation of all rows."""
     return 3.0 * operator.n**2 * operator.x.element_size()
 
 
 def in_words(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Format seconds for people."""
     if seconds < 90:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
@@ -195,7 +196,7 @@ def _shares(solver: Any) -> tuple[float, float, float]:
 
 
 def _chance(solver: Any, whole: Rehearsal, growth: float) -> float:
-    """Of the epochs, log-normal about what is expected, the share below the cap; little where a twin got nowhere."""
+    """Return the probability that log-normal epochs are below the limit; small if the rehearsal failed."""
     if whole.reason in (StopReason.STAGNATED, StopReason.DIVERGED):
         return 0.05
     if whole.reason is StopReason.MAX_EPOCHS:
@@ -221,7 +222,7 @@ def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
 
 
 def _whole(value: Any) -> int:
-    assert not isinstance(value, str)  # nothing says `auto` any more
+    assert not isinstance(value, str)  # `auto` is resolved
     return int(value or 0)
 
 

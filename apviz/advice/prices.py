@@ -1,4 +1,4 @@
-"""Prices: what an entry, a block's factor and a pass cost on this machine, for this kernel, d and right-hand sides."""
+"""Cost model: measured seconds of entries, factors and passes on this machine, for one kernel, d and columns."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 from apviz.factors import cholesky_with_jitter
 from apviz.operators import Operator
 
-#: of n² entries, what the longest of the timings may take, and the most entries and the fewest rows of it
+#: limits of the longest timing: its share of n² entries, its largest number of entries, its smallest number of rows
 SHARE, MOST_ENTRIES, LEAST_ROWS = 0.02, 4e6, 16
-#: seconds from which on a timing is made once: waking up threads is little beside them
+#: a timing of more seconds is not repeated: the time to wake threads is negligible
 LONG = 0.02
-#: seconds for which prices are kept, for what else runs on the machine changes
+#: seconds until costs are measured again, because the load of the machine changes
 KEPT_SECONDS = 600.0
-#: seconds of an update beside its arithmetic: calls from Python
+#: seconds of an update in addition to its arithmetic, for calls from Python
 CALLS = 3e-4
 
 P = ParamSpec("P")
 
 
 def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate[Any, P], float]:
-    """A price that is measured when it is first asked for in this process."""
+    """Cache a cost, which is measured on first use in this process."""
 
     @wraps(measure)
     def price(self: Any, *of: P.args, **named: P.kwargs) -> float:
@@ -41,15 +41,15 @@ def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate
 
 
 class Prices:
-    """Seconds of the parts of a solve, each measured when it is first asked for, on few rows.
+    """Seconds of the parts of a solve, each measured on few rows on first use.
 
-    Of systems with the same kernel, rows, inputs, right-hand sides, dtype, engine and device they are kept for ten
-    minutes in this process, so that advice to another tolerance or at another noise need not measure again.
+    Costs are cached for ten minutes in this process, for systems with the same kernel, rows, inputs, right-hand sides,
+    dtype, engine and device. Advice for another tolerance or noise then needs no new measurements.
 
     Args:
-        operator: K, whose engine is fixed.
-        columns: right-hand sides.
-        seconds: the clock.
+        operator: K, with a fixed engine.
+        columns: number of right-hand sides.
+        seconds: clock of the measurements.
     """
 
     _known: ClassVar[dict[Hashable, tuple[float, float]]] = {}
@@ -64,74 +64,74 @@ class Prices:
 
     @classmethod
     def forget(cls) -> None:
-        """Has all prices measured anew."""
+        """Clear the cache, so that all costs are measured again."""
         cls._known.clear()
 
     @cached_property
     def in_float32(self) -> Prices:
-        """Those of the same kernel in float32."""
+        """Costs for the same kernel in float32."""
         return self.in_dtype(torch.float32)
 
     def in_dtype(self, dtype: torch.dtype) -> Prices:
-        """Those of the same kernel in another dtype."""
+        """Return the costs for the same kernel in another dtype."""
         if self._operator.x.dtype == dtype:
             return self
         return Prices(self._operator.in_dtype(dtype), self._columns, self._seconds)
 
     def of_columns(self, columns: int) -> Prices:
-        """Those of so many right-hand sides."""
+        """Return the costs for another number of right-hand sides."""
         return Prices(self._operator, columns, self._seconds)
 
     @property
     @_kept
     def entry(self) -> float:
-        """An entry of K in a product of some of its columns."""
+        """Seconds of an entry of K in a product with some of its columns."""
         if self._operator.x.dtype == torch.float64:
             return self.entry_of_pass
         return self._of_columns(self._operator, self._operator.x.dtype)
 
     @property
     def entry_of_matmul(self) -> float:
-        """An entry of K in a product with all of it, which may evaluate each pair of rows once."""
+        """Seconds of an entry of K in a product with all of K, which may evaluate each pair of rows once."""
         return self.entry * self._operator.matmul_price(self._columns)
 
     @property
     @_kept
     def entry_of_pass(self) -> float:
-        """An entry of K in float64, as a pass evaluates it."""
+        """Seconds of an entry of K in float64, as in a pass."""
         return self._of_columns(self._operator.exact(), torch.float64)
 
     @_kept
     def block(self, rows: int) -> float:
-        """A block of so many solved rows: its entries and its factor."""
+        """Measure the entries and the factor of a block with this number of solved rows."""
         some = slice(0, min(rows, self._operator.n))
         scale = self._operator.largest_signal + self._operator.noise
         return self._least(lambda: cholesky_with_jitter(self._operator.block(some), "a block", scale))
 
     @_kept
     def projection(self, rows: int) -> float:
-        """The solve with the factor of a block of so many rows."""
+        """Measure a solve with the factor of a block of this number of rows."""
         factor = torch.eye(min(rows, self._operator.n)).to(self._operator.x)
         r = self._like(len(factor))
         return self._least(lambda: torch.cholesky_solve(r, factor))
 
     @_kept
     def low_rank(self, rank: int) -> float:
-        """V(Vᵀr) for V: (n, rank)."""
+        """Measure V(Vᵀr) for V: (n, rank)."""
         rows = min(self._operator.n, 20_000)
         v, r = torch.randn(rows, rank).to(self._operator.x), self._like(rows)
         return self._least(lambda: v @ (v.T @ r)) * self._operator.n / rows
 
     @_kept
     def span(self, rank: int) -> float:
-        """An orthonormal basis of (n, rank)."""
+        """Measure an orthonormal basis of an (n, rank) matrix."""
         rows = min(self._operator.n, max(2_000, 2 * rank))
         v = torch.randn(rows, rank, generator=torch.Generator().manual_seed(0)).to(self._operator.x)
         return self._least(lambda: torch.linalg.qr(v)) * self._operator.n / rows
 
     @_kept
     def history(self, length: int) -> float:
-        """A step along so many past updates."""
+        """Measure a step along this number of past updates."""
         rows = min(self._operator.n, 20_000)
         r = self._like(rows)
         images, taken = r.expand(length, -1, -1).contiguous(), self._like(length)
@@ -147,7 +147,7 @@ class Prices:
         return torch.randn(rows, self._columns, generator=torch.Generator().manual_seed(0)).to(self._operator.x)
 
     def _least(self, act: Callable[[], object]) -> float:
-        """The less of two, for the first may have had to wake up threads; unless it took long."""
+        """Time an act twice and return the smaller time: the first may wake threads. A long act is timed once."""
         found = list[float]()
         while len(found) < 2 and (not found or found[0] < LONG):
             if self._operator.x.is_cuda:

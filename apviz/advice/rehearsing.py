@@ -1,4 +1,4 @@
-"""Rehearsing: every method on few rows of a system, and on more of them only those that may be the best."""
+"""Rehearsals: every method on a small pilot system, and those that may be the best on a larger one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from apviz.advice.twins import MOST_SIDES, Rehearsal, Twin
 from apviz.solvers import Cholesky, Hook, Solver, StopReason
 from apviz.system import KernelSystem
 
-#: times the seconds of the best so far, beyond which a method is not rehearsed to its end, and beyond which not on more
-#: rows
+#: A rehearsal stops if its method would take TIMES_THE_BEST times the best seconds so far. A method beyond RIVALS times
+#: is not rehearsed on the larger pilot system.
 TIMES_THE_BEST, RIVALS = 2.0, 1.5
-#: epochs that are rehearsed of any method
+#: smallest number of epochs in a rehearsal
 FEW_EPOCHS = 3.0
 
 
 @dataclass
 class Candidate:
-    """A method, what its rehearsals took, and what follows.
+    """A method with its rehearsals and forecast.
 
     Attributes:
-        solver: without `auto`.
-        asked: as it was given.
-        half, whole: None where it was not rehearsed.
+        solver: the solver with `auto` settings resolved.
+        asked: the solver as given.
+        half, whole: rehearsals on the smaller and the larger pilot system; None if not rehearsed.
     """
 
     solver: Solver
@@ -41,11 +41,11 @@ class Candidate:
 
 
 class Rehearsing:
-    """The rehearsals of methods on twins of a system.
+    """Rehearsals of methods on two pilot systems.
 
     Args:
-        rows: of the larger twin; the other has half of them.
-        hooks: of every rehearsal.
+        rows: number of rows of the larger pilot system; the smaller has half of them.
+        hooks: hooks of every rehearsal.
     """
 
     def __init__(self, system: KernelSystem, prices: Prices, rows: int, seed: int, hooks: Sequence[Hook] = ()) -> None:
@@ -62,7 +62,7 @@ class Rehearsing:
         return Twin(self.system, self._rows, self.seed)
 
     def begin(self, solver: Solver, asked: Solver) -> Candidate:
-        """Rehearses a method on the smaller twin, until it would take far longer than the best so far."""
+        """Rehearse a method on the smaller pilot system, until it would take far longer than the best so far."""
         if isinstance(solver, Cholesky):
             found = Candidate(solver, asked, direct(solver, self.system.operator, self.prices))
         else:
@@ -72,7 +72,7 @@ class Rehearsing:
         return found
 
     def decide(self, candidates: Collection[Candidate]) -> None:
-        """Rehearses those on the larger twin that may be the best."""
+        """Rehearse the methods that may be the best on the larger pilot system."""
         while True:
             waiting = [
                 each for each in candidates
@@ -92,19 +92,19 @@ class Rehearsing:
                 each.forecast = each.forecast.at_least("others take less")
 
     def _rivals(self, half: Rehearsal) -> float:
-        """Times the seconds of the best; of what was stopped only a lower bound is known."""
+        """Return the factor on the best seconds up to which a method is a rival; a stopped one has a lower bound."""
         return 1.0 if half.reason is StopReason.STOPPED else RIVALS
 
     def of(self, solver: Solver, half: Rehearsal, whole: Rehearsal | None = None) -> Forecast:
-        """What follows of rehearsals."""
+        """Return the forecast from rehearsals."""
         return forecast(solver, self.system.operator, self._columns, self.prices, half, whole)
 
     def anew(self, solver: Solver, most_work: float = math.inf) -> Rehearsal:
-        """Another rehearsal on the smaller twin, of another solver."""
+        """Rehearse another solver on the smaller pilot system."""
         return self._rehearse(self._half, solver, most_work)
 
     def of_other_sides(self, solver: Solver) -> Rehearsal:
-        """One with random right-hand sides beside the first."""
+        """Rehearse with random right-hand sides in addition to the first."""
         return self._rehearse(self._half_with_probes, solver)
 
     @cached_property
@@ -112,16 +112,16 @@ class Rehearsing:
         return Twin(self.system, self._rows // 2, self.seed, probes=MOST_SIDES - 1)
 
     def in_dtype(self, solver: Solver, dtype: torch.dtype) -> Rehearsal:
-        """One in another dtype."""
+        """Rehearse in another dtype."""
         return self._rehearse(Twin(self.system, self._rows // 2, self.seed, dtype=dtype), solver)
 
     def _rehearse(self, twin: Twin, solver: Solver, most_work: float = math.inf) -> Rehearsal:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
+            warnings.simplefilter("ignore")  # the forecast reports problems of a pilot system
             return twin.rehearse(solver, most_work, self._hooks)
 
     def _affordable(self, solver: Solver) -> float:
-        """The work of a twin after which all rows would take far longer by this method than by the best so far."""
+        """Return the pilot work after which this method would take far longer on all rows than the best so far."""
         if math.isinf(self._best):
             return math.inf
         one = Rehearsal(self._rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work

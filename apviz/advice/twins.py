@@ -1,8 +1,8 @@
-"""Twins: few rows of a system that are solved as all of it is, in about as many epochs, for a hundredth of the cost.
+"""Pilot systems: few rows of a system, solved in about the same number of epochs for a hundredth of the cost.
 
-Of m random rows the large eigenvalues of k are about m/n of those of all. With m/n of the noise the twin so has about
-the same κ, and blocks of m/n of the rows cover the same regions. What is so local that m rows are too far apart for it
-a twin does not show: there the epochs grow with the rows, and how fast is seen from a twin of half the size.
+The large eigenvalues of k on m random rows are about m/n of those on all rows. With m/n of the noise, the pilot system
+has about the same κ, and blocks of m/n of the size cover the same regions. It misses structure on scales shorter than
+the distance between its rows. There the epochs grow with the rows; a pilot system of half the size shows how fast.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
 
-#: right-hand sides of a twin: the mean over them is hardly another one with more
+#: largest number of right-hand sides of a pilot system; more hardly change their mean residual
 MOST_SIDES = 4
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What the solve of a twin took.
+    """Record of the solve of a pilot system.
 
     Attributes:
-        rows: of the twin.
-        work: of all, in the twin's n².
-        setup_work, passes: of it, that of the set-up, and the evaluations of B − KW.
-        epochs: or iterations; of the last one the share, on a logarithmic scale, in which the tolerance was reached.
-        residual: in which it ended.
-        reason: why it ended.
-        curve: the residual before the first epoch and after each.
-        first: the same of the first right-hand side alone.
-        passes_by: how many passes there had been by then.
+        rows: number of rows of the pilot system.
+        work: total work, in units of its n².
+        setup_work, passes: work of the set-up, and number of evaluations of B − KW, both included in the work.
+        epochs: epochs or iterations; the last counts as the share, in log residual, at which the tolerance was reached.
+        residual: final residual.
+        reason: stop reason.
+        curve: residual before the first epoch and after each.
+        first: curve of the first right-hand side alone.
+        passes_by: number of passes at each point of the curve.
         in_fractions: whether epochs are counted in fractions.
     """
 
@@ -55,26 +55,26 @@ class Rehearsal:
 
     @property
     def converged(self) -> bool:
-        """Whether it reached the tolerance."""
+        """Whether the solve reached the tolerance."""
         return self.reason is StopReason.CONVERGED
 
     @property
     def projected(self) -> float:
-        """The work of its epochs: what is neither set-up nor pass."""
+        """Work of the epochs: the total without set-up and passes."""
         return max(0.0, self.work - self.setup_work - self.passes)
 
     def to(self, tol: float, *, alone: bool = False) -> Rehearsal | None:
-        """The same as it would have ended at another tolerance, by its curve; None where that does not get there.
+        """Return the rehearsal to another tolerance, from the curve; None if the curve does not reach it.
 
         Args:
-            alone: for the first right-hand side alone.
+            alone: use the first right-hand side alone.
         """
         curve = self.first if alone else self.curve
         last = next((number for number, residual in enumerate(curve) if residual < tol), 0)
         if not last:
             return None
         epochs, passes = _fractional(curve, last, tol), 1 + self.passes_by[last - 1]
-        # an iteration is made whole, an epoch may end within it
+        # an iteration always completes; a solve may end within an epoch
         projected = self.projected / max(self.epochs, 1.0) * (last if self.in_fractions else epochs)
         work = self.setup_work + passes + projected
         return replace(
@@ -83,13 +83,13 @@ class Rehearsal:
 
 
 class Twin:
-    """m random rows of a system, with m/n of its noise, held densely.
+    """A pilot system: m random rows of a system with m/n of its noise, as a dense matrix.
 
     Args:
-        rows: m; all where there are no more.
-        seed: of the draw.
-        probes: random right-hand sides in place of those of the system beyond its first; None: those that it has.
-        dtype: in place of that of the system.
+        rows: m, at most n.
+        seed: seed of the random rows.
+        probes: number of random right-hand sides in place of all but the system's first; None: the system's own.
+        dtype: dtype; None: that of the system.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Twin:
         )  # fmt: skip
 
     def rehearse(self, solver: Solver, most_work: float, hooks: Sequence[Hook] = ()) -> Rehearsal:
-        """Solve it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n²."""
+        """Solve the pilot system with a scaled `solver` without `auto`; stop after `most_work`, in units of its n²."""
         smaller: Any = on_fewer_rows(solver, self.share)
         watch = _Watch(most_work)
         solution = attempt(self.system, smaller, [watch, *hooks])
@@ -131,7 +131,7 @@ class Twin:
 
 
 def _fractional(curve: Sequence[float], last: int, tol: float) -> float:
-    """Epochs to the tolerance, of which the last counts as far as the tolerance is from the residual before it."""
+    """Return the epochs to the tolerance; the last counts as the share, in log residual, at which it is reached."""
     before, after = curve[last - 1], curve[last]
     if not 0 < after < tol < before:
         return float(last)
@@ -139,7 +139,7 @@ def _fractional(curve: Sequence[float], last: int, tol: float) -> float:
 
 
 class _Watch(Hook):
-    """The residual after every epoch, and the number of passes; stops a solve after so much work."""
+    """A hook that keeps residuals and passes after every epoch, and stops a solve after `most_work`."""
 
     def __init__(self, most_work: float) -> None:
         self._most = most_work
@@ -163,9 +163,9 @@ class _Watch(Hook):
 
 
 def on_fewer_rows(solver: Solver, share: float) -> Solver:
-    """The solver for a share of the rows: blocks take their share of theirs, and what is of low rank stays."""
+    """Return the solver for a share of the rows: block sizes are scaled, ranks are not."""
     if isinstance(solver, AlternatingProjection):
-        # a twin has too few rows for skeletons, and is to tell how the projections go
+        # a pilot system has too few rows for skeletons, and should show the projections alone
         size = _share_of(solver.block_size, share)
         return replace(solver, block_size=size, columns=Exact(), fallback_rank=0)
     if isinstance(solver, ConjugateGradient) and solver.preconditioner is not None:
@@ -181,12 +181,12 @@ def _of_fewer(preconditioner: Preconditioner, share: float) -> Preconditioner:
 
 
 def _share_of(size: int | str, share: float) -> int:
-    assert isinstance(size, int)  # nothing says `auto` any more
+    assert isinstance(size, int)  # `auto` is resolved
     return max(2, round(size * share))
 
 
 def growth_to(n: int, half: Rehearsal, whole: Rehearsal) -> float:
-    """How many times the epochs of a twin n rows take if they go on growing as from half of its rows; from 1 on."""
+    """Return the growth of epochs from the larger pilot system to n rows, at least 1, extrapolated from both pilots."""
     if not (half.converged and whole.converged):
         return 1.0
     return float(max(1.0, whole.epochs / half.epochs) ** math.log2(max(1.0, n / whole.rows)))

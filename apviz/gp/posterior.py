@@ -149,7 +149,7 @@ class Posterior:
             raise TypeError(f"hyperparameters must be apviz Hyperparameters, got {type(hyperparameters).__name__}")
         require(
             weights is None or initial_weights is None,
-            "weights and initial_weights", "both", "only one of them: with weights nothing is solved",
+            "weights and initial_weights", "both", "one or the other: with weights nothing is solved",
         )  # fmt: skip
         if batch_size != "auto":
             require_whole("batch_size", batch_size, 1)

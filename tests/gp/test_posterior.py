@@ -445,7 +445,7 @@ def test_bad_settings_of_a_posterior_are_refused(settings, message):
 def test_bad_targets_are_refused():
     p = problem()
     with pytest.raises(
-        ValueError, match=re.escape("y must have shape (n,) one target for each row of x, got (120, 1)")
+        ValueError, match=re.escape("y must have shape (n,), one target for each row of x, got (120, 1)")
     ):
         Posterior(p.x, p.y[:, None], p.h)
     with pytest.raises(ValueError, match="y has 1 NaN or infinite values"):
