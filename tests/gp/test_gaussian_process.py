@@ -239,7 +239,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(t
     whole = apviz.GaussianProcess(**settings).fit(x, y)
     assert gp.hyperparameters_ == whole.hyperparameters_
     assert apviz.open_trace(tmp_path / "t.zarr").finished
-    with pytest.raises(ValueError, match="of another training: data was"):
+    with pytest.raises(ValueError, match="to another training: data was"):
         gp.fit(x + 1e3 * np.eye(90, 2), y)
 
 
