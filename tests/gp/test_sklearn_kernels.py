@@ -217,5 +217,5 @@ def test_a_training_with_other_bounds_is_another_training(tmp_path):
 
 def test_a_noise_fixed_at_zero_is_refused():
     kernel = theirs.RBF() + theirs.WhiteKernel(0.0, "fixed")
-    with pytest.raises(ValueError, match="WhiteKernel fixed at noise_level = 0"):
+    with pytest.raises(ValueError, match="WhiteKernel is fixed at noise_level = 0"):
         apviz.GaussianProcess(kernel, device=DEVICE).fit(*months(20))
