@@ -13,20 +13,20 @@ from apviz.operators import Operator
 from apviz.preconditioners import TwoLevelSchwarz
 from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
 
-#: what of the growth between two twins goes on to all rows, of its logarithm: usual, least, most. Epochs of overlapping
-#: blocks do not grow, what low rank leaves grows more slowly, and blocks without each other's residual as they did
+#: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
+#: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.
 NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
-#: how far apart seconds are, in either direction, for what the parts do not say (`benchmarks/advisor.py`)
+#: factor of uncertainty of seconds in either direction (`benchmarks/advisor.py`)
 SPREAD: Final = 1.35
-#: power of the rows by which epochs may grow or shrink where only one twin was rehearsed
+#: power of the rows by which epochs may grow or shrink if only one pilot system was solved
 UNKNOWN: Final = 0.15
-#: rows of the factor by which a factorisation of all is priced
+#: number of rows of the measured factor from which the cost for all rows is scaled
 PRICED_ROWS: Final = 1_000
 #: bytes of the solver's own arrays of n·(l+1): weights, right-hand sides and residuals in float64 and in its dtype
 VECTORS: Final = 5 * 8
 #: arrays of n·rank numbers that a low-rank set-up holds at once: the factor, its transpose, its basis, and in float64
 LOW_RANK_ARRAYS: Final = 7
-#: of the work of an epoch, what skeletons leave (`apviz.solvers.automatic`)
+#: share of an epoch's work that remains with skeletons (`apviz.solvers.automatic`)
 SKELETONS: Final = 0.65
 
 

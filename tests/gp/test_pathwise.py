@@ -144,7 +144,7 @@ def test_the_tolerance_follows_the_noise_where_no_solver_of_variances_is_given()
         samples = posterior(kernel, noise=1e-6, solver=apviz.ConjugateGradient(tol=1e-9, max_epochs=10_000)).samples(6)
     assert samples.error.max() <= 0.1
     loose = apviz.ConjugateGradient(tol=1e-3)
-    with pytest.warns(UserWarning, match=r"off by up to \S+ posterior standard deviations; take a variance_solver"):
+    with pytest.warns(UserWarning, match=r"off by up to \S+ posterior standard deviations; use a variance_solver"):
         posterior(kernel, noise=1e-6, solver=apviz.Cholesky(), variance_solver=loose).samples(6)
 
 
