@@ -96,7 +96,7 @@ def frame(steps: dict[str, Step], number: int, y: np.ndarray, place: Place) -> I
         x, colour, share = index * (width + GAP), COLOURS[name], steps[name].relative
         draw.text((x, 2), name, fill=colour, font=title)
         canvas.paste(found, (x, HEADER))
-        said = f"what is left, × {MAGNIFIED}: residual {100 * share:.1f}%"
+        said = f"residual {100 * share:.1f}%, drawn {MAGNIFIED} times as strong"
         draw.text((x, HEADER + height + 2), said, fill=(INK,) * 3, font=text)
         canvas.paste(left, (x, HEADER + height + LABEL))
         below = HEADER + 2 * height + LABEL + 6
