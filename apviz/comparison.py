@@ -107,7 +107,7 @@ def _with_kernel(data: Dataset, kernel: Kernel, noise: float | None) -> Hyperpar
 def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:
     """A short training on the first rows, which are random ones: the rows of a `Dataset` are shuffled."""
     n, m = len(data.train_x), min(len(data.train_x), FIT_ROWS)
-    log.info("fitting hyperparameters to %s of %s training rows, for the data set has none", f"{m:,}", f"{n:,}")
+    log.info("fitting hyperparameters to %s of %s training rows, because the data set has none", f"{m:,}", f"{n:,}")
     settings = TrainingSettings(kernel=kernel, solver=Cholesky(), steps=FIT_STEPS, step_size=FIT_STEP_SIZE)
     training = Training(data.train_x[:m], data.train_y[:m], settings, dtype=torch.float64)
     fitted = training.run(hooks)

@@ -58,8 +58,8 @@ class Partition:
             outside = (margin < 0) | (margin >= n) | ((margin >= owned.start) & (margin < owned.stop))
             if outside.any() or len(set(margin.tolist())) < len(margin):
                 raise ValueError(
-                    f"the margin of block {block} must hold stored rows from 0 to {n - 1}, each once, "
-                    "and none that the block owns"
+                    f"the margin of block {block} must hold stored rows from 0 to {n - 1}, each once; "
+                    "it must not hold rows that the block owns"
                 )
 
     def __len__(self) -> int:

@@ -168,8 +168,8 @@ def _connect(scheduler: str, ends: contextlib.ExitStack) -> Client:
     most = max(about["nthreads"] for about in client.scheduler_info(n_workers=-1)["workers"].values())
     if most > 1:
         warnings.warn(
-            f"a worker has {most} threads and runs {most} solves at once, which share its memory and cores without "
-            "knowing of each other: start workers with --nthreads 1, and OMP_NUM_THREADS for the threads of a solve",
+            f"a worker has {most} threads, so {most} solves share its memory and cores at the same time: "
+            "start workers with --nthreads 1, and OMP_NUM_THREADS for the threads of a solve",
             stacklevel=3,
         )
     return client

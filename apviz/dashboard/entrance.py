@@ -42,7 +42,7 @@ class Entrance:
             self._server.server_activate()
         except OSError as error:
             self._server.server_close()
-            raise OSError(f"{address}:{port} cannot be listened on: {error.strerror}; choose another --port") from error
+            raise OSError(f"{address}:{port} cannot be opened: {error.strerror}; choose another --port") from error
         self._is_open = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
@@ -115,7 +115,7 @@ def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:
     if not local and not (basic_auth or no_auth):
         raise ValueError(
             f"{address} can be reached by others: choose a password with --basic-auth PASSWORD (or a JSON file of "
-            "users), or let everybody in with --no-auth"
+            "users), or let everyone connect with --no-auth"
         )
     if local and ":" in address:
         # Bokeh's list of hosts takes no IPv6
@@ -135,10 +135,10 @@ def is_local(address: str) -> bool:
 def _check_password(given: str) -> None:
     """Refuses what would let everybody in, or make a password of a mistyped name of a file."""
     if not given.strip():
-        raise ValueError("--basic-auth is empty, which would ask nobody for a password; give one, or --no-auth")
+        raise ValueError("--basic-auth is empty, so no password would be needed; give one, or --no-auth")
     named_like_a_file = given.lower().endswith(".json") or "/" in given or "\\" in given
     if named_like_a_file and not Path(given).is_file():
         raise ValueError(
-            f"--basic-auth: there is no file {given}, and as a password it would be one by mistake; give the path of a "
-            "JSON file of users and passwords, or a password without / and \\ that does not end in .json"
+            f"--basic-auth: there is no file {given}. Give the path of a JSON file of users and passwords. A password "
+            "must not contain / or \\, nor end in .json"
         )

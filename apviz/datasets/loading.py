@@ -175,8 +175,8 @@ def check_size(table: RawTable, card: Card, source: str) -> None:
     expected = (card.n, card.d, card.d_raw)
     if found != expected:
         raise ValueError(
-            f"{source}: expected n = {expected[0]:,} and d = {expected[1]} ({expected[2]} inputs before those without "
-            f"variance are dropped), found n = {found[0]:,} and d = {found[1]} ({found[2]}). "
+            f"{source}: expected n = {expected[0]:,} and d = {expected[1]} ({expected[2]} inputs "
+            f"with constants), got n = {found[0]:,}, d = {found[1]} ({found[2]}). "
             "The file is incomplete or not the version that the recipe was written for"
         )
 

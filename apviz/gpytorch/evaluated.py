@@ -44,7 +44,7 @@ def evaluated(
         )
     if any(getattr(module, "grid_is_dynamic", False) for module in kernel.modules()):
         raise TypeError(
-            f"{where} is {a(kernel)} on a grid that GPyTorch fits to the rows of each call, so that entries depend on "
+            f"{where} is {a(kernel)} on a grid that GPyTorch fits to the rows of each call: its entries depend on "
             "all rows; give it grid_bounds, such as [(0.0, 1.0)], one pair per input"
         )
     found = dict(kernel.named_parameters())

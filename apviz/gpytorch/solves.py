@@ -168,7 +168,7 @@ class Solves:
                 self._whitenings.pop(next(iter(self._whitenings)))
         if not isinstance(self.probes, Tensor):  # given probes are not random, and have no standard error
             log.info(
-                "log det K is known to ± %.2g nats a row (a standard error over %d probes), by %d products with K",
+                "log det K is known to ± %.2g nats a row (standard error over %d probes; %d products with K)",
                 float(found.standard_error) / system.n, z.shape[1], found.steps,
             )  # fmt: skip
         return found

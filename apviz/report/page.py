@@ -112,7 +112,7 @@ def _sections(traces: Sequence[Trace]) -> list[Section]:
                 alone[number] = _section([trace])
             except Exception as error:
                 warnings.warn(
-                    f"{trace.method_name} is left out, for it cannot be drawn: {_reason(error)}", stacklevel=3
+                    f"{trace.method_name} is left out because it cannot be drawn: {_reason(error)}", stacklevel=3
                 )
         try:
             found += [_section([group[number] for number in alone])] if alone else []

@@ -121,8 +121,8 @@ def attempt(
             solution = Run(system, prepared, hooks, initial_weights, cost, clock, until).solve()
             if system.times_written != written:
                 raise RuntimeError(
-                    "x or b of the system was written into while it was solved, by a hook or another thread, so the "
-                    "weights are of no system; make it anew"
+                    "x or b changed during the solve, by a hook or another thread, so the "
+                    "weights belong to neither; create it again"
                 )
     except BaseException as error:
         for hook in hooks:

@@ -83,7 +83,7 @@ def unpack(
         raise error if isinstance(error, ValueError) else ValueError(f"it is a damaged zip file: {error}") from error
     for name, place in found.items():
         if not (place / _ROOT).is_file():
-            raise ValueError(f"{name or 'it'} has no {_ROOT} at its root: no trace of Zarr v3")
+            raise ValueError(f"{name or 'it'} has no {_ROOT} at its root: not a Zarr v3 trace")
         check_metadata(place, most_bytes, most_files)
     return found
 
@@ -100,14 +100,14 @@ def _checked(archive: zipfile.ZipFile, most_bytes: int, most_files: int) -> dict
     for each in members:
         kind = stat.S_IFMT(each.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise ValueError(f"{each.filename!r} in it is a link or no plain file")
+            raise ValueError(f"{each.filename!r} in it is a link or a special file")
         if each.flag_bits & 1:
             raise ValueError(f"{each.filename!r} in it is encrypted")
         # `orig_filename`: zipfile itself cuts names off at a zero byte
         inside = _FOLDER.fullmatch(each.orig_filename)
         name, rest = (inside["name"], inside["rest"]) if inside else ("", each.orig_filename)
         if not _FILE.fullmatch(rest):
-            raise ValueError(f"{each.orig_filename!r} in it is no file of a trace")
+            raise ValueError(f"{each.orig_filename!r} in it is not a file of a trace")
         if rest.endswith(_ROOT) and each.file_size > MOST_METADATA:
             raise ValueError(f"{each.filename!r} in it is larger than any metadata, {MOST_METADATA / 1e6:.0f} MB")
         if (name, rest) in found:
@@ -144,7 +144,7 @@ def check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
                 raise ValueError(f"strange nodes {strange}"[:200])
             nodes += [node, *inside.values()]
         except (ValueError, AttributeError, RecursionError) as error:
-            raise ValueError(f"its {path.relative_to(place)} is no metadata of Zarr: {error}") from error
+            raise ValueError(f"its {path.relative_to(place)} is not Zarr metadata: {error}") from error
     described = 0.0
     for node in nodes:
         try:
@@ -154,7 +154,7 @@ def check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
         # every array is described twice: in its own file and in the root's
         described += nbytes / 2
         if described > most_bytes or nbytes > most_bytes or chunks > most_files:
-            raise ValueError(f"its arrays are larger than {most_bytes / 1e6:,.0f} MB, which is what is accepted")
+            raise ValueError(f"its arrays are larger than {most_bytes / 1e6:,.0f} MB, the limit")
 
 
 def _size(node: Any) -> tuple[float, float]:
@@ -176,7 +176,7 @@ def _size(node: Any) -> tuple[float, float]:
     if grid["name"] != "regular" or len(shape) != len(chunk) or len(shape) > 4:
         raise ValueError("it has an array that is not cut into regular chunks")
     if not all(isinstance(size, int) for size in (*shape, *chunk)) or min((*shape, *chunk), default=1) < 0:
-        raise ValueError("it has an array of no shape")
+        raise ValueError("it has an array without a shape")
     held = math.prod(max(1, size) for size in chunk)
     chunks = math.prod(-(-size // max(1, part)) for size, part in zip(shape, chunk, strict=True))
     return 8.0 * max(math.prod(shape), held), float(chunks)

@@ -154,7 +154,7 @@ def require_free(place: Place) -> None:
         FileExistsError: something is at the place.
     """
     if is_there(place):
-        raise FileExistsError(f"{place} exists; choose another path, for a trace is never overwritten")
+        raise FileExistsError(f"{place} exists; choose another path: traces are never overwritten")
 
 
 class Trace:

@@ -157,7 +157,7 @@ class LiveWidget(anywidget.AnyWidget):
         first = next(iter(self.presets.values()))
         for name in values:
             if name not in first:
-                raise ValueError(f"{name} is no setting of {type(self).__name__}; there are {', '.join(first)}")
+                raise ValueError(f"{name} is not a setting of {type(self).__name__}; there are {', '.join(first)}")
         try:
             super().__init__(face=self._face(), theme=theme, lecture=lecture, **(first | values))
         except traitlets.TraitError as error:

@@ -34,7 +34,7 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"127.0.0.1:{port} cannot be listened on: .* choose another --port"):
+        with pytest.raises(OSError, match=f"127.0.0.1:{port} cannot be opened: .* choose another --port"):
             Entrance("127.0.0.1", port)
 
 

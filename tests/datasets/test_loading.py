@@ -79,7 +79,7 @@ def test_a_table_of_the_wrong_size_is_refused_with_both_sizes(n, d):
     card = dataclasses.replace(datasets.card("sgemm"), n=12, d=2, d_raw=2)
     rng = np.random.default_rng(0)
     raw = RawTable(rng.normal(size=(n, d)), rng.normal(size=n), ("a", "b", "c")[:d], "y")
-    with pytest.raises(ValueError, match=f"expected n = 12 and d = 2 .* found n = {n} and d = {d}"):
+    with pytest.raises(ValueError, match=f"expected n = 12 and d = 2 .* got n = {n}, d = {d} "):
         check_size(raw, card, "here")
     check_size(RawTable(raw.inputs[:, :2], raw.target, ("a", "b"), "y"), dataclasses.replace(card, n=n), "here")
 

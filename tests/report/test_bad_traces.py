@@ -146,7 +146,7 @@ def test_a_trace_that_cannot_be_drawn_is_left_out_of_the_page_with_the_reason(fo
         return []
 
     monkeypatch.setattr(page, "_figures", fails)
-    with pytest.warns(UserWarning, match=f"the bad one is left out, for it cannot be drawn: {type(error).__name__}"):
+    with pytest.warns(UserWarning, match=f"the bad one is left out because it cannot be drawn: {type(error).__name__}"):
         found = page._sections(traces)
     assert [len(each.rows) for each in found] == [1]
     with pytest.raises(type(error)), pytest.warns(UserWarning, match="left out"):

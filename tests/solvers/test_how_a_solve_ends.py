@@ -492,7 +492,7 @@ def test_a_hook_that_writes_into_the_system_ends_the_solve_in_a_sentence_for_not
             self.run = run
 
     p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
-    with pytest.raises(RuntimeError, match="x or b of the system was written into while it was solved.*make it anew"):
+    with pytest.raises(RuntimeError, match="x or b changed during the solve.*create it again"):
         apviz.solve(p.system, solver, [Writing()])
 
 

@@ -369,7 +369,7 @@ def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(
     system = apviz.KernelSystem(x, b, kernel, noise=0.1, operator=operator, dtype=torch.float64)
     solver = replace(solver, **({} if solver.name == "Cholesky" else CAP[solver.name]))
     if what in ("b", "inputs", "given"):  # the weights are of no system then
-        with pytest.raises(RuntimeError, match="was written into while it was solved, by a hook"):
+        with pytest.raises(RuntimeError, match="changed during the solve, by a hook"):
             apviz.solve(system, solver, [Meddler(what)])
         return
     solution = apviz.solve(system, solver, [Meddler(what)])

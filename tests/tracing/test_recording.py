@@ -368,7 +368,7 @@ def test_an_existing_path_is_refused_and_left_as_it_was_and_other_hooks_are_told
             told.append(type(error))
 
     recorder = apviz.Recorder(tmp_path / "a.zarr")
-    with pytest.raises(FileExistsError, match=r"a\.zarr exists; choose another path, for a trace is never overwritten"):
+    with pytest.raises(FileExistsError, match=r"a\.zarr exists; choose another path: traces are never overwritten"):
         apviz.solve(system(), AP, [recorder, Told()])
     assert told == [FileExistsError]
     assert before == {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}

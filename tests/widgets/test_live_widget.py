@@ -81,7 +81,7 @@ def test_its_example_gives_what_it_says(kind):
 
 
 def test_what_a_trait_cannot_be_gets_a_message():
-    with pytest.raises(ValueError, match="nois is no setting of Angles; there are points, distance"):
+    with pytest.raises(ValueError, match="nois is not a setting of Angles; there are points, distance"):
         Angles(nois=0.1)
     with pytest.raises(ValueError, match=r"Angles: The value of the 'noise' trait .* should"):
         Angles(noise=-1.0)

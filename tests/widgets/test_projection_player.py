@@ -57,5 +57,5 @@ def test_data_that_one_sets_are_solved_for_and_others_get_a_message():
     for data in ([0.0] * 39, [3.0] + [0.0] * 39):
         with pytest.raises(traitlets.TraitError):
             widget.data = data
-    with pytest.raises(ValueError, match="speeed is no setting of ProjectionPlayer; there are points, data"):
+    with pytest.raises(ValueError, match="speeed is not a setting of ProjectionPlayer; there are points, data"):
         ProjectionPlayer(speeed=2)

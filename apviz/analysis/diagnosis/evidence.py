@@ -188,7 +188,7 @@ def leading(trace: Trace) -> list[tuple[int, float]]:
     try:
         return [(int(rank), float(value)) for rank, value in zip(ranks, values, strict=False)]
     except TypeError as error:
-        raise ValueError(f"its leading eigenvalues are no numbers: {ranks!r:.80}, {values!r:.80}") from error
+        raise ValueError(f"its leading eigenvalues are not numbers: {ranks!r:.80}, {values!r:.80}") from error
 
 
 def iterations_of_cg(trace: Trace) -> tuple[int, int]:

@@ -192,9 +192,9 @@ def _new_path(folder: Path, name: str) -> Path:
 
 def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> None:
     if is_written_here(path):
-        raise ValueError("this training is going on already, here or in another window of this server")
+        raise ValueError("this training is already running, here or in another window of this server")
     if not can_resume(path):
-        raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot go on; begin a new one")
+        raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot resume; start a new one")
     quiet = max(QUIET_SECONDS, QUIET_STEPS * float(trace["step"]["seconds"].max()))
     ago = time.time() - changed
     if not trace.finished and _last_written.get(path) != changed and ago < quiet:

@@ -251,7 +251,7 @@ class OwnTablePanel:
         target = str(self.target.value)
         inputs = tuple(name for name in self.columns.ticked if name != target)
         if not inputs:
-            raise ValueError("no input is ticked: tick at least one column beside the one to predict")
+            raise ValueError("no input is ticked: tick at least one column besides the one to predict")
         assert self._table is not None
         header = None if self._table.text is None else self._table.text.header
         return TableChoices(

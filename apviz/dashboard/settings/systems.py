@@ -73,7 +73,7 @@ class SystemSpec:
                 table = inspect_table(path, header=choices.header, target=choices.target, decimal=choices.decimal)
                 data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
             except FileNotFoundError as error:
-                raise ValueError(f"the table {self.dataset} is not here any more; upload the file again") from error
+                raise ValueError(f"the table {self.dataset} is no longer here; upload the file again") from error
             except ValueError as error:
                 raise ValueError(without_folder(error, path)) from error
             # under the name it is offered by, with which a trace finds it again
@@ -135,7 +135,7 @@ def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | No
     a: Mapping[str, object] = attrs
     kernel = kernel_of(a)
     if "largest_noise" in a:
-        raise ValueError("rows with noises of their own can be solved again from Python only")
+        raise ValueError("a system with a noise per row can be solved again only from Python")
     name = str(a["dataset"])
     own = data_of("run", name, attrs, find_own)
     return SystemSpec(

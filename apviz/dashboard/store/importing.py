@@ -53,7 +53,7 @@ def require_inside(name: str) -> None:
     """
     bad = not name or name != Path(name).name or name.startswith(".") or "\\" in name or not name.isprintable()
     if bad or len(name.encode(errors="replace")) > 245:
-        raise ValueError(f"{name[:80]!r} is no name of a run; letters, digits, spaces and {MARKS[1:]} make one")
+        raise ValueError(f"{name[:80]!r} is not a name of a run; letters, digits, spaces and {MARKS[1:]} make one")
 
 
 def name_from(text: str) -> str:

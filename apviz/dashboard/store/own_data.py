@@ -174,7 +174,9 @@ def receive(path: Path, name: str) -> Path:
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
         raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
     if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
-        raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MAX_NAME_BYTES} characters are accepted")
+        raise ValueError(
+            f"{plain[:40]!r}… is not a name for a file here; up to {_MAX_NAME_BYTES} characters are accepted"
+        )
     return path.rename(path.with_name(plain))
 
 
@@ -206,7 +208,7 @@ def _require_few_values(path: Path, limits: SizeLimits) -> None:
             limits.check_bytes(path, size)
             marks = {mark: count + part.count(mark) for mark, count in marks.items()}
             if lines + max(marks.values()) > MAX_VALUES:
-                raise ValueError(f"{path} has more than {MAX_VALUES:,} values, which is what is accepted")
+                raise ValueError(f"{path} has more than {MAX_VALUES:,} values, the limit")
 
 
 def prepare(table: Table, choices: TableChoices) -> RawTable:

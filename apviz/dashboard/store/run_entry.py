@@ -106,7 +106,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
         )  # fmt: skip
     except FileNotFoundError:
-        problem = "it has no zarr.json: no trace of Zarr v3, or one whose files were lost"
+        problem = "it has no zarr.json: not a Zarr v3 trace, or one whose files were lost"
     except (OSError, ValueError) as error:
         said = str(error).replace(str(path), "it")
         problem = said if said.startswith("it ") else f"its zarr.json cannot be read: {said}"

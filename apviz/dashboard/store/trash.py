@@ -74,7 +74,7 @@ class Trash:
         """
         found = next((each for each in self.all() if each.key == key), None)
         if found is None:
-            raise FileNotFoundError(f"that run is not in the trash any more; it is emptied after {TRASH_DAYS} days")
+            raise FileNotFoundError(f"that run is no longer in the trash; the trash is emptied after {TRASH_DAYS} days")
         name, place = free_name(found.name), self.path / key
         pairs = zip(files_of(found.name), files_of(name), strict=True)
         moves = [(place / each.name, target) for each, target in pairs if (place / each.name).exists()]

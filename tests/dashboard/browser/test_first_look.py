@@ -253,7 +253,7 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     someone.says("there is no run gone")
     someone.says("nosuch is none of the runs that are shown")
     someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
-    someone.says("'../../secret' is no name of a run")
+    someone.says("'../../secret' is not a name of a run")
     assert someone.field("Right-hand sides", exact=False).input_value() == "2"
     assert someone.field("Training rows n").input_value() == "1,712"
 

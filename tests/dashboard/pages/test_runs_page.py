@@ -216,7 +216,7 @@ def test_a_file_that_the_runs_have_nothing_for_is_refused(page):
     page.transfer.format.value = "-steps.csv"
     page.transfer.export()
     settle(page)
-    assert message(page) == "none of the runs chosen has recorded a single step"
+    assert message(page) == "no chosen run has recorded a single step"
     page.choose(["fit"])
     page.transfer.format.value = ".html"
     page.transfer.export()

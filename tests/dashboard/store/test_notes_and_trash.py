@@ -47,7 +47,7 @@ def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
     runs.rename("ap", "cg")
     assert runs.restore(deleted.key) == "cg-2"
     assert entry(runs, "cg-2").note == "the first" and entry(runs, "cg").note == ""
-    with pytest.raises(FileNotFoundError, match="not in the trash any more"):
+    with pytest.raises(FileNotFoundError, match="no longer in the trash"):
         runs.restore(deleted.key)
 
 

@@ -196,7 +196,7 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
         trace.to_dataframe(group).reset_index().assign(run=name) for name, trace in traces.items() if group in trace
     ]
     if not frames:
-        raise ValueError(f"none of the runs chosen has recorded a single {group}")
+        raise ValueError(f"no chosen run has recorded a single {group}")
     without_formulas(pd.concat(frames, ignore_index=True)).set_index("run").to_csv(path)
     return path
 
