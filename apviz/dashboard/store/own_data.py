@@ -174,9 +174,7 @@ def receive(path: Path, name: str) -> Path:
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
         raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
     if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
-        raise ValueError(
-            f"{plain[:40]!r}… is not a name for a file here; up to {_MAX_NAME_BYTES} characters are accepted"
-        )
+        raise ValueError(f"{plain[:40]!r}… is not a file name here; at most {_MAX_NAME_BYTES} characters")
     return path.rename(path.with_name(plain))
 
 
