@@ -4,7 +4,7 @@ Registered data sets with the hyperparameters of their cards, and with their noi
 14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method that was rehearsed to its end is solved by.
 Seconds are those of the processor, on one thread, so that what else runs on the machine hardly counts. A forecast is
 right within a factor f where neither is more than f times the other. Regret is the seconds of the method that was
-advised ÷ those of the quickest, without and with the advice's own; prices are measured anew for every system.
+advised ÷ those of the quickest, without and with the advice's own; costs are measured again for every system.
 
     OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike] [--keep advisor]
     python -m benchmarks.advisor --plot
@@ -27,7 +27,7 @@ from rich.console import Console
 import apviz
 from apviz import comparison
 from apviz.advice.advising import advise
-from apviz.advice.prices import Prices
+from apviz.advice.cost_model import CostModel
 from apviz.solvers import Cholesky, attempt
 from benchmarks.machine import RESULTS, keep
 
@@ -53,7 +53,7 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
     chosen = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=sides, operator="tiled")
     system.operator.prepare()
-    Prices.forget()
+    CostModel.forget()
     began = time.process_time()
     advice = advise(system, max_epochs=CAP, clock=time.process_time)
     seconds = time.process_time() - began

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apviz.advice.alternatives import Alternative, what_would_change
-from apviz.advice.course import Course, Courses
+from apviz.advice.cost_model import CostModel
 from apviz.advice.forecast import PARTS, Forecast, in_words, memory_of_a_factor
-from apviz.advice.prices import Prices
+from apviz.advice.progress import Progress, ProgressOfAll
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
@@ -96,14 +96,14 @@ class Advice:
         """Return headline and reason in one line."""
         return f"{self.headline} {self.reason}"
 
-    def course(self) -> Course:
+    def progress(self) -> Progress:
         """Return a hook that estimates the remaining time of a solve by the best method, and warns if it is slow."""
         (_, best), *others = self.methods.items()
-        return Course(best, dict(others))
+        return Progress(best, dict(others))
 
-    def courses(self) -> Courses:
+    def progress_of_all(self) -> ProgressOfAll:
         """Return a hook for solves by any of the methods, one after another."""
-        return Courses(self.methods)
+        return ProgressOfAll(self.methods)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a table with one row for each method, as text for people."""
@@ -140,9 +140,9 @@ def advise(
     """Forecast seconds, work and memory of every method that fits, and recommend one. All numbers are estimates.
 
     Each method solves a pilot system of some hundred to 1,250 of the rows. Methods that may be the best also solve one
-    with twice as many rows (`apviz.advice.twins`). Brief measurements give the cost of entries, factors and passes on
-    this machine (`apviz.advice.prices`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the best
-    solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
+    with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
+    this machine (`apviz.advice.cost_model`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the
+    best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
     `benchmarks/README.md`).
 
     Args:
@@ -179,9 +179,9 @@ def advise(
     operator, columns, n = system.operator, system.b.shape[1], system.n
     chosen = _methods(n, tol, max_epochs, seed) if solvers is None else dict(solvers)
     operator.fix_engine(10.0 * n**2, columns)
-    prices, free = Prices(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
+    costs, free = CostModel(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    rehearsing = Rehearsing(system, prices, rows, seed, hooks)
+    rehearsing = Rehearsing(system, costs, rows, seed, hooks)
     candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
         solver = asked.resolve(operator, columns)[0]

@@ -10,8 +10,8 @@ from typing import Any, Final
 import torch
 
 from apviz.advice.forecast import Band, Forecast, direct, forecast, in_words
+from apviz.advice.pilots import Rehearsal
 from apviz.advice.rehearsing import Candidate, Rehearsing
-from apviz.advice.twins import Rehearsal
 from apviz.solvers import Cholesky
 
 #: seconds that differ by a smaller factor count as equal
@@ -91,7 +91,7 @@ def _tighter(
         if each.half is None:
             found[name] = replace(each.forecast, solver=solver)
         elif each.half.converged:
-            half = rehearsing.anew(solver, MOST_TIMES * each.half.work)
+            half = rehearsing.rehearse_again(solver, MOST_TIMES * each.half.work)
             found[name] = rehearsing.of(solver, half, _larger(each, half))
     return f"to {tol:g}", found
 
@@ -103,15 +103,15 @@ def _other_sides(
     system = rehearsing.system
     one = system.b.shape[1] > 1
     columns = 1 if one else MANY_SIDES
-    prices, found = rehearsing.prices.of_columns(columns), dict[str, Forecast]()
+    costs, found = rehearsing.costs.of_columns(columns), dict[str, Forecast]()
     for name, each in _likely(candidates):
         solver = each.asked.resolve(system.operator, columns)[0]
         if each.half is None or isinstance(solver, Cholesky):
-            found[name] = direct(Cholesky(), system.operator, prices)
+            found[name] = direct(Cholesky(), system.operator, costs)
             continue
         half = each.half.to(tol, alone=True) if one else rehearsing.of_other_sides(solver)
         if half is not None:
-            found[name] = forecast(solver, system.operator, columns, prices, half, _larger(each, half))
+            found[name] = forecast(solver, system.operator, columns, costs, half, _larger(each, half))
     return "1 right-hand side" if one else f"{MANY_SIDES} right-hand sides", found
 
 
@@ -119,18 +119,18 @@ def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) ->
     """Forecast another dtype: the same epochs at other costs, rehearsed again if rounding may matter."""
     system, found = rehearsing.system, dict[str, Forecast]()
     dtype, columns = (torch.float32 if system.dtype == torch.float64 else torch.float64), system.b.shape[1]
-    operator, prices = system.operator.in_dtype(dtype), rehearsing.prices.in_dtype(dtype)
+    operator, costs = system.operator.in_dtype(dtype), rehearsing.costs.in_dtype(dtype)
     for name, each in _likely(candidates):
         solver = each.asked.resolve(operator, columns)[0]
         if each.half is None or isinstance(solver, Cholesky):
-            found[name] = direct(Cholesky(), operator, prices)
+            found[name] = direct(Cholesky(), operator, costs)
             continue
         half, now = each.half, each.forecast
-        then = forecast(solver, operator, columns, prices, half, _larger(each, half))
+        then = forecast(solver, operator, columns, costs, half, _larger(each, half))
         gains = then.seconds.likely * NOTABLE < now.seconds.likely
         if (dtype == torch.float32 and gains) or now.chance < 0.5:
             half = rehearsing.in_dtype(solver, dtype)
-            then = forecast(solver, operator, columns, prices, half, _larger(each, half))
+            then = forecast(solver, operator, columns, costs, half, _larger(each, half))
         found[name] = then
     return str(dtype).removeprefix("torch."), found
 

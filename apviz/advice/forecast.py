@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from apviz.advice.prices import CALLS, Prices
-from apviz.advice.twins import Rehearsal, growth_to
+from apviz.advice.cost_model import CALLS, CostModel
+from apviz.advice.pilots import Rehearsal, growth_to
 from apviz.operators import Operator
 from apviz.preconditioners import TwoLevelSchwarz
 from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
@@ -85,7 +85,7 @@ class Parts(NamedTuple):
 
 
 def forecast(
-    solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal | None = None
+    solver: Solver, operator: Operator, columns: int, costs: CostModel, half: Rehearsal, whole: Rehearsal | None = None
 ) -> Forecast:
     """Forecast a solve by a `solver` without `auto` from rehearsals on one or two pilot systems.
 
@@ -94,7 +94,7 @@ def forecast(
         whole: rehearsal on the larger one; None: the growth of epochs with the rows is not known.
     """
     n, last = operator.n, whole or half
-    parts = PARTS[type(solver)](solver, operator, columns, prices, last)
+    parts = PARTS[type(solver)](solver, operator, columns, costs, last)
     growth = growth_to(n, half, whole) if whole else 1.0
     unknown = 1.0 if whole else (n / half.rows) ** UNKNOWN
     passes = max(1, last.passes)
@@ -103,7 +103,7 @@ def forecast(
     for share, sureness in zip(_shares(solver), (0.0, -1.0, 1.0), strict=True):
         epochs = last.epochs * growth**share * unknown**sureness
         work = parts.setup_work + passes + epochs * per_epoch
-        bands.append((parts.setup + passes * n**2 * prices.entry_of_pass + epochs * parts.epoch, work))
+        bands.append((parts.setup + passes * n**2 * costs.entry_of_pass + epochs * parts.epoch, work))
     seconds = Band(bands[0][0], bands[1][0] / SPREAD, bands[2][0] * SPREAD)
     work_band = Band(bands[0][1], bands[1][1], bands[2][1])
     if not last.converged:
@@ -113,11 +113,11 @@ def forecast(
     )
 
 
-def direct(solver: Cholesky, operator: Operator, prices: Prices) -> Forecast:
+def direct(solver: Cholesky, operator: Operator, costs: CostModel) -> Forecast:
     """Forecast a factorisation, which needs no rehearsal."""
     n, some = operator.n, min(operator.n, PRICED_ROWS)
-    factoring = prices.block(some) * (n / some) ** 3
-    seconds = factoring + n**2 * prices.entry_of_pass + prices.projection(some) * (n / some) ** 2
+    factoring = costs.block(some) * (n / some) ** 3
+    seconds = factoring + n**2 * costs.entry_of_pass + costs.projection(some) * (n / some) ** 2
     why = f"a factor of all {n:,} rows; n³ multiplications and three n × n arrays"
     band = Band(seconds, seconds / SPREAD, seconds * SPREAD)
     return Forecast(solver, band, Band(2.0, 2.0, 2.0), memory_of_a_factor(operator), 0.99, why)
@@ -136,29 +136,29 @@ def in_words(seconds: float) -> str:
 
 
 def _of_projections(
-    solver: AlternatingProjection, operator: Operator, columns: int, prices: Prices, whole: Rehearsal
+    solver: AlternatingProjection, operator: Operator, columns: int, costs: CostModel, whole: Rehearsal
 ) -> Parts:
     n, item = operator.n, operator.x.element_size()
     if solver.precision.recursion == "float32":
-        prices, item = prices.in_float32, 4
+        costs, item = costs.in_float32, 4
     b, history = _whole(solver.block_size), _whole(solver.step.length)
     solved = min(n, round(b * (1 + float(solver.overlap))))
     blocks = math.ceil(n / b)
-    update = prices.projection(solved) + (prices.history(history) if history else 0.0) + CALLS
-    entries = whole.projected / max(whole.epochs, 1) * n**2 * prices.entry
+    update = costs.projection(solved) + (costs.history(history) if history else 0.0) + CALLS
+    entries = whole.projected / max(whole.epochs, 1) * n**2 * costs.entry
     if _whole(solver.columns.rank):
         entries *= SKELETONS
     kept = 2 if solver.precision.factors == "float16" else item
     memory = kept * n * b * (1 + float(solver.overlap)) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
     memory += item * n * (1 + float(solver.overlap)) * _whole(solver.columns.rank)
-    return Parts(blocks * prices.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
+    return Parts(blocks * costs.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
 
 
 def _of_iterations(
-    solver: ConjugateGradient, operator: Operator, columns: int, prices: Prices, whole: Rehearsal
+    solver: ConjugateGradient, operator: Operator, columns: int, costs: CostModel, whole: Rehearsal
 ) -> Parts:
     n, item = operator.n, operator.x.element_size()
-    product = n**2 * prices.entry_of_matmul
+    product = n**2 * costs.entry_of_matmul
     memory: float = VECTORS * n * columns
     setup = apply = work = 0.0
     inner: Any = solver.preconditioner
@@ -166,16 +166,16 @@ def _of_iterations(
         return Parts(0.0, product, memory, 0.0)
     rank = _whole(getattr(inner, "rank", getattr(inner, "coarse_rank", 0)))
     if rank:
-        setup += n * rank * prices.entry + BASES * prices.span(rank)
-        apply += prices.low_rank(rank) * (2 if isinstance(inner, TwoLevelSchwarz) else 1)
+        setup += n * rank * costs.entry + BASES * costs.span(rank)
+        apply += costs.low_rank(rank) * (2 if isinstance(inner, TwoLevelSchwarz) else 1)
         memory += LOW_RANK_ARRAYS * n * rank * item
         work += rank / n
     if isinstance(inner, TwoLevelSchwarz):
         b, overlap = _whole(inner.block_size), float(inner.overlap)
         solved = min(n, round(b * (1 + overlap)))
         blocks = math.ceil(n / b)
-        setup += blocks * prices.block(solved)
-        apply += blocks * (prices.projection(solved) + CALLS / 10)
+        setup += blocks * costs.block(solved)
+        apply += blocks * (costs.projection(solved) + CALLS / 10)
         memory += item * n * b * (1 + overlap) ** 2 / 2
         work += blocks * solved**2 / n**2
     return Parts(setup, product + apply, memory, work)

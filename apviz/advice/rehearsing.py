@@ -10,9 +10,9 @@ from functools import cached_property
 
 import torch
 
+from apviz.advice.cost_model import CostModel
 from apviz.advice.forecast import PARTS, Forecast, direct, forecast
-from apviz.advice.prices import Prices
-from apviz.advice.twins import MOST_SIDES, Rehearsal, Twin
+from apviz.advice.pilots import MOST_SIDES, PilotSystem, Rehearsal
 from apviz.solvers import Cholesky, Hook, Solver, StopReason
 from apviz.system import KernelSystem
 
@@ -48,23 +48,25 @@ class Rehearsing:
         hooks: hooks of every rehearsal.
     """
 
-    def __init__(self, system: KernelSystem, prices: Prices, rows: int, seed: int, hooks: Sequence[Hook] = ()) -> None:
-        self.system, self.prices, self._rows, self.seed, self._hooks = system, prices, rows, seed, hooks
+    def __init__(
+        self, system: KernelSystem, costs: CostModel, rows: int, seed: int, hooks: Sequence[Hook] = ()
+    ) -> None:
+        self.system, self.costs, self._rows, self.seed, self._hooks = system, costs, rows, seed, hooks
         self._columns = system.b.shape[1]
         self._best = math.inf
 
     @cached_property
-    def _half(self) -> Twin:
-        return Twin(self.system, self._rows // 2, self.seed)
+    def _half(self) -> PilotSystem:
+        return PilotSystem(self.system, self._rows // 2, self.seed)
 
     @cached_property
-    def _whole(self) -> Twin:
-        return Twin(self.system, self._rows, self.seed)
+    def _whole(self) -> PilotSystem:
+        return PilotSystem(self.system, self._rows, self.seed)
 
     def begin(self, solver: Solver, asked: Solver) -> Candidate:
         """Rehearse a method on the smaller pilot system, until it would take far longer than the best so far."""
         if isinstance(solver, Cholesky):
-            found = Candidate(solver, asked, direct(solver, self.system.operator, self.prices))
+            found = Candidate(solver, asked, direct(solver, self.system.operator, self.costs))
         else:
             half = self._rehearse(self._half, solver, self._affordable(solver))
             found = Candidate(solver, asked, self.of(solver, half), half)
@@ -97,9 +99,9 @@ class Rehearsing:
 
     def of(self, solver: Solver, half: Rehearsal, whole: Rehearsal | None = None) -> Forecast:
         """Return the forecast from rehearsals."""
-        return forecast(solver, self.system.operator, self._columns, self.prices, half, whole)
+        return forecast(solver, self.system.operator, self._columns, self.costs, half, whole)
 
-    def anew(self, solver: Solver, most_work: float = math.inf) -> Rehearsal:
+    def rehearse_again(self, solver: Solver, most_work: float = math.inf) -> Rehearsal:
         """Rehearse another solver on the smaller pilot system."""
         return self._rehearse(self._half, solver, most_work)
 
@@ -108,24 +110,24 @@ class Rehearsing:
         return self._rehearse(self._half_with_probes, solver)
 
     @cached_property
-    def _half_with_probes(self) -> Twin:
-        return Twin(self.system, self._rows // 2, self.seed, probes=MOST_SIDES - 1)
+    def _half_with_probes(self) -> PilotSystem:
+        return PilotSystem(self.system, self._rows // 2, self.seed, probes=MOST_SIDES - 1)
 
     def in_dtype(self, solver: Solver, dtype: torch.dtype) -> Rehearsal:
         """Rehearse in another dtype."""
-        return self._rehearse(Twin(self.system, self._rows // 2, self.seed, dtype=dtype), solver)
+        return self._rehearse(PilotSystem(self.system, self._rows // 2, self.seed, dtype=dtype), solver)
 
-    def _rehearse(self, twin: Twin, solver: Solver, most_work: float = math.inf) -> Rehearsal:
+    def _rehearse(self, pilot: PilotSystem, solver: Solver, most_work: float = math.inf) -> Rehearsal:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the forecast reports problems of a pilot system
-            return twin.rehearse(solver, most_work, self._hooks)
+            return pilot.rehearse(solver, most_work, self._hooks)
 
     def _affordable(self, solver: Solver) -> float:
         """Return the pilot work after which this method would take far longer on all rows than the best so far."""
         if math.isinf(self._best):
             return math.inf
         one = Rehearsal(self._rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work
-        parts = PARTS[type(solver)](solver, self.system.operator, self._columns, self.prices, one)
+        parts = PARTS[type(solver)](solver, self.system.operator, self._columns, self.costs, one)
         epochs = (TIMES_THE_BEST * self._best - parts.setup) / parts.epoch
         return parts.setup_work + 1.0 + max(FEW_EPOCHS, epochs)
 

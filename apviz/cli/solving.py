@@ -227,8 +227,8 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
         console.print(f"not forecast: {error}", highlight=False, markup=False)
         return [ProgressHook(errors)]
     _say(advice.headline, f"{advice.reason} An estimate, made in {in_words(advice.seconds)} on some of the rows.")
-    courses = advice.courses()
-    return [courses, ProgressHook(errors, also=lambda: courses.words)]
+    progress = advice.progress_of_all()
+    return [progress, ProgressHook(errors, also=lambda: progress.words)]
 
 
 @app.command(
@@ -284,10 +284,10 @@ def advise(
         console.print(f"{name} was left out: {why}", highlight=False, markup=False)
     console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)
     if solve:
-        data, course = data.for_comparison(), advice.course()
-        progress = ProgressHook(errors, also=lambda: course.words)
+        data, progress = data.for_comparison(), advice.progress()
+        shown = ProgressHook(errors, also=lambda: progress.words)
         outcomes = comparison.compare(
-            system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[course, progress]
+            system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[progress, shown]
         )  # fmt: skip
         raise typer.Exit(_present(outcomes, out))
 

@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 
 import pytest
+from tests.advice.test_twins import made
 
 import apviz
 from apviz.advice import Alternative
 from apviz.advice.alternatives import _looser, _notable, _tighter
+from apviz.advice.cost_model import CostModel
 from apviz.advice.forecast import Band, Forecast
-from apviz.advice.prices import Prices
+from apviz.advice.pilots import PilotSystem
 from apviz.advice.rehearsing import Candidate, Rehearsing
-from apviz.advice.twins import Twin
 from apviz.solvers import attempt, overlapping
-from tests.advice.test_twins import made
 
 LOCAL = {"lengthscale": 0.1, "noise": 1e-3}
 CG = apviz.ConjugateGradient
@@ -29,7 +29,7 @@ def with_columns(system, b, **settings):
 
 def rehearsed(system, solver):
     """A solver on 400 and 800 rows of a system."""
-    rehearsing = Rehearsing(system, Prices(system.operator, 4), 800, 0)
+    rehearsing = Rehearsing(system, CostModel(system.operator, 4), 800, 0)
     candidate = rehearsing.begin(solver, solver)
     rehearsing.decide([candidate])
     return rehearsing, candidate
@@ -52,8 +52,8 @@ def said(then, **now):
 
 @pytest.mark.parametrize("looser", [0.03, 0.1, 0.5])
 def test_a_rehearsal_tells_what_it_would_have_taken_to_a_looser_tolerance(looser):
-    twin = Twin(made(n=900, lengthscale=0.2, noise=1e-3), 300)
-    through, ended = (twin.rehearse(CG(tol=tol), 1e3) for tol in (0.01, looser))
+    pilot = PilotSystem(made(n=900, lengthscale=0.2, noise=1e-3), 300)
+    through, ended = (pilot.rehearse(CG(tol=tol), 1e3) for tol in (0.01, looser))
     assert through.to(looser).epochs == pytest.approx(ended.epochs, rel=1e-6)
     assert through.to(looser).work == pytest.approx(ended.work, rel=0.01)
     assert through.to(1e-9) is None
@@ -86,7 +86,7 @@ def test_a_tighter_tolerance_takes_as_much_more_as_is_said():
 def test_the_first_right_hand_side_alone_takes_what_it_takes_beside_others():
     system = made(n=900, lengthscale=0.2, noise=0.05)
     alone = with_columns(system, system.b[:, :1])
-    beside, own = (Twin(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
+    beside, own = (PilotSystem(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
     assert beside.epochs > own.epochs  # random right-hand sides are rougher
     # products of one column and of four are rounded differently, which moves CG by less than an iteration
     assert beside.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
@@ -95,7 +95,7 @@ def test_the_first_right_hand_side_alone_takes_what_it_takes_beside_others():
 def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take():
     system = made(n=900, lengthscale=0.2, noise=1e-3)  # its own second to fourth are random signs
     alone = with_columns(system, system.b[:, :1])
-    given, drawn = Twin(system, 300), Twin(alone, 300, probes=3)
+    given, drawn = PilotSystem(system, 300), PilotSystem(alone, 300, probes=3)
     assert drawn.system.b.shape == (300, 4) and set(drawn.system.b[:, 1:].unique().tolist()) == {-1.0, 1.0}
     first, second = (each.rehearse(CG(tol=0.01), 1e3).epochs for each in (given, drawn))
     assert second == pytest.approx(first, rel=0.1)
@@ -144,7 +144,7 @@ def test_what_would_change_is_printed_with_the_advice():
     assert "To 0.1: b." in str(advice).splitlines()
 
 
-# --- prices -------------------------------------------------------------------------------------------------------
+# --- costs -------------------------------------------------------------------------------------------------------
 
 
 def test_a_price_is_measured_once_for_systems_of_the_same_kind_and_again_when_it_is_forgotten():
@@ -156,14 +156,14 @@ def test_a_price_is_measured_once_for_systems_of_the_same_kind_and_again_when_it
             return float(self.reads)
 
     clock, system = Clock(), made(n=500)
-    first = Prices(system.operator, 2, clock)
+    first = CostModel(system.operator, 2, clock)
     entry, block, reads = first.entry, first.block(50), clock.reads
     noisier = apviz.KernelSystem(system.x, system.b, system.kernel, noise=0.5, device="cpu")
-    second = Prices(noisier.operator, 2, clock)
+    second = CostModel(noisier.operator, 2, clock)
     assert (second.entry, second.block(50), clock.reads) == (entry, block, reads) and reads > 0
     for other in (lambda: second.block(60), lambda: second.of_columns(3).entry):
         other()
         assert clock.reads > reads
         reads = clock.reads
-    Prices.forget()
+    CostModel.forget()
     assert second.entry > 0 and clock.reads > reads

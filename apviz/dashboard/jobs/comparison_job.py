@@ -63,8 +63,8 @@ class ComparisonJob(Job):
         self._begun = 0
         self.done: list[str] = []
         self.failures: list[str] = []
-        self._course = None if advice is None else advice.course()
-        self.live = LiveHook(self._grew, self._course)
+        self._progress = None if advice is None else advice.progress()
+        self.live = LiveHook(self._grew, self._progress)
 
     @property
     def status(self) -> str:
@@ -79,8 +79,8 @@ class ComparisonJob(Job):
             till = "until its cap on epochs" if self.live.until_cap else "left for this solver"
             about = f" · about {duration(left)} {till} (estimate)"
         stopping = "stopping · " if self.stopping else ""
-        if self._course is not None and self._course.warning:
-            about = f" · {self._course.warning}"
+        if self._progress is not None and self._progress.warning:
+            about = f" · {self._progress.warning}"
         return stopping + (self.live.text or self.message) + about
 
     @property
@@ -109,11 +109,11 @@ class ComparisonJob(Job):
         return len(self._factors) * len(self._solvers)
 
     def _compare(self, loaded: Loaded) -> None:
-        course = [] if self._course is None else [self._course]
+        progress = [] if self._progress is None else [self._progress]
         outcomes = compare(
             loaded.system, self._until_stopped(loaded.system), self._runs.path,
             data=loaded.data if self._predict else None, mean=loaded.hyperparameters.mean,
-            hooks=[self.stop_hook, *course, self.live], pictures=self._snapshots, pictured=lambda solver: True,
+            hooks=[self.stop_hook, *progress, self.live], pictures=self._snapshots, pictured=lambda solver: True,
         )  # fmt: skip
         for outcome in outcomes:
             self._keep(outcome)

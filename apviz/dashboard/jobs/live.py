@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from apviz.advice.course import Course
+from apviz.advice.progress import Progress
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace
@@ -23,7 +23,7 @@ class LiveHook(Hook):
 
     Args:
         changed: called after every look.
-        course: of the solve beside its forecast, where there was one; before it among the hooks.
+        progress: the progress of the solve against its forecast, if there is one; it comes first among the hooks.
 
     Attributes:
         trace: of the running solve, after its last epoch that was looked at; None before the first.
@@ -33,12 +33,12 @@ class LiveHook(Hook):
         seconds_left: until the tolerance is reached at the pace of the later half of its epochs, or the cap on them if
             that comes first; NaN where it cannot be known: in the first epochs, and where the pace of the later half
             and that of the quarter before it tell times that are apart by more than `APART`. Where there was a
-            forecast, as its course says.
+            forecast, by its progress.
         until_cap: whether the cap comes first.
     """
 
-    def __init__(self, changed: Callable[[], None], course: Course | None = None) -> None:
-        self._changed, self._course = changed, course
+    def __init__(self, changed: Callable[[], None], progress: Progress | None = None) -> None:
+        self._changed, self._progress = changed, progress
         self.trace: Trace | None = None
         self.text, self.progress, self.seconds_left, self.until_cap = "", 0.0, math.nan, False
         self._logs: list[float] = []
@@ -97,8 +97,8 @@ class LiveHook(Hook):
         self._logs.append(math.log(epoch.residual))
         towards_tol = min(1.0, max(0.0, self._logs[-1] / math.log(self._tol)))
         self.progress = max(towards_tol, min(1.0, epoch.number / self._cap))
-        if self._course is not None:
-            self.seconds_left = self._course.left.likely
+        if self._progress is not None:
+            self.seconds_left = self._progress.left.likely
             return
         if epoch.number < PACED_EPOCHS:
             return

@@ -107,12 +107,12 @@ def test_a_time_is_said_in_a_unit_that_fits_it():
 def test_where_there_was_a_forecast_the_time_left_is_that_of_its_course():
     x = torch.linspace(0, 1, 300, dtype=torch.float64)
     system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
-    course = apviz.advise(system).course()
-    hook, told = LiveHook(lambda: None, course), []
+    progress = apviz.advise(system).progress()
+    hook, told = LiveHook(lambda: None, progress), []
 
     class Reader(apviz.Hook):
         def on_epoch(self, epoch):
-            told.append((hook.seconds_left, course.left.likely, hook.until_cap))
+            told.append((hook.seconds_left, progress.left.likely, hook.until_cap))
 
-    apviz.solve(system, apviz.ConjugateGradient(tol=1e-2), hooks=[apviz.Recorder(), course, hook, Reader()])
+    apviz.solve(system, apviz.ConjugateGradient(tol=1e-2), hooks=[apviz.Recorder(), progress, hook, Reader()])
     assert len(told) > 3 and all(left == expected and not cap for left, expected, cap in told)

@@ -31,16 +31,16 @@ def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate
     @wraps(measure)
     def price(self: Any, *of: P.args, **named: P.kwargs) -> float:
         key = (self._system, measure.__name__, of)
-        measured, seconds = Prices._known.get(key, (0.0, 0.0))
+        measured, seconds = CostModel._known.get(key, (0.0, 0.0))
         if not measured or time.monotonic() - measured > KEPT_SECONDS:
             seconds = measure(self, *of, **named)
-            Prices._known[key] = time.monotonic(), seconds
+            CostModel._known[key] = time.monotonic(), seconds
         return seconds
 
     return price  # type: ignore[return-value]  # `wraps` forgets that self has no name
 
 
-class Prices:
+class CostModel:
     """Seconds of the parts of a solve, each measured on few rows on first use.
 
     Costs are cached for ten minutes in this process, for systems with the same kernel, rows, inputs, right-hand sides,
@@ -68,19 +68,19 @@ class Prices:
         cls._known.clear()
 
     @cached_property
-    def in_float32(self) -> Prices:
+    def in_float32(self) -> CostModel:
         """Costs for the same kernel in float32."""
         return self.in_dtype(torch.float32)
 
-    def in_dtype(self, dtype: torch.dtype) -> Prices:
+    def in_dtype(self, dtype: torch.dtype) -> CostModel:
         """Return the costs for the same kernel in another dtype."""
         if self._operator.x.dtype == dtype:
             return self
-        return Prices(self._operator.in_dtype(dtype), self._columns, self._seconds)
+        return CostModel(self._operator.in_dtype(dtype), self._columns, self._seconds)
 
-    def of_columns(self, columns: int) -> Prices:
+    def of_columns(self, columns: int) -> CostModel:
         """Return the costs for another number of right-hand sides."""
-        return Prices(self._operator, columns, self._seconds)
+        return CostModel(self._operator, columns, self._seconds)
 
     @property
     @_kept

@@ -82,7 +82,7 @@ class Rehearsal:
         )  # fmt: skip
 
 
-class Twin:
+class PilotSystem:
     """A pilot system: m random rows of a system with m/n of its noise, as a dense matrix.
 
     Args:

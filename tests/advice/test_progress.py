@@ -1,4 +1,4 @@
-"""The course of a solve: the time left, and what goes wrong is said at once."""
+"""The progress of a solve: the time left, and what goes wrong is said at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 
 import pytest
 import rich.console
+from tests.advice.test_twins import made
 
 import apviz
-from apviz.advice.course import Course, Courses
 from apviz.advice.forecast import Band, Forecast
-from tests.advice.test_twins import made
+from apviz.advice.progress import Progress, ProgressOfAll
 
 TOL = 1e-3
 
@@ -21,90 +21,90 @@ def forecast_of(likely, low, high, chance=0.9):
     return Forecast(apviz.ConjugateGradient(), band, band, 0.0, chance, "why")
 
 
-def followed(course, decay, epochs, setup=1.0, each=0.5):
+def followed(progress, decay, epochs, setup=1.0, each=0.5):
     """Epochs of so many seconds, each of which leaves `decay` of the residual."""
     for number in range(epochs + 1):
-        course.follow(setup + each * number, max(decay**number, 1e-12), setup, TOL)
-    return course
+        progress.follow(setup + each * number, max(decay**number, 1e-12), setup, TOL)
+    return progress
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.5, 0.8])
 def test_of_a_residual_that_falls_evenly_the_time_left_becomes_what_it_takes(decay):
     needed = math.log(TOL) / math.log(decay)
     total = 1.0 + 0.5 * needed
-    course = Course(forecast_of(1.4 * total, total / 2, 2 * total))
+    progress = Progress(forecast_of(1.4 * total, total / 2, 2 * total))
     at = round(0.8 * needed)
-    followed(course, decay, at)
+    followed(progress, decay, at)
     remaining = total - (1.0 + 0.5 * at)
     # what is forecast counts for the fifth of the way that is left
-    assert remaining <= course.left.likely < remaining + 0.11 * total
-    assert course.left.low <= course.left.likely <= course.left.high and not course.warning
-    assert followed(course, decay, math.ceil(needed) + 1).left.likely == 0.0
+    assert remaining <= progress.left.likely < remaining + 0.11 * total
+    assert progress.left.low <= progress.left.likely <= progress.left.high and not progress.warning
+    assert followed(progress, decay, math.ceil(needed) + 1).left.likely == 0.0
 
 
 def test_before_the_first_epochs_the_time_left_is_the_forecast():
-    course = Course(forecast_of(8.0, 6.0, 12.0))
-    assert course.left == (8.0, 6.0, 12.0)
-    course.follow(2.0, 1.0, 2.0, TOL)
-    assert course.left == (6.0, 4.0, 10.0) and course.words == "about 6 s left"
+    progress = Progress(forecast_of(8.0, 6.0, 12.0))
+    assert progress.left == (8.0, 6.0, 12.0)
+    progress.follow(2.0, 1.0, 2.0, TOL)
+    assert progress.left == (6.0, 4.0, 10.0) and progress.words == "about 6 s left"
 
 
 def test_a_solve_that_cannot_keep_to_its_forecast_says_so_with_the_method_to_take():
     others = {"quick": forecast_of(20.0, 15.0, 30.0), "hopeless": forecast_of(1.0, 1.0, 1.0, chance=0.1)}
-    course = Course(forecast_of(8.0, 6.0, 12.0), others)
-    followed(course, 0.9, 3)
-    assert course.warning == (
+    progress = Progress(forecast_of(8.0, 6.0, 12.0), others)
+    followed(progress, 0.9, 3)
+    assert progress.warning == (
         "Slower than forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop, and take "
         "that."
     )
     left = (math.log(TOL) / math.log(0.9) - 3) * 0.5
-    assert course.left.likely == pytest.approx(left) and course.left.high == math.inf
+    assert progress.left.likely == pytest.approx(left) and progress.left.high == math.inf
 
 
 def test_a_solve_that_gets_nowhere_says_so_and_a_method_that_would_not_beat_it_is_not_named():
     for decay, words in ((1.0, "no end in sight"), (0.9, "more.")):
-        course = Course(forecast_of(8.0, 6.0, 12.0), {"slow": forecast_of(1e4, 1e4, math.inf)})
-        assert words in followed(course, decay, 5).warning and "slow" not in course.warning
+        progress = Progress(forecast_of(8.0, 6.0, 12.0), {"slow": forecast_of(1e4, 1e4, math.inf)})
+        assert words in followed(progress, decay, 5).warning and "slow" not in progress.warning
 
 
 def test_the_progress_line_of_a_solve_has_the_time_left():
-    course, said = Course(forecast_of(1e4, 1e4, 1e4)), list[str]()
+    progress, said = Progress(forecast_of(1e4, 1e4, 1e4)), list[str]()
     console = rich.console.Console(file=io.StringIO(), width=200, force_terminal=True)
-    progress = apviz.ProgressHook(console, also=lambda: course.words)
+    progress = apviz.ProgressHook(console, also=lambda: progress.words)
 
     class Reader(apviz.Hook):
         def on_epoch(self, epoch):
             said.append(progress._bar._progress.tasks[0].fields["text"])
 
     system = made(n=600, lengthscale=0.3, noise=0.05)
-    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[course, progress, Reader()])
-    assert solution.converged and course.left.likely == 0.0 and not course.words
+    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[progress, progress, Reader()])
+    assert solution.converged and progress.left.likely == 0.0 and not progress.words
     assert said[0].endswith(", work 0.0, about 2.8 h left") and "left" not in said[-1]
 
 
 def test_of_a_forecast_that_is_a_lower_bound_more_than_it_is_said_until_epochs_were_measured():
-    course = Course(forecast_of(8.0, 8.0, math.inf))
-    assert course.words == "more than 8 s left"
-    followed(course, 0.5, 1)
-    assert course.words == "more than 6.5 s left"
-    followed(course, 0.5, 8)
+    progress = Progress(forecast_of(8.0, 8.0, math.inf))
+    assert progress.words == "more than 8 s left"
+    followed(progress, 0.5, 1)
+    assert progress.words == "more than 6.5 s left"
+    followed(progress, 0.5, 8)
     # 0.5 s for each halving, of which log₂(1000) − 8 are to go
-    assert course.words == "about 0.98 s left" and course.left.likely == pytest.approx(0.5 * (math.log2(1000) - 8))
+    assert progress.words == "about 0.98 s left" and progress.left.likely == pytest.approx(0.5 * (math.log2(1000) - 8))
 
 
 def test_of_several_solves_each_has_its_own_forecast_and_one_that_was_not_forecast_has_none():
     system, said = made(n=600, lengthscale=0.3, noise=0.05), dict[str, str]()
     cg, loose = apviz.ConjugateGradient(tol=1e-3), apviz.ConjugateGradient(tol=1e-2)
     band, other = Band(7200.0, 7200.0, 7200.0), Band(60.0, 60.0, 60.0)
-    courses = Courses({
+    progress_of_all = ProgressOfAll({
         "tight": Forecast(cg, band, band, 0.0, 0.9, "why"), "loose": Forecast(loose, other, other, 0.0, 0.9, "why"),
     })  # fmt: skip
 
     class Reader(apviz.Hook):
         def on_epoch(self, epoch):
-            said.setdefault(self.name, courses.words)
+            said.setdefault(self.name, progress_of_all.words)
 
     reader = Reader()
     for reader.name, solver in {"tight": cg, "loose": loose, "none": apviz.ConjugateGradient(tol=0.5)}.items():
-        apviz.solve(system, solver, hooks=[courses, reader])
+        apviz.solve(system, solver, hooks=[progress_of_all, reader])
     assert said == {"tight": "about 2 h left", "loose": "about 60 s left", "none": ""}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.advice.twins import Rehearsal, Twin, growth_to, on_fewer_rows
+from apviz.advice.pilots import PilotSystem, Rehearsal, growth_to, on_fewer_rows
 from apviz.solvers import Skeletons, StopReason, attempt, overlapping
 from tests.textbook import matern52
 
@@ -34,8 +34,8 @@ def rehearsal(rows, epochs, reason=StopReason.CONVERGED):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_condition_number_of_a_twin_is_about_that_of_the_system(seed):
     system = made(seed=seed)
-    twin = Twin(system, 400, seed).system
-    kappas = [np.linalg.cond(dense(each)) for each in (system, twin)]
+    pilot = PilotSystem(system, 400, seed).system
+    kappas = [np.linalg.cond(dense(each)) for each in (system, pilot)]
     assert kappas[1] == pytest.approx(kappas[0], rel=0.15)
 
 
@@ -52,7 +52,7 @@ def test_the_condition_number_of_a_twin_is_about_that_of_the_system(seed):
 def test_a_twin_takes_about_the_work_of_the_whole(solver):
     system = made(lengthscale=0.2, noise=0.1)
     solver = solver.resolve(system.operator, 4)[0]
-    found = Twin(system, 400).rehearse(solver, 1_000.0)
+    found = PilotSystem(system, 400).rehearse(solver, 1_000.0)
     whole = attempt(system, solver)
     assert found.converged and whole.converged
     assert found.projected == pytest.approx(whole.work - whole.setup_work - found.passes, rel=0.35)
@@ -69,10 +69,10 @@ def test_blocks_of_a_twin_have_their_share_of_the_rows_and_low_rank_stays():
 
 def test_a_twin_of_all_rows_is_the_system_and_rows_with_noise_of_their_own_keep_their_ratios():
     system = made(n=60)
-    np.testing.assert_allclose(dense(Twin(system, 100).system), dense(system), rtol=1e-6)
+    np.testing.assert_allclose(dense(PilotSystem(system, 100).system), dense(system), rtol=1e-6)
     noises = torch.linspace(0.01, 0.1, 60, dtype=torch.float64)
     of_rows = apviz.KernelSystem(system.x, system.b, system.kernel, noise=noises, device="cpu")
-    ratios = Twin(of_rows, 30).system.operator.noises / 0.5
+    ratios = PilotSystem(of_rows, 30).system.operator.noises / 0.5
     assert len(ratios) == 30 and set(ratios.tolist()) <= set(noises.tolist())
 
 
@@ -84,5 +84,7 @@ def test_epochs_that_double_with_the_rows_go_on_doubling_and_fewer_never_shrink(
 
 def test_of_the_last_iteration_the_share_counts_in_which_the_tolerance_was_reached():
     system = made(n=400)
-    epochs = [Twin(system, 400).rehearse(apviz.ConjugateGradient(tol=tol), 1_000.0).epochs for tol in (1e-2, 0.9e-2)]
+    epochs = [
+        PilotSystem(system, 400).rehearse(apviz.ConjugateGradient(tol=tol), 1_000.0).epochs for tol in (1e-2, 0.9e-2)
+    ]
     assert epochs[0] < epochs[1] < epochs[0] + 1 and epochs[0] != round(epochs[0])

@@ -13,7 +13,7 @@ from apviz.solvers.run import Run
 FEW_EPOCHS, LITTLE = 3, 0.1
 
 
-class Courses(Hook):
+class ProgressOfAll(Hook):
     """A hook that compares each solve with its forecast, and is silent for solves without one.
 
     Args:
@@ -22,25 +22,25 @@ class Courses(Hook):
 
     def __init__(self, forecasts: Mapping[str, Forecast]) -> None:
         self._forecasts = dict(forecasts)
-        self._course: Course | None = None
+        self._progress: Progress | None = None
 
     @property
     def words(self) -> str:
         """Time left of the running solve, or its warning."""
-        return self._course.words if self._course else ""
+        return self._progress.words if self._progress else ""
 
     def on_start(self, run: Run) -> None:
         mine = [name for name, each in self._forecasts.items() if each.solver == run.solver]
-        self._course = Course(self._forecasts[mine[0]]) if mine else None
-        if self._course:
-            self._course.on_start(run)
+        self._progress = Progress(self._forecasts[mine[0]]) if mine else None
+        if self._progress:
+            self._progress.on_start(run)
 
     def on_epoch(self, epoch: Epoch) -> None:
-        if self._course:
-            self._course.on_epoch(epoch)
+        if self._progress:
+            self._progress.on_epoch(epoch)
 
 
-class Course(Hook):
+class Progress(Hook):
     """A hook that estimates the remaining time of a solve: first from the forecast, later from its epochs.
 
     Progress is measured by the logarithm of the residual. The total time is a geometric mean of the measured and the
@@ -56,13 +56,13 @@ class Course(Hook):
 
     Examples:
         >>> import torch, apviz
-        >>> from apviz.advice.course import Course
+        >>> from apviz.advice.progress import Progress
         >>> x = torch.linspace(0, 1, 300, dtype=torch.float64)
         >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
         >>> best = apviz.advise(system).best
-        >>> course = Course(best)
-        >>> solution = apviz.solve(system, best.solver, hooks=[course])
-        >>> course.left.likely
+        >>> progress = Progress(best)
+        >>> solution = apviz.solve(system, best.solver, hooks=[progress])
+        >>> progress.left.likely
         0.0
     """
 
