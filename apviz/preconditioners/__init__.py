@@ -1,4 +1,4 @@
-"""Preconditioners for conjugate gradients: settings that `build` the application of P⁻¹ for one system."""
+"""Preconditioners for conjugate gradients: settings whose `build` makes r ↦ P⁻¹r for one system."""
 
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import Whitening

@@ -20,7 +20,7 @@ class Preconditioner(ABC):
 
     @abstractmethod
     def build(self, operator: CountingOperator) -> Apply:
-        """Builds r ↦ P⁻¹ r; what is evaluated for it counts as work."""
+        """Build r ↦ P⁻¹ r; evaluated entries count as work."""
 
 
 PRECONDITIONERS: Final = Registry[Preconditioner]("preconditioner", "apviz.preconditioners")

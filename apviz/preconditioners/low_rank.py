@@ -1,4 +1,4 @@
-"""Two levels: a fine preconditioner M for what is local, and r vectors for what is smooth."""
+"""Two levels: a fine preconditioner M for the local part of K, and r vectors for the smooth part."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from apviz.operators import Noise
 
 
 class TwoLevel:
-    """Applies r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I: every coarse space here has this form.
+    """The map r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I, the form of every coarse space here.
 
-    What is inside the span is taken out before M and again after it, so rounding cannot make the sum indefinite,
-    however large λmax/σ² is; Woodbury's difference can.
+    The part inside the span is removed before M and again after it. So rounding cannot make the sum indefinite, however
+    large λmax/σ² is; it can make Woodbury's difference indefinite.
 
     Args:
         fine: M, symmetric positive definite.
@@ -32,7 +32,7 @@ class TwoLevel:
 
 
 def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes V F⁻ᵀ and T F⁻ᵀ, whose product is I, and F of VᵀT = FFᵀ in float64; v, t: (n, r), VᵀT symmetric."""
+    """Compute V F⁻ᵀ and T F⁻ᵀ, whose product is I, and F of VᵀT = FFᵀ in float64; v, t: (n, r), VᵀT symmetric."""
     e = v.double().T @ t.double()
     factor = torch.linalg.cholesky((e + e.T) / 2)
     basis = torch.linalg.solve_triangular(factor, torch.eye(len(e)).to(e), upper=False).T.to(v)
@@ -40,14 +40,14 @@ def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def eigenvectors(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes U (n, r) and Λ (r,) float64 of LLᵀ = UΛUᵀ for the factor L: (n, r)."""
+    """Compute U (n, r) and Λ (r,) float64 of LLᵀ = UΛUᵀ for the factor L: (n, r)."""
     q, triangle = torch.linalg.qr(factor)
     spectrum, vectors = torch.linalg.eigh(triangle.double() @ triangle.double().T)
     return q @ vectors.to(q), spectrum.clamp_min(0)
 
 
 def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
-    """Builds r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
+    """Build r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
 
     With LLᵀ = UΛUᵀ, V = MU and T = U, Woodbury's M − V(Λ⁻¹ + VᵀU)⁻¹Vᵀ is the sum that `TwoLevel` forms, with
     G = (I + FᵀΛF)⁻¹ for VᵀU = FFᵀ.
@@ -59,14 +59,14 @@ def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
 
 
 def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[[Tensor], Tensor]) -> TwoLevel:
-    """Builds r ↦ (Q + (I − QK) M (I − KQ)) r, Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
+    """Build r ↦ (Q + (I − QK) M (I − KQ)) r, Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
     v = torch.linalg.qr(factor).Q
     v, t, _ = biorthonormal(v, matmul(v))
     return TwoLevel(fine, v, t, torch.eye(v.shape[1]))
 
 
 class LowRankPlusNoise:
-    """Applies r ↦ (LLᵀ + D)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + D); D: σ²I, or (n,) diagonal."""
+    """The map r ↦ (LLᵀ + D)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + D); D: σ²I, or (n,) diagonal."""
 
     def __init__(self, factor: Tensor, noise: Noise) -> None:
         self.factor = factor
@@ -77,7 +77,7 @@ class LowRankPlusNoise:
         return self._apply(r)
 
     def sample(self, columns: int, generator: torch.Generator) -> Tensor:
-        """Draws independent columns, (n, columns); the generator is of the CPU, so that any device draws the same."""
+        """Draw independent columns, (n, columns); the generator is on the CPU, so all devices draw the same numbers."""
         n, rank = self.factor.shape
         inside, outside = (torch.randn(rows, columns, generator=generator).to(self.factor) for rows in (rank, n))
         return (self.factor @ inside).add_(outside * self.noise**0.5)
@@ -101,11 +101,11 @@ class Whitening:
         self.largest_eigenvalue = float(noises.max() * (1 + spectrum.max())) if len(spectrum) else float(noises.max())
 
     def __call__(self, r: Tensor) -> Tensor:
-        """Computes L r for r: (n, p)."""
+        """Compute L r for r: (n, p)."""
         return self._inner(r / self._root)
 
     def transposed(self, r: Tensor) -> Tensor:
-        """Computes Lᵀ r for r: (n, p)."""
+        """Compute Lᵀ r for r: (n, p)."""
         return self._inner(r) / self._root
 
     def _inner(self, r: Tensor) -> Tensor:

@@ -16,14 +16,14 @@ from apviz.settings import require_seed, require_whole
 @PRECONDITIONERS.register("nystrom")
 @dataclass(frozen=True, kw_only=True)
 class Nystrom(Preconditioner):
-    """Preconditions by P = U(Λ − λ_r)Uᵀ + λ_r + σ², UΛUᵀ the Nyström approximation of k(X, X) by a Gaussian sketch.
+    """Preconditioner P = U(Λ − λ_r)Uᵀ + λ_r + σ², UΛUᵀ the Nyström approximation of k(X, X) by a Gaussian sketch.
 
-    That is the paper's P, times λ_r + σ². Set-up takes one product of K with r columns: 1.0 work, and n²r
+    This is the paper's P, times λ_r + σ². Set-up takes one product of K with r columns: 1.0 work, and n²r
     multiplications.
 
     Args:
         rank: r, the number of columns; holds n·r numbers.
-        seed: of the sketch.
+        seed: seed of the sketch.
 
     Raises:
         ValueError: a rank below 1, a seed below 0.
@@ -55,20 +55,20 @@ class Nystrom(Preconditioner):
 
 
 def nystrom(sketch: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-    """Approximates a positive semi-definite A by UΛUᵀ of AΩ, Algorithm 2.1 of the paper.
+    """Approximate a positive semi-definite A by UΛUᵀ from AΩ, Algorithm 2.1 of the paper.
 
     Args:
         sketch: Ω (n, r) with orthonormal columns.
         product: AΩ.
 
     Returns:
-        U (n, r), and Λ (r,) float64, falling.
+        U (n, r), and Λ (r,) float64 in decreasing order.
     """
     shift = torch.finfo(product.dtype).eps * float(torch.linalg.matrix_norm(product))
     y = product + shift * sketch
     inner = sketch.T.double() @ y.double()
     inner, by = (inner + inner.T) / 2, shift
-    while True:  # rounding of A may outweigh the shift
+    while True:  # rounding of A may exceed the shift
         factor, info = torch.linalg.cholesky_ex(inner + (by - shift) * torch.eye(len(inner)).to(inner), upper=True)
         if not int(info):
             break

@@ -16,7 +16,7 @@ from apviz.settings import require_whole
 @PRECONDITIONERS.register("pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class PivotedCholesky(Preconditioner):
-    """Preconditions by P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X), largest pivot first.
+    """Preconditioner P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X), largest pivot first.
 
     Harbrecht, Peters & Schneider (2012); Gardner et al. (2018), section 4.1. Set-up evaluates rank/n work.
 
@@ -45,13 +45,13 @@ class PivotedCholesky(Preconditioner):
 
 
 def pivoted_cholesky(operator: Operator, rank: int) -> Tensor:
-    """Computes L (n, r), r ≤ rank; stops early where nothing above rounding is left of the diagonal."""
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding."""
     n, device = operator.n, operator.x.device
     rank = min(rank, n)
     left = operator.signal().to(operator.x.dtype)
-    # what k subtractions of numbers up to the largest leave of a zero
+    # rounding of a zero after k subtractions of numbers up to the largest
     floor = 4 * torch.finfo(operator.x.dtype).eps * operator.largest_signal
-    factor = torch.zeros(rank, n, dtype=operator.x.dtype, device=device)  # row-major rows: a step reads what it needs
+    factor = torch.zeros(rank, n, dtype=operator.x.dtype, device=device)  # row-major, so that a step reads whole rows
     for k in range(rank):
         pivot = left.argmax()
         if left[pivot] <= floor * (k + 1):

@@ -1,4 +1,4 @@
-"""The randomly pivoted Cholesky preconditioner: pivots drawn in proportion to what is left of the diagonal."""
+"""The randomly pivoted Cholesky preconditioner: pivots drawn in proportion to the remaining diagonal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_seed, require_whole
 
-# proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
+# Proposals a round: many proposals turn the work into matrix products, few waste fewer entries on rejected pivots.
 PROPOSALS = 128
 IDLE_ROUNDS = 20
 
@@ -20,7 +20,7 @@ IDLE_ROUNDS = 20
 @PRECONDITIONERS.register("randomly-pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class RandomlyPivotedCholesky(Preconditioner):
-    """Preconditions by P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
+    """Preconditioner P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
 
     Chen, Epperly, Tropp & Webber (2025); as a preconditioner Díaz, Epperly, Frangella, Tropp & Webber (2023).
     Set-up evaluates about rank/n work.
@@ -54,9 +54,9 @@ class RandomlyPivotedCholesky(Preconditioner):
 
 
 def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
-    """Computes L (n, r), r ≤ rank; stops early where nothing above rounding is left of the diagonal.
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding.
 
-    Pivots are proposed in blocks and accepted by rejection, which draws from the same law as one at a time and
+    Pivots are proposed in blocks and accepted by rejection. This draws from the same law as one at a time, and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
     """
     n, x = operator.n, operator.x
@@ -64,7 +64,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
     signal = operator.signal()
     floor = 4 * torch.finfo(x.dtype).eps * operator.largest_signal
     generator = torch.Generator().manual_seed(int(seed))
-    factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs
+    factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major, so that a round reads whole rows
     left = signal.clone()
     k = idle = 0
     while k < rank and left.max() > floor * (k + 1):
@@ -72,11 +72,11 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
         rows = proposed.to(x.device)
         submatrix = operator.block(rows)
         submatrix = submatrix.double()
-        submatrix.diagonal().copy_(signal[rows])  # without noise, and to the last bit what `left` started from
+        submatrix.diagonal().copy_(signal[rows])  # without noise, and bitwise equal to the start of `left`
         submatrix -= factor[:k, rows].double().T @ factor[:k, rows].double()
         accepted, lower = _accept(submatrix.cpu(), left[rows].cpu(), rank - k, floor * (k + 1), generator)
         idle = 0 if len(accepted) else idle + 1
-        if idle == IDLE_ROUNDS:  # what is left is rounding
+        if idle == IDLE_ROUNDS:  # the remaining diagonal is rounding
             break
         pivots = rows[accepted.to(x.device)]
         columns = operator.columns(pivots).T - factor[:k, pivots].T @ factor[:k]
@@ -91,10 +91,10 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
 def _accept(
     submatrix: Tensor, proposed_with: Tensor, at_most: int, floor: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The accepted proposals, and the Cholesky factor of what is left of k at them.
+    """Return the accepted proposals, and the Cholesky factor of the remaining k at them.
 
-    A proposal drawn with weight uᵢ is accepted with probability (what is left of it now)/uᵢ; `submatrix` (s, s)
-    is what was left before the round.
+    A proposal drawn with weight uᵢ is accepted with probability (its remaining diagonal)/uᵢ; `submatrix` (s, s)
+    is the remainder before the round.
     """
     left, size = submatrix.clone(), len(submatrix)
     lower = torch.zeros_like(left)

@@ -22,29 +22,29 @@ Coarse = Literal["low-rank", "galerkin"]
 @PRECONDITIONERS.register("two-level-schwarz")
 @dataclass(frozen=True, kw_only=True)
 class TwoLevelSchwarz(Preconditioner):
-    """Preconditions by independent projections onto all blocks at once (M), and r vectors V for what no block can see.
+    """Preconditioner of independent projections onto all blocks at once (M), and r vectors V for global components.
 
     M = Σⱼ D Aⱼ⁻¹ D over the solved rows of block j, each row weighted by D = 1/√(number of blocks that hold it)
     before and after. An application evaluates no kernel entries. Set-up: the factors, Σ|solved|²/n², and r/n for
     the randomly pivoted Cholesky factor L that both kinds of coarse space start from.
 
-    - `low-rank`: P = M⁻¹ + LLᵀ with A = K − LLᵀ: L takes what is smooth and the blocks what is left of K, which
-      reaches less far. No product with K.
+    - `low-rank`: P = M⁻¹ + LLᵀ with A = K − LLᵀ: L covers the smooth part, and the blocks the rest of K, which has a
+      shorter range. No product with K.
     - `galerkin`: P⁻¹ = Q + (I − QK) M (I − KQ) with A = K, Q = V(VᵀKV)⁻¹Vᵀ and V the span of L: the balancing
       preconditioner of Mandel (1993); Tang, Nabben, Vuik & Erlangga (2009), "BNN". KV costs 1.0 work and n²r
       multiplications once.
 
     Args:
         block_size: rows a block owns.
-        overlap: a share of the rows that a block owns: so many of the nearest others it solves on too.
+        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns.
         coarse_rank: r, the number of vectors; holds 2nr numbers; 0: no coarse space. These three may be
             `auto` (`apviz.solvers.choices`).
         partition: as in `apviz.AlternatingProjection`.
         coarse: `low-rank` or `galerkin`.
-        seed: of the pivots.
+        seed: seed of the pivots.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -85,7 +85,7 @@ class TwoLevelSchwarz(Preconditioner):
 
 
 class OneLevel:
-    """Applies r ↦ M r = Σⱼ D Aⱼ⁻¹ D r with A = K − LLᵀ, the blocks independent of each other; rows are the user's."""
+    """The map r ↦ M r = Σⱼ D Aⱼ⁻¹ D r with A = K − LLᵀ and independent blocks; rows are in the user's order."""
 
     def __init__(self, operator: CountingOperator, partition: Partition, low_rank: Tensor | None = None) -> None:
         self.rows = [partition.order[partition.solved(block)] for block in range(len(partition))]

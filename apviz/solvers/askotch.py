@@ -22,29 +22,29 @@ from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
 from apviz.solvers.state import State
 
-# of n, rows of a block where that is chosen: the paper's; but so many at least, for every update has a price of its own
+# An `auto` block has n/100 rows, as in the paper, and at least 50, because every update has a fixed cost.
 BLOCK_SHARE, LEAST_ROWS = 100, 50
-# power iterations for the step length: the paper's
+# Power iterations for the step length, as in the paper.
 POWER_ITERATIONS = 10
 
 
 @SOLVERS.register("askotch")
 @dataclass(frozen=True, kw_only=True)
 class ASkotch(IterativeSolver):
-    """Projects approximately, by a low-rank approximation of every new random block, with Nesterov's acceleration.
+    """Approximate projections, by a low-rank approximation of every new random block, with Nesterov's acceleration.
 
     ASkotch with the paper's defaults: uniform blocks, ρ = σ² + λ_r (damped), μ = σ², ν = n/b. Departures: μ is σ² over
-    the largest k(x, x), which is 1 in the paper, and at most what acceleration allows.
+    the largest k(x, x), which is 1 in the paper, and at most the largest value for which acceleration converges.
 
     Args:
-        block_size: b; `auto`: n/100, as in the paper, and 50 at least.
+        block_size: b; `auto`: n/100, as in the paper, and at least 50.
         rank: r of the Nyström approximation of a block; at most b.
-        accelerated: else the paper's Skotch.
-        tol, max_epochs, min_epochs, check_every, seed: as of every iterative solver; an epoch is n/b updates, 1.0 work
+        accelerated: whether to accelerate; without acceleration this is the paper's Skotch.
+        tol, max_epochs, min_epochs, check_every, seed: as for every iterative solver; an epoch is n/b updates, 1.0 work
             and b/n for the entries of the blocks.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -89,7 +89,7 @@ class ASkotch(IterativeSolver):
 
 
 class _Accelerated(Iteration):
-    """The state of one solve; `point`, v and y are the paper's w, v and z."""
+    """State of one solve; `point`, v and y are the paper's w, v and z."""
 
     def __init__(self, settings: ASkotch, start: State) -> None:
         self.settings, n = settings, start.operator.n
@@ -124,7 +124,7 @@ class _Accelerated(Iteration):
         return noise[:, None].to(self.point.r) if isinstance(noise, Tensor) else noise
 
     def _scale(self, k: Tensor, noise: Tensor | float, u: Tensor, eigenvalues: Tensor, rho: float) -> float:
-        """λmax of P⁻¹(K[I, I] + σ²) by power iterations."""
+        """Estimate λmax of P⁻¹(K[I, I] + σ²) by power iterations."""
         v = torch.randn(len(k), 1, generator=self.generator).to(k)
         v /= v.norm()
         value = 1.0
@@ -137,6 +137,6 @@ class _Accelerated(Iteration):
 
 
 def _apply(u: Tensor, eigenvalues: Tensor, rho: float, r: Tensor) -> Tensor:
-    """(UΛUᵀ + ρ)⁻¹ r."""
+    """Return (UΛUᵀ + ρ)⁻¹ r."""
     inside = u.T @ r
     return r / rho - u @ (inside * (1 / rho - 1 / (eigenvalues + rho)).to(r)[:, None])

@@ -23,39 +23,39 @@ from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.rehearsal import affordable_iterations, cheapest
 from apviz.solvers.state import Events, State
 
-# rows up to which a factorisation takes a tenth of a second
+# Up to this number of rows a factorisation takes a tenth of a second.
 CHOLESKY_ROWS = 2_000
-# and on a GPU in float32, while it fits: with 50,000 rows it takes 1.05 s on an H100, blocks 1.6 s to 0.001
-# (`benchmarks/results/gpu/solves.json`)
+# The limit on a GPU in float32, if K fits. At 50,000 rows a factorisation takes 1.05 s on an H100, and blocks take
+# 1.6 s to 0.001 (`benchmarks/results/gpu/solves.json`).
 GPU_CHOLESKY_ROWS = 50_000
-# rows on which CG is rehearsed: so many, of few rows a sixth, but so many times the rank
+# CG is rehearsed on this number of rows: at most a sixth of all rows, at least four times the rank.
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
-# what overlapping alternating projection usually costs, set-up included, in works: so much and so much for each factor
-# of ten by which the residual is to fall (`benchmarks/results/chooser.json`)
+# Usual work of overlapping alternating projection: a constant with the set-up, and the work for each factor of ten in
+# the residual (`benchmarks/results/chooser.json`).
 USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
-# the share of it where there are skeletons
+# Share of this work with skeletons.
 SKELETON_WORK = 0.65
-# work of a factorisation in addition to its flops: the entries of K, and a pass in float64
+# Work of a factorisation in addition to its flops: the entries of K, and a pass in float64.
 ENTRIES, PASS = 1.0, 2.0
 
 
 @SOLVERS.register("automatic")
 @dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
-    """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
+    """Chooses the solver of a system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there, and beyond where its n³/3 flops take less
-    time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++ compiler. On a GPU in
-    float32 up to 50,000 rows. In each case beyond 2,000 rows where it fits the memory, and σ² is above what its dtype
-    rounds. CG, alone or with randomly pivoted Cholesky, where a rehearsal on 1,000 rows takes so few iterations that
-    blocks would cost more. Else alternating projection on blocks of neighbours sized by n and the free memory, which
-    hands over to CG where it turns out to be slow (`benchmarks/results/solvers` has the times of every method on every
-    set).
+    Cholesky up to 2,000 rows, where it takes less time than blocks of any size. Beyond 2,000 rows, Cholesky if its
+    n³/3 flops take less time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++
+    compiler. On a GPU in float32, Cholesky up to 50,000 rows. Beyond 2,000 rows Cholesky must also fit the memory, and
+    σ² must be above the rounding of its dtype. CG, alone or with randomly pivoted Cholesky, if a rehearsal on 1,000
+    rows takes few enough iterations to cost less than blocks. Else alternating projection on blocks of neighbours,
+    sized by n and the free memory, which hands over to CG if it turns out to be slow (`benchmarks/results/solvers` has
+    the times of every method on every set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
-        max_epochs: cap, in epochs or iterations.
-        seed: of rehearsals, partitions and pivots.
+        max_epochs: maximum number of epochs or iterations.
+        seed: seed of rehearsals, partitions and pivots.
 
     Examples:
         >>> import torch, apviz
@@ -98,9 +98,9 @@ class Automatic(Solver):
         return prepared.solver.epochs(prepared, state)
 
     def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
-        """The solver, and why."""
+        """Return the solver and the reason."""
         n = operator.n
-        operator.fix_engine(10.0 * n**2, columns)  # what an entry costs depends on it
+        operator.fix_engine(10.0 * n**2, columns)  # the engine sets the cost of an entry
         if n <= (few := cholesky_rows(operator)):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
@@ -127,7 +127,7 @@ class Automatic(Solver):
 
 
 def cholesky_rows(operator: Operator) -> int:
-    """Returns the rows up to which a factorisation of K is the shortest way, on the device of an operator."""
+    """Return the number of rows up to which a factorisation of K is fastest on the operator's device."""
     x, n = operator.x, operator.n
     is_fast = x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1
     fits = is_fast and arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
@@ -137,32 +137,32 @@ def cholesky_rows(operator: Operator) -> int:
 
 
 def cholesky_work(operator: Operator, columns: int) -> float:
-    """Estimates what factoring K costs, in units of work; inf where it does not fit or rounding hides the noise."""
+    """Estimate the work of factoring K; inf if it does not fit, or if rounding hides the noise."""
     x, n = operator.x, operator.n
     fits = arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
     is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)
     if x.is_cuda or operator.layout.ranks > 1 or not (fits and is_right):
         return math.inf
-    flops = n / 3 + 2 * columns  # ÷ n²: the factor, and the solves with it
+    flops = n / 3 + 2 * columns  # ÷ n²: the factor and the triangular solves
     return flops / operator.entry_price(columns) + ENTRIES + PASS
 
 
 def survives_rounding(n: int, noise: float, signal: float, dtype: torch.dtype = torch.float32) -> bool:
-    """Tells whether σ² is above what a factorisation rounds of an entry of K (Higham 2002, theorem 10.3).
+    """Test whether σ² is above the rounding of a factorisation of K (Higham 2002, theorem 10.3).
 
-    Below it a factor needs jitter, with which refinement may stagnate where blocks, which are smaller, converge.
+    Below it a factor needs jitter, with which refinement may stagnate while smaller blocks converge.
     """
     return noise >= n * torch.finfo(dtype).eps / 2 * (signal + noise)
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:
-    """Makes the alternating projection that apviz recommends: overlapping blocks of neighbours, and a history.
+    """Make the alternating projection that apviz recommends: overlapping blocks of neighbours, and a history.
 
     Block size, overlap and history are chosen from n, d, the right-hand sides and the free memory
-    (`apviz.solvers.choices`). `Automatic` takes it where neither Cholesky nor low rank is the shorter way.
+    (`apviz.solvers.choices`). `Automatic` uses it if neither Cholesky nor low rank is faster.
 
     Args:
-        settings: of `AlternatingProjection`, in place of these.
+        settings: settings of `AlternatingProjection` that replace the recommended ones.
 
     Examples:
         >>> from apviz.solvers.automatic import overlapping

@@ -1,4 +1,4 @@
-"""What alternating projection builds from K, and the state that it moves: blocks, their factors, and columns of K."""
+"""Set-up and state of alternating projection: blocks, their factors, and columns of K."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from apviz.stacked_factors import factors_of
 if TYPE_CHECKING:
     from apviz.solvers.projection import AlternatingProjection
 
-# the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
+# The residual falls at most by this factor between two evaluations of B − KW; float32 may round below it.
 REDUCTION = 0.01
-# of the residual, beyond which a drift costs more passes than skeletons save: estimated, there are none; found by a
-# pass, there are better ones from then on
+# Drifts beyond these shares of the residual cost more passes than skeletons save. If the estimate is above the
+# first, skeletons are not used. If a pass finds more than the second, better skeletons are built.
 MAX_DRIFT, BAD_DRIFT = 0.3, 0.3
-# looks at the residual in an epoch of overlapping blocks, which costs more than an iteration of CG
+# Checks of the residual in an epoch of overlapping blocks, which costs more than a CG iteration.
 LOOKS = 8
 
 
@@ -43,11 +43,11 @@ class Blocks(Prepared):
     partition: Partition
     factors: BlockFactors
     skeletons: BlockSkeletons | None = None
-    #: whether a solve may make better ones, for itself, where a pass finds that they drift too far
+    #: whether a solve may build better skeletons for itself if a pass finds that they drift too far
     may_improve: bool = False
 
 
-#: settings of `Choices` as a user knows them
+#: names under which a user knows the settings of `Choices`
 NAMES: Final = {
     "history": "step.length", "skeleton_rank": "columns.rank", "inner_dtype": "precision.recursion",
     "factor_dtype": "precision.factors",
@@ -56,7 +56,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True)
 class Choices:
-    """The settings of alternating projection that may say `auto`, in one place for `apviz.solvers.choices.resolve`."""
+    """Settings of alternating projection that may be `auto`, in one place for `apviz.solvers.choices.resolve`."""
 
     block_size: int | Auto
     overlap: float | Auto
@@ -67,7 +67,7 @@ class Choices:
     fallback_rank: int | Auto
 
     def put_into(self, asked: AlternatingProjection) -> AlternatingProjection:
-        """Returns the settings with these in place of every `auto`."""
+        """Return `asked` with these values in place of every `auto`."""
         columns, step = asked.columns, asked.step
         if isinstance(columns, Skeletons):
             columns = replace(columns, rank=self.skeleton_rank) if self.skeleton_rank else Exact()
@@ -81,12 +81,12 @@ class Choices:
 
 
 def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
-    """Cuts the rows into blocks, factors these, and finds skeletons where they are worth it.
+    """Cut the rows into blocks, factor the blocks, and find skeletons if they pay off.
 
     Args:
-        asked: the settings, of which some may say `auto`.
-        columns: right-hand sides that are to be expected.
-        like: (n, columns), some like them, or None.
+        asked: settings, some of which may be `auto`.
+        columns: expected number of right-hand sides.
+        like: (n, columns) similar right-hand sides, or None.
     """
     settings, choices = asked.resolve(operator, columns)
     dtype = DTYPES.get(settings.precision.recursion, operator.x.dtype)
@@ -116,7 +116,7 @@ def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns:
 
 
 def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
-    """The blocks, and the operator with its rows as they are stored."""
+    """Return the partition, and the operator with its rows in the stored order."""
     size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
     check_fits(operator.x, size, overlap, settings.precision.kept(operator.x.dtype), operator.layout.ranks)
     partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
@@ -126,7 +126,7 @@ def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[P
 def _probed(
     settings: AlternatingProjection, stored: CountingOperator, partition: Partition, like: Tensor | None
 ) -> tuple[int, int, str]:
-    """The rank of the skeletons and the near rows that a few blocks suggest, and why; 0 where none is worth it."""
+    """Return the skeleton rank and the near rows that a few blocks suggest, and the reason; rank 0 if none pays off."""
     first = int(chosen("rank", settings.columns.rank))
     ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
     nears = [settings.columns.near] if settings.columns.near else nears
@@ -140,15 +140,15 @@ def _probed(
 
 
 class Projection(State):
-    """The state of alternating projection; rows are in the stored order of the partition.
+    """State of alternating projection; rows are in the stored order of the partition.
 
     Args:
         prepared: the blocks.
-        start: at the weights to start from.
+        start: state at the initial weights.
 
     Attributes:
-        step: takes W and R past an update.
-        no_norms: in place of norms, for rules that look at none.
+        step: applies an update to W and R.
+        no_norms: stands for the norms if a rule does not use them.
     """
 
     step: BoundStep
@@ -163,24 +163,24 @@ class Projection(State):
             columns = prepared.skeletons.bind(self.operator)
         self.step = settings.step.bind(self.operator, columns, self.r, max(partition.solved_sizes()))
         self.reduction, self.drifts = REDUCTION, prepared.skeletons is not None
-        # to look, the host reads the residual; with stacked factors it waits for nothing inside an epoch
+        # A check makes the host read the residual; with stacked factors the host never waits inside an epoch.
         if partition.margins and settings.needs_norms and not self.factors.is_stacked:
             self.look_every = max(1, len(partition) // LOOKS)
         self.no_norms, self._spare = self.r[:0], torch.empty_like(self.r)
-        if self.factors.is_stacked:  # filled up to blocks of one size
+        if self.factors.is_stacked:  # padded to blocks of equal size
             longest = max(partition.owned_sizes())
             self._spare = self.r.new_zeros(max(len(self.r), len(partition) * longest), self.r.shape[1])
-        self._norms: Tensor | None = None  # ‖R_I‖² of the blocks for the residual now, if they were asked for
-        self._start = self._norm(self.r) if self._may_improve else None  # at the last pass
+        self._norms: Tensor | None = None  # cached ‖R_I‖² of the current residual
+        self._start = self._norm(self.r) if self._may_improve else None  # ‖R‖_F at the last pass
 
     @property
     def norms(self) -> Tensor:
-        """‖R_I‖² per block and right-hand side as rules compare them, (m, l+1)."""
+        """Squared norms ‖R_I‖² per block and right-hand side, (m, l+1), weighted as rules compare them."""
         norms = self.block_norms()
         return norms if self.share is None else norms * self.share.to(norms)
 
     def moved(self) -> None:
-        """Takes note that the residual has changed."""
+        """Discard cached norms because the residual has changed."""
         self._norms = None
 
     def weights(self) -> Tensor:
@@ -192,14 +192,14 @@ class Projection(State):
         return self._norms
 
     def norms_of(self, r: Tensor) -> Tensor:
-        """Computes ‖r_I‖² of any r: (n, l+1), (m, l+1)."""
+        """Return ‖r_I‖² per block and right-hand side, (m, l+1), of any r: (n, l+1)."""
         return self.operator.squared_norms(r, self.partition.starts, self._spare)
 
     def squared(self) -> Tensor:
         return self.block_norms().sum(0)
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """B − KW always becomes the residual: the projection does not care where R came from."""
+        """Adopt B − KW as the residual; a projection does not depend on the source of R."""
         is_bad = self._start is not None and self._norm(self.r - fresh) > BAD_DRIFT * self._start
         self.r.copy_(fresh)
         self.moved()
@@ -210,7 +210,7 @@ class Projection(State):
         return True
 
     def go_exact(self) -> None:
-        """Gives up the skeletons: what the updates so far did to R was not exact."""
+        """Give up the skeletons, whose past updates of R were not exact."""
         if self.drifts:
             self.step.flush_to_weights_(self.w)
             self.step.use_(ExactColumns(self.operator, self.factors.rows))
@@ -219,7 +219,7 @@ class Projection(State):
         return math.sqrt(float(self.operator.layout.sum(column_squares(r)).sum()))
 
     def _improve_skeletons(self) -> None:
-        """Takes twice the near rows and twice the rank, for this solve."""
+        """Double the near rows and the rank, for this solve only."""
         old, n = self.skeletons, self.operator.n
         if old is None or 2 * old.near_size > n // 2:
             return
@@ -227,7 +227,7 @@ class Projection(State):
         try:
             with explained("better skeletons", "the solve goes on without them"):
                 self.skeletons = BlockSkeletons(self.operator, self.partition, self.factors, rank, near, self._seed)
-        except MemoryError:  # the solve goes on with those there are
+        except MemoryError:  # the solve continues with the old skeletons
             return
         self.step.flush_to_weights_(self.w)
         self.step.use_(self.skeletons.bind(self.operator))

@@ -1,6 +1,6 @@
-"""Certification: B − KW evaluated in the course of any solve; when, in which dtype, and whether the solve is over.
+"""Certification: evaluate B − KW during a solve, choose when and in which dtype, and decide whether the solve is over.
 
-No other module says that a solve converged.
+No other module claims convergence.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from apviz.solvers.state import State, column_inner, column_squares
 from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
 
-# of the tolerance, that rounding in float64 may be without being looked at
+# Float64 rounding below this share of the tolerance is neglected.
 NEGLIGIBLE_TOL_SHARE = 1e-3
-# times the residual at the start, or 1, beyond which a solve has diverged
+# A solve has diverged if its residual exceeds this many times the initial residual (or 1, if larger).
 EXPLODED = 1e4
-# roundings of a sum of n products in float64, besides the root of n: sums are of chunks
+# Rounding errors of a float64 sum of n products, in addition to √n, because sums are made in chunks.
 SUM_ROUNDINGS = 64.0
-# rows on which the drift is looked at: a share of all, but at least so many
+# The drift is estimated on this share of the rows, with a minimum number of rows.
 LOOK_SHARE = 0.02
 LOOK_ROWS = 256
 
 
 class Measured(NamedTuple):
-    """B − KW in float64 for some weights, and what follows from it, in the units of the run.
+    """B − KW in float64 for some weights, with derived quantities, in the units of the run.
 
     Args:
         r: (n, l+1) B − KW.
-        squared: (l+1,) its squared norms; where rounding may matter, of the norms plus the bound on it.
-        rounding: (l+1,) bounds on what float64 may have rounded the norms by.
+        squared: (l+1,) its squared norms; if rounding may matter, of the norms plus their rounding bound.
+        rounding: (l+1,) bounds on the float64 rounding of the norms.
         energy: (l+1,) terms −½wᵀ(b + r) of h(W).
-        energy_rounding: (l+1,) bounds on what float64 may have rounded these by.
+        energy_rounding: (l+1,) bounds on the float64 rounding of these terms.
     """
 
     r: Tensor
@@ -50,15 +50,14 @@ class Measured(NamedTuple):
 
 
 class ExactResidual:
-    """Evaluates the residual in float64: what a user would find, not what the operator's dtype believes in.
+    """The residual in float64 of the K that the user gave, not of K rounded to the operator's dtype.
 
-    In float32 both K and B − KW are rounded, by up to the condition number more than W is: where σ² is small, the
+    In float32 both K and B − KW are rounded, by up to the condition number more than W is. If σ² is small, the
     residual of the rounded K may be below the tolerance while that of K is far above it.
-
-    What float64 itself rounds is bounded too, and added where it may be more than a thousandth of the tolerance.
+    The rounding of float64 is bounded too, and added if it may exceed a thousandth of the tolerance.
 
     Args:
-        operator: K, in the solver's order of rows; what is evaluated here counts as its work.
+        operator: K, in the solver's order of rows; evaluations count as its work.
     """
 
     def __init__(self, operator: CountingOperator) -> None:
@@ -67,9 +66,9 @@ class ExactResidual:
         self._trace = float(exact.diagonal().sum())
 
     def residual(self, b: Tensor, w: Tensor, tol: float) -> Measured:
-        """Computes B − KW, (n, l+1) in float64, its norms and h(W). Evaluates n² entries.
+        """Compute B − KW, (n, l+1) in float64, its norms and h(W), from n² entries.
 
-        Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
+        The rounding bound is a multiple of ‖K|W|‖ ≤ tr(K)‖W‖; ‖K|W|‖ is evaluated if it may matter for `tol`.
         """
         columns, w, layout = w.shape[1], w.double(), self._operator.layout
         norms, of_b = layout.sum(torch.stack([column_squares(w), column_squares(b)])).sqrt()
@@ -87,7 +86,7 @@ class ExactResidual:
         return Measured(r, found.square(), rounding, -0.5 * inner, 0.5 * norms * (rounding + of_sum * (of_b + size)))
 
     def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
-        """Estimates the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
+        """Estimate the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
 
         Args:
             norms: (l+1,) ‖b‖ on the host.
@@ -100,14 +99,14 @@ class ExactResidual:
 
 
 class Certifier:
-    """The passes of one solve, in the order of rows and the units of its run, and why it is over.
+    """The passes of one solve and its stop reason, in the order of rows and the units of its run.
 
     Args:
-        operator: K; what is evaluated here counts as its work.
-        stopping: of the solve.
+        operator: K; evaluations count as its work.
+        stopping: tolerance and limits of the solve.
 
     Attributes:
-        message: what is said of the end, in place of the words of its reason; "" where those do.
+        message: message on the end of the solve, in place of the text of its reason; "" to keep that text.
     """
 
     def __init__(self, operator: CountingOperator, units: Units, clock: Clock, stopping: Stopping) -> None:
@@ -116,16 +115,16 @@ class Certifier:
         self.message = ""
         self._first_residual: float | None = None
         self._number = 0
-        self._is_lost = False  # the weights last evaluated are beyond what float64 holds in the user's units
+        self._is_lost = False  # the last evaluated weights overflow float64 in the user's units
         self._is_wanted = self._claims = self._runs_away = False
-        self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
+        self._generator = torch.Generator().manual_seed(0)  # draws the rows that estimate the drift
 
     def begin(self, state: State, *, more_digits: Sequence[str], jitter: float, largest_b: float) -> None:
-        """Takes note of the state at work.
+        """Start to certify a state.
 
         Args:
-            more_digits: what would give its recursion more digits, in words; nothing where it has all there are.
-            jitter: the largest on a block, where that is more than σ²; else 0.
+            more_digits: ways to give its recursion more digits, in words; empty if it has the most available.
+            jitter: the largest jitter of a block if that exceeds σ², else 0.
             largest_b: the largest |b|, for messages.
         """
         self._state, self._more_digits, self._largest_b = state, more_digits, largest_b
@@ -137,13 +136,13 @@ class Certifier:
         )  # fmt: skip
 
     def measured_at(self, b: Tensor, w: Tensor) -> Measured:
-        """Evaluates B − KW in float64 for weights to start from."""
+        """Evaluate B − KW in float64 for initial weights."""
         return self._exact.residual(b, w, math.inf)
 
     def measure(self) -> Measured:
-        """Evaluates B − KW in float64 for the weights so far: only this may claim convergence.
+        """Evaluate B − KW in float64 for the current weights; only this evaluation may claim convergence.
 
-        W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
+        W is as the user gets it. If W overflows or loses digits in the user's units, the residual does too.
         """
         w = self._state.weights()
         held = self._units.as_held(w)
@@ -152,17 +151,17 @@ class Certifier:
         return self._exact.residual(self._state.b, held, self.stopping.tol)
 
     def wants_one(self, squared: Tensor) -> bool:
-        """Tests whether an epoch is to end here for a pass, from the recursion's (l+1,) squared norms."""
+        """Test whether to end the epoch here for a pass, from the recursion's (l+1,) squared norms."""
         self._is_wanted = self._is_due(self._units.mean_relative(squared))
         return self._is_wanted
 
     def at_end_of(self, epoch: int, squared: Tensor) -> tuple[Pass, Tensor, Tensor, Measured | None] | None:
-        """Makes a pass where one is due at the end of an epoch, from the recursion's (l+1,) squared norms.
+        """Make a pass at the end of an epoch if one is due, from the recursion's (l+1,) squared norms.
 
-        One is due after the last epoch whatever the recursion claims, so that the residual is that of the weights.
+        A pass is always due after the last epoch, so that the final residual is that of the weights.
 
         Returns:
-            what was found, B − KW, (n, l+1), its (l+1,) squared norms, and the rest where that was in float64.
+            the pass, B − KW (n, l+1), its (l+1,) squared norms, and the measurement if it was in float64.
         """
         stopping, refinement, claimed = self.stopping, self._refinement, self._units.mean_relative(squared)
         last, exploded = epoch >= stopping.max_epochs, self._has_exploded(claimed)
@@ -177,17 +176,16 @@ class Certifier:
         return self._make(epoch, claimed, last or exploded or refinement.needs_float64(claimed))
 
     def direct(self, epoch: int, squared: Tensor) -> Pass:
-        """Makes a pass of the (l+1,) squared norms that `measure` gave at the end of this epoch."""
+        """Make a pass from the (l+1,) squared norms that `measure` returned at the end of this epoch."""
         residual = self._units.mean_relative(squared)
         return self._found(epoch, math.nan, residual, math.nan, is_exact=True, is_adopted=True)
 
     def ending(self, epoch: int, found: Pass | None, energy: float, *, is_recursion: bool) -> StopReason | None:
-        """Says why the solve is over after an epoch, at whose end a pass may have been made, or None.
+        """Return why the solve is over after an epoch and its pass, if any, or None if it continues.
 
         Args:
             energy: h(W), in any unit.
-            is_recursion: whether progress is looked for in what passes found; a solver that asks for B − KW itself
-                does so itself.
+            is_recursion: whether to look for progress in the passes; a solver that requests B − KW does so itself.
         """
         stopping, residual = self.stopping, self._state.residual
         is_exact = found is not None and found.is_exact
@@ -205,11 +203,11 @@ class Certifier:
         return None
 
     def returned(self) -> StopReason:
-        """Returns why a solve ends whose generator has returned, from a residual that was measured."""
+        """Return the stop reason of a solve whose generator has returned, from a measured residual."""
         return StopReason.CONVERGED if self._state.residual < self.stopping.tol else StopReason.STAGNATED
 
     def _floor(self, found: Pass, energy: float) -> str | None:
-        """Why going on from a pass is in vain, or None; what drifts is told to be exact first."""
+        """Return why further passes are in vain, or None; make a drifting recursion exact first."""
         refinement, state = self._refinement, self._state
         refinement.passed(found, energy, claims=self._claims)
         floor = refinement.floor()
@@ -220,7 +218,7 @@ class Certifier:
         return floor
 
     def _is_due(self, claimed: float) -> bool:
-        """Whether B − KW is to be evaluated: the recursion is at its aim, and what drifts does not rather go on."""
+        """Test whether to evaluate B − KW: the recursion has reached its aim, and a drifting one need not continue."""
         refinement, state = self._refinement, self._state
         if refinement.runs_away(claimed):
             return True
@@ -238,10 +236,10 @@ class Certifier:
         else:
             fresh = state.b - self._operator.matmul(state.weights().to(state.r))
             squared = self._operator.layout.sum(column_squares(fresh))
-            if self._has_exploded(self._units.mean_relative(squared)):  # the solve ends with what is measured
+            if self._has_exploded(self._units.mean_relative(squared)):  # the solve ends with a measured residual
                 return self._make(epoch, claimed, True)
         drift = self._units.relative(self._operator.layout.sum(column_squares(state.r - fresh)))
-        # one that has drifted so far follows its own rounding
+        # a recursion that has drifted this far follows its own rounding
         is_adopted = not self._is_lost and state.adopt(fresh, self._claims or drift > claimed)
         residual = self._units.mean_relative(squared)
         found = self._found(epoch, claimed, residual, drift, is_exact=is_exact, is_adopted=is_adopted)
@@ -256,10 +254,10 @@ class Certifier:
         return Pass(self._number, epoch, work, seconds, claimed, residual, drift, is_exact, is_adopted, traffic)
 
     def _has_exploded(self, residual: float) -> bool:
-        return not residual <= EXPLODED * max(1.0, self._first_residual or 0.0)  # or is no number
+        return not residual <= EXPLODED * max(1.0, self._first_residual or 0.0)  # or is NaN
 
     def _diverged(self) -> str:
-        """What makes a recursion explode, and what helps: float64 is not recommended where it is in use."""
+        """Return why a recursion diverges and the remedy; float64 is not recommended if it is in use."""
         remedy = " or ".join([*self._more_digits, "more noise"])
         dtype = self._state.r.dtype
         return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"

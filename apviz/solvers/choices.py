@@ -15,36 +15,36 @@ from apviz.partitions import Partition
 
 S = TypeVar("S")
 
-# the most inputs with which a block has little surface and few neighbours
+# With at most this number of inputs a block has little surface and few neighbours.
 FEW_INPUTS = 3
-# the share of the free memory that the set-up may take: factors, skeletons, near rows and history
+# Share of the free memory for the set-up: factors, skeletons, near rows and history.
 MEMORY_SHARE = 0.45
-# the most past updates; a step along them reads history·(l+1) numbers a row, and an update evaluates as many entries
-# a row as it has solved rows
+# Maximum number of past updates. A step along them reads history·(l+1) numbers a row; an update evaluates one entry
+# a row for each solved row.
 MAX_HISTORY = 32
-# the share of the free memory that past updates may take
+# Share of the free memory for past updates.
 HISTORY_SHARE = 0.1
-# rows from which on skeletons save seconds; from 8,000 on they save work (`benchmarks/notes.md`)
+# Skeletons save seconds from this number of rows; from 8,000 rows they save work (`benchmarks/notes.md`).
 SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
-# of it, the ranks that are tried
+# Ranks to try, as multiples of the rank above.
 RANK_STEPS = (0.25, 0.5, 1.0, 2.0)
-# of CG's preconditioner where projections are slow: there it needs many iterations too, fewer with many vectors
+# Rank of CG's preconditioner if projections are slow. CG then needs many iterations too, fewer at a high rank.
 FALLBACK_RANK = 500
-# of the outputscale: below it blocks need jitter in float32
+# Noise below this share of the outputscale makes blocks need jitter in float32.
 FLOAT32_NOISE = 1e-6
-# rows near a block, of those it solves on: the fewest and the most
+# Near rows of a block, as multiples of its solved rows: minimum and maximum.
 LEAST_NEAR, MOST_NEAR = 3, 12
-# bytes of an index of a row, and of a number in half precision
+# Bytes of a row index, and of a half-precision number.
 INDEX, HALF = 8, 2
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
-    """Chooses a value for every field of a dataclass that says `auto`; returns it with them, and the reasons.
+    """Choose a value for every `auto` field of a dataclass; return the dataclass and the reasons.
 
     Args:
-        operator: of the system.
-        columns: its right-hand sides.
+        operator: operator of the system.
+        columns: number of right-hand sides.
     """
     if not dataclasses.is_dataclass(settings):
         return settings, {}
@@ -67,7 +67,7 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
     item = 4 if found.get("inner_dtype", given.get("inner_dtype")) == "float32" else operator.inputs.element_size()
-    layout = operator.layout  # what is kept is shared by its ranks
+    layout = operator.layout  # the ranks share the stored factors
     free = layout.ranks * layout.agreed(free_memory(operator.inputs.device))
     plan = _Plan(n, columns, overlap, skeleton, item, free)
     wished = solved_rows(n, d, has_skeletons=skeleton > 0) / (1 + overlap)
@@ -85,10 +85,10 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
 
 
 def inner_dtype(operator: Operator) -> tuple[str, str]:
-    """Chooses the dtype inside the refinement, and says why."""
+    """Choose the dtype inside the refinement, and return it with the reason."""
     if operator.x.dtype == torch.float32:
         return "system", "float32, as the system"
-    # rounding moves the eigenvalues of blocks by about ε √n k(x, x): where that is more than σ², projections diverge
+    # Rounding moves the eigenvalues of blocks by about ε √n k(x, x); if that exceeds σ², projections diverge.
     share = max(FLOAT32_NOISE, torch.finfo(torch.float32).eps * math.sqrt(operator.n))
     if operator.noise < share * operator.largest_signal:
         return "system", f"float64, as the system: σ² is below {share:.1g} of the outputscale"
@@ -96,20 +96,20 @@ def inner_dtype(operator: Operator) -> tuple[str, str]:
 
 
 def skeleton_rank(n: int) -> tuple[int, str]:
-    """Chooses the rank of skeletons to begin with, and says why; 0 where most rows are near."""
+    """Choose the initial rank of skeletons, and return it with the reason; 0 if most rows are near."""
     if n < SKELETON_ROWS:
         return 0, f"n = {n:,} is below {SKELETON_ROWS:,}"
     return SKELETON_RANK, "to begin with"
 
 
 def near_size(partition: Partition) -> int:
-    """Returns the rows that count as near a block: a fifth of all, but 3 to 12 times those it solves on."""
+    """Return the number of near rows of a block: n/5, bounded to 3 to 12 times its solved rows."""
     n, solved = len(partition.order), max(partition.solved_sizes())
     return int(min(n, solved * min(max(n / (5 * solved), LEAST_NEAR), MOST_NEAR)))
 
 
 def near_sizes(partition: Partition) -> list[int]:
-    """Returns the numbers of near rows that are tried, each twice the one before, up to `near_size`."""
+    """Return the numbers of near rows to try, from `near_size` down, each half the previous one."""
     found = [near_size(partition)]
     while found[-1] >= 2 * LEAST_NEAR * max(partition.solved_sizes()):
         found.append(found[-1] // 2)
@@ -118,11 +118,11 @@ def near_sizes(partition: Partition) -> list[int]:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is kept of a set-up, under the memory that is free to this process.
+    """Sizes of the stored parts of a set-up, within the free memory of this process.
 
     Args:
         item: bytes of a number of the recursion.
-        free: bytes.
+        free: free memory in bytes.
     """
 
     n: int
@@ -133,7 +133,7 @@ class _Plan:
     free: int
 
     def factor_dtype(self, wished: float, operator: Operator) -> tuple[str, str]:
-        """In which factors and maps are kept so that blocks of `wished` rows fit, and why."""
+        """Return the dtype of factors and maps with which blocks of `wished` rows fit, and the reason."""
         if operator.noise < FLOAT32_NOISE * operator.largest_signal:
             return "recursion", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
         if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
@@ -141,7 +141,7 @@ class _Plan:
         return "float16", f"those of the recursion would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
 
     def block_size(self, wished: float, kept: int, d: int) -> tuple[int, str]:
-        """The rows that a block owns, for factors of `kept` bytes a number, and why: `wished`, or what fits."""
+        """Return the rows a block owns, `wished` or the most that fit, and the reason; `kept`: bytes a number."""
         left = max(0.0, MEMORY_SHARE * self.free - self._others(wished, kept))
         fits = left / self._factors(1.0, kept)
         b = max(1, min(self.n, round(min(wished, fits))))
@@ -152,7 +152,7 @@ class _Plan:
         return b, f"{each:g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
 
     def history(self, b: float) -> int:
-        """The past updates that cost no more to step along than the entries of a new one; of short memory fewer."""
+        """Return the number of past updates, which cost no more than the entries of a new one and fit the memory."""
         s = self.skeleton_rank
         evaluated, most = (2 * s, MAX_HISTORY // 2) if s else (b * (1 + self.overlap), MAX_HISTORY)
         each = self.item * self.n * self.columns
@@ -164,20 +164,20 @@ class _Plan:
         )
 
     def _factors(self, b: float, kept: int) -> float:
-        """Bytes of the factors, two in a square."""
+        """Return the bytes of the factors; two share a square."""
         return kept * self.n * b * (1 + self.overlap) ** 2 / 2
 
     def _others(self, b: float, kept: int) -> float:
-        """Bytes of the history, the maps onto skeletons and the near rows."""
-        solved = self.n * (1 + self.overlap)  # of all blocks together
+        """Return the bytes of the history, the maps onto skeletons and the near rows."""
+        solved = self.n * (1 + self.overlap)  # solved rows of all blocks together
         near = min(MOST_NEAR * solved, self.n**2 / (5 * b)) * INDEX if self.skeleton_rank else 0.0
         return self.history(b) * self.item * self.n * self.columns + kept * solved * self.skeleton_rank + near
 
 
 def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:
-    """Returns the rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
+    """Return the recommended solved rows of a block: 6.7 √n for up to three inputs, 9.5 √n for more.
 
-    With skeletons, where an epoch costs less, 5 √n and 7.5 √n.
+    With skeletons, which make an epoch cheaper, 5 √n and 7.5 √n.
 
     Factoring then costs about a third and two thirds of a CG iteration, (2/3)n·solved² flops to n²·90. The optimum is
     flat, within a fifth between 6 and 11 on most systems, but with many inputs the hardest take twice the time at 6.7.
@@ -187,5 +187,5 @@ def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:
 
 
 def coarse_rank(n: int) -> int:
-    """Returns the vectors of a coarse space: 1.5 √n, at most 500 and at most n/2."""
+    """Return the rank of a coarse space: 1.5 √n, at most 500 and at most n/2."""
     return max(1, min(500, n // 2, round(1.5 * math.sqrt(n))))

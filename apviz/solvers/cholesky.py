@@ -18,23 +18,23 @@ from apviz.solvers.interface import SOLVERS, Prepared, Solver
 from apviz.solvers.refinement import NO_GAIN
 from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated, column_inner
 
-# with the factor of K, or of K with jitter: each lowers the residual by what the factor lacks in digits
+# Maximum number of refinements with the factor of K, or of K with jitter. Each gains the digits that the factor has.
 MAX_REFINEMENTS = 10
 
 
 def arrays(n: int) -> int:
-    """Counts the numbers that a factorisation holds at once: three n × n arrays."""
+    """Return the peak number of array entries of a factorisation: three n × n arrays."""
     return 3 * n**2
 
 
 @SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
-    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays; refined where one update is not enough.
+    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B, in O(n³) time with three n×n arrays; refined if one solve is not enough.
 
     Args:
-        tol: what the mean of ‖r‖/‖b‖, recomputed, is held against; while it is missed, the solve is
-            refined (an epoch each), and has stagnated where that gains nothing.
+        tol: tolerance on the mean of ‖r‖/‖b‖, recomputed. Above it the solve is refined, one epoch each; it has
+            stagnated if a refinement gains nothing.
 
     Raises:
         MemoryError: K does not fit the free memory.
@@ -70,7 +70,7 @@ class Cholesky(Solver):
         return Factored(solver=self, given=operator.uncounted, operator=operator.uncounted, factor=factor)
 
     def epochs(self, prepared: Factored, state: State) -> Events:
-        """Solves with the factor, and again for what is left: what the factor lacks in digits."""
+        """Solve with the factor, then again for the remaining residual, to gain the digits that the factor lacks."""
         for _ in range(MAX_REFINEMENTS):
             before, residual = state.r.clone(), state.residual
             u = torch.cholesky_solve(state.r, prepared.factor)

@@ -1,4 +1,4 @@
-"""The time of a solve, without what hooks take of it, and without waiting for a GPU."""
+"""The clock of a solve, which excludes the time of hooks and does not wait for a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 class Clock:
-    """Counts seconds since the start; on a GPU marks are events on the stream, so that taking one waits for nothing."""
+    """Counts seconds since the start. On a GPU marks are events on the stream, so that a mark does not wait."""
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
@@ -19,7 +19,7 @@ class Clock:
         self._start, _ = self.mark()
 
     def mark(self) -> tuple[Any, float]:
-        """Marks this point in time; returns it with the seconds before it that were paused."""
+        """Mark this point in time; return the mark and the seconds paused before it."""
         if not self._on_gpu:
             return time.perf_counter(), self._paused
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -27,7 +27,7 @@ class Clock:
         return event, self._paused
 
     def seconds(self, mark: tuple[Any, float]) -> float:
-        """Counts the seconds from the start to a mark, but for those paused; on a GPU it waits for the mark."""
+        """Return the seconds from the start to a mark, excluding pauses; on a GPU wait for the mark."""
         at, paused = mark
         if not self._on_gpu:
             return float(at - self._start - paused)
@@ -35,12 +35,12 @@ class Clock:
         return float(self._start.elapsed_time(at) / 1000 - paused)
 
     def add(self, seconds: float) -> None:
-        """Counts seconds that came before the start."""
+        """Add seconds that passed before the start."""
         self._paused -= seconds
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Stops counting inside a `with`."""
+        """Stop counting inside a `with`."""
         before = self.seconds(self.mark())
         yield
         self._paused += self.seconds(self.mark()) - before

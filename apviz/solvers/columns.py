@@ -1,4 +1,4 @@
-"""Columns: how the residual is updated by K[:, I] U, exactly or by skeletons far from a block."""
+"""Columns: how K[:, I] U updates the residual, exactly or by skeletons far from a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apviz.settings import Auto, require_whole, require_whole_or_auto
 
 
 class ColumnsSetting:
-    """A setting of alternating projection: how many columns stand for those of a block where it is far; 0: all."""
+    """Setting of alternating projection: the number of columns that approximate a block's far from it; 0 for all."""
 
     rank: int | Auto = 0
     near: int = 0
@@ -22,18 +22,18 @@ COLUMNS: Final = Registry[ColumnsSetting]("columns", "apviz.solvers")
 @COLUMNS.register("exact")
 @dataclass(frozen=True, kw_only=True)
 class Exact(ColumnsSetting):
-    """Evaluates every column of a block as it is, as the paper does: n|I| entries an update."""
+    """Exact columns of a block, as in the paper: n|I| entries an update."""
 
 
 @COLUMNS.register("skeletons")
 @dataclass(frozen=True, kw_only=True)
 class Skeletons(ColumnsSetting):
-    """Has few columns stand for those of a block in all rows but the nearest (`apviz.skeletons`).
+    """Few columns that represent those of a block in all rows but the nearest (`apviz.skeletons`).
 
     Args:
-        rank: columns that stand for those of a block; `auto`: chosen by a few blocks, none where most rows are near.
-        near: rows around a block whose entries are evaluated all the same; 0: chosen with the rank, else a fifth of
-            all, but 3 to 12 times those it solves on.
+        rank: columns that represent those of a block; `auto`: chosen on a few blocks, none if most rows are near.
+        near: rows around a block whose entries are always evaluated; 0: chosen with the rank, else n/5 bounded to 3 to
+            12 times the solved rows.
 
     Raises:
         ValueError: a setting out of range.

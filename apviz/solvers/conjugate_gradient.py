@@ -25,7 +25,7 @@ from apviz.solvers.stopping import Stopping
 @SOLVERS.register(CONJUGATE_GRADIENT)
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
-    """Iterates by conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.
+    """Conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.
 
     Stops on the mean relative residual, as GPyTorch does (its minimum of 11 iterations, which the paper's
     experiments use, is `min_epochs=11`).
@@ -38,7 +38,7 @@ class ConjugateGradient(Solver):
             replaces the residual, and restarts the recursion, only if the recursion claimed convergence wrongly.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -103,11 +103,11 @@ class ConjugateGradient(Solver):
 
 @dataclass(eq=False, kw_only=True)
 class Directions(State):
-    """The state of the iteration.
+    """State of the iteration.
 
     Args:
-        precondition: r ↦ P⁻¹r, of residuals of which all rows are here.
-        norms: of blocks of r, (m, l+1), where the solve reports some.
+        precondition: r ↦ P⁻¹r, for residuals with all rows.
+        norms: computes the norms of blocks of r, (m, l+1), if the solve reports them.
         restart: whether the next direction is the steepest one.
     """
 
@@ -116,7 +116,7 @@ class Directions(State):
     restart: bool = True
 
     def preconditioned(self) -> Tensor:
-        """Computes P⁻¹r for the rows that are here: every rank applies P to all of them."""
+        """Return P⁻¹r for the local rows; every rank applies P to all rows."""
         layout = self.operator.layout
         return self.r if self.precondition is _identity else layout.local(self.precondition(layout.whole(self.r)))
 
@@ -124,7 +124,7 @@ class Directions(State):
         return self.norms(self.r)
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """A claim that was false restarts the recursion from B − KW."""
+        """Restart the recursion from B − KW if its claim was false."""
         if claimed:
             self.r.copy_(fresh)
             self.restart = True
@@ -132,9 +132,9 @@ class Directions(State):
 
 
 def iterations(state: Directions) -> Events:
-    """Iterates (Hestenes & Stiefel, 1952), every right-hand side with steps of its own."""
+    """Iterate (Hestenes & Stiefel, 1952), with separate step lengths per right-hand side."""
     w, r, operator = state.w, state.r, state.operator
-    rz = p = r  # set at once by the restart
+    rz = p = r  # the restart sets both at once
     while True:
         z = state.preconditioned()
         rz, rz_before = operator.layout.sum(_inner(r, z)), rz
@@ -145,7 +145,7 @@ def iterations(state: Directions) -> Events:
         step = _ratio(rz, curvature)
         w += p * step
         r.addcmul_(kp, step, value=-1)
-        # h is quadratic; step · rᵀz ÷ 2 would hold only as far as rounding leaves p conjugate
+        # h is quadratic; step · rᵀz ÷ 2 would be exact only if rounding left p conjugate
         decrease = step.double() * (slope.double() - 0.5 * step.double() * curvature.double())
         yield Updated(-1, decrease, is_whole_epoch=True)
         yield EpochEnd()
@@ -156,10 +156,10 @@ def _identity(r: Tensor) -> Tensor:
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
-    """aᵢᵀbᵢ for every column i: (n, p), (n, p) to (p,); in their dtype, as steps are, where energies are in float64."""
+    """Return aᵢᵀbᵢ for every column i: (n, p), (n, p) to (p,); in their dtype, as for steps; energies use float64."""
     return torch.einsum("np,np->p", a, b)
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a/b, and 0 where b is 0: a column that is solved exactly stays as it is."""
+    """Return a/b, and 0 if b is 0: an exactly solved column stays unchanged."""
     return torch.where(b == 0, 0.0, a / b)

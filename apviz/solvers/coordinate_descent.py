@@ -19,32 +19,33 @@ from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
 from apviz.solvers.state import State, column_squares
 
-# of n, rows of a block where that is chosen: 200 of the paper's 4,096
+# An `auto` block has n/20 rows: the paper uses 200 of 4,096.
 BLOCK_SHARE = 20
-# of the free memory, for the factors that are kept where their number is chosen
+# Share of the free memory for kept factors if their number is `auto`.
 MEMORY_SHARE = 0.5
 
 
 @SOLVERS.register("coordinate-descent++")
 @dataclass(frozen=True, kw_only=True)
 class CoordinateDescentPlusPlus(IterativeSolver):
-    """Descends on random blocks of rows, whose factors are kept, with momentum that adapts to the rate seen.
+    """Descent on random blocks of rows with kept factors, and momentum that adapts to the observed rate.
 
     CD++ of Dereziński, Needell, Rebrova & Yang, "Randomized Kaczmarz methods with beyond-Krylov convergence" (2025),
-    for symmetric positive definite systems. In update t a new block is drawn with probability min(1, n·log n/(b·t)),
-    else one of those before comes again. Departures: rows are drawn as they are, without the randomised Hadamard
-    transform, for which K would have to be held (the authors measure that variant too); the factors that are kept have
-    a cap; every right-hand side has momentum of its own; the regularisation of the projections is relative to k(x, x).
+    for symmetric positive definite systems. Update t draws a new block with probability min(1, n·log n/(b·t)), else
+    reuses an earlier block. Departures: rows are drawn without the randomised Hadamard transform, which would require
+    storing K (the authors measure that variant too); the number of kept factors is capped; every right-hand side has
+    its own momentum; the regularisation of the projections is relative to k(x, x).
 
     Args:
         block_size: b; `auto`: n/20, as in the paper's experiments.
-        kept_blocks: the most factors that are kept, b² numbers each; `auto`: what half of the free memory holds.
+        kept_blocks: largest number of kept factors, b² numbers each; `auto`: the number that fits half of the free
+            memory.
         regularisation: λ of (K[I, I] + λ)⁻¹, times the largest k(x, x).
-        tol, max_epochs, min_epochs, check_every, seed: as of every iterative solver; an epoch is n/b updates, 1.0 work
+        tol, max_epochs, min_epochs, check_every, seed: as for every iterative solver; an epoch is n/b updates, 1.0 work
             and the entries of new blocks.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -93,18 +94,18 @@ class CoordinateDescentPlusPlus(IterativeSolver):
 
 
 class _Descent(Iteration):
-    """The state of one solve; names are the paper's."""
+    """State of one solve; names are the paper's."""
 
     def __init__(self, settings: CoordinateDescentPlusPlus, start: State) -> None:
         self.settings, n = settings, start.operator.n
         self.size = int(chosen("block_size", settings.block_size))
         super().__init__(start, settings.seed, updates_of(n, self.size))
-        self.t, self.skip = 0, round(n / self.size + 1)  # half of the updates between two looks at the rate
+        self.t, self.skip = 0, round(n / self.size + 1)  # half of the updates between two estimates of the rate
         self.blocks: list[tuple[Tensor, Tensor]] = []  # rows, and the factor of K[I, I] + λ
         self.z = self.point.direction()
         zeros = torch.zeros(self.b.shape[1], dtype=torch.float64, device=self.b.device)
         self.momentum, self.eta, self.ratio, self.looks = torch.ones_like(zeros), 0.0, zeros, 1
-        self.before, self.after = zeros.clone(), zeros.clone()  # Σ‖R_I‖² over the halves
+        self.before, self.after = zeros.clone(), zeros.clone()  # Σ‖R_I‖² over each half
 
     def update(self) -> None:
         self.t += 1
@@ -122,7 +123,7 @@ class _Descent(Iteration):
             self._adapt()
 
     def _block(self) -> tuple[Tensor, Tensor]:
-        """A new block, or one that was kept."""
+        """Return the rows and factor of a new block or of a kept one."""
         n, t = len(self.b), self.t
         kept = int(chosen("kept_blocks", self.settings.kept_blocks))
         is_new = float(torch.rand((), generator=self.generator)) < min(1.0, n * math.log(n) / (self.size * t))
@@ -136,7 +137,7 @@ class _Descent(Iteration):
         return rows, factor
 
     def _adapt(self) -> None:
-        """The momentum, from how much smaller the residuals of the blocks became, averaged over the looks so far."""
+        """Set the momentum from the decrease of the block residuals, averaged over the estimates so far."""
         share = (self.looks ** math.log(self.looks)) / ((self.looks + 1) ** math.log(self.looks + 1))
         seen = torch.where(self.before > 0, self.after / self.before, 0.0).clamp(max=1.0)
         self.ratio = self.ratio * share + seen * (1 - share)

@@ -1,4 +1,4 @@
-"""What the energy h falls by in the updates of a solve: computed at once, or at the end of an epoch for all of it."""
+"""Decreases of the energy h in the updates of a solve: computed at once, or together at the end of an epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(eq=False)
 class Waiting:
-    """The decreases of h by an update, left to be computed: ½ uᵀ(r + r′) of every column, on the rows of its block.
+    """Decreases of h by an update, to be computed later: ½ uᵀ(r + r′) of every column, on the rows of its block.
 
     Args:
         u: (|I|, l+1) the update.
@@ -26,7 +26,7 @@ class Waiting:
 
 
 def settled(waiting: Sequence[Waiting]) -> Tensor:
-    """Computes the decreases of several updates, (k, l+1) float64; those of one size in few operations."""
+    """Compute the decreases of several updates, (k, l+1) float64; updates of equal size share few operations."""
     if len({len(each.u) for each in waiting}) > 1:
         return torch.cat([settled([each]) for each in waiting])
     u, before, after = (torch.stack([getattr(each, of) for each in waiting]) for of in ("u", "before", "after"))
@@ -34,14 +34,14 @@ def settled(waiting: Sequence[Waiting]) -> Tensor:
 
 
 class Decreases:
-    """Adds up what h falls by, in the units of the run, and tells hooks in the user's.
+    """Sum of the decreases of h, in the units of the run; hooks get decreases in the user's units.
 
     Args:
         share: (l+1,) weights of the columns.
-        unit: of energies, from those of the run to the user's.
+        unit: factor from energies of the run to those of the user.
 
     Attributes:
-        total: 0-d float64 on the device, without what waits.
+        total: 0-d float64 on the device, without waiting decreases.
     """
 
     def __init__(self, share: Tensor, unit: float) -> None:
@@ -50,7 +50,7 @@ class Decreases:
         self._waiting: list[Waiting] = []
 
     def add(self, decrease: Tensor | Waiting, *, for_hooks: bool) -> Tensor | Callable[[], Tensor]:
-        """Adds the decreases of an update; returns them for hooks, as a 0-d tensor, or what computes it when asked."""
+        """Add the decreases of an update; return them for hooks, as a 0-d tensor or a function that computes it."""
         share, unit = self._share, self._unit
         if isinstance(decrease, Tensor):
             of_all = (decrease * share).sum()
@@ -58,7 +58,7 @@ class Decreases:
             return of_all * unit if for_hooks else of_all
 
         def lowered() -> Tensor:
-            if decrease.in_users is None:  # a hook does not wait for the end of the epoch
+            if decrease.in_users is None:  # a hook may ask before the end of the epoch
                 decrease.in_users = (settled([decrease])[0] * share).sum() * unit
             return decrease.in_users
 
@@ -66,7 +66,7 @@ class Decreases:
         return lowered
 
     def settle(self) -> None:
-        """Computes what has waited for the end of the epoch."""
+        """Compute the waiting decreases at the end of the epoch."""
         if self._waiting:
             of_all = (settled(self._waiting) * self._share).sum(1)
             self.total += of_all.sum()
@@ -75,6 +75,6 @@ class Decreases:
             self._waiting = []
 
     def restart(self) -> None:
-        """Starts from zero, where h was evaluated."""
+        """Restart from zero after an evaluation of h."""
         self.settle()
         self.total = torch.zeros_like(self.total)

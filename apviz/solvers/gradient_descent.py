@@ -1,4 +1,4 @@
-"""Gradient descent and steepest descent on h(W) = ½tr(WᵀKW) − tr(BᵀW): what every other method is held against."""
+"""Gradient descent and steepest descent on h(W) = ½tr(WᵀKW) − tr(BᵀW): the baseline of every other method."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ StepLength = Literal["exact", "constant"]
 @SOLVERS.register("gradient-descent")
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent(IterativeSolver):
-    """Goes along the residual, by a constant step or by the one that lowers h most (Cauchy, 1847).
+    """Descent along the residual, with a constant step or the one that lowers h most (Cauchy, 1847).
 
-    After t steps the K-norm of the error is at most ((κ−1)/(κ+1))ᵗ of what it was by exact steps (Saad, *Iterative
-    Methods for Sparse Linear Systems*, 2003, theorem 5.2), where conjugate gradients have √κ.
+    With exact steps the K-norm of the error after t steps is at most ((κ−1)/(κ+1))ᵗ of the initial one (Saad,
+    *Iterative Methods for Sparse Linear Systems*, 2003, theorem 5.2); for conjugate gradients replace κ by √κ.
 
     Args:
         step: `exact`, a line search for every right-hand side: steepest descent; `constant`: 1/λmax(K), estimated from
             500 rows.
-        tol, max_epochs, min_epochs, check_every, seed: as of every iterative solver; an epoch is a step, 1.0 work.
+        tol, max_epochs, min_epochs, check_every, seed: as for every iterative solver; an epoch is a step, 1.0 work.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -65,12 +65,12 @@ class GradientDescent(IterativeSolver):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prepared(Prepared):
     solver: GradientDescent
-    #: λmax(K), estimated, of constant steps
+    #: estimate of λmax(K), for constant steps
     largest: float | None
 
 
 class _Descent(Iteration):
-    """The state of one solve."""
+    """State of one solve."""
 
     def __init__(self, prepared: _Prepared, start: State) -> None:
         super().__init__(start, prepared.solver.seed)

@@ -1,7 +1,8 @@
-"""Handover to CG: CG continues from the weights of alternating projection where epochs turn out to be slow.
+"""Handover to CG: CG continues from the weights of alternating projection if epochs turn out to be slow.
 
-Blocks see what is local, and a history helps with the rest; where much is neither local nor low rank, epochs lower the
-residual by little each. What CG would take from there is rehearsed on a few rows (`apviz.solvers.rehearsal`).
+Blocks reduce the local part of the error, and a history helps with the rest. If much of the error is neither local nor
+low rank, an epoch lowers the residual by little. A rehearsal on a few rows estimates the cost of CG from there
+(`apviz.solvers.rehearsal`).
 """
 
 from __future__ import annotations
@@ -17,31 +18,33 @@ from apviz.solvers.rehearsal import Plan, Rehearsal, affordable_iterations, grow
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure
 from apviz.solvers.stopping import Stopping
 
-# works to go, below which a rehearsal is not worth its time, nor one of the whole rank, which takes four times as long
+# With less remaining work than the first number, a rehearsal does not pay off. With less than the second, a rehearsal
+# at full rank does not, because it takes four times as long.
 LEAST_WORK, MUCH_WORK = 10.0, 20.0
-# the last of what is left takes so many times the work of the first; and CG, where projections are slow, at least so
-# many times the iterations of its rehearsal (`benchmarks/notes.md`)
+# The last part of the remaining work costs this many times the first. If projections are slow, CG needs at least this
+# many times the iterations of its rehearsal (`benchmarks/notes.md`).
 SLOWER_LATER, UNDERESTIMATED = 1.5, 1.3
-# below this tolerance eigenvalues decide that few rows do not show: iterations grow with the rows
+# Below this tolerance CG depends on eigenvalues that few rows do not show, so iterations grow with the rows.
 SMALL_TOL = 1e-4
-# iterations of which a rehearsal makes no more
+# Iteration limit of a rehearsal.
 MOST_ITERATIONS = 500
-# rows of a rehearsal, for each vector of the preconditioner; numbers a row that those take while it is built
+# Rows of a rehearsal per vector of the preconditioner; numbers a row that the vectors take while being built.
 ROWS_PER_VECTOR, ARRAYS = 4, 5
-# the share of the free memory that these may take, and the fewest vectors worth the while
+# Share of the free memory for the vectors, and the smallest rank that pays off.
 MEMORY_SHARE, LEAST_RANK = 0.3, 20
 
 log = logging.getLogger("apviz")
 
 
 def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: int, seed: int) -> Events:
-    """Passes on the updates of a solver until CG is expected to converge sooner; then iterates by CG.
+    """Yield the updates of a solver until CG is expected to converge sooner; then iterate by CG.
 
     Args:
-        updates: of alternating projection, which moves `state`.
-        stopping: of the solve.
-        rank: the most of CG's preconditioner.
-        seed: of its pivots, and of the rows of rehearsals.
+        updates: updates of alternating projection, which change `state`.
+        state: state of alternating projection.
+        stopping: tolerance and limits of the solve.
+        rank: largest rank of CG's preconditioner.
+        seed: seed of its pivots, and of the rows of rehearsals.
     """
     handover, reply = Handover(state, stopping, rank, seed), None
     while True:
@@ -64,13 +67,13 @@ class Handover:
     """Watches how fast epochs lower the residual of a state, and rehearses CG.
 
     Args:
-        state: that epochs move.
-        stopping: of the solve.
-        rank: the most of the randomly pivoted Cholesky preconditioner.
-        seed: of its pivots, and of the rows of rehearsals.
+        state: state that the epochs change.
+        stopping: tolerance and limits of the solve.
+        rank: largest rank of the randomly pivoted Cholesky preconditioner.
+        seed: seed of its pivots, and of the rows of rehearsals.
 
     Attributes:
-        rank: that is expected to cost least, once `is_faster` said so.
+        rank: the rank with the least expected cost, once `is_faster` has returned True.
     """
 
     def __init__(self, state: Projection, stopping: Stopping, rank: int, seed: int) -> None:
@@ -81,7 +84,7 @@ class Handover:
         self._reached = [(operator.work, state.residual)]
 
     def is_faster(self) -> bool:
-        """Tests whether CG is expected to converge sooner; called after every epoch, looks after 2, 4, 8, … of them."""
+        """Test whether CG is expected to converge sooner; call it after every epoch, it looks after 2, 4, 8, … epochs."""
         state = self._state
         self._reached.append((state.operator.work, state.residual))
         epoch = len(self._reached) - 1
@@ -103,7 +106,7 @@ class Handover:
         return True
 
     def _cheapest(self, left: float) -> Plan | None:
-        """CG with the whole rank or half of it, whichever costs less; None where neither costs less than `left`."""
+        """Return the cheaper plan of CG with the full rank or half of it; None if neither costs less than `left`."""
         operator, columns = self._state.operator.uncounted, self._state.r.shape[1]
         tol, best, least = self._stopping.tol / self._state.residual, None, left
         for rank in (self.rank // 2, self.rank):
@@ -117,7 +120,7 @@ class Handover:
         return best
 
     def _iterations(self, rank: int, tol: float, most: float) -> float | None:
-        """About how many iterations CG takes on all rows; None where more than `most` on those of the rehearsal."""
+        """Estimate the CG iterations on all rows; None if those of the rehearsal exceed `most`."""
         operator, rows = self._state.operator.uncounted, ROWS_PER_VECTOR * rank
         rehearsal = Rehearsal(operator, self._state.r, rank, rows, self._seed)
         needed = rehearsal.iterations(rank, tol, most)
@@ -128,7 +131,7 @@ class Handover:
         return needed * max(UNDERESTIMATED, grown)
 
     def _work_left(self) -> float:
-        """The work in which the residual falls to the tolerance at the rate of the last two epochs."""
+        """Return the work to reach the tolerance at the rate of the last two epochs."""
         (before, residual_before), (now, residual) = self._reached[-3], self._reached[-1]
         if not residual < residual_before:
             return math.inf

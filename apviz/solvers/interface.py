@@ -1,4 +1,4 @@
-"""The interface of all solvers: settings apart from what they prepare, hooks that look on, and how a solve can end."""
+"""The interface of all solvers: settings apart from prepared set-ups, hooks that observe, and stop reasons."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from apviz.solvers.run import Run
 
 
-#: what to do where memory is short
+#: advice if memory is short
 LESS_MEMORY: Final = "take fewer right-hand sides at once, smaller blocks or ranks, float32 or operator='tiled'"
 
 
 class StopReason(Enum):
-    """Reasons for which a solve ends; the value of each is what a person can do about it.
+    """Reasons for the end of a solve; each value advises a person on what to do.
 
     Examples:
         >>> import apviz
@@ -55,14 +55,14 @@ class StopReason(Enum):
 
     @property
     def advice(self) -> str:
-        """The sentence on what to do, without the name of the reason."""
+        """Advice on what to do, without the name of the reason."""
         return self.value.partition(": ")[2]
 
 
 class NotConverged(UserWarning):
-    """Warns that a solve ended before its residual was below the tolerance; `solution` is what it ended with.
+    """Warns that a solve ended before its residual was below the tolerance; `solution` is the final solution.
 
-    `apviz.solve` warns with it, and raises it where asked to.
+    `apviz.solve` warns with it, or raises it on request.
 
     Examples:
         >>> import torch, apviz
@@ -85,21 +85,21 @@ class NotConverged(UserWarning):
 
 @dataclass(frozen=True)
 class Solution:
-    """The weights that a solve ended with, and how it ended.
+    """The final weights of a solve, and how the solve ended.
 
     Args:
-        weights: W in float64, of the shape B was given in; rounded to float32 it may not keep to the tolerance.
+        weights: W in float64, of the shape of B as given; rounded to float32 it may miss the tolerance.
         stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖, of B − KW in float64, from the inputs as they were given;
-            where its rounding may matter, with a bound on that. Zeros count as 0.
-        residual_is_measured: whether `residual` and `energy` are of B − KW for these weights, as they are unless a hook
-            stopped the solve; if not, they are the recursion's, which may have drifted.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖, of B − KW in float64, from the inputs as given; with a
+            rounding bound if rounding may matter. Zeros count as 0.
+        residual_is_measured: whether `residual` and `energy` are of B − KW for these weights. This is so unless a hook
+            stopped the solve; then they are the recursion's, which may have drifted.
         residual_per_rhs: (l+1,) float64.
         epochs: epochs, or iterations of a Krylov method.
-        work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
-        seconds: wall-clock time, set-up included.
-        setup_work, setup_seconds: the part of both that came before the first update. What was prepared for several
-            solves is counted in the first.
+        work: kernel entries evaluated or read ÷ n², including set-up, initial residual and checks.
+        seconds: wall-clock time, including set-up.
+        setup_work, setup_seconds: the part of both before the first update. A set-up for several solves is counted in
+            the first.
         energy: h(W) = ½tr(WᵀKW) − tr(BᵀW).
 
     Examples:
@@ -133,15 +133,15 @@ class Solution:
 
 @dataclass(frozen=True)
 class Update:
-    """A projection, or an iteration of a Krylov method; its tensors stay on the device: reading one stalls a GPU.
+    """A projection, or an iteration of a Krylov method; its tensors stay on the device, and reading one stalls a GPU.
 
     Args:
-        number: from 1.
-        chosen: the block projected onto, −1 for all rows at once; a 0-d tensor where only the device knows it.
-        lowered: 0-d float64 tensor, the decrease of h; or what computes it.
+        number: number of the update, from 1.
+        chosen: the block projected onto, −1 for all rows at once; a 0-d tensor if only the device knows the block.
+        lowered: 0-d float64 tensor, the decrease of h; or a function that computes it.
         squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
         mark: a reading of the run's clock.
-        traffic: where ranks share the solve, the messages so far that this one took part in, and their bytes.
+        traffic: if ranks share the solve, the messages of this rank so far, and their bytes.
     """
 
     number: int
@@ -166,20 +166,20 @@ class Update:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The state after an epoch, all of it on the host; number 0 is the state before the first update.
+    """The state after an epoch, on the host; number 0 is the state before the first update.
 
     Args:
-        residual_per_rhs: (l+1,) float64, of B − KW where `residual_rounding` is not NaN; else the recursion's.
-        residual: their mean.
-        checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
+        residual_per_rhs: (l+1,) float64, of B − KW if `residual_rounding` is not NaN; else the recursion's.
+        residual: mean of `residual_per_rhs`.
+        checked_residual: mean relative residual, recomputed; NaN if not recomputed in this epoch.
         drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.
-        energy: h(W): of B − KW in float64 where `energy_rounding` is not NaN; else the last such minus the recursion's
-            decreases since.
-        residual_rounding: what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F; NaN if B − KW was not evaluated in
+        energy: h(W), of B − KW in float64 if `energy_rounding` is not NaN; else the last such value minus the
+            recursion's decreases since.
+        residual_rounding: bound on the float64 rounding of ‖B − KW‖_F, ÷ ‖B‖_F; NaN if B − KW was not evaluated in
             float64 for the weights after this epoch.
-        energy_rounding: the same of the energy, in its unit.
-        block_norms: (m,) ‖R_I‖_F, or None where there are no blocks.
-        measured: what the hooks' `measure` returned.
+        energy_rounding: the same bound for the energy, in the unit of the energy.
+        block_norms: (m,) ‖R_I‖_F, or None for a method without blocks.
+        measured: the result of the hooks' `measure`.
     """
 
     number: int
@@ -197,7 +197,7 @@ class Epoch:
 
 
 class Hook:
-    """Observes a solve: it may call `run.request_stop(why)`, and never changes the numbers.
+    """Observer of a solve: it may call `run.request_stop(why)`, and never changes the numbers.
 
     Examples:
         >>> import torch, apviz
@@ -214,33 +214,33 @@ class Hook:
     """
 
     def on_start(self, run: Run) -> None:
-        """Called before the first update, when the set-up is done."""
+        """Handle the start, after the set-up and before the first update."""
 
     def on_update(self, update: Update) -> None:
-        """Called after every update."""
+        """Handle an update; called after every update."""
 
     def measure(self, run: Run) -> Mapping[str, float]:
-        """Returns numbers to attach to an epoch, before any hook is told about it; its time is not the solve's."""
+        """Return numbers to attach to an epoch, before any hook handles the epoch; the solve's time excludes it."""
         return {}
 
     def on_epoch(self, epoch: Epoch) -> None:
-        """Called after every epoch, and once before the first as epoch 0."""
+        """Handle an epoch; called after every epoch, and before the first one as epoch 0."""
 
     def on_pass(self, found: Pass) -> None:
-        """Called after the epoch at whose end B − KW was evaluated anew."""
+        """Handle a pass; called after an epoch that ended with an evaluation of B − KW."""
 
     def on_stop(self, solution: Solution) -> None:
-        """Called when the solve has ended by itself."""
+        """Handle the end of a solve that ended by itself."""
 
     def on_abandon(self, error: BaseException) -> None:
-        """Called when the solve has ended by an exception or Ctrl-C, which is raised after this."""
+        """Handle the end of a solve by an exception or Ctrl-C, which is raised afterwards."""
 
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """Settings of a solver, frozen; what it builds from K is its `Prepared`, and what a solve changes is its `State`.
+    """Frozen settings of a solver. `Prepared` holds what it builds from K, and `State` what a solve changes.
 
-    A solver of your own has `epochs`, and `build` and `init` where it needs them (`docs/guide/own_solver.md`).
+    Your own solver defines `epochs`, and `build` and `init` if it needs them (`docs/guide/own_solver.md`).
     """
 
     name: ClassVar[str]
@@ -252,30 +252,31 @@ class Solver(ABC):
         return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
-        """Chooses a value for every setting that says `auto`; returns the solver with them, and why each was chosen.
+        """Choose a value for every `auto` setting; return the solver with these values, and the reason for each.
 
         Args:
-            columns: right-hand sides that are to be expected.
+            operator: K.
+            columns: expected number of right-hand sides.
         """
         return self, {}
 
     def prepare(self, operator: Operator, columns: int = 1, *, like: Tensor | None = None) -> Prepared:
-        """Builds what does not depend on B: partition, factors, preconditioner; good for any number of solves.
+        """Build the parts that do not depend on B (partition, factors, preconditioner), for any number of solves.
 
         Args:
             operator: K.
-            columns: right-hand sides that are to be expected, by which `auto` chooses.
-            like: (n, columns), some like them: how smooth they are decides what skeletons may leave out.
+            columns: expected number of right-hand sides, which `auto` settings depend on.
+            like: (n, columns) similar right-hand sides; their smoothness decides which entries skeletons may omit.
 
         Raises:
-            MemoryError: it would not fit the free memory.
+            MemoryError: the set-up would not fit the free memory.
             NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
         """
         if not isinstance(operator, Operator):
             hint = "; of a KernelSystem, its `operator`" if hasattr(operator, "operator") else ""
             raise TypeError(f"prepare takes an operator{hint}, got {type(operator).__name__}")
         started = time.perf_counter()
-        # ten epochs is what the paper's training solves take at least
+        # training solves of the paper take at least ten epochs
         with explained(f"the set-up of {self.method.name}", LESS_MEMORY):
             operator.fix_engine(10.0 * operator.n**2, columns)
             counting = CountingOperator(operator)
@@ -285,28 +286,28 @@ class Solver(ABC):
             return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
 
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        """Builds what `prepare` returns, but for who asked and what it cost; nothing, where a solver needs nothing."""
+        """Build the result of `prepare`, except `asked` and `cost`; the default builds nothing."""
         return Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted)
 
     def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
-        """Builds it for right-hand sides like these, (n, columns); for a solver that chooses by them."""
+        """Build for right-hand sides similar to `like`, (n, columns); overridden by solvers that choose by them."""
         return self.build(operator, columns)
 
     def init(self, prepared: Any, state: State) -> State:
-        """Makes the state of a solve of the one that it starts from, with what else this solver needs.
+        """Make the state of a solve from its initial state, with the additions that this solver needs.
 
         Args:
-            prepared: what `build` returned, with the limits of this solve.
-            state: at the weights to start from, which it owns.
+            prepared: result of `build`, with the limits of this solve.
+            state: state at the initial weights; the solve owns it.
         """
         return state
 
     @abstractmethod
     def epochs(self, prepared: Any, state: Any) -> Events:
-        """Updates the state, and reports each update and each end of an epoch to the driver.
+        """Update the state, and report each update and each end of an epoch to the driver.
 
-        The driver counts, clocks, evaluates B − KW, tells the hooks, and closes the generator when the solve is over.
-        A generator that returns says that nothing more can be gained: the solve has converged or stagnated.
+        The driver counts, clocks, evaluates B − KW, calls the hooks, and closes the generator when the solve is over.
+        A generator that returns states that nothing more can be gained: the solve has converged or stagnated.
         """
 
 
@@ -315,13 +316,13 @@ SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
 
 @dataclass
 class Cost:
-    """Cost of a set-up, in kernel entries and seconds; the first solve that uses it takes it over."""
+    """Cost of a set-up, in kernel entries and seconds; it is charged to the first solve that uses the set-up."""
 
     entries: int
     seconds: float
 
     def taken(self) -> Cost:
-        """Returns the cost, which is nothing from then on."""
+        """Return the cost and reset it to zero."""
         cost = Cost(self.entries, self.seconds)
         self.entries, self.seconds = 0, 0.0
         return cost
@@ -329,17 +330,17 @@ class Cost:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """A set-up: what a solver built from an operator, for solves with any B.
+    """A set-up that a solver built from an operator, for solves with any B.
 
     Args:
-        solver: what solves; none of its settings says `auto` any more.
-        asked: the solver that prepared it.
-        given: the operator it was prepared for.
-        operator: the same with its rows in the order in which they are solved.
-        cost: of the set-up.
-        choices: what `auto` chose, by setting, with the reason.
-        partition, factors: of alternating projection, else None.
-        preconditioner: r ↦ P⁻¹r for r: (n, p) in the user's order, of conjugate gradients, else None.
+        solver: the solver, without `auto` settings.
+        asked: the solver that prepared it, with its `auto` settings.
+        given: the operator of the set-up.
+        operator: the same operator with its rows in the order of the solve.
+        cost: cost of the set-up.
+        choices: values of the `auto` settings with their reasons, by setting.
+        partition, factors: those of alternating projection, else None.
+        preconditioner: r ↦ P⁻¹r of conjugate gradients for r: (n, p) in the user's order, else None.
 
     Examples:
         >>> import torch, apviz
@@ -363,12 +364,12 @@ class Prepared:
     preconditioner: Apply | None = None
 
     def ending_as(self, solver: Solver) -> Prepared:
-        """Returns the same set-up with the tolerance and the caps of `solver`.
+        """Return the same set-up with the tolerance and the caps of `solver`.
 
         Raises:
-            ValueError: `solver` differs in more than that from what prepared this.
+            ValueError: `solver` differs in other settings from the solver that prepared this set-up.
         """
-        assert self.asked is not None  # `Solver.prepare` says who asked
+        assert self.asked is not None  # `Solver.prepare` sets `asked`
         if solver == self.asked:
             return self
         limits = {name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)}
@@ -384,7 +385,7 @@ class Prepared:
         )
 
     def in_order(self, a: Tensor) -> Tensor:
-        """Copies a: (n, p), the rows held here, from the user's order to that of the solve."""
+        """Copy a: (n, p), the local rows, from the user's order to the order of the solve."""
         layout = self.operator.layout
         if self.partition is not None:
             return a[layout.local(self.partition.order[:, None])[:, 0]]
@@ -392,7 +393,7 @@ class Prepared:
         return here.clone() if here is a else here
 
     def in_users_order(self, a: Tensor) -> Tensor:
-        """Returns all rows of a, of which those in the solve are given, from its order to the user's: (n, p)."""
+        """Return all rows of a: (n, p) in the user's order, from the local rows in the order of the solve."""
         a = self.operator.layout.whole(a)
         if self.partition is None or self.partition.is_identity:
             return a

@@ -1,4 +1,4 @@
-"""Precision: in which dtypes blocks are factored and the residual is updated; claims are in float64 in any case."""
+"""Precision: the dtypes of block factors and of the residual; claims of convergence are always in float64."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """In which dtypes alternating projection computes; weights and every claim of convergence are in float64.
+    """Dtypes of alternating projection; weights and every claim of convergence are in float64.
 
     Args:
-        recursion: in which blocks are factored and the residual is updated: `system`, that of the system; `float32`,
-            for any tolerance (`apviz.solvers.refinement`); `float64`; `auto`: float32 unless σ² is too small for it
-            compared to the outputscale.
-        factors: in which the factors, and the maps onto skeletons, are kept: `recursion`, as the residual; `float16`,
-            half its memory: projections are then a little less exact, which past updates and passes make up for; σ² is
-            to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
+        recursion: dtype of block factors and residual: `system`, that of the system; `float32`, for any tolerance
+            (`apviz.solvers.refinement`); `float64`; `auto`: float32 unless σ² is too small for it compared to the
+            outputscale.
+        factors: dtype of the stored factors, and of the maps onto skeletons: `recursion`, as the residual; `float16`,
+            half the memory, with slightly less exact projections, which past updates and passes correct; σ² must be
+            above 1e-6 of the outputscale; `auto`: float16 if the other does not fit.
 
     Raises:
-        ValueError: a setting that is none of these.
+        ValueError: an unknown setting.
 
     Examples:
         >>> import apviz
@@ -45,7 +45,7 @@ class Precision:
             require(isinstance(value, str) and value in known, name, value, f"one of {', '.join(known)}")
 
     def kept(self, dtype: torch.dtype) -> torch.dtype:
-        """Returns the dtype in which factors are kept, for a recursion in `dtype`."""
+        """Return the dtype of the stored factors for a recursion in `dtype`."""
         return torch.float16 if self.factors == "float16" else dtype
 
 
@@ -54,7 +54,7 @@ PRECISIONS.register("precision")(Precision)
 
 
 def precision_named(given: str | Precision) -> Precision:
-    """Returns the precision of a name: a dtype of the recursion, or `auto` for both; an object as it is.
+    """Return the precision of a name: a dtype of the recursion, or `auto` for both; return an object as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

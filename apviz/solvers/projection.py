@@ -1,7 +1,7 @@
 """Alternating projection: Algorithm 1 of Wu et al. (AISTATS 2024), for any partition and rule.
 
-Departures, where settings ask for them: blocks that overlap, steps along earlier updates too (`apviz.solvers.steps`),
-columns of K by skeletons (`apviz.skeletons`), blocks and residual in float32, and a handover to CG where epochs gain
+Departures, if settings ask for them: overlapping blocks, steps along earlier updates too (`apviz.solvers.steps`),
+columns of K by skeletons (`apviz.skeletons`), blocks and residual in float32, and a handover to CG if epochs gain
 little (`apviz.solvers.handover`).
 """
 
@@ -35,7 +35,7 @@ P = TypeVar("P")
 
 
 def part_named(known: Registry[P], kind: type, given: str | P) -> P:
-    """Returns the registered part of a name, with its defaults; an object as it is.
+    """Return the registered part of a name, with its defaults; return an object as it is.
 
     Raises:
         ValueError: an unknown name, or an object of another kind.
@@ -46,32 +46,32 @@ def part_named(known: Registry[P], kind: type, given: str | P) -> P:
 @SOLVERS.register(ALTERNATING_PROJECTION)
 @dataclass(frozen=True, kw_only=True)
 class AlternatingProjection(Solver):
-    """Projects the residual onto one block after another (paper, Algorithm 1).
+    """Alternating projection of the residual onto one block after another (paper, Algorithm 1).
 
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
-            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap and what a part says, from n, d,
-            the right-hand sides and the free memory (`apviz.solvers.choices`); the trace says what and why.
+            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap and the settings of parts from n, d,
+            the right-hand sides and the free memory (`apviz.solvers.choices`); the trace records choices and reasons.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
-        overlap: a share of the rows that a block owns: so many of the nearest others it solves on too; 0 is the
-            paper's. An epoch then costs 1 + overlap work, and on a CPU the last ends once the tolerance is met.
-        step: how an update is applied, an object or its registered name: `apviz.solvers.PlainStep()`, the paper's, or
+        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
+            uses 0. An epoch then costs 1 + overlap work, and on a CPU the last epoch ends once the tolerance is met.
+        step: application of an update, an object or its registered name: `apviz.solvers.PlainStep()`, the paper's, or
             `Subspace(length=…)`, along past updates too.
-        columns: how the residual is updated: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few
-            columns in all rows but the nearest.
+        columns: update of the residual: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few columns in
+            all rows but the nearest.
         precision: of blocks and residual: an `apviz.solvers.Precision`, or `system`, `float32`, `float64` or `auto`.
-        fallback_rank: the most of the preconditioner of CG, to which the solve is handed over where epochs lower the
-            residual more slowly (`apviz.solvers.handover`); each of its iterations counts as an epoch; 0: none.
+        fallback_rank: largest rank of the preconditioner of CG, which takes over if epochs lower the residual more
+            slowly (`apviz.solvers.handover`); each CG iteration counts as an epoch; 0: no handover.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
-        max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
-        check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:
-            convergence is always checked, and what drifts is corrected.
-        seed: of all that is drawn: the blocks of a rule, the rows of a partition, the pivots of CG's preconditioner. A
-            rule or partition given as an object has its own.
+        max_epochs, min_epochs: in epochs; with m blocks an epoch is m updates.
+        check_every: epochs between evaluations of B − KW (1.0 work each) without another reason for one: convergence is
+            always checked, and drift is corrected.
+        seed: seed of all random draws: the blocks of a rule, the rows of a partition, the pivots of CG's
+            preconditioner. A rule or partition given as an object has its own seed.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -125,7 +125,7 @@ class AlternatingProjection(Solver):
 
     @property
     def needs_norms(self) -> bool:
-        """Whether the rule looks at the norms of the blocks."""
+        """Whether the rule uses the norms of the blocks."""
         return rule_named(self.rule).needs_norms
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
@@ -148,7 +148,7 @@ class AlternatingProjection(Solver):
         return handing_over(self.projections(prepared, state), state, Stopping.of(self), rank, self.seed)
 
     def projections(self, prepared: Blocks, state: Projection) -> Events:
-        """Algorithm 1."""
+        """Run Algorithm 1."""
         partition, factors, step, w, r = prepared.partition, prepared.factors, state.step, state.w, state.r
         rule = rule_named(self.rule, self.seed)
         select, number = rule.begin(partition.owned_sizes()), itertools.count()

@@ -1,10 +1,10 @@
-"""Refinement: B − KW exactly outside, a cheaper recursion inside; how far to go, when to look, where the floor is.
+"""Refinement: B − KW exactly outside, a cheaper recursion inside; aims, checks and the floor of the residual.
 
-A recursion in float32, or one that takes a skeleton for most of a column, drifts from B − KW by a share of what its
-residual was when it last was exact. So it need not go much further down than that share before B − KW is evaluated
-again, in float64 and for weights in float64, and taken as the residual to go on from (Wilkinson, 1963, *Rounding Errors
-in Algebraic Processes*; Carson & Higham, SIAM J. Sci. Comput. 40, 2018). Each of these passes costs n² entries; only
-they may claim convergence.
+A recursion in float32, or one that replaces most of a column by a skeleton, drifts from B − KW. The drift is a share of
+the residual when it was last exact. So the recursion need not go much below that share before B − KW is evaluated
+again, in float64 for float64 weights, and becomes the residual of the recursion (Wilkinson, 1963, *Rounding Errors in
+Algebraic Processes*; Carson & Higham, SIAM J. Sci. Comput. 40, 2018). Each such pass costs n² entries; only a pass
+may claim convergence.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import torch
 
 from apviz.solvers.stopping import Stopping
 
-# of the tolerance, up to which the drift may be outweighed by going further down
+# A drift up to this share of the tolerance may be offset by lowering the recursion's residual further.
 DRIFT_SHARE = 0.6
-# below its tolerance by so much, the recursion's residual and its drift together are expected to be found
+# The recursion's residual and its drift together are expected to be at this share of the tolerance.
 CONFIDENT = 0.95
-# beyond it a tolerance has no square
+# The square of a larger tolerance would overflow.
 SQUARED = 1e150
-# a pass after which the residual is more than this share of what it was has gained nothing
+# A pass has gained nothing if the residual is more than this share of the previous one.
 NO_GAIN = 0.9
-# three passes after which the residual is more than this share of what it was have made no progress
+# Three passes have made no progress if the residual is more than this share of the earlier one.
 NO_PROGRESS = 0.99
-# caps of epochs, beyond which a tolerance is out of reach; and of the cap, the least between passes compared for that
+# A tolerance is out of reach beyond this many times the epoch limit. Passes compared for that are at least `SPACING`
+# of the limit apart.
 OUT_OF_REACH = 10.0
 SPACING = 0.04
-# of the residual at the last pass, from which on a recursion that is not exact is no longer believed
+# A drifting recursion is no longer trusted if its residual exceeds this many times the one at the last pass.
 RUNAWAY = 10.0
-# of the residual, after which the drift is looked at
+# The drift is estimated again after the residual has fallen to this share.
 LOOK_STEP = 0.3
-# a residual that the rounding of K W in float32 seldom comes near (`benchmarks/notes.md`)
+# Rounding of KW in float32 seldom reaches this residual (`benchmarks/notes.md`).
 FLOAT32_RESIDUAL = 0.02
 
 
@@ -43,15 +44,15 @@ class Pass:
     """An evaluation of B − KW on all rows.
 
     Args:
-        number: from 1.
-        epoch: at whose end it was made.
-        work, seconds: after it.
-        claimed: the recursion's mean relative residual; NaN of a direct solve, which has none.
-        residual: that of B − KW.
-        drift: ‖R − (B − KW)‖_F/‖B‖_F; NaN of a direct solve.
+        number: number of the pass, from 1.
+        epoch: the epoch that ended with it.
+        work, seconds: totals after it.
+        claimed: the recursion's mean relative residual; NaN for a direct solve.
+        residual: the mean relative residual of B − KW.
+        drift: ‖R − (B − KW)‖_F/‖B‖_F; NaN for a direct solve.
         is_exact: whether in float64, as every claim of convergence is; else in the dtype of the recursion.
-        is_adopted: whether the recursion goes on from it; else with the residual it has.
-        traffic: where ranks share the solve, the messages so far that this one took part in, and their bytes.
+        is_adopted: whether the recursion resumes from B − KW; else from its own residual.
+        traffic: if ranks share the solve, the messages of this rank so far, and their bytes.
     """
 
     number: int
@@ -67,16 +68,16 @@ class Pass:
 
 
 class Refinement:
-    """Says how far the recursion is to go until the next pass, and when going on is in vain.
+    """Decides when the recursion needs a pass, and when further passes are in vain.
 
     Args:
-        stopping: of the solve.
+        stopping: tolerance and limits of the solve.
         residual: the mean relative residual at the start.
-        dtype: of the recursion.
-        reduction: the most by which the recursion lowers the residual between two passes; 0: by any amount.
-        drifts: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost.
-        more_digits: what would give it more digits, in words.
-        jitter: the largest on a block, where that is more than σ²; else 0.
+        dtype: dtype of the recursion.
+        reduction: largest factor by which the recursion lowers the residual between two passes; 0: no limit.
+        drifts: whether the recursion drifts by more than rounding, so that checking some rows pays off.
+        more_digits: ways to give it more digits, in words.
+        jitter: the largest jitter of a block if that exceeds σ², else 0.
     """
 
     def __init__(
@@ -95,15 +96,16 @@ class Refinement:
         self._remedy = f"use {', '.join(first)} or {last}"
         self.drifts = drifts
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
-        self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
+        self._rounding_share = 0.0  # rounding until the next pass, as a share of the residual at a pass
         self._passes: list[tuple[int, float, float]] = []  # (epoch, residual, energy)
         self._in_vain, self._bound, self._is_bound = 0, 0.0, False
 
     @property
     def aim(self) -> float:
-        """How small the recursion's residual is to become before anything is evaluated anew.
+        """Return the recursion's residual at which B − KW is to be evaluated again.
 
-        What is left and the drift are independent, so their squares add up. Below the drift there is no use in going.
+        The recursion's residual and the drift are independent, so their squares add up.
+        Going below the drift is useless.
         """
         tol, drift = self._stopping.tol, self._drift if self.drifts else self._rounding_share * self._start
         tol -= min(self._bound, 0.5 * tol)
@@ -114,7 +116,7 @@ class Refinement:
         return max(below, self._look_at if self.drifts else self._reduction * self._start)
 
     def looked(self, claimed: float, drift: float) -> bool:
-        """Takes note of the drift estimated from some rows; returns whether a pass is worth making."""
+        """Record a drift estimated from some rows; return whether a pass is worth making."""
         self._drift = drift
         tol = self._stopping.tol
         if math.hypot(claimed, drift) < CONFIDENT * tol or (drift > DRIFT_SHARE * tol and drift > claimed):
@@ -123,24 +125,24 @@ class Refinement:
         return False
 
     def needs_float64(self, claimed: float) -> bool:
-        """Whether the pass to come is to be in float64: it may claim convergence, or float32 would round too much."""
+        """Test whether the next pass must be in float64: it may claim convergence, or float32 would round too much."""
         expected = math.hypot(claimed, self._drift)
         coarse = self.drifts and self._dtype == torch.float32
         return not coarse or expected < max(1.1 * self._stopping.tol, FLOAT32_RESIDUAL)
 
     def runs_away(self, claimed: float) -> bool:
-        """Whether a recursion that drifts has a residual that it should not have."""
+        """Test whether the residual of a drifting recursion has grown implausibly."""
         return self.drifts and not claimed < RUNAWAY * max(self._start, self._stopping.tol)
 
     def exact_from_now(self) -> None:
-        """Takes note that the recursion has given up what made it drift."""
+        """Record that the recursion no longer drifts."""
         self.drifts, self._in_vain = False, 0
         self._passes.clear()
 
     def passed(self, found: Pass, energy: float, *, claims: bool) -> None:
-        """Takes note of a pass; `claims`: the recursion was at its aim."""
+        """Record a pass; `claims`: the recursion had reached its aim."""
         met = found.residual < self._stopping.tol
-        # what neither the recursion nor its drift explains is the bound on rounding in float64
+        # The bound on float64 rounding is the part that neither the recursion nor its drift explains.
         self._bound = max(0.0, found.residual - (found.claimed + found.drift))
         self._is_bound = self._bound > found.claimed + found.drift
         if claims:
@@ -151,10 +153,10 @@ class Refinement:
         self._start, self._drift, self._look_at = found.residual, 0.0, LOOK_STEP * found.residual
 
     def floor(self) -> str | None:
-        """Says why going on is in vain, or None.
+        """Return why further passes are in vain, or None.
 
-        Two passes in a row gained nothing, or three found no progress, or, where jitter outweighs the noise, six so
-        little that the tolerance is out of reach.
+        Two passes in a row gained nothing, or three made no progress; or, if jitter outweighs the noise, six gained too
+        little to reach the tolerance.
         """
         if self._in_vain >= 2:
             found = f"B − KW is {self._start:.2e} and two passes from there gained nothing"
@@ -176,10 +178,11 @@ class Refinement:
         return None
 
     def _epochs_to_go(self) -> float:
-        """Estimates the epochs to the tolerance from six passes, of which the last three gained next to nothing; or 0.
+        """Estimate the epochs to the tolerance from six passes if the last three gained almost nothing; else return 0.
 
-        Where σ² is tiny beside the jitter of blocks, an update takes next to nothing of the error that only σ² holds
-        back: h falls for ever, always by as much, and the residual is none the smaller.
+        If σ² is tiny compared to the jitter of blocks, an update removes almost none of the error that only σ² damps.
+        Then h keeps falling by the same amount, and the residual does not shrink.
+
         Decreases of h are a sum of decaying exponentials, so they will not decay faster than they do now, nor the
         residual faster than their root.
         """
@@ -194,5 +197,5 @@ class Refinement:
         after = (energies[3] - energies[5]) / (epochs[5] - epochs[3])
         if min(before, after) <= 0 or min(residuals[3:]) < NO_GAIN * min(residuals[:3]):
             return 0.0
-        decay = math.log(before / after) / ((epochs[5] + epochs[3] - epochs[2] - epochs[0]) / 2)  # an epoch
+        decay = math.log(before / after) / ((epochs[5] + epochs[3] - epochs[2] - epochs[0]) / 2)  # per epoch
         return 2 * math.log(residuals[-1] / self._stopping.tol) / decay if decay > 0 else math.inf

@@ -1,4 +1,4 @@
-"""Rehearsals: how many iterations CG would need, found by CG on a few rows."""
+"""Rehearsals: estimate the iterations of CG by CG on a few rows."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from torch import Tensor
 from apviz.operators import Operator
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
-# of the right-hand sides
+# Largest number of right-hand sides in a rehearsal.
 MOST_SIDES = 4
-# iterations, of which so few say little about how fast they grow; how many times fewer than others are few on any rows
+# Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows.
 FEW, SURE = 3.0, 3.0
-# in works: what a low-rank preconditioner of rank r costs is SETUP + SETUP_FLOPS·r²/n, and its application 2r/n
+# Work of a preconditioner of rank r: set-up `SETUP` + `SETUP_FLOPS`·r²/n, and 2r/n for each application.
 SETUP, SETUP_FLOPS = 0.1, 0.1
-# and the pass that ends a solve
+# Work of the pass that ends a solve.
 PASS = 1.0
 
 
 class Rehearsal:
-    """CG on m random rows with m/n of the noise, for which the eigenvalues are about m/n times those of all rows.
+    """CG on m random rows with m/n of the noise, so that the eigenvalues are about m/n times those of all rows.
 
-    In float64, for float32 cannot tell what low rank leaves from rounding. A set-up and an iteration take some
-    m²·(d + rank) and 2m² operations; no work of the solve.
+    In float64, because float32 cannot separate rounding from the part that low rank omits. Set-up takes about
+    m²·(d + rank) operations and an iteration 2m²; they do not count as work of the solve.
 
     Args:
+        operator: K.
         b: (n, l+1) right-hand sides, in the layout of the operator; None: random ones.
-        rank: the most that are asked for.
-        rows: m; n where that is less.
-        seed: of the rows and the pivots.
+        rank: largest rank to rehearse.
+        rows: m, at most n.
+        seed: seed of the rows and the pivots.
     """
 
     def __init__(self, operator: Operator, b: Tensor | None, rank: int, rows: int, seed: int) -> None:
@@ -43,7 +44,7 @@ class Rehearsal:
         self._rank, self._seed = min(rank, m // 2), seed
         self._probe = operator.of_rows(drawn, operator.noise_of(drawn) * (m / operator.n))
         noises = self._probe.noises
-        # (m, 1) σ² of the least ÷ that of each
+        # (m, 1) smallest σ² ÷ σ² of each row
         self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
         random = torch.randn(m, MOST_SIDES, generator=generator)
         r = (
@@ -54,15 +55,15 @@ class Rehearsal:
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:
-        """Counts the iterations that leave tol of the residual, in fractions as its logarithm falls.
+        """Count the iterations that lower the residual to `tol`, with fractions interpolated in its logarithm.
 
         Args:
-            rank: of a randomly pivoted Cholesky factor as preconditioner; 0: none.
-            tol: in the mean over right-hand sides.
-            most: iterations, beyond which their number does not matter.
+            rank: rank of a randomly pivoted Cholesky preconditioner; 0: none.
+            tol: tolerance on the mean over right-hand sides.
+            most: iteration limit.
 
         Returns:
-            the iterations, or None where `most` do not do.
+            the iterations, or None if `most` are not enough.
         """
         r, tiny = self._r, torch.finfo(torch.float64).tiny
         norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
@@ -71,11 +72,11 @@ class Rehearsal:
         inside, failed = torch.linalg.cholesky_ex(
             factor.T @ (weight * factor) + self._probe.noise * torch.eye(factor.shape[1]).to(factor)
         )
-        if failed:  # so little noise that rounding hides it: nothing can be told
+        if failed:  # rounding hides the noise, so the rehearsal says nothing
             return None
         p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
         for iteration in range(1, math.ceil(most) + 1):
-            z = weight * r  # then Woodbury, but for a factor 1/σ²
+            z = weight * r  # then Woodbury, up to a factor 1/σ²
             z = z - weight * (factor @ torch.cholesky_solve(factor.T @ z, inside))
             before, inner = inner, (r * z).sum(0)
             p = z + p * (inner / before.clamp_min(tiny))
@@ -93,12 +94,12 @@ class Rehearsal:
 
     @cached_property
     def _factor(self) -> Tensor:
-        """(m, rank) in the order of the pivots, so that the first columns are a factor of lower rank."""
+        """Return the (m, rank) factor in the order of the pivots, so its first columns are a factor of lower rank."""
         return randomly_pivoted_cholesky(self._probe, self._rank, self._seed) if self._rank else self._k[:, :0]
 
 
 class Plan(NamedTuple):
-    """CG with a preconditioner of some rank, 0 for none: about how many iterations, and how much work in all."""
+    """CG with a preconditioner of some rank, 0 for none: estimates of its iterations and its total work."""
 
     rank: int
     iterations: float
@@ -115,17 +116,20 @@ def cheapest(
     rows: int,
     seed: int,
 ) -> Plan | None:
-    """Finds the rank with which CG is expected to cost least, or None where it would cost more than `work`.
+    """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
 
-    Where much of k is so local that few rows do not show it, CG takes more iterations than on those. How fast they
-    grow from half of the rows to these says how many more.
+    If much of k is so local that few rows do not show it, CG on all rows takes more iterations. The growth from half of
+    the rows to these predicts the increase.
 
     Args:
-        b: (n, l+1) right-hand sides to be solved for; None: random ones.
-        ranks: that are tried, in this order; where the first would cost too much, no other is.
-        tol: what is to be left of the residual.
-        columns: right-hand sides, by which an iteration costs.
-        rows: of the rehearsal.
+        operator: K.
+        b: (n, l+1) right-hand sides of the solve; None: random ones.
+        ranks: ranks to try, in this order; if the first costs too much, no other is tried.
+        tol: target share of the residual.
+        columns: number of right-hand sides, which sets the cost of an iteration.
+        work: largest work.
+        rows: rows of the rehearsal.
+        seed: seed of the rehearsal.
     """
     whole, half = (Rehearsal(operator, b, max(ranks), several, seed) for several in (rows, rows // 2))
     best: Plan | None = None
@@ -144,29 +148,30 @@ def cheapest(
 
 
 def growth(needed: float, of_half: float | None, times: float) -> float:
-    """Returns how many times the iterations grow on so many times the rows, as from half of them to these; from 1 on.
+    """Return the growth factor, at least 1, of the iterations on `times` as many rows, from half of the rows to these.
 
     Args:
         needed, of_half: iterations on the rows of a rehearsal, and on half of them; None: not known.
+        times: factor of the rows.
     """
     doubling = 1.0 if of_half is None else (needed + FEW) / (of_half + FEW)
     return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))
 
 
 def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:
-    """Returns the iterations of CG, preconditioned with a low rank, that cost no more than so much work elsewhere."""
+    """Return the iterations of CG with a low-rank preconditioner that cost no more than `work`."""
     setup, each = _prices(operator, columns, rank)
     return max(0.0, (work - setup) / each)
 
 
 def work_of(operator: Operator, columns: int, rank: int, iterations: float) -> float:
-    """Returns the work of so many iterations of CG, preconditioned with a low rank, set-up and last pass included."""
+    """Return the work of `iterations` of CG with a low-rank preconditioner, including set-up and last pass."""
     setup, each = _prices(operator, columns, rank)
     return setup + each * iterations
 
 
 def _prices(operator: Operator, columns: int, rank: int) -> tuple[float, float]:
-    """The work of all but the iterations, and of each; in what the same seconds evaluate elsewhere."""
+    """Return the work of all but the iterations, and of each iteration; a unit of work is n² entries by time."""
     n = operator.n
     setup = SETUP + SETUP_FLOPS * rank**2 / n if rank else 0.0
     return setup + PASS, operator.matmul_price(columns) + 2.0 * rank / n

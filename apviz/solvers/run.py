@@ -1,4 +1,4 @@
-"""The run of a solve: it drives a solver's generator, has it certified, and is what hooks look at."""
+"""The run of a solve: it drives a solver's generator, has it certified, and is the view that hooks get."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from apviz.system import KernelSystem
 
 
 class Run:
-    """A solve in progress: drives the solver, and is what hooks may look at.
+    """A solve in progress, which drives the solver and which hooks may inspect.
 
-    What solvers work on and report is in units of the run (`apviz.solvers.units`), what hooks and users see in theirs.
+    Solvers work in the units of the run (`apviz.solvers.units`); hooks and users see their own units.
 
     Attributes:
-        system, prepared: what is solved, with which settings and set-up; none of the settings says `auto` any more.
-        operator: counts the kernel entries, in the order of rows of the solve; a solver asks nothing of the system's
-            operator behind its back.
+        system, prepared: the system, and the settings and set-up of the solve; no setting is `auto`.
+        operator: counts the kernel entries, in the order of rows of the solve; a solver uses no other operator.
     """
 
     def __init__(
@@ -54,16 +53,16 @@ class Run:
         self._initial = initial_weights
         self.epoch_number = self.update_number = 0
         self.setup_work = self.setup_seconds = 0.0
-        #: whether any hook listens to updates; if not, what only they need is not computed
+        #: whether any hook handles updates; if not, values only for updates are not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         #: the tolerance and the limits of this solve
         self.stopping = until or Stopping.of(self.solver)
-        # made before hooks can reach what it is made from
+        # created before hooks can change its inputs
         self._certifier = Certifier(self.operator, self._units, self.clock, self.stopping)
-        self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
+        self._base_energy = 0.0  # energy at the last pass or the start; `_decreases` holds the decrease since
         self._decreases = Decreases(self._units.share, self._units.energy)
-        self._measured: Measured | None = None  # of the weights now, if it is
-        self._measured_at: _Moment | None = None  # when the solver last asked for B − KW
+        self._measured: Measured | None = None  # measurement of the current weights, if any
+        self._measured_at: _Moment | None = None  # when the solver last requested B − KW
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
         self._stop_message = ""
@@ -80,17 +79,17 @@ class Run:
 
     @property
     def factors(self) -> BlockFactors | None:
-        """The factors of the blocks of a method that has some, else None."""
+        """The factors of the blocks of a method with blocks, else None."""
         return self.prepared.factors
 
     @property
     def preconditioner(self) -> Apply | None:
-        """The map r ↦ P⁻¹r of conjugate gradients that have one, else None."""
+        """The map r ↦ P⁻¹r of preconditioned conjugate gradients, else None."""
         return self.prepared.preconditioner
 
     @property
     def b(self) -> Tensor:
-        """The right-hand sides in the units of the solve and the dtype they were given in, (n, l+1); a copy."""
+        """The right-hand sides in the units of the solve and their given dtype, (n, l+1); a copy."""
         return self._units.b
 
     @property
@@ -100,12 +99,12 @@ class Run:
 
     @property
     def weights(self) -> Tensor:
-        """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
+        """The current weights, (n, l+1) float64, in the user's order and units; a copy."""
         return self._units.in_users(self.prepared.in_users_order(self._state.weights()).double())
 
     @property
     def residual_vectors(self) -> Tensor:
-        """The residual R as the recursion has it, (n, l+1), in the user's order and units; a copy."""
+        """The recursion's residual R, (n, l+1), in the user's order and units; a copy."""
         return self._units.in_users(self.prepared.in_users_order(self._state.r))
 
     @property
@@ -115,12 +114,12 @@ class Run:
 
     @property
     def energy(self) -> float:
-        """The energy h(W) after the last epoch; NaN where float64 does not hold the square of B."""
+        """The energy h(W) after the last epoch; NaN if the square of B overflows or underflows float64."""
         return self._units.energy_in_users(self._last_energy)
 
     @property
     def work(self) -> float:
-        """The kernel entries ÷ n² so far, with those of the set-up where it was made for this solve."""
+        """The kernel entries ÷ n² so far, including the set-up if this solve made it."""
         return self.operator.work
 
     @property
@@ -139,24 +138,24 @@ class Run:
         return self._residual_is_measured
 
     def seconds(self) -> float:
-        """Counts the seconds so far, without those that hooks took for their own."""
+        """Return the seconds so far, excluding the time of hooks."""
         return self.clock.seconds(self.clock.mark())
 
     def request_stop(self, why: str) -> None:
-        """Asks the solve to stop after the current update; on many ranks, after the epoch, where rank 0 asks."""
+        """Request a stop after the current update; on several ranks, after the epoch, if rank 0 requests it."""
         self._stop_wished = why
         if self.operator.layout.ranks == 1:
             self._stop_requested = why
 
     @property
     def must_stop(self) -> bool:
-        """Whether a hook has asked the solve to stop."""
+        """Whether a hook has requested a stop."""
         return self._stop_requested is not None
 
     # --- the solve ------------------------------------------------------------------------------------------------
 
     def solve(self) -> Solution:
-        """Drives the solver's generator until the solve is over, and returns what it ended with."""
+        """Drive the solver's generator until the solve is over, and return the solution."""
         self._begin(self.solver.init(self.prepared, self._start()))
         events = self.solver.epochs(self.prepared, self._state)
         try:
@@ -165,7 +164,7 @@ class Run:
             events.close()
 
     def _begin(self, state: State) -> None:
-        """Tells the hooks that the set-up is done, and of the state before the first update."""
+        """Report to the hooks that the set-up is done, and the state before the first update."""
         self._state = state
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         if self._measured is None:  # W = 0: B − KW is B
@@ -178,7 +177,7 @@ class Run:
         self._certify(state)
 
     def _driven(self, events: Events) -> StopReason:
-        """Answers a solver's events until the solve ends; returns the reason."""
+        """Handle a solver's events until the solve ends; return the stop reason."""
         reply: object = None
         while True:
             try:
@@ -202,13 +201,13 @@ class Run:
                 )
 
     def _remeasure(self) -> Tensor:
-        """Evaluates B − KW for the current weights, and makes it the residual of the recursion."""
+        """Evaluate B − KW for the current weights, and use it as the residual of the recursion."""
         self._measured, self._measured_at = self._certifier.measure(), _Moment(self._state.w)
         self._state.r.copy_(self._measured.r)
         return self._measured.r
 
     def _returned(self) -> StopReason:
-        """Ends a solve whose generator has returned, with a measured residual; returns the reason."""
+        """End a solve whose generator has returned, with a measured residual; return the stop reason."""
         is_reported = self._reported_at is not None and self._reported_at.is_now(self._state.w)
         if not (is_reported and self._residual_is_measured):
             self._remeasure()
@@ -217,7 +216,7 @@ class Run:
         return self._certifier.returned()
 
     def _start(self) -> State:
-        """The weights and the residual to start from, in the solver's order of rows."""
+        """Return the initial weights and residual, in the solver's order of rows."""
         operator, units, in_order = self.operator, self._units, self.prepared.in_order
         b = in_order(units.b)
         share = None if bool((units.share == 1).all()) else units.share
@@ -225,14 +224,14 @@ class Run:
             w, r = torch.zeros_like(b, dtype=torch.float64), b.to(operator.x.dtype, copy=True)
         else:
             scaled = units.of_users(self._initial)
-            # where b is zero, so is the solution
+            # if b is zero, so is the solution
             w = in_order(scaled.masked_fill_(units.is_zero.to(scaled.device), 0.0))
             self._measured = self._certifier.measured_at(b, w)
             r = self._measured.r.to(operator.x.dtype, copy=True)
         return State(operator=operator, b=b, w=w, r=r, share=share, choices=self.choices)
 
     def _certify(self, state: State) -> None:
-        """Has the certifier watch a state."""
+        """Start to certify a state."""
         state.epoch, state.residual = self.epoch_number, self.residual
         jitter = float(self.factors.jitter.max()) if self.factors is not None else 0.0
         self._certifier.begin(
@@ -241,7 +240,7 @@ class Run:
         )  # fmt: skip
 
     def _continue(self, state: State) -> None:
-        """Continues with another state, at the same weights and in the same order of rows."""
+        """Continue with another state, at the same weights and in the same order of rows."""
         self._state = state
         self._rebase(self._measured)
         self._measured = self._measured_at = None
@@ -249,15 +248,15 @@ class Run:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether the solver asked for B − KW since it last moved the weights."""
+        """Whether B − KW was evaluated for the current weights, at the solver's request."""
         return self._measured_at is not None and self._measured_at.is_now(self._state.w)
 
     def _squared(self) -> Tensor:
-        """The squared norms of the residual, (l+1,): where it was evaluated, with the bound on its rounding."""
+        """Return the squared norms of the residual, (l+1,), with the bound on its rounding if B − KW was evaluated."""
         return self._measured.squared if self._is_fresh and self._measured is not None else self._state.squared()
 
     def _updated(self, event: Updated) -> bool:
-        """Tells the hooks of an update; returns whether the epoch is to end here."""
+        """Report an update to the hooks; return whether to end the epoch here."""
         self.update_number += 1
         lowered = self._decreases.add(event.energy_decrease, for_hooks=self.records_updates)
         if self.records_updates:
@@ -271,7 +270,7 @@ class Run:
         return not event.is_whole_epoch and self._ends_inside_epoch()
 
     def _ends_inside_epoch(self) -> bool:
-        """Whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
+        """Test whether to end the epoch after this update: a hook requested a stop, or the recursion claims its aim."""
         self._stopped_inside = self.must_stop
         if self._stopped_inside:
             return True
@@ -281,7 +280,7 @@ class Run:
         return may_end and self._certifier.wants_one(self._squared())
 
     def _end_epoch(self) -> StopReason | None:
-        """Ends an epoch, with a pass where one is due; returns why the solve ends, or None."""
+        """End an epoch, with a pass if one is due; return why the solve ends, or None."""
         self._decreases.settle()
         certifier, squared, is_fresh = self._certifier, self._squared(), self._is_fresh
         self._measured = self._measured if is_fresh else None
@@ -314,18 +313,18 @@ class Run:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _energy_now(self, r: Tensor) -> float:
-        """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
+        """Return h(W) = −½tr(Wᵀ(B + R)) in the units of the run, for r = B − KW."""
         by_column = self.operator.layout.sum(column_inner(self._state.weights(), self._state.b + r))
         return self._summed(-0.5 * by_column)
 
     def _rebase(self, measured: Measured | None) -> None:
-        """Takes h(W) from what was measured, if anything was, in place of what decreases add up to."""
+        """Replace the sum of decreases by the measured h(W), if there is a measurement."""
         if measured is not None:
             self._base_energy = self._summed(measured.energy)
             self._decreases.restart()
 
     def _summed(self, by_column: Tensor) -> float:
-        """The sum of (l+1,) energies, each of which has the unit of its right-hand side."""
+        """Return the sum of (l+1,) energies, each in the unit of its right-hand side."""
         return float((by_column * self._units.share).sum())
 
     def _stopped(self) -> StopReason:
@@ -333,7 +332,7 @@ class Run:
         return StopReason.STOPPED
 
     def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
-        """The one transfer from the device in an epoch."""
+        """Report an epoch to the hooks, with the only transfer from the device in an epoch."""
         self._residual_per_rhs = self._units.relative_per_rhs(squared)
         self._state.epoch, self._state.residual = self.epoch_number, self.residual
         self._last_energy = self._base_energy - float(self._decreases.total)
@@ -359,7 +358,7 @@ class Run:
             hook.on_epoch(epoch)
 
     def _solution(self, reason: StopReason) -> Solution:
-        """What the solve ended with."""
+        """Return the final solution."""
         weights = self.weights
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
@@ -377,19 +376,19 @@ class Run:
         )
 
     def _more_digits(self) -> list[str]:
-        """What gives the recursion more digits, in words; nothing where it has all there are."""
+        """Return ways to give the recursion more digits, in words; empty if it has the most available."""
         if self._state.r.dtype == torch.float64:
             return []
         return ["precision='float64'" if hasattr(self.solver, "precision") else "a system in float64"]
 
 
 class _Moment:
-    """Remembers the weights at a moment, to tell later whether they have changed since."""
+    """A record of the weights, to test later whether they have changed."""
 
     def __init__(self, w: Tensor) -> None:
-        # the tensor itself, for the address of one that is freed may be that of another later
+        # keep the tensor itself, because the address of a freed tensor may be reused
         self._w, self._version = w, None if w.is_inference() else w._version
 
     def is_now(self, w: Tensor) -> bool:
-        """Tests whether these weights are unchanged; never where PyTorch does not count changes."""
+        """Test whether these weights are unchanged; False if PyTorch does not count changes."""
         return w is self._w and self._version is not None and w._version == self._version

@@ -1,4 +1,4 @@
-"""Serialization: a solver's settings as plain values that JSON knows, and back; only registered classes are made."""
+"""Serialization: convert a solver's settings to plain JSON values and back; only registered classes are created."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from apviz.solvers.interface import SOLVERS, Solver
 from apviz.solvers.precision import PRECISIONS
 from apviz.solvers.steps import STEPS
 
-#: what may stand where: a setting of this name may hold one of these
+#: registry of the objects that a setting of this name may hold
 _ROLES: Final[dict[str, Registry[Any]]] = {
     "solver": SOLVERS, "preconditioner": PRECONDITIONERS, "rule": RULES, "partition": PARTITIONS, "step": STEPS,
     "columns": COLUMNS, "precision": PRECISIONS,
 }  # fmt: skip
-# these are objects or nothing; a rule or a partition may also be a name
+# these are objects or None; a rule or a partition may also be a name
 _NEVER_PLAIN: Final = ("solver", "preconditioner")
 
 
 def to_plain(solver: Solver | None, *, strict: bool = True) -> Any:
-    """Writes the settings as a dictionary of plain values with the class under `type`; None stays None.
+    """Convert the settings to a dictionary of plain values with the class under `type`; None stays None.
 
     Args:
-        strict: else what is not registered is written as its repr, to be read by people and never back.
+        solver: the solver.
+        strict: whether to reject unregistered objects; if not, they are written as their repr, which cannot be read
+            back.
 
     Raises:
-        ValueError: a solver, or a part of one, that is not registered.
+        ValueError: the solver, or a part of it, is not registered.
     """
     return _to_plain("solver", solver, strict)
 
 
 def from_plain(plain: Any) -> Solver | None:
-    """Reads the solver of a dictionary from `to_plain`, its settings checked as if a user had given them.
+    """Make the solver of a dictionary from `to_plain`, and check its settings like those of a user.
 
     Raises:
-        ValueError, TypeError: a class that is not registered, or a setting it does not take.
+        ValueError, TypeError: a class that is not registered, or an unknown setting.
     """
     solver: Solver | None = _from_plain("solver", plain)
     return solver

@@ -1,4 +1,4 @@
-"""Solving: the arguments checked, a run made, hooks told how it ended."""
+"""Solve a system: check the arguments, make a run, and tell the hooks how it ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz.solvers.run import Run
 from apviz.solvers.stopping import Stopping
 from apviz.system import KernelSystem, tensor_of
 
-# rows, from which on a solve in float64 takes seconds longer than one in float32
+# From this number of rows a solve in float64 takes seconds longer than in float32.
 LARGE_ROWS = 10_000
 
 log = logging.getLogger("apviz")
@@ -36,25 +36,26 @@ def solve(
     prepared: Prepared | None = None,
     throw: bool = False,
 ) -> Solution:
-    """Solves K W = B, and warns where the solution is not converged.
+    """Solve K W = B, and warn if the solution has not converged.
 
     Args:
-        solver: None: what apviz recommends, `apviz.Automatic`.
-        hooks: told about start, updates, epochs and stop, such as an `apviz.Recorder`.
-        initial_weights: W to start from, of the shape of B; costs one product with K (1.0 work).
-        until: the tolerance and the limits, in place of those of the solver.
-        prepared: what `solver.prepare(system.operator)` built, of which `solver` may change the tolerance and the
-            caps; None: it is built here. It is counted as set-up of the first solve that uses it.
-        throw: raise `NotConverged` in place of warning.
+        system: the system K W = B.
+        solver: None: the solver that apviz recommends, `apviz.Automatic`.
+        hooks: handle start, updates, epochs and stop, such as an `apviz.Recorder`.
+        initial_weights: initial W, of the shape of B; costs one product with K (1.0 work).
+        until: tolerance and limits that replace those of the solver.
+        prepared: result of `solver.prepare(system.operator)`; `solver` may have another tolerance and other caps. None:
+            it is built here. It counts as set-up of the first solve that uses it.
+        throw: raise `NotConverged` instead of warning.
 
     Raises:
-        ValueError: initial weights of another shape, settings that do not fit the system, or something prepared by
-            another solver or for another operator.
-        NotConverged: where `throw` is true, with the solution so far as its `solution`.
+        ValueError: initial weights of another shape, settings that do not fit the system, or a `prepared` of another
+            solver or operator.
+        NotConverged: if `throw` is true; its `solution` is the solution so far.
         NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
-        RankLost: where ranks share the solve, in place of any of these on one of them, or of its end.
+        RankLost: ranks share the solve, and one of them raised an error or ended.
 
-    Ctrl-C and errors are passed on after every hook was told, so nothing recorded is lost.
+    Ctrl-C and errors are passed on after all hooks have handled them, so no recorded data are lost.
 
     Examples:
         >>> import apviz
@@ -91,7 +92,7 @@ def attempt(
     until: Stopping | None = None,
     prepared: Prepared | None = None,
 ) -> Solution:
-    """Solves as `solve` does, without a word where the solution is not converged: for comparisons.
+    """Solve as `solve` does, without a warning if the solution has not converged; for comparisons.
 
     Raises:
         ValueError, NotPositiveDefinite: as `solve`.
@@ -107,7 +108,7 @@ def attempt(
         require_kind("prepared", prepared, Prepared, "what solver.prepare(system.operator) returns")
     if prepared is not None and prepared.given is not system.operator:
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
-    clock = Clock(system.device)  # choosing is part of the solve's time
+    clock = Clock(system.device)  # the solve's time includes choosing
     written = system.times_written
     try:
         with in_full_precision(), explained(solver.method.name, LESS_MEMORY):
@@ -142,10 +143,10 @@ def attempt(
 
 
 def checked_hooks(hooks: Iterable[Hook]) -> list[Hook]:
-    """Returns hooks as a list.
+    """Return hooks as a list.
 
     Raises:
-        TypeError: no list of hooks; the message shows what it is.
+        TypeError: not a list of hooks; the message shows the value.
     """
     if isinstance(hooks, Hook):
         raise TypeError(f"hooks must be a list, such as hooks=[{type(hooks).__name__}()], got one hook")
@@ -168,7 +169,7 @@ def _checked(solver: Solver) -> Solver:
 
 
 def _of_the_shape_of_b(system: KernelSystem, initial_weights: Tensor) -> Tensor:
-    # in float64 as solutions are: rounded to the system's dtype they would not be where they were
+    # float64, as solutions are: rounding to the system's dtype would move the weights
     initial = tensor_of(initial_weights, "initial_weights").to(system.b.device, torch.float64)
     given = tuple(initial.shape)
     if initial.ndim == 1:

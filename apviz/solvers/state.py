@@ -1,4 +1,4 @@
-"""The state of a solve: weights and residual, which a solver moves, and what it tells the driver about each move."""
+"""The state of a solve: weights and residual, which a solver updates, and the events it reports to the driver."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from apviz.solvers.decreases import Waiting
 class State:
     """Weights W and residual R of a solve, in the solver's order of rows and the units of the run.
 
-    A solver moves `w` and `r` together, so that R stays B − KW up to rounding. What else it needs lives in a
-    subclass, which its `init` makes.
+    A solver updates `w` and `r` together, so that R equals B − KW up to rounding. A subclass, which `init` makes, holds
+    anything else that a solver needs.
 
     Args:
-        operator: K, which counts the entries that are evaluated.
-        b: (n, l+1) right-hand sides in the dtype they were given in.
+        operator: K, which counts the evaluated entries.
+        b: (n, l+1) right-hand sides in their given dtype.
         w: (n, l+1) float64.
         r: (n, l+1) in the dtype of `operator`, updated in place.
-        share: (l+1,) weights of the squared norms of right-hand sides, by which they count as in the user's units;
-            None where all count alike.
-        choices: what was chosen in the course of the solve, for the trace.
-        epoch, residual: how many epochs are over, and the mean relative residual then, which the driver sets.
+        share: (l+1,) weights of the squared norms of right-hand sides, which convert them to the user's units; None if
+            all are equal.
+        choices: choices made during the solve, for the trace.
+        epoch, residual: number of finished epochs, and the mean relative residual then; the driver sets both.
     """
 
     operator: CountingOperator
@@ -41,36 +41,37 @@ class State:
     epoch: int = 0
     residual: float = math.nan
 
-    #: updates between looks at the residual inside an epoch, which then may end early; 0: none
+    #: updates between checks of the residual inside an epoch, which may then end early; 0: none
     look_every: int = 0
-    #: the most by which the recursion lowers the residual between two evaluations of B − KW; 0: by any amount
+    #: largest factor by which the recursion lowers the residual between two evaluations of B − KW; 0: no limit
     reduction: float = 0.0
-    #: whether the recursion drifts from B − KW by more than rounding, until `go_exact` ends that
+    #: whether the recursion drifts from B − KW by more than rounding; `go_exact` ends this
     drifts: bool = False
 
     def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1) in float64; asking changes nothing, for hooks ask when they like."""
+        """Return the current W, (n, l+1) in float64, without any change of state, because hooks may ask at any time."""
         return self.w
 
     def block_norms(self) -> Tensor | None:
-        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
+        """Return ‖R_I‖² per block and right-hand side, (m, l+1), or None for a method without blocks."""
         return None
 
     def squared(self) -> Tensor:
-        """Returns the squared norms of R, (l+1,)."""
+        """Return the squared norms of R, (l+1,)."""
         return self.operator.layout.sum(column_squares(self.r))
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """Replaces the recursion's residual by B − KW, (n, l+1); returns whether it did.
+        """Replace the recursion's residual by B − KW, (n, l+1); return whether it did.
 
         Args:
-            claimed: whether the recursion's residual was where it was to go before.
+            fresh: B − KW.
+            claimed: whether the recursion's residual had reached its aim.
         """
         self.r.copy_(fresh)
         return True
 
     def go_exact(self) -> None:
-        """Gives up what makes the recursion drift."""
+        """Give up the approximations that make the recursion drift."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Updated:
 
     Args:
         block: the block projected onto, which may be a 0-d tensor on the device; −1 for all rows at once.
-        energy_decrease: (l+1,) float64 decreases of h, one a right-hand side; or what they are computed from later.
-        is_whole_epoch: whether it is all of an epoch, as an iteration of a Krylov method is.
+        energy_decrease: (l+1,) float64 decreases of h, one a right-hand side; or the data to compute them later.
+        is_whole_epoch: whether the update is a whole epoch, as an iteration of a Krylov method is.
     """
 
     block: int | Tensor
@@ -90,12 +91,12 @@ class Updated:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """Reports the end of an epoch; the driver evaluates B − KW where due, and closes the generator at the end."""
+    """Reports the end of an epoch; the driver evaluates B − KW if due, and closes the generator at the end."""
 
 
 @dataclass(frozen=True)
 class Remeasure:
-    """Requests B − KW: the driver replies with it, (n, l+1) in float64, and copies it to `state.r`."""
+    """Requests B − KW, (n, l+1) in float64; the driver replies with it and copies it to `state.r`."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +106,16 @@ class Continue:
     state: State
 
 
-#: what a solver's `epochs` yields, and gets in reply
+#: events that `epochs` of a solver yields, and the replies it gets
 Events = Generator[Updated | EpochEnd | Remeasure | Continue, Any, None]
 
 
 def column_inner(a: Tensor, b: Tensor) -> Tensor:
-    """Sums aᵢᵀbᵢ of every column in float64: (n, p), (n, p) to (p,)."""
+    """Return aᵢᵀbᵢ of every column, summed in float64: (n, p), (n, p) to (p,)."""
     return torch.sum(a * b, 0, dtype=torch.float64)
 
 
 def column_squares(r: Tensor) -> Tensor:
-    """Sums ‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
+    """Return ‖rᵢ‖² of every column, summed in float64, (p,): no square underflows, and no sum rounds."""
     norms: Tensor = torch.linalg.vector_norm(r, dim=0, dtype=torch.float64)
     return norms.square()

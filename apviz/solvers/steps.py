@@ -1,4 +1,4 @@
-"""Steps: what is done with an update: it alone, or along the last ones again."""
+"""Steps: apply an update alone, or together with steps along past updates."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from apviz.solvers.decreases import Waiting
 from apviz.solvers.state import column_inner
 from apviz.stacked_factors import is_asynchronous
 
-#: updates that W waits for at most
+#: largest number of updates not yet added to W
 MOST_WAITING: Final = 64
 
 
 class Step(ABC):
     """A setting of alternating projection: how an update is applied."""
 
-    #: past updates that are stepped along again
+    #: number of past updates to step along again
     length: int | Auto = 0
 
     @abstractmethod
     def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
-        """Makes the step of one solve.
+        """Make the step of one solve.
 
         Args:
             operator: K, in the stored order.
-            columns: K[:, I] U of the updates.
-            like: (n, l+1), such as the residual.
-            rows: most rows an update can have.
+            columns: evaluates K[:, I] U of the updates.
+            like: (n, l+1) tensor such as the residual, for shape, dtype and device.
+            rows: largest number of rows of an update.
         """
 
 
@@ -48,7 +48,7 @@ STEPS: Final = Registry[Step]("step", "apviz.solvers")
 @STEPS.register("plain")
 @dataclass(frozen=True, kw_only=True)
 class PlainStep(Step):
-    """Takes the update as it is, as the paper does (Algorithm 1, lines 7 and 8)."""
+    """The update alone, as in the paper (Algorithm 1, lines 7 and 8)."""
 
     def bind(self, operator: Operator, columns: Columns, like: Tensor, rows: int) -> BoundStep:
         return WaitingUpdates(columns) if is_asynchronous(operator) else PlainUpdates(columns, operator.layout)
@@ -60,8 +60,8 @@ class Subspace(Step):
     """Minimises h over the span of the last updates (sequential subspace optimisation, Narkiss & Zibulevsky, 2005).
 
     Args:
-        length: q, the past updates that are stepped along again with every new one: n·(l+1) numbers each; `auto`: as
-            many as cost no more than the entries of a new one.
+        length: q, number of past updates to step along with every new one: n·(l+1) numbers each; `auto`: the most that
+            cost no more than the entries of a new update.
 
     Raises:
         ValueError: a length below 1.
@@ -82,35 +82,35 @@ class Subspace(Step):
 
 
 class BoundStep(Protocol):
-    """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones, in one solve."""
+    """The step of one solve: applies the update U = K[I, I]⁻¹R_I to W and R."""
 
     def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Tensor | Waiting:
-        """Takes W and R past the update u: (|I|, l+1) on the rows I of a block; returns the decreases of h.
+        """Apply the update u: (|I|, l+1) on the rows I of a block to W and R; return the decreases of h.
 
-        Those are (l+1,) float64, exact where the columns are. What it does to W, (n, l+1) float64, may wait until
+        The decreases are (l+1,) float64, exact if the columns are. The change of W, (n, l+1) float64, may wait until
         `flush_to_weights_`.
         """
         ...
 
     def with_waiting(self, w: Tensor) -> Tensor:
-        """Returns W with what waits, and changes nothing, whoever asks and how often: `w` itself, or a copy."""
+        """Return W with the waiting updates, `w` itself or a copy, without any change of state."""
         ...
 
     def use_(self, columns: Columns) -> None:
-        """Takes the columns of K from elsewhere from now on; nothing may wait to be flushed."""
+        """Use other columns of K from now on; no update may be waiting."""
         ...
 
     def flush_to_weights_(self, w: Tensor) -> None:
-        """Adds to `w` what is not in it yet."""
+        """Add the waiting updates to `w`."""
         ...
 
 
 class PlainUpdates:
-    """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
+    """Applies the update alone: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
 
     Args:
-        columns: K[:, I] U of the updates.
-        layout: of the rows of W and R.
+        columns: evaluates K[:, I] U of the updates.
+        layout: layout of the rows of W and R.
     """
 
     def __init__(self, columns: Columns, layout: Layout) -> None:
@@ -124,7 +124,7 @@ class PlainUpdates:
         before = r[here].clone()
         add_rows_(w, here, mine.to(w))
         self.columns.subtract_(r, block, u)
-        # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
+        # h is quadratic, so the trapezoid rule is exact along the step, even with jitter or rounding
         return self.layout.sum(0.5 * column_inner(mine, before + r[here]))
 
     def with_waiting(self, w: Tensor) -> Tensor:
@@ -135,17 +135,17 @@ class PlainUpdates:
 
 
 class WaitingUpdates:
-    """Takes the update as it is, and leaves what no update asks for until later: W, and the decreases of h.
+    """Applies the update alone to R, and defers W and the decreases of h, which no update needs.
 
-    On a device that is told of one operation after another the telling takes longer than the adding of few numbers.
+    On a device that gets its operations from the host, launching an operation takes longer than adding few numbers.
 
     Args:
-        columns: K[:, I] U of the updates.
+        columns: evaluates K[:, I] U of the updates.
     """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # rows and updates that are not in W yet
+        self._waiting: list[tuple[Tensor, Tensor]] = []  # rows and updates not yet added to W
 
     def use_(self, columns: Columns) -> None:
         self.columns = columns
@@ -171,7 +171,7 @@ class WaitingUpdates:
     def _added_(self, w: Tensor) -> Tensor:
         if self._waiting:
             rows, updates = (torch.cat(of) for of in zip(*self._waiting, strict=True))
-            # not index_add_, which adds to a row that comes twice in any order on a GPU
+            # not index_add_, which on a GPU adds duplicate rows in any order
             w.index_put_((rows,), updates.to(w), accumulate=True)
         return w
 
@@ -179,39 +179,39 @@ class WaitingUpdates:
 class SubspaceUpdates:
     """Minimises h over the span of the last q updates instead of along the new one alone, per right-hand side.
 
-    Sequential subspace optimisation (Narkiss & Zibulevsky, 2005): what conjugacy is to CG, for projections. K times
-    an old update is known from when it was made, so no entries are evaluated; memory q·n·(l+1).
+    Sequential subspace optimisation (Narkiss & Zibulevsky, 2005) is to projections what conjugacy is to CG. K times a
+    past update is stored, so it costs no entries; memory q·n·(l+1).
 
     Args:
         operator: K, for products that need none of its entries.
-        columns: K[:, I] U of the updates.
+        columns: evaluates K[:, I] U of the updates.
         length: q.
-        like: (n, l+1), such as the residual.
-        rows: most rows an update can have.
+        like: (n, l+1) tensor such as the residual, for shape, dtype and device.
+        rows: largest number of rows of an update.
     """
 
     def __init__(self, operator: Operator, columns: Columns, length: int, like: Tensor, rows: int) -> None:
         self.operator, self.columns = operator, columns
         n, width = like.shape
         self.images = like.new_zeros(length, n, width)  # K[:, Iᵢ] Uᵢ
-        self.updates = like.new_zeros(length, rows, width)  # Uᵢ, zero beyond |Iᵢ|, and on rows that are not here
-        #: how far W has gone along each since it was made, which is added to W once, when the update is forgotten
+        self.updates = like.new_zeros(length, rows, width)  # Uᵢ, zero beyond |Iᵢ| and on rows of other ranks
+        #: total step along each update since it was made; added to W once, when the update is dropped
         self.taken = like.new_zeros(length, width)
         self.rows = torch.zeros(length, rows, dtype=torch.int64, device=like.device)  # Iᵢ, zero beyond |Iᵢ|
         self.gram = torch.eye(length, dtype=torch.float64, device=like.device).expand(width, -1, -1).clone()
-        # rounding of the Gram matrix, below which two updates count as one
+        # two updates count as one below this rounding of the Gram matrix
         self.ridge = 8 * torch.finfo(like.dtype).eps
         self.made = 0
 
     def use_(self, columns: Columns) -> None:
-        """Takes the columns of K from elsewhere, and forgets the updates so far: what they did to W is in it."""
+        """Use other columns of K, and drop the past updates, which are already in W."""
         self.columns, self.made = columns, 0
         for held in (self.images, self.updates, self.taken, self.rows):
             held.zero_()
         self.gram[:] = torch.eye(len(self.images), dtype=self.gram.dtype, device=self.gram.device)
 
     def project_(self, w: Tensor, r: Tensor, block: Block, rows: Rows, u: Tensor) -> Tensor:
-        """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
+        """Add the update to the history and step to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)
         self.taken[slot] = 0
@@ -251,7 +251,7 @@ class SubspaceUpdates:
         add_rows_(w, self.rows[slot], (self.updates[slot] * self.taken[slot]).to(w))
 
     def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:
-        """Gram⁻¹ gradient per right-hand side, (l+1, used); one step along the new update where that is singular."""
+        """Return Gram⁻¹ gradient per right-hand side, (l+1, used); if Gram is singular, step along the new update."""
         gram = self.gram[:, :used, :used]
         scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
         scaled = gram * scale[:, :, None] * scale[:, None, :]

@@ -13,27 +13,28 @@ from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, estimated_largest_eigenvalue, updates_of
 from apviz.solvers.state import State
 
-# of all updates, over which the iterates are averaged: the paper's r = 100/t_max
+# The iterates are averaged over this fraction of all updates: the paper's r = 100/t_max.
 AVERAGED = 100
 
 
 @SOLVERS.register("stochastic-dual-descent")
 @dataclass(frozen=True, kw_only=True)
 class StochasticDualDescent(IterativeSolver):
-    """Descends along random rows of the gradient KW − B, with Nesterov's momentum, and averages the iterates.
+    """Descent along random rows of the gradient KW − B, with Nesterov's momentum and averaged iterates.
 
     Algorithm 1 of the paper (arXiv:2310.20581). Departures: batches are drawn without replacement, as in the authors'
-    notebook; the step length is in units of 1/λmax(K), estimated from 500 rows, where the paper tunes it by data set.
+    notebook; the step length is in units of 1/λmax(K), estimated from 500 rows, but the paper tunes it by data set.
 
     Args:
         batch_size: B; at most n.
         step: β λmax(K).
         momentum: ρ.
-        averaging: r, the share of the last iterate in the average; `auto`: 100 over the most updates there can be.
-        tol, max_epochs, min_epochs, check_every, seed: as of every iterative solver; an epoch is n/B updates, 1.0 work.
+        averaging: r, the share of the last iterate in the average; `auto`: 100 ÷ the largest number of updates.
+        tol, max_epochs, min_epochs, check_every, seed: as for every iterative solver; an epoch is n/B updates, 1.0
+            work.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import torch, apviz
@@ -90,12 +91,12 @@ class StochasticDualDescent(IterativeSolver):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prepared(Prepared):
     solver: StochasticDualDescent
-    #: λmax(K), estimated
+    #: estimate of λmax(K)
     largest: float
 
 
 class _Descent(Iteration):
-    """The state of one solve; `point` is the average, the paper's ᾱ."""
+    """State of one solve; `point` is the average, the paper's ᾱ."""
 
     def __init__(self, prepared: _Prepared, start: State) -> None:
         self.settings = s = prepared.solver

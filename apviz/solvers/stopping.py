@@ -1,4 +1,4 @@
-"""When a solve ends: its tolerance, and the fewest and the most epochs."""
+"""Stopping settings of a solve: its tolerance, and the fewest and the most epochs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """Says when a solve may end, and when it must.
+    """Tolerance and limits of a solve.
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed from B − KW, is below this.
         max_epochs, min_epochs: in epochs, or in iterations of a Krylov method.
-        check_every: epochs between evaluations of B − KW where there is no other reason for one.
+        check_every: epochs between evaluations of B − KW without another reason for one.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: a setting out of range, with the accepted values.
 
     Examples:
         >>> import apviz
@@ -43,7 +43,7 @@ class Stopping:
 
     @classmethod
     def of(cls, solver: object) -> Stopping:
-        """Returns what a solver's settings say, with the defaults where it has no such setting.
+        """Return the stopping settings of a solver, with defaults for those that it lacks.
 
         Raises:
             ValueError: a setting out of range.
@@ -51,7 +51,7 @@ class Stopping:
         return cls(**{name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)})
 
     def put_into(self, solver: S) -> S:
-        """Returns a solver with these limits in place of its own, as far as it has such settings."""
+        """Return a solver with these limits instead of its own, for those that it has."""
         assert is_dataclass(solver)
         known = {field.name for field in fields(solver)}
         limits: dict[str, Any] = {name: getattr(self, name) for name in LIMITS if name in known}
@@ -59,5 +59,5 @@ class Stopping:
         return changed
 
 
-#: settings that say when to end, of which a set-up knows nothing
+#: stopping settings, on which a set-up does not depend
 LIMITS = tuple(field.name for field in fields(Stopping))

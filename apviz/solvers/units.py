@@ -9,19 +9,19 @@ from torch import Tensor
 
 
 class Units:
-    """Powers of two by which right-hand sides are divided, so that their largest entries lie between 1 and 2.
+    """Powers of two that divide the right-hand sides, so that their largest entries lie between 1 and 2.
 
-    Dividing by a power of two is exact, so B times a power of two is solved as B is. Solvers work in these units;
-    hooks and users see their own.
+    Division by a power of two is exact, so scaling B by a power of two does not change the solve. Solvers work in these
+    units; hooks and users see the user's units.
 
     Args:
         b: (n, l+1) as the user gave them.
 
     Attributes:
         norms: (l+1,) float64 on the host, ‖b_i‖ in these units, with 1 in place of 0.
-        is_zero: (l+1,) bool on the host, where b_i is zero.
+        is_zero: (l+1,) bool on the host, whether b_i is zero.
         share: (l+1,) the square of each power of two ÷ that of the largest.
-        squares: (l+1,) ‖b_i‖² where `norms` has ‖b_i‖, on the device of b.
+        squares: (l+1,) squares of `norms`, on the device of b.
         largest: the largest of the powers of two.
     """
 
@@ -38,7 +38,7 @@ class Units:
 
     @property
     def b(self) -> Tensor:
-        """The right-hand sides in these units and the dtype they were given in, (n, l+1); a copy."""
+        """The right-hand sides in these units and their given dtype, (n, l+1); a copy."""
         b: Tensor = self.of_users(self._given).to(self._given)
         return b
 
@@ -50,43 +50,43 @@ class Units:
 
     @property
     def energy(self) -> float:
-        """The factor from energies here to the user's; NaN where float64 does not hold it."""
+        """The factor from energies in these units to the user's; NaN if it overflows or underflows float64."""
         return self.largest**2 if 1e-150 < self.largest < 1e150 else math.nan
 
     def of_users(self, a: Tensor) -> Tensor:
-        """Converts a: (n, l+1) from the user's units to these, in float64."""
+        """Convert a: (n, l+1) from the user's units to these, in float64."""
         return a.double() / self._powers
 
     def in_users(self, a: Tensor) -> Tensor:
-        """Converts a: (n, l+1) from these units to the user's, in its dtype."""
+        """Convert a: (n, l+1) from these units to the user's, in its dtype."""
         return (a.double() * self._powers).to(a)
 
     def energy_in_users(self, energy: float) -> float:
-        """Converts an energy from these units to the user's."""
+        """Convert an energy from these units to the user's."""
         return energy * self.energy if energy else 0.0
 
     def weighted(self, norms: Tensor) -> Tensor:
-        """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
+        """Weight squared norms of blocks and right-hand sides, (m, l+1), as in the user's units."""
         return norms if self._is_alike else norms * self.share.to(norms)
 
     def relative_per_rhs(self, squared: Tensor) -> Tensor:
-        """Computes ‖r_i‖/‖b_i‖, (l+1,) on the host, from (l+1,) squared norms in these units."""
+        """Compute ‖r_i‖/‖b_i‖, (l+1,) on the host, from (l+1,) squared norms in these units."""
         relative: Tensor = squared.double().cpu().sqrt() / self.norms
         return relative
 
     def mean_relative(self, squared: Tensor) -> float:
-        """Computes the mean of ‖r_i‖/‖b_i‖ from (l+1,) squared norms in these units."""
+        """Compute the mean of ‖r_i‖/‖b_i‖ from (l+1,) squared norms in these units."""
         return float(self.relative_per_rhs(squared).mean())
 
     def relative(self, squared: Tensor) -> float:
-        """Computes ‖A‖_F/‖B‖_F in the user's units, from the (l+1,) squared norms of A in these."""
+        """Compute ‖A‖_F/‖B‖_F in the user's units, from the (l+1,) squared norms of A in these units."""
         of_b = (self.norms.square() * self.share.cpu()).sum()
         return math.sqrt(float((squared * self.share).sum()) / float(of_b))
 
     def as_held(self, w: Tensor) -> Tensor:
-        """Gives W as its dtype holds it in the user's units, in these; w itself where no digit that counts is lost."""
+        """Return W, in these units, as its dtype holds it in the user's; w itself if no significant digit is lost."""
         info, largest = torch.finfo(w.dtype), w.abs().amax(0).double() * self._powers
-        # what is lost of entries smaller than the largest by as much as rounding does not count
+        # rounding of entries far smaller than the largest is not significant
         fits = (largest < 0.5 * info.max) & ((largest * info.eps > info.tiny) | (largest == 0))
         if bool(fits.all()):
             return w
@@ -95,9 +95,9 @@ class Units:
 
 
 def _powers_of_two(b: Tensor) -> Tensor:
-    """(l+1,) float64: for each column of b: (n, l+1) the power of two at or below its largest entry.
+    """Return the power of two at or below the largest entry of each column of b: (n, l+1), as (l+1,) float64.
 
-    A column of zeros takes that of the largest of the others, beside which it then weighs nothing; or 1.
+    A column of zeros takes the power of the largest other column, compared to which its weight is zero; or 1.
     """
     largest = b.abs().amax(0).double()
     largest = torch.where(largest > 0, largest, largest.max() if bool(largest.any()) else 1.0)
