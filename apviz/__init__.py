@@ -1,6 +1,6 @@
-"""apviz: solve large Gaussian-process systems by alternating projection, record every update, and look at it.
+"""apviz: solve large Gaussian-process systems by alternating projection, record every update, and view the results.
 
-Names are imported when they are asked for; `__init__.pyi` says from where.
+Names are imported on first access; `__init__.pyi` lists their modules.
 """
 
 from __future__ import annotations

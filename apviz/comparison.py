@@ -1,4 +1,4 @@
-"""One system, many solvers: the job behind `apviz compare`."""
+"""Comparison of many solvers on one system: the job of `apviz compare`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from apviz.tracing.lock import Lock
 
 log = logging.getLogger("apviz")
 
-# a fit of two to four seconds on two cores, most of it in 1,000 × 1,000 Cholesky factors
+# A fit takes two to four seconds on two cores, most of it in 1,000 × 1,000 Cholesky factors.
 FIT_ROWS, FIT_STEPS, FIT_STEP_SIZE = 1_000, 40, 0.2
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one solver did on the system: its trace and where it is, or what went wrong before there was one.
+    """Result of one solver on the system: its trace and the place of the trace, or an error.
 
     Attributes:
-        is_beyond_memory: the error is that the memory does not suffice.
+        is_beyond_memory: whether the error is that the memory does not suffice.
     """
 
     solver: Solver
@@ -62,11 +62,11 @@ def choose_hyperparameters(
     fit: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> Hyperparameters:
-    """Takes the hyperparameters of the data set's card, those given in their place; `provenance` says which is which.
+    """Return the hyperparameters of the data set's card, with given values in place; `provenance` names their sources.
 
-    Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
-    lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some; `hooks` are told
-    about every solve of a fit. A kernel itself, not its name, has its own scales: with it the noise is to be given.
+    Without a card they are fitted here, in seconds, to at most 1,000 training rows. Nothing is fitted if lengthscale,
+    outputscale and noise are all given. `fit` fits them even if the card has some; `hooks` observe every solve of a
+    fit. A kernel object, unlike a name, has its own scales and requires a given noise.
 
     Raises:
         ValueError: a value that no system of this data can have, before anything is fitted.
@@ -84,10 +84,10 @@ def choose_hyperparameters(
         trial = replace(chosen, **changes)
         KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), noise=trial.noise, operator="tiled")
         if not {"lengthscale", "outputscale", "noise"} <= set(changes):
-            assert isinstance(trial.kernel, str)  # names alone come here
+            assert isinstance(trial.kernel, str)  # only names reach this line
             chosen = _fit(data, trial.kernel, hooks)
     elif {"lengthscale", "outputscale", "noise"} <= set(changes):
-        # nothing that was fitted for the card is left but this
+        # only this of the card's fit remains
         left = "mean" if "kernel" in changes else "kernel and mean"
         chosen = replace(chosen, provenance=f"{left} of the data set's card")
     if changes:
@@ -98,14 +98,14 @@ def choose_hyperparameters(
 def _with_kernel(data: Dataset, kernel: Kernel, noise: float | None) -> Hyperparameters:
     require_number("noise", noise, 0.0, "a positive number: with a kernel itself it is to be given", strictly=True)
     assert noise is not None
-    KernelSystem(data.train_x[:2], data.train_y[:2], kernel, noise=noise, operator="tiled")  # refuses other columns
+    KernelSystem(data.train_x[:2], data.train_y[:2], kernel, noise=noise, operator="tiled")  # rejects other columns
     card = data.card.hyperparameters
     mean, whose = (card.mean, "the data set's card") if card else (float(data.train_y.mean()), "the training targets")
     return Hyperparameters.of(kernel, noise, mean, f"mean of {whose}; kernel, noise as given")
 
 
 def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:
-    """A short training on the first rows, which are random ones: the rows of a `Dataset` are shuffled."""
+    """Train shortly on the first rows, which are random because the rows of a `Dataset` are shuffled."""
     n, m = len(data.train_x), min(len(data.train_x), FIT_ROWS)
     log.info("fitting hyperparameters to %s of %s training rows, because the data set has none", f"{m:,}", f"{n:,}")
     settings = TrainingSettings(kernel=kernel, solver=Cholesky(), steps=FIT_STEPS, step_size=FIT_STEP_SIZE)
@@ -124,7 +124,7 @@ def build_system(
     device: str = "auto",
     operator: str = "auto",
 ) -> KernelSystem:
-    """Builds the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
+    """Build the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
     generator = torch.Generator().manual_seed(int(seed))
@@ -157,15 +157,15 @@ def choose_solvers(
     max_epochs: int = 100,
     seed: int = 0,
 ) -> list[Solver]:
-    """Makes the solvers of the methods named, in the order of `apviz.methods.METHODS`, which says what each is.
+    """Make the solvers of the named methods, in the order of `apviz.methods.METHODS`, which describes them.
 
     Args:
-        rules, block_sizes, partitions, ranks: one solver for every combination of those that a method takes.
-        overlap: of the blocks of `ap`.
+        rules, block_sizes, partitions, ranks: one solver for every combination of the settings that a method has.
+        overlap: overlap of the blocks of `ap`.
         max_epochs: limit of epochs and of iterations.
 
     Raises:
-        ValueError: an unknown method, or a setting the solver refuses.
+        ValueError: an unknown method, or a setting that the solver rejects.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
@@ -176,7 +176,7 @@ def choose_solvers(
 
 
 def _solvers_of(entry: MethodEntry, swept: Mapping[str, Sequence[Any]], common: dict[str, Any]) -> Iterator[Solver]:
-    """One solver for every combination of the settings that a method is swept over."""
+    """Yield one solver for every combination of a method's swept settings."""
     for values in itertools.product(*(swept[name] for name in entry.sweeps)):
         own = dict(zip(entry.sweeps, values, strict=True))
         settings = {**common, **own, **entry.fixed}
@@ -186,12 +186,12 @@ def _solvers_of(entry: MethodEntry, swept: Mapping[str, Sequence[Any]], common: 
 
 
 def by_gauss_southwell(solver: Solver) -> bool:
-    """Tests whether a solver is alternating projection by the gauss-southwell rule."""
+    """Test whether a solver is alternating projection with the gauss-southwell rule."""
     return solver.method.rule == "gauss-southwell"
 
 
 def choose_block_sizes(n: int, count: int = 6) -> list[int]:
-    """Lists block sizes to sweep: n/2, n/4, and so on, two digits of each, from the smallest."""
+    """List block sizes to sweep: n/2, n/4, and so on, rounded to two digits, in increasing order."""
     return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
 
 
@@ -207,14 +207,14 @@ def compare(
     pictured: Callable[[Solver], bool] = by_gauss_southwell,
     eigenvalues: bool = False,
 ) -> Iterator[Outcome]:
-    """Runs one solver after another, each with a trace in `out`; a solver that fails does not end the others.
+    """Run one solver after another, each with a trace in `out`; a failed solver does not end the others.
 
     Args:
         data: evaluate its test RMSE after every epoch.
         mean: the prior mean that was subtracted from the targets.
-        pictures: record the residual after so many first updates, or iterations, for `apviz.plots.residual_map` and,
-            where d = 2, `residual_image`; where d = 1 also the weights, for `apviz.plots.fitted_function`.
-        pictured: of which solvers.
+        pictures: number of first updates or iterations whose residual is recorded, for `apviz.plots.residual_map` and,
+            if d = 2, `residual_image`; if d = 1 also the weights, for `apviz.plots.fitted_function`.
+        pictured: solvers with pictures.
         eigenvalues: record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
 
     Yields:
@@ -237,17 +237,17 @@ def compare_on(
     out: Place,
     recording: Recording | None = None,
 ) -> Iterator[Outcome]:
-    """Runs solvers on the workers of a cluster, each with a trace in `out`; one that fails does not end the others.
+    """Run solvers on the workers of a cluster, each with a trace in `out`; a failed solver does not end the others.
 
     Args:
-        build: makes the system, on every worker that solves; such as a `partial` of `build_system`.
-        recording: what is recorded, as of `compare`.
+        build: makes the system on every worker that solves, such as a `partial` of `build_system`.
+        recording: recording settings, as in `compare`.
 
     Yields:
-        One outcome a solver, in the order in which they end. On Ctrl-C those so far come before the exception; what was
-        interrupted is in `out` where workers see it.
+        One outcome a solver, in the order in which they end. On Ctrl-C the outcomes so far come before the exception;
+        interrupted traces are in `out` if workers can write there.
     """
-    # the same solver twice is two tasks
+    # duplicate solvers are separate tasks
     tasks = [
         Task(f"{number} {solver.method.name}", partial(_solve, solver)) for number, solver in enumerate(solvers, 1)
     ]
@@ -269,7 +269,7 @@ def compare_on(
 def _solve(
     solver: Solver, out: Place, hooks: Sequence[Hook], shared: tuple[Callable[[], KernelSystem], Recording]
 ) -> tuple[str, str]:
-    """What a worker does of a comparison: the name of the trace, and what went wrong."""
+    """Run a worker's part of a comparison; return the name of the trace, and the error if any."""
     build, recording = shared
     system = build()
     system.operator.prepare()
@@ -284,7 +284,7 @@ def _solve(
 
 
 def brought(trace: Path, out: Place) -> Place:
-    """Moves a trace from a folder beside into `out`, or copies it to a URL, whole; returns where it is now."""
+    """Move a complete trace from a neighbouring folder into `out`, or copy it to a URL; return its new place."""
     with lock_free_path(out, trace.stem) as lock:
         place: Place = lock.path
         if isinstance(place, Path):
@@ -298,7 +298,7 @@ def brought(trace: Path, out: Place) -> Place:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded of every solve of a comparison; the arguments of `compare`."""
+    """Recording settings of every solve of a comparison; the arguments of `compare`."""
 
     data: Dataset | None = None
     mean: float = 0.0
@@ -310,7 +310,7 @@ class Recording:
 def recorded_solve(
     system: KernelSystem, solver: Solver, out: str | Place, recording: Recording, hooks: Sequence[Hook] = ()
 ) -> tuple[Outcome, KeyboardInterrupt | None]:
-    """Solves with a trace in `out`; returns what came of it, and the Ctrl-C that ended it, if one did."""
+    """Solve with a trace in `out`; return the outcome, and the Ctrl-C that ended the solve, if any."""
     data = recording.data
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
     with_pictures = recording.pictures > 0 and recording.pictured(solver)

@@ -206,7 +206,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Let rank 0 run the block first, then the others, which find in caches what it has put there."""
+        """Let rank 0 run the block first, then the others, which find its results in caches."""
         if self.rank:
             self.meet()
         yield

@@ -1,4 +1,4 @@
-"""Cached Cholesky factors of the blocks (paper, "Cached Cholesky Factors"), two in the memory of one."""
+"""Cached Cholesky factors of the blocks (paper, "Cached Cholesky Factors"); two share the memory of one square."""
 
 from __future__ import annotations
 
@@ -15,42 +15,45 @@ from apviz.memory import numbers_held, require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
 
-#: the number of a block: an int; where factors are stacked, a 0-d tensor on the device too
+#: number of a block: an int, or for stacked factors also a 0-d tensor on the device
 Block = Any
 
-# relative to the diagonal of K, tried in this order
+# Jitters relative to the diagonal of K, tried in this order.
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
-# blocks are factored together, as many as hold this: one call in place of many small ones, or all a GPU can do at once
+# Blocks of up to this size in total are factored together: one call instead of many small ones, and a full GPU.
 BATCH_BYTES = 2**20
 GPU_BATCH_BYTES = 2**28
-# of the outputscale: below it entries of a unit factor, up to the root of its inverse, come near float16's largest
+# Noise below this share of the outputscale lets entries of a unit factor, up to the root of its inverse, come near
+# float16's largest number.
 HALF_NOISE = 1e-8
-# columns of a factor that are converted at a time, into memory that stays in cache
+# Columns of a factor converted at a time, into memory that stays in cache.
 PANEL = 256
 
 
 class NotPositiveDefinite(ValueError):
-    """Raised where a block of K, or K itself, has no Cholesky factor even with jitter."""
+    """Raised if a block of K, or K itself, has no Cholesky factor even with jitter."""
 
 
 class BlockFactors:
     """Factors K[I, I] = C D Cᵀ for the solved rows I of every block, C unit lower triangular, D diagonal.
 
-    Two blocks of one size share a square: C of one lies below its diagonal, Cᵀ of the other above. That takes
-    n·b·(1 + overlap)²/2 numbers in all, half of what a square for every block would.
+    Two blocks of equal size share a square: C of one lies below its diagonal, Cᵀ of the other above. This takes
+    n·b·(1 + overlap)²/2 numbers in all, half of the numbers with a square for every block.
 
     Args:
+        operator: K.
         rows: the rows each block solves on, in the operator's order.
-        low_rank: (n, r) factor the blocks of K − LLᵀ instead, for L in the operator's order.
-        dtype: in which C is kept, of no more bytes than the operator's, in which it is computed; None: that. In
-            float16 entries are rounded by 2⁻¹¹ of each; they are below √(κ of the block), which is to be below 65,504.
+        low_rank: (n, r) factor L in the operator's order; if given, the blocks of K − LLᵀ are factored.
+        dtype: dtype of the stored C, no larger than the operator's, in which C is computed; None: the operator's. In
+            float16 each entry is rounded by a relative 2⁻¹¹; entries are below √(κ of the block), which must be below
+            65,504.
 
     Raises:
         MemoryError: the factors would not fit the free memory.
         NotPositiveDefinite: names the block and the jitter tried.
     """
 
-    #: whether `rows`, `project` and `solve` take the number of a block as a tensor too
+    #: whether `rows`, `project` and `solve` also accept the number of a block as a tensor
     is_stacked = False
 
     def __init__(
@@ -77,7 +80,7 @@ class BlockFactors:
         self._unit: dict[int, Tensor] = {}
         self._pivots: dict[int, Tensor] = {}
         for size, blocks in of_size.items():
-            # one piece: squares allocated between what comes and goes would leave holes
+            # one allocation, because single squares between temporary ones would fragment the memory
             squares = x.new_empty(math.ceil(len(blocks) / 2), size, size, dtype=self.dtype).mT
             together = batch_of(size, x)
             spare = x.new_empty(min(together, math.ceil(len(blocks) / 2)), size, size)
@@ -102,7 +105,7 @@ class BlockFactors:
             )
 
     def _factor(self, blocks: Sequence[int], squares: Tensor, spare: Tensor, upper: bool) -> None:
-        """Puts C of some blocks of one size into their squares, or adds Cᵀ to what is there."""
+        """Write C of some blocks of equal size into their squares, or add Cᵀ to the content."""
         factors = self._matrices(self._operator, blocks, spare)
         failed = torch.empty(len(blocks), dtype=torch.int32, device=factors.device)
         torch.linalg.cholesky_ex(factors, upper=upper, out=(factors, failed))
@@ -112,22 +115,22 @@ class BlockFactors:
         diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
         factors.div_(diagonal if upper else diagonal.mT)
         if upper:
-            squares.add_(factors)  # the diagonal is not read by a solve with a unit triangle
+            squares.add_(factors)  # a solve with a unit triangle does not read the diagonal
         else:
             squares.copy_(factors)
         for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=True):
             self._unit[block], self._pivots[block] = square.mT if upper else square, pivots
 
     def _factor_with_jitter(self, block: int, out: Tensor) -> Tensor:
-        """The factor of a block, evaluated again in out: (1, |I|, |I|), with the first jitter that works."""
+        """Return the factor of a block, evaluated again in out: (1, |I|, |I|), with the first jitter that works."""
         what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
-        scale = float(self._operator.uncounted.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
+        scale = float(self._operator.uncounted.diagonal()[0])  # rounding has this size for any LLᵀ
         (evaluated_again,) = self._matrices(self._operator.uncounted, [block], out)
         factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
         return factor
 
     def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int], out: Tensor) -> Tensor:
-        """What is factored, (m, |I|, |I|), in `out` and column by column, so that LAPACK may work in place."""
+        """Return the matrices to factor, (m, |I|, |I|), in `out` and column by column, so LAPACK works in place."""
         for block, k in zip(blocks, out, strict=True):
             operator.block(rows := self.rows[block], out=k)
             if self._low_rank is not None:
@@ -138,24 +141,24 @@ class BlockFactors:
         return len(self.rows)
 
     def index(self, block: int | Tensor) -> Block:
-        """Returns the number of a block that a rule has chosen, as the methods here take it: read by the host, or not.
+        """Return the number of the block that a rule has chosen, in the form that the methods here accept.
 
-        A GPU is waited for where the host reads a tensor of its.
+        If the host reads a GPU tensor, it waits for the GPU.
         """
         return int(block)
 
     def project(self, block: Block, r: Tensor) -> Tensor:
-        """Solves K[I, I] U = R_I for the residual r, of which the rows in the operator's layout are here: (|I|, l+1).
+        """Solve K[I, I] U = R_I, (|I|, l+1), for the residual r, of which the rows in the operator's layout are local.
 
-        Who has the factor solves, and tells all others.
+        The rank that has the factor solves, and sends U to all others.
         """
         layout, rows = self._operator.layout, self.rows[block]
         at_home = layout.bring(r, rows, block)
         return layout.made_at_home(block, lambda: self.solve(block, at_home), r, count(rows))
 
     def solve(self, block: Block, r: Tensor) -> Tensor:
-        """Solves K[I, I] U = r for r: (|I|, l+1), to the same shape."""
-        unit = self._unit[block]  # not torch.cholesky_solve, which copies the factor at every call
+        """Solve K[I, I] U = r for r: (|I|, l+1), to the same shape."""
+        unit = self._unit[block]  # avoid torch.cholesky_solve, which copies the factor at every call
         if unit.dtype != r.dtype:
             return _solve_by_panels(unit, self._pivots[block], r)
         half = torch.linalg.solve_triangular(unit, r, upper=False, unitriangular=True).div_(self._pivots[block])
@@ -163,18 +166,18 @@ class BlockFactors:
         return u
 
     def matrices(self) -> Iterator[Tensor]:
-        """Evaluates K[I, I] of every block again, for what looks on: not counted as work, without jitter."""
+        """Evaluate K[I, I] of every block again, for observers: not counted as work, without jitter."""
         return (self._operator.uncounted.block(block) for block in self.rows)
 
 
 def batch_of(size: int, x: Tensor) -> int:
-    """Returns how many blocks of a size are factored at once, on the device and in the dtype of x."""
+    """Return the number of blocks of a size to factor at once, on the device and in the dtype of x."""
     together = GPU_BATCH_BYTES if x.is_cuda else BATCH_BYTES
     return max(1, together // (size**2 * x.element_size()))
 
 
 def _solve_by_panels(unit: Tensor, pivots: Tensor, r: Tensor) -> Tensor:
-    """Solves C D Cᵀ u = r for C kept in another dtype: no more than `PANEL` columns of it are converted at a time."""
+    """Solve C D Cᵀ u = r for C stored in another dtype; at most `PANEL` columns are converted at a time."""
     size, u = len(unit), r.clone()
     panels = [(first, min(first + PANEL, size)) for first in range(0, size, PANEL)]
     for first, end in panels:
@@ -194,7 +197,7 @@ def _solve_by_panels(unit: Tensor, pivots: Tensor, r: Tensor) -> Tensor:
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
-    """Factors `matrix`: (b, b) plus the first jitter, relative to `scale`, that works; returns both.
+    """Factor `matrix`: (b, b) with the first jitter, relative to `scale`, that works; return the factor and the jitter.
 
     Raises:
         NotPositiveDefinite: names the matrix and the jitter tried.
@@ -213,16 +216,16 @@ def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tenso
 
 
 def more_digits(dtype: torch.dtype) -> str:
-    """What keeps a block from needing jitter."""
+    """Return the advice that keeps a block from needing jitter."""
     return "more noise" if dtype == torch.float64 else "float64 or more noise"
 
 
 def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | None = None, ranks: int = 1) -> None:
-    """Checks, before rows are put into blocks, that the factors for the inputs x: (n, d) will fit the memory.
+    """Check, before rows are assigned to blocks, that the factors for the inputs x: (n, d) fit the memory.
 
     Args:
-        dtype: in which they are kept; None: that of x.
-        ranks: that share them.
+        dtype: dtype of the stored factors; None: that of x.
+        ranks: number of ranks that share them.
 
     Raises:
         MemoryError: they would not fit the free memory.
@@ -232,18 +235,18 @@ def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | 
 
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
-    """Counts the bytes of the factors for the inputs x: (n, d)."""
+    """Count the bytes of the factors for the inputs x: (n, d)."""
     return numbers_held(_solved_sizes(len(x), block_size, overlap)) * x.element_size()
 
 
 def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
-    """As `apviz.partitions` makes them: all blocks but the last are full, a margin is at most all other rows."""
+    """Return the solved rows of each block of `apviz.partitions`: only the last is not full; margins are capped."""
     owned = [block_size] * (n // block_size) + [n % block_size] * (n % block_size > 0)
     return [min(n, size + int(overlap * size)) for size in owned]
 
 
 def _check_memory(needed: int, dtype: torch.dtype, x: Tensor, largest: int) -> None:
-    """Of the numbers needed, and of the squares that are factored at once beside them."""
+    """Check the memory for the needed numbers and for the squares that are factored at once."""
     together = batch_of(largest, x) if largest and x.is_cuda else 1
     require_memory(
         needed * dtype.itemsize + together * largest**2 * x.element_size(),

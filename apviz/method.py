@@ -1,4 +1,4 @@
-"""The method that solved, as data, with its name and its details; what compares, groups or colours uses the data."""
+"""The method of a solve as data, with its name and details; comparisons, groups and colours use the data."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from apviz.methods import (
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method: what tells one solver from another; None where a family has no such setting.
+    """A method: the settings that distinguish solvers; None for settings that a family does not have.
 
     Args:
         family: `alternating-projection`, `conjugate-gradient`, `cholesky`, or the name of another solver.
         rule, partition: their names.
         block_size: rows a block owns, `auto` before it is chosen; also of a preconditioner with blocks.
-        overlap: of a block's own rows.
-        history: past updates stepped along again.
+        overlap: share of a block's own rows.
+        history: number of past updates to step along again.
         coarse_rank: vectors of the coarse space.
-        skeleton_rank: columns that stand for those of a block where it is far; None where none do.
+        skeleton_rank: columns that represent those of a block far from it; None without skeletons.
         preconditioner: its name.
-        rank: of a low-rank preconditioner.
-        coarse: the kind of a preconditioner's coarse space, where it is not the usual one.
-        variant: settings that only this family has, in words.
-        source: who solved, where it was not apviz: `gpytorch`, `published`.
+        rank: rank of a low-rank preconditioner.
+        coarse: the kind of a preconditioner's coarse space, if it is not the usual one.
+        variant: settings of this family alone, in words.
+        source: the software that solved, if not apviz: `gpytorch`, `published`.
     """
 
     family: str
@@ -53,7 +53,7 @@ class Method:
 
     @property
     def name(self) -> str:
-        """What a person calls the method, by the registry.
+        """The display name of the method, from the registry.
 
         Examples:
             >>> from apviz.method import Method
@@ -75,7 +75,7 @@ class Method:
 
     @property
     def details(self) -> str:
-        """The settings that the name leaves out, in words; empty for none.
+        """The settings that the name omits, in words; empty if there are none.
 
         Examples:
             >>> from apviz.method import Method
@@ -99,36 +99,36 @@ class Method:
         )  # fmt: skip
 
     def _words(self) -> dict[str, str]:
-        """Every setting in words, by its name; empty for what the method does not have."""
+        """Return every setting in words, by its name; empty for settings that the method does not have."""
         found = {field.name: str(getattr(self, field.name) or "") for field in dataclasses.fields(self)}
         for setting, (form, automatic) in _DETAILS.items():
             value = getattr(self, setting)
-            is_text = isinstance(value, str) and setting in _NUMBERS  # of a stranger's trace
+            is_text = isinstance(value, str) and setting in _NUMBERS  # from a trace of other software
             found[setting] = automatic if value == "auto" else str(value) if is_text else form(value) if value else ""
         return found | {"rule": RULE_WORDS.get(self.rule or "", self.rule or "")}
 
     @property
     def has_blocks(self) -> bool:
-        """Whether it is alternating projection."""
+        """Whether this is alternating projection."""
         return self.family == ALTERNATING_PROJECTION
 
     @property
     def is_plain_cg(self) -> bool:
-        """Whether it is apviz' own conjugate gradients without a preconditioner, of which theory has a bound."""
+        """Whether this is apviz' own conjugate gradients without a preconditioner, for which theory has a bound."""
         return self.family == CONJUGATE_GRADIENT and self.preconditioner is None and self.source is None
 
     def without(self, *settings: str) -> Method:
-        """Returns the method without these settings: what the runs of a sweep over them share."""
+        """Return the method without these settings: the common part of a sweep over them."""
         nothing: dict[str, Any] = dict.fromkeys(settings)
         return dataclasses.replace(self, **nothing)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the settings that are not None, as a trace holds them."""
+        """Return the settings that are not None, as a trace holds them."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Method:
-        """Makes the method of what a trace holds; settings of a later version are left out.
+        """Make the method from the settings in a trace; ignore settings of a later version.
 
         Raises:
             ValueError: no family.
@@ -145,7 +145,7 @@ class Method:
 
 
 def settings_of(value: object) -> dict[str, Any]:
-    """Settings of a solver or a part of one by name; none of what is no dataclass."""
+    """Return the settings of a solver or a part of one by name; empty if the value is not a dataclass."""
     if isinstance(value, type) or not dataclasses.is_dataclass(value):
         return {}
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -160,7 +160,7 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 
 
-#: words of the settings that details have, in their order, by value and for `auto`
+#: words of the settings in details, in their order: by value, and for `auto`
 _DETAILS: Final[dict[str, tuple[Callable[[Any], str], str]]] = {
     "partition": (lambda name: PARTITION_WORDS.get(name, f"{name} blocks"), ""),
     "block_size": ("{:,} rows a block".format, "automatic block size"),
@@ -175,14 +175,14 @@ _DETAILS: Final[dict[str, tuple[Callable[[Any], str], str]]] = {
 
 
 def _with(name: str, words: str) -> str:
-    """A name with more words in its parentheses."""
+    """Add words to the parentheses of a name."""
     if not words:
         return name
     return f"{name[:-1]}, {words})" if name.endswith(")") else f"{name} ({words})"
 
 
 def distinct_names(methods: Sequence[Method]) -> list[str]:
-    """Name the methods of a table or a legend: where several that differ share a name, it says in what they differ.
+    """Name the methods of a table or a legend; different methods with equal names get their differences added.
 
     Examples:
         >>> from apviz.method import PLAIN_CG, Method, distinct_names
@@ -201,7 +201,7 @@ def distinct_names(methods: Sequence[Method]) -> list[str]:
 
 
 def _differences(methods: Sequence[Method]) -> list[str]:
-    """The settings in which methods of one name differ, in words; empty where they are all the same."""
+    """Return the settings that differ between methods of one name, in words; empty if none differ."""
     every = [method._words() for method in methods]
     settings = [*_DETAILS, *(setting for setting in every[0] if setting not in _DETAILS)]
     found: list[list[str]] = [[] for _ in methods]

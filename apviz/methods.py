@@ -1,6 +1,6 @@
-"""The registry of methods: what each is called, what it is, which settings it takes; one entry a method.
+"""The registry of methods: name, description and settings of each; one entry a method.
 
-Command line, dashboard, names on screen, colours and comparisons read it. A method is one file with its solver or
+Command line, dashboard, screen names, colours and comparisons read it. A method is one file with its solver or
 preconditioner, and one entry here; `family` and `preconditioner` are the names under which those are registered.
 """
 
@@ -24,12 +24,12 @@ RECOMMENDED: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSetting:
-    """A setting that several methods share, as a person is asked for it.
+    """A setting that several methods share, as a user interface shows it.
 
     Args:
-        label: of a field, at most four words.
+        label: label of a field, at most four words.
         help: one sentence.
-        low, high: what is accepted, of a number.
+        low, high: accepted range of a number.
     """
 
     label: str
@@ -56,18 +56,18 @@ SETTINGS: Final[dict[str, MethodSetting]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MethodEntry:
-    """A method that can be asked for by name.
+    """A method that a user can select by name.
 
     Args:
-        name: what a person calls it.
+        name: the display name.
         description: one sentence.
         family: of the solver, as `apviz.solvers` registers it.
         preconditioner: as `apviz.preconditioners` registers it.
-        named: settings that the name of one such method has in parentheses, such as the rank.
-        usual: settings that are not worth a word, by their usual value.
-        sweeps: settings of which several values may be asked for, each a solver of its own.
-        fixed: settings that make it this method.
-        colours: on white and on black; None: those of methods that have none of their own.
+        named: settings in parentheses after the name, such as the rank.
+        usual: usual values of settings, which are not mentioned.
+        sweeps: settings that accept several values, each for a separate solver.
+        fixed: settings that define this method.
+        colours: on white and on black; None: those of methods without their own.
     """
 
     name: str
@@ -148,7 +148,7 @@ METHODS: Final[dict[str, MethodEntry]] = {
 }  # fmt: skip
 
 
-#: words for rules and partitions; others are called as they are registered
+#: names of rules and partitions; others use their registered names
 RULE_WORDS: Final[dict[str, str]] = {
     "gauss-southwell": "greedy", "gauss-southwell (short block last)": "greedy, short block last",
 }  # fmt: skip
@@ -159,7 +159,7 @@ PARTITION_WORDS: Final[dict[str, str]] = {
 
 
 def in_words(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings that have no words of their own as `name value`."""
+    """Return settings without their own words as `name value`."""
     return [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
 
 

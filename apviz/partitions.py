@@ -1,8 +1,8 @@
-"""Partitions: which rows a block owns, and on which rows it solves.
+"""Partitions: the rows a block owns, and the rows it solves on.
 
-Blocks own disjoint rows that cover [n]; with an overlap each also solves on a margin around what it owns. The
-owned rows of a block are stored contiguously: `Partition.order` maps the stored order to the user's rows, and
-everything else here counts in stored rows.
+Blocks own disjoint rows that cover [n]; with an overlap each also solves on a margin around its own rows. The
+owned rows of a block are stored contiguously: `Partition.order` maps the stored order to the user's rows. All other
+row numbers here are stored rows.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from apviz.operators.layout import Rows
 from apviz.registry import Registry
 from apviz.settings import require_seed
 
-#: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it
+#: number of landmarks of a block, which tell its distance to other blocks; size of the search for a margin, as a
+#: multiple of the margin
 LANDMARKS = 16
 CANDIDATES = 10
-#: and how many times the near rows, of which more than a margin holds are near
+#: size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin
 NEAR_CANDIDATES = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A partition of n rows into m blocks: which a block owns, and on which it solves.
+    """A partition of n rows into m blocks: the rows a block owns, and the rows it solves on.
 
     Args:
-        order: (n,) the user's row behind each stored row.
+        order: (n,) the user's row of each stored row.
         starts: m + 1 increasing integers; block j owns the stored rows starts[j] to starts[j + 1].
-        margins: for each block the stored rows it solves on beyond those it owns; empty if there is no overlap.
+        margins: for each block the stored rows it solves on beyond those it owns; empty without overlap.
     """
 
     order: Tensor
@@ -63,15 +64,15 @@ class Partition:
                 )
 
     def __len__(self) -> int:
-        """m, the number of blocks."""
+        """Return m, the number of blocks."""
         return len(self.starts) - 1
 
     def owned(self, block: int) -> slice:
-        """Returns the stored rows that a block owns."""
+        """Return the stored rows that a block owns."""
         return slice(self.starts[block], self.starts[block + 1])
 
     def solved(self, block: int) -> Rows:
-        """Returns the stored rows that a block solves on; those it owns come first."""
+        """Return the stored rows that a block solves on; those it owns come first."""
         owned = self.owned(block)
         if not self.margins:
             return owned
@@ -79,7 +80,7 @@ class Partition:
         return torch.cat([rows, self.margins[block]])
 
     def owned_sizes(self) -> list[int]:
-        """Counts the rows that each block owns."""
+        """Return the number of rows that each block owns."""
         return list(self._sizes)
 
     @cached_property
@@ -87,7 +88,7 @@ class Partition:
         return tuple(b - a for a, b in zip(self.starts, self.starts[1:], strict=False))
 
     def solved_sizes(self) -> list[int]:
-        """Counts the rows that each block solves on."""
+        """Return the number of rows that each block solves on."""
         return [count(self.solved(j)) for j in range(len(self))]
 
     @property
@@ -97,7 +98,7 @@ class Partition:
 
 
 class Partitioner(Protocol):
-    """A callable that makes a `Partition` of the scaled inputs: (n, d); pass one as `partition=` to bring your own."""
+    """A callable that makes a `Partition` of the scaled inputs: (n, d); pass your own as `partition=`."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
 
@@ -108,7 +109,7 @@ PARTITIONS: Final = Registry[Partitioner]("partition", "apviz.partitions")
 @PARTITIONS.register("sequential")
 @dataclass(frozen=True, kw_only=True)
 class Sequential:
-    """Cuts rows in the order they come in: the paper's partition (section 5.1)."""
+    """Blocks of consecutive rows in the given order: the paper's partition (section 5.1)."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = torch.arange(len(inputs), device=inputs.device)
@@ -118,7 +119,7 @@ class Sequential:
 @PARTITIONS.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class ShuffledRows:
-    """Cuts rows in a random order."""
+    """Blocks of rows in a random order."""
 
     seed: int = 0
 
@@ -133,7 +134,7 @@ class ShuffledRows:
 @PARTITIONS.register("kd-tree")
 @dataclass(frozen=True, kw_only=True)
 class KDTree:
-    """Groups neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
+    """Blocks of neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = _tree(inputs, block_size, lambda points: points[:, int((points.amax(0) - points.amin(0)).argmax())])
@@ -143,10 +144,10 @@ class KDTree:
 @PARTITIONS.register("principal-axis-tree")
 @dataclass(frozen=True, kw_only=True)
 class PrincipalAxisTree:
-    """Groups neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
+    """Blocks of neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
 
-    McNames (2001), "A fast nearest-neighbor algorithm based on a principal axis search tree". Rounder blocks than
-    a k-d tree's where inputs are many and correlated.
+    McNames (2001), "A fast nearest-neighbor algorithm based on a principal axis search tree". Blocks are rounder than
+    those of a k-d tree if inputs are many and correlated.
     """
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
@@ -154,15 +155,15 @@ class PrincipalAxisTree:
 
 
 def _principal(points: Tensor) -> Tensor:
-    """Coordinates along the axis of largest variance: (n, d) to (n,)."""
+    """Return coordinates along the axis of largest variance: (n, d) to (n,)."""
     centred = (points - points.mean(0)).double()
     axis: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
-    sign = axis[axis.abs().argmax()].sign()  # an eigenvector's own sign differs from one library to the next
+    sign = axis[axis.abs().argmax()].sign()  # the sign of an eigenvector depends on the library
     return (centred @ axis * sign).to(points)
 
 
 def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor]) -> Tensor:
-    """The order that halving by a coordinate of each part leaves, every block but the last full."""
+    """Return the order after repeated halving by a coordinate of each part; every block but the last is full."""
     parts = [torch.arange(len(inputs), device=inputs.device)]
     leaves: list[Tensor] = []
     while parts:
@@ -178,7 +179,7 @@ def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor
 
 
 def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
-    """Returns the partitioner called `name`, drawing with `seed` where it draws; an object is returned as it is.
+    """Return the partitioner called `name`, with `seed` if it is random; return an object as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.
@@ -189,10 +190,10 @@ def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
 
 
 def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, compact: bool = True) -> Partition:
-    """Blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
+    """Return blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
 
-    Nearest to any row the block owns. Where blocks are compact, among the blocks around it: those whose landmarks
-    are nearest and that hold `CANDIDATES` times the margin. Else among all rows, n²d operations.
+    Nearest means nearest to any row the block owns. If blocks are compact, the search covers the blocks around it:
+    those with the nearest landmarks that hold `CANDIDATES` times the margin. Else it covers all rows, n²d operations.
     """
     n = len(order)
     starts = (*range(0, n, block_size), n)
@@ -209,7 +210,7 @@ def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float
 
 
 class Neighbourhoods:
-    """Finds the rows around each block of points: (n, d), cut at `starts` into blocks of one size but the last."""
+    """Search for rows around each block of points: (n, d), cut at `starts` into blocks of equal size but the last."""
 
     def __init__(self, points: Tensor, starts: tuple[int, ...]) -> None:
         self._points, self._starts = points, starts
@@ -221,7 +222,7 @@ class Neighbourhoods:
         self._distances = squared_distances(points)
 
     def nearest(self, block: int, size: int, looked_at: int) -> Tensor:
-        """Returns the `size` rows nearest to any that a block owns, sorted, from the so many blocks nearest to it."""
+        """Return the `size` rows nearest to any that a block owns, sorted, from the `looked_at` nearest blocks."""
         points, starts, home = self._points, self._starts, self._home
         nearest = self._distances(self._landmarks, self._landmarks[home == block])
         distance = nearest.new_full((len(starts) - 1,), torch.inf).scatter_reduce_(0, home, nearest, "amin")
@@ -234,11 +235,13 @@ class Neighbourhoods:
 
 
 def near_rows(partition: Partition, inputs: Tensor, size: int, blocks: Iterable[int] | None = None) -> list[Tensor]:
-    """Finds, for every block, the rows it solves on and the nearest others to what it owns: `size` in all, sorted.
+    """Return, for every block, its solved rows and the nearest others to its owned rows: `size` in all, sorted.
 
     Args:
+        partition: the blocks.
         inputs: (n, d) scaled inputs in the stored order.
-        blocks: for these alone.
+        size: number of rows for each block.
+        blocks: only these blocks; None: all.
     """
     around, sizes = Neighbourhoods(inputs, partition.starts), partition.owned_sizes()
     found = []
@@ -254,7 +257,7 @@ def near_rows(partition: Partition, inputs: Tensor, size: int, blocks: Iterable[
 
 
 def _landmarks(blocks: Tensor) -> Tensor:
-    """Up to `LANDMARKS` points of each block, each the farthest from those before it (Gonzalez, 1985).
+    """Return up to `LANDMARKS` points of each block, each the farthest from the previous ones (Gonzalez, 1985).
 
     Args:
         blocks: (m, b, d).
@@ -275,20 +278,20 @@ def _landmarks(blocks: Tensor) -> Tensor:
 
 
 def squared_distances(inputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """What finds the squared distance of each of (n, d) points to the nearest of (m, d) others, to (n,).
+    """Return a function that finds the squared distance of (n, d) points to the nearest of (m, d) others, (n,).
 
-    The compiled engine, 2 to 15 times as fast, where it is there already and knows the dtype and the device.
+    Uses the compiled engine, 2 to 15 times as fast, if it is already loaded and supports the dtype and the device.
     """
     known = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
     return native.nearest if known and native.is_wanted() and native.library() is not None else _nearest
 
 
 def _nearest(points: Tensor, others: Tensor) -> Tensor:
-    """By matrix products: good on any device."""
-    centre = others.mean(0)  # keeps the products below small beside what they are the difference of
+    """Return squared distances to the nearest by matrix products: fast on any device."""
+    centre = others.mean(0)  # keeps the products below small compared to their difference
     points, others = points - centre, others - centre
     norms = others.square().sum(1)[:, None]
     # a chunk's distances stay in cache between the product and the minimum
     nearest = [torch.addmm(norms, others, chunk.T, alpha=-2).amin(0) for chunk in torch.split(points, 512)]
-    # 0 may round to less
+    # 0 may round to a negative number
     return torch.cat(nearest).add_(points.square().sum(1)).clamp_min_(0.0)

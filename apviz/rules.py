@@ -1,4 +1,4 @@
-"""Rules of block selection: frozen settings, whose `begin` gives the selector of one solve."""
+"""Rules of block selection: frozen settings, whose `begin` returns the selector of one solve."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torch import Tensor
 from apviz.registry import Registry
 from apviz.settings import require, require_seed
 
-#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks; chosen by
-#: the norms it may stay a tensor, a new one each time, so that nothing waits for the device that has them
+#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks; a choice
+#: by norms may stay a tensor, a new one each time, so that the host does not wait for the device of the norms
 Selector = Callable[[int, Tensor], int | Tensor]
 
 
 class Rule(Protocol):
-    """A rule that says which block is next."""
+    """A rule that selects the next block."""
 
     @property
     def name(self) -> str:
-        """The name that traces and legends have."""
+        """The name in traces and legends."""
         ...
 
-    #: whether `Selector` looks at the norms; if not, they are computed only for recording
+    #: whether `Selector` uses the norms; if not, they are computed only for recording
     needs_norms: bool
 
     def begin(self, sizes: list[int]) -> Selector:
-        """Returns the selector of one solve, for blocks that own so many rows each."""
+        """Return the selector of one solve, for blocks that own `sizes` rows."""
         ...
 
 
@@ -41,11 +41,11 @@ ShortBlock = Literal["alike", "end-of-epoch"]
 @RULES.register("gauss-southwell")
 @dataclass(frozen=True, kw_only=True)
 class GaussSouthwell:
-    """Selects the block with the largest ‖R_I‖_F (paper, equation 9).
+    """Greedy rule: the block with the largest ‖R_I‖_F (paper, equation 9).
 
     Args:
         short_block: `alike` treats a short last block as any other, as the paper does. `end-of-epoch` is the
-            schedule of the authors' code, which their published numbers come from: it picks among the full
+            schedule of the authors' code, the source of their published numbers. It selects among the full
             blocks by the mean over right-hand sides of ‖R_I,i‖, and solves the short block once at the end of
             every epoch.
     """
@@ -78,7 +78,7 @@ class GaussSouthwell:
 @RULES.register("cyclic")
 @dataclass(frozen=True, kw_only=True)
 class Cyclic:
-    """Selects block j mod m."""
+    """Cyclic rule: block j mod m."""
 
     name = "cyclic"
     needs_norms = False
@@ -90,7 +90,7 @@ class Cyclic:
 @RULES.register("random")
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """Selects a block drawn uniformly, independently each time."""
+    """Random rule: a block drawn uniformly and independently each time."""
 
     seed: int = 0
     name = "random"
@@ -107,7 +107,7 @@ class Random:
 @RULES.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class Shuffled:
-    """Selects every block once an epoch, in a new random order each epoch."""
+    """Shuffled rule: every block once an epoch, in a new random order each epoch."""
 
     seed: int = 0
     name = "shuffled"
@@ -129,7 +129,7 @@ class Shuffled:
 
 
 def rule_named(name: str | Rule, seed: int = 0) -> Rule:
-    """Returns the rule called `name`, drawing with `seed` where it draws; an object is returned as it is.
+    """Return the rule called `name`, with `seed` if it is random; return an object as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

@@ -1,10 +1,10 @@
-"""Skeletons: few columns of K that stand for those of a block in the rows far from it.
+"""Skeletons: few columns of K that represent those of a block in the rows far from it.
 
 Far from the rows I of a block, the columns K[:, I] have a small numerical rank: K[far, I] ≈ K[far, J] T for a skeleton
-J ⊂ I, an interpolative decomposition (Cheng, Gimbutas, Martinsson & Rokhlin, SIAM J. Sci. Comput. 26, 2005). What is
-near is always evaluated. J are points each farthest from those before it, which need no entries and serve as well as
-pivots; T is fitted, with a little damping, to rows that are drawn the more likely the larger their entries: uniformly
-drawn rows miss those just outside the near ones, where the error is.
+J ⊂ I, an interpolative decomposition (Cheng, Gimbutas, Martinsson & Rokhlin, SIAM J. Sci. Comput. 26, 2005). Near
+entries are always evaluated. J are points each farthest from the previous ones, which need no entries and are as good
+as pivots. T is fitted, with a little damping, to random rows drawn with larger probability if their entries are larger.
+Uniformly drawn rows would miss those just outside the near ones, which have the largest error.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from apviz.operators.interface import count
 from apviz.partitions import Partition, near_rows, squared_distances
 from apviz.stacked_factors import Stacked, stacked_indices
 
-# rows drawn for each row of T
+# Number of drawn rows for each row of T.
 SAMPLES = 8
-# damping of T, of the largest norm of a skeleton's column: how small entries of the others count
+# Damping of T, relative to the largest column norm of a skeleton: limits the weight of small entries.
 DAMPING = 5e-3
-# blocks on which the drift is estimated before all are decomposed: so many, and a share of all
+# The drift is estimated on this number of blocks, or this share of all, before all blocks are decomposed.
 PROBE_BLOCKS, PROBE_SHARE = 4, 0.1
-# points of a block from which the distance of all others to it is taken
+# Number of points of a block that measure the distance of all other points to it.
 LANDMARKS = 32
-# epochs for each factor of e by which the residual is to fall
+# Epochs to lower the residual by a factor of e.
 EPOCHS = 0.5
-# times the drift estimated for an update of each block, what later passes find
+# Drift that later passes find, as a multiple of the drift estimated for an update of each block.
 LATER_DRIFT = 2.5
-# right-hand sides that are looked at
+# Largest number of right-hand sides used.
 MOST_SIDES = 4
 
 
 class Columns(Protocol):
-    """What evaluates K[:, I] U for the blocks of a partition."""
+    """Evaluates K[:, I] U for the blocks of a partition."""
 
     def subtract_(self, r: Tensor, block: Block, u: Tensor) -> None:
-        """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place."""
+        """Subtract K[:, I] u, u: (|I|, p), from r: (n, p) in place."""
         ...
 
 
 class ExactColumns:
-    """Columns as they are: n|I| entries.
+    """Exact columns: n|I| entries.
 
     Args:
         operator: K, in the stored order.
-        rows: those that each block solves on.
+        rows: the rows that each block solves on.
     """
 
     def __init__(self, operator: Operator, rows: Sequence[Rows]) -> None:
@@ -70,8 +70,8 @@ class BlockSkeletons:
     Attributes:
         rank: |J|.
         drift: an estimate of ‖R − (B − KW)‖_F/‖B‖_F after a solve from W = 0: the error of the columns on drawn rows,
-            for the updates that right-hand sides of random signs lead to.
-        numbers: how many numbers it all holds.
+            for the updates of right-hand sides with random signs.
+        numbers: total number of stored numbers.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class BlockSkeletons:
         skeletons, maps = list[Tensor](), dict[int, Tensor]()
         self._skeletons: Sequence[Tensor] = skeletons
         self._maps: dict[int, Tensor] | Stacked[Tensor] = maps
-        found = torch.zeros(2, dtype=torch.float64)  # squared errors, and the entries drawn for the fits
+        found = torch.zeros(2, dtype=torch.float64)  # squared errors, and the number of entries drawn for the fits
         for block, rows in enumerate(self._rows):
             skeletons.append(_indices(rows, inputs)[order[block]])
             if not operator.layout.is_home(block):
                 continue
-            # drawn alike wherever a block is at home
+            # the same draws on any rank
             generator = torch.Generator().manual_seed(int(seed) + block)
             fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
             t = fit.map(len(order[block]))
@@ -109,7 +109,7 @@ class BlockSkeletons:
             self._stack(len(inputs))
 
     def _stack(self, n: int) -> None:
-        """Lets blocks be found by a number on the device: evaluates more rows than the nearest, skips added columns."""
+        """Index blocks by a number on the device: evaluate more rows than the nearest, ignore added columns."""
         others = []
         for near in self._near:
             is_far = torch.ones(n, dtype=torch.bool, device=near.device)
@@ -123,15 +123,15 @@ class BlockSkeletons:
         self._maps = Stacked(maps, torch.stack([pad(t, (0, widest - t.shape[1], 0, longest - len(t))) for t in maps]))
 
     def near(self, block: int) -> Tensor:
-        """Returns the rows whose entries are always evaluated, sorted."""
+        """Return the rows whose entries are always evaluated, sorted."""
         return self._near[block]
 
     def skeleton(self, block: int) -> Tensor:
-        """Returns the rows whose columns stand for those of the block elsewhere."""
+        """Return the rows whose columns represent those of the block elsewhere."""
         return self._skeletons[block]
 
     def bind(self, operator: Operator) -> BoundSkeletons:
-        """Returns the columns of these skeletons as `operator` evaluates, and counts, them."""
+        """Return the columns of these skeletons for `operator`, which evaluates and counts entries."""
         return BoundSkeletons(self, operator)
 
 
@@ -154,7 +154,7 @@ class BoundSkeletons:
 
 
 class _Fit:
-    """The fit of T for one block: the entries of drawn rows, each divided by the root of its chance to be drawn."""
+    """The fit of T for one block: entries of drawn rows, each divided by the root of the probability of the row."""
 
     def __init__(
         self, operator: CountingOperator, rows: Rows, near: Tensor, order: Tensor, size: int, generator: torch.Generator
@@ -169,11 +169,11 @@ class _Fit:
         drawn, weight = _drawn(chance, size, generator)
         self._order = order
         self._entries = operator.part(drawn, rows).mul_(weight[:, None])
-        #: how many were evaluated
+        #: number of evaluated entries
         self.entries = self._entries.numel()
 
     def map(self, rank: int) -> Tensor:
-        """Fits T, (rank, |I|), for the first `rank` rows of the order."""
+        """Fit T, (rank, |I|), for the first `rank` rows of the order."""
         entries = self._entries
         of_skeleton = entries[:, self._order[:rank]]
         gram = of_skeleton.T @ of_skeleton
@@ -181,18 +181,18 @@ class _Fit:
         gram.diagonal().add_(DAMPING**2 * largest)
         factor, failed = torch.linalg.cholesky_ex(gram)
         if failed or not largest > torch.finfo(gram.dtype).tiny / torch.finfo(gram.dtype).eps:
-            return torch.zeros_like(of_skeleton.T @ entries)  # what is far is zero, but for its rounding
+            return torch.zeros_like(of_skeleton.T @ entries)  # far entries are zero up to rounding
         t: Tensor = torch.cholesky_solve(of_skeleton.T @ entries, factor)
         return t
 
     def squared_error(self, t: Tensor, u: Tensor) -> float:
-        """Estimates ‖(K[far, I] − K[far, J] T) u‖²_F ÷ the columns of u."""
+        """Estimate ‖(K[far, I] − K[far, J] T) u‖²_F ÷ the columns of u."""
         missed = self._entries @ u - self._entries[:, self._order[: len(t)]] @ (t @ u)
         return float(missed.double().square().sum() / u.shape[1])
 
 
 class Suggestion(NamedTuple):
-    """A rank and a number of near rows, and the drift estimated for both."""
+    """A rank and a number of near rows, and the estimated drift of both."""
 
     rank: int
     near: int
@@ -203,13 +203,13 @@ def suggest(
     operator: CountingOperator, partition: Partition, ranks: Sequence[int], nears: Sequence[int], tol: float,
     like: Tensor | None, seed: int,
 ) -> Suggestion:  # fmt: skip
-    """Finds the rank and the number of near rows with which epochs and passes together cost least.
+    """Find the rank and the number of near rows that minimise the cost of epochs and passes together.
 
-    The drift is estimated on a few blocks. Each pass leaves about so much of the residual before it.
+    The drift is estimated on a few blocks. Each pass leaves about the drift's share of the previous residual.
 
     Args:
-        like: (n, l+1) right-hand sides in stored order, in whose directions the drift is to be small; None: in random
-            ones, of which it is larger than of smooth ones.
+        like: (n, l+1) right-hand sides in stored order, for which the drift is to be small; None: random ones, whose
+            drift is larger than that of smooth ones.
     """
     several = min(len(partition), max(PROBE_BLOCKS, round(PROBE_SHARE * len(partition))))
     blocks = [k * len(partition) // several for k in range(several)]
@@ -253,7 +253,7 @@ def suggest(
 
 
 def _of_unit_size(b: Tensor, like: Tensor) -> Tensor | None:
-    """Columns of b that are not zero, of root mean square 1, as `like`; None for none."""
+    """Return the nonzero columns of b, scaled to root mean square 1, as `like`; None if there are none."""
     scaled = b.double() / b.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
     norms: Tensor = torch.linalg.vector_norm(scaled, dim=0) / math.sqrt(len(b))
     kept = norms > 0
@@ -261,7 +261,7 @@ def _of_unit_size(b: Tensor, like: Tensor) -> Tensor | None:
 
 
 def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[Tensor]:
-    """For each block up to `size` of its points, each the farthest from those before it (Gonzalez, 1985)."""
+    """Return up to `size` points of each block, each the farthest from the previous ones (Gonzalez, 1985)."""
     of_size: dict[int, list[int]] = defaultdict(list)
     for block, rows in enumerate(blocks):
         of_size[count(rows)].append(block)
@@ -281,9 +281,9 @@ def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[T
 
 
 def _drawn(chance: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rows drawn independently, about `size` of them with chances in proportion, and 1/√ of each one's chance."""
+    """Draw about `size` independent rows with probabilities proportional to `chance`; return also 1/√probability."""
     p = chance * (size / chance.sum().clamp_min(torch.finfo(chance.dtype).tiny))
-    for _ in range(6):  # what is certain leaves more draws to the others
+    for _ in range(6):  # rows with probability 1 leave more draws to the others
         certain = p >= 1
         rest = p.masked_fill(certain, 0.0)
         left = rest.sum()
@@ -295,7 +295,7 @@ def _drawn(chance: Tensor, size: int, generator: torch.Generator) -> tuple[Tenso
 
 
 def _signs(size: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Columns of random signs, (size, 4)."""
+    """Return columns of random signs, (size, 4)."""
     return (2.0 * torch.randint(2, (size, 4), generator=generator) - 1.0).to(like)
 
 

@@ -1,4 +1,4 @@
-"""Factors of the blocks in one stack, for a device that chooses the next block without telling the host which."""
+"""Factors of the blocks in one stack, for a device that chooses the next block without reporting it to the host."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from apviz.operators.interface import count
 
 T = TypeVar("T")
 
-#: devices that are waited for where the host reads a number
+#: devices for which the host must wait to read a number
 STACKED_ON: Final = ("cuda",)
-#: the most that blocks may be filled up by, of the numbers in their squares
+#: largest total size of the padded blocks, relative to the numbers in their squares
 MOST_FILLED = 1.25
-#: diagonal of K in rows that only fill up a block: its update there is 1/this of the residual, R and W take it alike
+#: diagonal of K in padding rows: the update there is 1/this of the residual, in R and W alike
 FILLED: Final = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
 
 
 class Stacked(Sequence[T]):
-    """What belongs to each block, found by its number on the host, or filled up to one shape by that on the device.
+    """Items of each block, indexed by a number on the host, or padded to one shape by a number on the device.
 
     Args:
-        each: of every block.
-        filled: (m, …) the same, filled up.
+        each: item of every block.
+        filled: (m, …) the same items, padded.
     """
 
     def __init__(self, each: Sequence[T], filled: Tensor) -> None:
@@ -48,18 +48,18 @@ class Stacked(Sequence[T]):
         if not isinstance(block, Tensor):
             return self._each[block]
         chosen, found = self._last
-        if found is None or chosen is not block:  # an update asks more than once
+        if found is None or chosen is not block:  # an update asks several times
             found = self._filled.index_select(0, block)[0]
             self._last = block, found
         return found
 
 
 def stacked_indices(each: Sequence[Tensor], fill: Sequence[Tensor] | None = None) -> Tensor:
-    """Returns indices of every block in one tensor, (m, longest).
+    """Return indices of every block in one tensor, (m, longest).
 
     Args:
-        each: (number,) of every block, at least one.
-        fill: what fills up the shorter ones, enough of it; None: their first index.
+        each: (number,) indices of every block, at least one.
+        fill: padding for the shorter ones, long enough; None: their first index.
     """
     longest = max(len(held) for held in each)
     fill = [held[:1].expand(longest) for held in each] if fill is None else fill
@@ -67,10 +67,10 @@ def stacked_indices(each: Sequence[Tensor], fill: Sequence[Tensor] | None = None
 
 
 class StackedFactors(BlockFactors):
-    """Factors K[I, I] = L Lᵀ of all blocks in one stack, (m, b, b), shorter ones filled up by rows that do not move.
+    """Factors K[I, I] = L Lᵀ of all blocks in one stack, (m, b, b), shorter ones padded by rows that do not move.
 
-    Takes twice the memory of `BlockFactors`, and blocks of about one size. In return `rows` and `project` take the
-    number of a block as the tensor that an argmax leaves on the device, and nothing waits for it.
+    Takes twice the memory of `BlockFactors`, and blocks of similar size. In return `rows` and `project` accept the
+    number of a block as the tensor that an argmax leaves on the device, and the host does not wait.
 
     Args:
         rows: the rows each block solves on, in the operator's order.
@@ -98,7 +98,7 @@ class StackedFactors(BlockFactors):
         self._warn_of_jitter()
 
     def _factor_some(self, blocks: range) -> None:
-        """Factors some blocks at once, in the stack."""
+        """Factor some blocks at once, in the stack."""
         part = self._stack[blocks.start : blocks.stop]
         for block, k in zip(blocks, part, strict=True):
             if (size := count(self.rows[block])) == len(k):
@@ -114,10 +114,10 @@ class StackedFactors(BlockFactors):
             part[k, :size, :size] = self._factor_with_jitter(blocks[k], part.new_empty(1, size, size))
 
     def index(self, block: int | Tensor) -> Block:
-        """Returns the number of a block as it is: what is on the device stays there.
+        """Return the number of a block as it is; a tensor stays on its device.
 
         Raises:
-            ValueError: it is the tensor of the update before, with another number in it.
+            ValueError: it is the tensor of the previous update, with another number in it.
         """
         if not isinstance(block, Tensor) or block.device != self._stack.device:
             return int(block)
@@ -137,24 +137,24 @@ class StackedFactors(BlockFactors):
 
 
 def is_asynchronous(operator: Operator) -> bool:
-    """Tests whether the device of an operator works on as the host does, so that the host is not to wait for it.
+    """Test whether the operator's device runs asynchronously, so that the host should not wait for it.
 
-    Ranks talk to each other by way of the host, in any case.
+    Always false for several ranks, which communicate through the host.
     """
     return operator.x.device.type in STACKED_ON and operator.layout.ranks == 1
 
 
 def factors_of(operator: CountingOperator, rows: Sequence[Rows], dtype: torch.dtype) -> BlockFactors:
-    """Factors the blocks: in a stack on a GPU, where that fits, two in the memory of one elsewhere.
+    """Factor the blocks: in a stack on a GPU if that fits, else two in the memory of one.
 
     Args:
         rows: the rows each block solves on, in the operator's order.
-        dtype: in which factors are kept.
+        dtype: dtype of the stored factors.
     """
     x, sizes = operator.x, [count(held) for held in rows]
     filled, held = len(sizes) * max(sizes) ** 2, sum(size**2 for size in sizes)
     is_for = is_asynchronous(operator) and dtype == x.dtype and dtype in FILLED
-    if is_for and filled <= MOST_FILLED * held + max(sizes) ** 2:  # the last block may be short, of few or many
+    if is_for and filled <= MOST_FILLED * held + max(sizes) ** 2:  # the last of few or many blocks may be short
         needed = (filled + batch_of(max(sizes), x) * max(sizes) ** 2) * dtype.itemsize
         if needed <= SHARE * free_memory(x.device):
             return StackedFactors(operator, rows)

@@ -1,4 +1,4 @@
-"""The system K W = B, checked before any work is done on it."""
+"""The system K W = B, validated on construction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.operators import Noise, Operator, make_operator
 from apviz.settings import require_torch_defaults, shown
 
 DTYPES = (torch.float32, torch.float64)
-# of a lengthscale: an error of K's entries by about as much
+# Share of a lengthscale; K's entries have an error of about the same size.
 COARSE_LENGTHSCALES = 0.01
 
 
@@ -27,18 +27,18 @@ class KernelSystem:
     """A system K W = B with K = k(X, X) + σ²I (paper, section 2).
 
     Args:
-        x: (n, d) inputs, a tensor or anything `numpy.asarray` takes. They are centred and scaled in float64 as they
-            are given, and rounded to `dtype` after that; give them in float64 where they are far from zero.
+        x: (n, d) inputs, a tensor or anything `numpy.asarray` accepts. They are centred and scaled in float64 as
+            given, and then rounded to `dtype`; give them in float64 if they are far from zero.
         b: (n,) or (n, l+1) right-hand sides: the targets minus their mean, then probe vectors.
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target; or (n,), one for every row.
         operator: `auto`, `dense`, `tiled`, `keops`, on a GPU `fused` or `fused-tf32x3`, or an `Operator` of the points.
         dtype: torch.float32 or torch.float64; None: that of a given
-            operator, else of the data: float64 where x or b is, else float32.
-        device: a torch device; `auto`: that of x where it is a GPU, else a GPU if there is one.
+            operator, else of the data: float64 if x or b is, else float32.
+        device: a torch device; `auto`: that of x if it is a GPU, else a GPU if there is one.
         dataset: the name of the data, for charts and traces.
-        seed: the seed the right-hand sides were drawn with, for the trace.
-        preparation: what was made of the table that the data come from (`Dataset.preparation`), for the trace.
+        seed: the seed of the right-hand sides, for the trace.
+        preparation: preparation of the source table (`Dataset.preparation`), for the trace.
 
     Raises:
         TypeError: a kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
@@ -46,7 +46,7 @@ class KernelSystem:
             a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype,
             an operator of another system, right-hand sides too small for the dtype.
 
-    Inputs that the dtype, or the dtype they are given in, holds to more than a hundredth of a lengthscale only warn.
+    Warns if the dtype, or that of the given inputs, rounds inputs by more than a hundredth of a lengthscale.
 
     Examples:
         >>> import torch, apviz
@@ -86,7 +86,7 @@ class KernelSystem:
         _check_shapes(x, b)
         noise = _noise(noise, len(x))
         self.device = _device(device, x)
-        # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
+        # copies, so that later changes of the given tensors, which may share memory, have no effect here
         with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
             given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
                 memory_format=torch.contiguous_format
@@ -99,7 +99,7 @@ class KernelSystem:
             # after the conversion: a finite float64 can be infinite in float32
             check_finite(self.b, "b")
             _check_not_lost(b, self.b)
-            #: (n, l+1) as they were given, in float64 where they were: what a residual is of
+            #: (n, l+1) as given, in float64 if they were: the right-hand sides of a residual
             self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
                 memory_format=torch.contiguous_format
             )
@@ -111,7 +111,7 @@ class KernelSystem:
                 operator = make_operator(operator, given, kernel, noise, dtype)
                 _warn_where_coarse(operator, x.dtype)
             self.operator = operator
-            #: σ²; where rows have their own, which `operator.noises` holds, the least
+            #: σ², or the smallest σ² if rows have their own (`operator.noises`)
             self.noise = float(noise if isinstance(noise, float) else noise.min())
             #: (n, d) in the system's dtype; the operator keeps them as they were given
             self.x = given.to(dtype)
@@ -125,7 +125,7 @@ class KernelSystem:
             )
 
     def fingerprint(self) -> str:
-        """Hashes the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
+        """Hash the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
         found = hashlib.sha256()
         noises = self.operator.noises
         for values in (self.x, self.b, *([] if noises is None else [noises])):
@@ -133,7 +133,7 @@ class KernelSystem:
         return found.hexdigest()[:16]
 
     def with_right_hand_sides(self, b: Any, *, dataset: str | None = None, seed: int | None = None) -> KernelSystem:
-        """Makes the system of the same K for other right-hand sides; dataset None: this one's name."""
+        """Make the system of the same K for other right-hand sides; dataset None: this system's name."""
         s = self
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
@@ -154,14 +154,14 @@ class KernelSystem:
                 f"the operator is in {operator.x.dtype} on {operator.x.device}, "
                 f"the system in {self.x.dtype} on {self.x.device}"
             )
-        # what other systems hold as `x` is rounded, and of their operator all the same
+        # another system's `x` is rounded and still belongs to its operator
         rounded = given.dtype == operator.x.dtype and torch.equal(given, operator.x)
         if not (rounded or torch.equal(given.double(), operator.given.double())):
             raise ValueError("the operator is of other points than x")
 
     @property
     def times_written(self) -> tuple[int, ...]:
-        """How many times PyTorch has written into x and b in place; what was solved before is of others."""
+        """The numbers of in-place writes to x and b that PyTorch counted; a write makes earlier solutions invalid."""
         held = (self.x, self.b, self.given_b, self.operator.given, self.operator.inputs)
         return tuple(0 if each.is_inference() else each._version for each in held)
 
@@ -188,7 +188,7 @@ class KernelSystem:
 
 
 def dtype_of(*given: Any) -> torch.dtype:
-    """Returns the dtype in which these data are solved where none is asked for: float64 where any is, else float32."""
+    """Return the dtype in which these data are solved by default: float64 if any is float64, else float32."""
     return torch.float64 if torch.float64 in {tensor_of(values, "data").dtype for values in given} else torch.float32
 
 
@@ -199,7 +199,7 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # which one, by what it is
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # the error depends on the kind of mistake
         raise ValueError(
             f"device must be 'auto', or one of torch's such as 'cpu' or 'cuda:0', got {shown(device)}"
         ) from error
@@ -211,11 +211,11 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
 
 
 def tensor_of(values: Any, name: str) -> Tensor:
-    """Returns what was given as a dense tensor of real numbers; tables and their columns too.
+    """Return values as a dense tensor of real numbers; tables and their columns are accepted too.
 
     Raises:
-        TypeError: something else; the message names it.
-        ValueError: under autocast, or a default device that holds no numbers.
+        TypeError: another type; the message names it.
+        ValueError: under autocast, or with a default device that holds no numbers.
     """
     refuse_masked(values, name)
     require_torch_defaults()
@@ -242,7 +242,7 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Refuses arrays with masked values, also in lists, tuples and arrays of objects: NumPy would drop the mask.
+    """Reject arrays with masked values, also in lists, tuples and arrays of objects: NumPy would drop the mask.
 
     Raises:
         TypeError: naming them.
@@ -258,7 +258,7 @@ def _is_masked(values: Any) -> bool:
         return bool(is_masked_tensor(values))
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
         return any(map(_is_masked, values.flat if isinstance(values, np.ndarray) else values))
-    # objects may make a masked array of themselves; tables have none
+    # objects may convert to a masked array; tables do not
     return hasattr(values, "__array__") and not hasattr(values, "iloc") and np.ma.is_masked(np.asanyarray(values))
 
 
@@ -272,7 +272,7 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
 
 
 def _noise(noise: Any, n: int) -> Noise:
-    """σ² as a number where one is given, else (n,) float64."""
+    """Return σ² as a number if one is given, else (n,) float64."""
     given = tensor_of(noise, "noise").double()
     given = given[None] if given.ndim == 0 else given
     if given.ndim > 1 or len(given) not in (1, n):
@@ -288,7 +288,7 @@ def _noise(noise: Any, n: int) -> Noise:
 
 
 def _check_not_lost(given: Tensor, converted: Tensor) -> None:
-    """Refuses columns that are not zero and become zero, or lose digits, in a smaller dtype."""
+    """Reject nonzero columns that become zero, or lose digits, in a smaller dtype."""
     if given.dtype == converted.dtype or not given.dtype.is_floating_point:
         return
     largest, kept = given.abs().amax(0).to(converted.device), converted.abs().amax(0)
@@ -303,7 +303,7 @@ def _check_not_lost(given: Tensor, converted: Tensor) -> None:
 
 
 def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
-    """Says where rounding moves inputs by a part of a lengthscale that entries of K show; dtype: they were given in."""
+    """Warn if rounding in the given `dtype` moves inputs by a share of a lengthscale that changes entries of K."""
     given, inputs = operator.given, operator.inputs
     eps = torch.finfo(dtype if dtype.is_floating_point else torch.float64).eps
     for shortest, columns in operator.kernel.shortest_scales(given.shape[1]):
@@ -333,7 +333,7 @@ def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
 
 
 def check_finite(values: Tensor, name: str) -> None:
-    """Refuses values: (n, p) with NaN or infinite ones; the message names the first column, and how many it has."""
+    """Reject values: (n, p) with NaN or infinite ones; the message names the first such column and their number."""
     bad = ~torch.isfinite(values)
     if bad.any():
         per_column = bad.sum(0)

@@ -84,7 +84,7 @@ class Handover:
         self._reached = [(operator.work, state.residual)]
 
     def is_faster(self) -> bool:
-        """Test whether CG is expected to converge sooner; call it after every epoch, it looks after 2, 4, 8, … epochs."""
+        """Test whether CG is expected to converge sooner; call after every epoch, it acts after 2, 4, 8, … epochs."""
         state = self._state
         self._reached.append((state.operator.work, state.residual))
         epoch = len(self._reached) - 1

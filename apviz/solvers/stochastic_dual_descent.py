@@ -13,7 +13,7 @@ from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, estimated_largest_eigenvalue, updates_of
 from apviz.solvers.state import State
 
-# The iterates are averaged over this fraction of all updates: the paper's r = 100/t_max.
+# The average spans about one part in this number of all updates: the paper's r = 100/t_max.
 AVERAGED = 100
 
 
