@@ -29,7 +29,7 @@ from apviz.stacked_factors import Stacked, stacked_indices
 SAMPLES = 8
 # Damping of T, relative to the largest column norm of a skeleton: limits the weight of small entries.
 DAMPING = 5e-3
-# The drift is estimated on this number of blocks, or this share of all, before all blocks are decomposed.
+# The drift is estimated on this share of the blocks, and at least on this number, before all are decomposed.
 PROBE_BLOCKS, PROBE_SHARE = 4, 0.1
 # Number of points of a block that measure the distance of all other points to it.
 LANDMARKS = 32

@@ -42,7 +42,7 @@ ENTRIES, PASS = 1.0, 2.0
 @SOLVERS.register("automatic")
 @dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
-    """Chooses the solver of a system: overlapping alternating projection, CG with low rank, or Cholesky.
+    """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
 
     Cholesky up to 2,000 rows, where it takes less time than blocks of any size. Beyond 2,000 rows, Cholesky if its
     n³/3 flops take less time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++

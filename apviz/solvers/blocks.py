@@ -67,7 +67,7 @@ class Choices:
     fallback_rank: int | Auto
 
     def put_into(self, asked: AlternatingProjection) -> AlternatingProjection:
-        """Return `asked` with these values in place of every `auto`."""
+        """Return `asked` with these values instead of every `auto`."""
         columns, step = asked.columns, asked.step
         if isinstance(columns, Skeletons):
             columns = replace(columns, rank=self.skeleton_rank) if self.skeleton_rank else Exact()

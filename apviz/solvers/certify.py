@@ -106,7 +106,7 @@ class Certifier:
         stopping: tolerance and limits of the solve.
 
     Attributes:
-        message: message on the end of the solve, in place of the text of its reason; "" to keep that text.
+        message: message on the end of the solve, instead of the text of its reason; "" to keep that text.
     """
 
     def __init__(self, operator: CountingOperator, units: Units, clock: Clock, stopping: Stopping) -> None:

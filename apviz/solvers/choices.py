@@ -1,4 +1,4 @@
-"""Choices for settings that say `auto`, from n, d, the right-hand sides and the free memory, with the reasons."""
+"""Values of `auto` settings, from n, d, the right-hand sides and the free memory, with the reasons."""
 
 from __future__ import annotations
 

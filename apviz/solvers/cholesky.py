@@ -30,7 +30,7 @@ def arrays(n: int) -> int:
 @SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
-    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B, in O(n³) time with three n×n arrays; refined if one solve is not enough.
+    """Direct solve with K = LLᵀ, W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays; refined if one solve is not enough.
 
     Args:
         tol: tolerance on the mean of ‖r‖/‖b‖, recomputed. Above it the solve is refined, one epoch each; it has

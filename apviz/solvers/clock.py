@@ -11,7 +11,7 @@ import torch
 
 
 class Clock:
-    """Counts seconds since the start. On a GPU marks are events on the stream, so that a mark does not wait."""
+    """Seconds since the start. On a GPU marks are events on the stream, so that a mark does not wait."""
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"

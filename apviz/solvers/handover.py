@@ -64,7 +64,7 @@ def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: i
 
 
 class Handover:
-    """Watches how fast epochs lower the residual of a state, and rehearses CG.
+    """Monitor of the residual decrease per epoch, which rehearses CG.
 
     Args:
         state: state that the epochs change.

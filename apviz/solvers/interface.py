@@ -60,7 +60,7 @@ class StopReason(Enum):
 
 
 class NotConverged(UserWarning):
-    """Warns that a solve ended before its residual was below the tolerance; `solution` is the final solution.
+    """Warning that a solve ended before its residual was below the tolerance; `solution` is the final solution.
 
     `apviz.solve` warns with it, or raises it on request.
 

@@ -68,7 +68,7 @@ class Pass:
 
 
 class Refinement:
-    """Decides when the recursion needs a pass, and when further passes are in vain.
+    """Decision when the recursion needs a pass, and when further passes are in vain.
 
     Args:
         stopping: tolerance and limits of the solve.

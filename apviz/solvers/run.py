@@ -94,7 +94,7 @@ class Run:
 
     @property
     def rhs_norms(self) -> Tensor:
-        """The norms ‖b_i‖, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
+        """The norms ‖b_i‖, (l+1,) float64 on the host, with 1 instead of 0; a copy."""
         return self._units.rhs_norms
 
     @property

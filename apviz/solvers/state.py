@@ -76,7 +76,7 @@ class State:
 
 @dataclass(frozen=True)
 class Updated:
-    """Reports that an update changed W and R; the driver replies whether the epoch ends here.
+    """Event: an update changed W and R; the driver replies whether the epoch ends here.
 
     Args:
         block: the block projected onto, which may be a 0-d tensor on the device; −1 for all rows at once.
@@ -91,17 +91,17 @@ class Updated:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """Reports the end of an epoch; the driver evaluates B − KW if due, and closes the generator at the end."""
+    """Event: the end of an epoch; the driver evaluates B − KW if due, and closes the generator at the end."""
 
 
 @dataclass(frozen=True)
 class Remeasure:
-    """Requests B − KW, (n, l+1) in float64; the driver replies with it and copies it to `state.r`."""
+    """Request for B − KW, (n, l+1) in float64; the driver replies with it and copies it to `state.r`."""
 
 
 @dataclass(frozen=True)
 class Continue:
-    """Continues the solve with another state, at the same weights and in the same order of rows."""
+    """Request to continue the solve with another state, at the same weights and in the same order of rows."""
 
     state: State
 

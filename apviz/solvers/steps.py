@@ -57,7 +57,7 @@ class PlainStep(Step):
 @STEPS.register("subspace")
 @dataclass(frozen=True, kw_only=True)
 class Subspace(Step):
-    """Minimises h over the span of the last updates (sequential subspace optimisation, Narkiss & Zibulevsky, 2005).
+    """Minimiser of h over the span of the last updates (sequential subspace optimisation, Narkiss & Zibulevsky, 2005).
 
     Args:
         length: q, number of past updates to step along with every new one: n·(l+1) numbers each; `auto`: the most that
@@ -106,7 +106,7 @@ class BoundStep(Protocol):
 
 
 class PlainUpdates:
-    """Applies the update alone: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
+    """The update alone: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
 
     Args:
         columns: evaluates K[:, I] U of the updates.
@@ -135,7 +135,7 @@ class PlainUpdates:
 
 
 class WaitingUpdates:
-    """Applies the update alone to R, and defers W and the decreases of h, which no update needs.
+    """The update alone in R, with deferred W and decreases of h, which no update needs.
 
     On a device that gets its operations from the host, launching an operation takes longer than adding few numbers.
 
@@ -177,7 +177,7 @@ class WaitingUpdates:
 
 
 class SubspaceUpdates:
-    """Minimises h over the span of the last q updates instead of along the new one alone, per right-hand side.
+    """Minimisation of h over the span of the last q updates instead of along the new one alone, per right-hand side.
 
     Sequential subspace optimisation (Narkiss & Zibulevsky, 2005) is to projections what conjugacy is to CG. K times a
     past update is stored, so it costs no entries; memory q·n·(l+1).

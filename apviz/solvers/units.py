@@ -18,7 +18,7 @@ class Units:
         b: (n, l+1) as the user gave them.
 
     Attributes:
-        norms: (l+1,) float64 on the host, ‖b_i‖ in these units, with 1 in place of 0.
+        norms: (l+1,) float64 on the host, ‖b_i‖ in these units, with 1 instead of 0.
         is_zero: (l+1,) bool on the host, whether b_i is zero.
         share: (l+1,) the square of each power of two ÷ that of the largest.
         squares: (l+1,) squares of `norms`, on the device of b.
@@ -44,7 +44,7 @@ class Units:
 
     @property
     def rhs_norms(self) -> Tensor:
-        """The norms ‖b_i‖ in the user's units, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
+        """The norms ‖b_i‖ in the user's units, (l+1,) float64 on the host, with 1 instead of 0; a copy."""
         norms: Tensor = self.norms * self._powers.cpu()
         return norms
 
