@@ -1,15 +1,15 @@
-"""The dashboard: a Panel app on the library. No mathematics here.
+"""The dashboard: a Panel app on top of the library. It contains no mathematics.
 
-The rooms; a room knows only those below it, and import-linter sees to it:
+A module imports only modules further down this list; import-linter checks this:
 
-- `entrance`: who may come, and what answers before the rest is imported. `server`, `session`: the server, and one
-  visitor with address and pages.
-- `pages/`: what a visitor sees. They share what is in `pages.base`; no page knows another.
-- `jobs/`: work in threads, so many at once, and the bar that shows how it stands. `first_runs`: what a new folder
-  of runs begins with.
-- `settings/`: what a visitor chooses, as models with their widgets and as plain values for a job.
-- `components/`: one figure of `apviz.plots` on a page, the player, the cursor, the diagnosis, tables. They know traces.
-- `address`: settings as text. `store/`: the runs on disk. `limits`: what one visitor may ask of the machine.
+- `entrance`: access rules, and the server that answers during imports. `server`, `session`: the server, and one
+  visitor's address and pages.
+- `pages/`: the pages. They share `pages.base`; no page imports another.
+- `jobs/`: work in threads, a limited number at once, and the bar that shows its progress. `first_runs`: the first
+  runs of a new folder.
+- `settings/`: the visitor's settings, as models with their widgets and as plain values for a job.
+- `components/`: one figure of `apviz.plots` on a page, the player, the cursor, the diagnosis, tables. They use traces.
+- `address`: settings as text. `store/`: the runs on disk. `limits`: limits on the resources of one visitor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Limits", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports these when they are asked for: the entrance listens before."""
+    """Import `Limits` and `serve` on first use, so that the entrance listens before these slow imports."""
     if name == "Limits":
         from apviz.dashboard.limits import Limits
 

@@ -1,4 +1,4 @@
-"""Settings as text, and back with a message for bad values: in the address of a view, and in a field."""
+"""Conversion of settings to text and back, with messages for bad values, for the address of a view and for fields."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import param
 
-#: characters of a value that a sentence shows
+#: Most characters of a value that a message shows.
 _MOST_SHOWN = 80
 
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
-    """Query `?n=2000&dataset=china&...` of all settings, defaults too, so that the link means the same later."""
+    """Return the query `?n=2000&dataset=china&...` of all settings, with defaults, so that links keep their meaning."""
     pairs = [(name, write(getattr(model, name))) for model in models for name in settings(model)]
     return "?" + urlencode(pairs, quote_via=quote, safe=",:")
 
 
 def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
-    """Sets what a query says, and returns a sentence for everything that it could not set, which stays as it is.
+    """Apply the settings of a query and return one sentence for each invalid setting, which stays unchanged.
 
-    What a model takes from a field, to refuse it when it is used, its `check_setting(name, value)` refuses here.
+    Some models accept a value from a field and reject it only when it is used. Here their `check_setting(name, value)`
+    rejects it at once.
     """
     problems = []
     owners = {name: model for model in models for name in settings(model)}
     order = {name: place for place, name in enumerate(owners)}
     pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
-    # in the order of the settings: those that come first, such as the data set, may change those after them
+    # Apply in the order of the settings, because earlier ones, such as the data set, may change later ones.
     for name, text in sorted(pairs, key=lambda pair: order.get(pair[0], -1)):
         if name not in owners:
             problems.append(f"{shown(name)} in the address is no setting; there are {', '.join(owners)}")
@@ -46,30 +47,30 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Text from an address or a field as a sentence shows it: in one line, and of a long one the beginning."""
+    """Return text from an address or a field for display in a message: on one line, truncated if long."""
     text = "".join(sign if sign.isprintable() else "�" for sign in text)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def names(query: str) -> list[str]:
-    """Names of the settings in a query."""
+    """Return the names of the settings in a query."""
     return [name for name, _ in parse_qsl(query.removeprefix("?"), keep_blank_values=True)]
 
 
 def only(query: str, wanted: Iterable[str]) -> str:
-    """Part of a query about some settings."""
+    """Return the part of a query that concerns the wanted settings."""
     wanted = set(wanted)
     pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
     return urlencode([(name, text) for name, text in pairs if name in wanted])
 
 
 def settings(model: param.Parameterized) -> list[str]:
-    """Names of the parameters of a model that belong into an address: the public ones."""
+    """Return the names of a model's parameters that belong in an address: the public ones."""
     return [name for name in model.param if name != "name" and model.param[name].precedence != -1]
 
 
 def write(value: Any) -> str:
-    """Text of a value, such that `read` gives it back."""
+    """Return a value as text that `read` converts back."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     if isinstance(value, float):
@@ -78,10 +79,10 @@ def write(value: Any) -> str:
 
 
 def read(text: str, parameter: param.Parameter) -> Any:
-    """Value of a setting from its text; whether it is in range is found when it is set.
+    """Return the value of a setting from its text. Setting the parameter checks the range.
 
     Raises:
-        ValueError: text that is no value of such a setting; `accepted` says what is.
+        ValueError: The text is not a value of this setting; `accepted` describes valid values.
     """
     if isinstance(parameter, param.Boolean):
         if text not in ("true", "false"):
@@ -100,7 +101,7 @@ def read(text: str, parameter: param.Parameter) -> Any:
 
 
 def accepted(error: ValueError, parameter: param.Parameter) -> str:
-    """Sentence on what a setting accepts that refused a value with an error."""
+    """Return a clause on the values that a setting accepts, after the setting refused a value with an error."""
     if isinstance(parameter, param.ListSelector | param.Selector):
         return f"one of {', '.join(map(str, parameter.objects))} is accepted"
     if _has_counts(parameter):
@@ -117,7 +118,7 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
 
 
 def _whole(text: str) -> int:
-    """Whole number, with or without commas between thousands; 1_000 is a number to Python alone."""
+    """Return a whole number from text with or without thousands commas; reject 1_000, which only Python accepts."""
     if not re.fullmatch(r"[+-]?(\d+|\d{1,3}(,\d{3})+)", text.strip(), re.ASCII):
         raise ValueError("a whole number is accepted")
     return int(text.replace(",", ""))
@@ -131,7 +132,7 @@ def _finite(text: str) -> float:
 
 
 def _has_counts(parameter: param.Parameter) -> bool:
-    """Whether it is a list of whole numbers: all of them are sizes or ranks."""
+    """Return whether a parameter is a list of whole numbers. All such lists hold sizes or ranks."""
     return getattr(parameter, "item_type", None) is int
 
 

@@ -1,4 +1,4 @@
-"""Who may come, and what answers while the dashboard is imported, which takes seconds: this here takes none."""
+"""Access rules, and a server that answers while the dashboard is imported. That takes seconds; this module does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-#: asks again until the dashboard is there
+#: Page that asks again until the dashboard answers.
 _PAGE = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>apviz</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
@@ -29,10 +29,10 @@ look();
 
 
 class Entrance:
-    """Server that answers any request with 503 and a page that opens the dashboard when it is there.
+    """Server that answers every request with status 503 and a page that opens the dashboard once it is ready.
 
     Raises:
-        OSError: the port is taken.
+        OSError: The port is already in use.
     """
 
     def __init__(self, address: str, port: int) -> None:
@@ -48,7 +48,7 @@ class Entrance:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the port to the dashboard; who has knocked is answered, not cut off."""
+        """Release the port for the dashboard, after answering every client that has connected."""
         if self._is_open:
             self._is_open = False
             self._server.shutdown()
@@ -63,7 +63,7 @@ class Entrance:
 
 
 class _Answer(BaseHTTPRequestHandler):
-    #: seconds that somebody may take to ask
+    #: Seconds within which a client must send its request.
     timeout = 1
 
     def do_GET(self) -> None:
@@ -80,11 +80,11 @@ class _Answer(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing in the terminal."""
+        """Print nothing in the terminal."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    # threads are waited for as it closes
+    # Non-daemon threads: closing the server waits for their answers.
     allow_reuse_address, daemon_threads = True, False
 
     def __init__(self, address: str, port: int) -> None:
@@ -92,7 +92,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__((address, port), _Answer, bind_and_activate=False)
 
     def answer_waiting(self) -> None:
-        """Those who connected while the interpreter was busy with imports."""
+        """Answer the clients that connected while the interpreter was busy with imports."""
         self.socket.setblocking(False)
         while True:
             try:
@@ -104,10 +104,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:
-    """Refuses to serve whoever can reach an address without a word about who may.
+    """Check that an address which other machines can reach has a password or explicitly needs none.
 
     Raises:
-        ValueError: such an address; an empty password, or one that looks like a file that is not there; IPv6's own.
+        ValueError: The address has neither, the password is empty or looks like a missing file, or the address is the
+            IPv6 loopback.
     """
     if basic_auth is not None:
         _check_password(basic_auth)
@@ -118,12 +119,12 @@ def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:
             "users), or let everyone connect with --no-auth"
         )
     if local and ":" in address:
-        # Bokeh's list of hosts takes no IPv6
+        # Bokeh's list of hosts does not support IPv6.
         raise ValueError(f"{address} cannot be served to this machine alone; take 127.0.0.1, which can")
 
 
 def is_local(address: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if address == "localhost":
         return True
     try:
@@ -133,7 +134,7 @@ def is_local(address: str) -> bool:
 
 
 def _check_password(given: str) -> None:
-    """Refuses what would let everybody in, or make a password of a mistyped name of a file."""
+    """Reject an empty password, which would admit everyone, and a mistyped file name used as a password."""
     if not given.strip():
         raise ValueError("--basic-auth is empty, so no password would be needed; give one, or --no-auth")
     named_like_a_file = given.lower().endswith(".json") or "/" in given or "\\" in given

@@ -1,4 +1,4 @@
-"""What a new folder of runs begins with: seconds of work, once, so that no page stays with an empty chart."""
+"""The first runs of a new folder, a few seconds of work done once, so that no page has an empty chart."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.solvers import AlternatingProjection, Hook, Solver
 
-#: data of the first runs: it comes with apviz
+#: Data set of the first runs, which is part of apviz.
 DATA = "china"
-#: rows of the training and of the sweep, and of their blocks
+#: Rows of the training and of the sweep; rows of their blocks.
 SMALL_N, SMALL_BLOCK = 300, 100
-#: updates of the comparison with a picture
+#: Updates of the comparison that get a picture.
 PICTURES = 60
 
 Done = Callable[[], None]
 
 
 class FirstRuns(Job):
-    """Job that records, in a folder without any run, a training, a sweep over the noise, and at last a comparison."""
+    """Job that records a training, then a noise sweep, then a comparison in a folder without runs."""
 
     title = "First examples of this folder"
 
@@ -58,13 +58,13 @@ class FirstRuns(Job):
 
 
 def first_runs(folder: RunsFolder) -> None:
-    """Records them at once, in a folder without any run."""
+    """Record the first runs now, if the folder contains no run."""
     if not folder.names():
         FirstRuns(JobQueue(1), folder).work()
 
 
 def train(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: None) -> None:
-    """Trains until σ² has settled, which takes about two seconds."""
+    """Train until σ² has settled, which takes about two seconds."""
     data = datasets.load(DATA, n=SMALL_N)
     solver = AlternatingProjection(block_size=SMALL_BLOCK, tol=1.0, min_epochs=11)
     settings = TrainingSettings(solver=solver, steps=80, probes=4, spectrum=True)
@@ -74,7 +74,7 @@ def train(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: None) -
 
 
 def sweep_noise(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: None) -> None:
-    """Solves by the two methods of the paper's Figure 4 at five noises, which takes about two seconds."""
+    """Solve with the two methods of the paper's Figure 4 at five noise levels, which takes about two seconds."""
     spec = SystemSpec(DATA, SMALL_N, rhs=2)
     chosen = spec.build(Limits())
     solvers = _sweep_solvers()
@@ -86,7 +86,7 @@ def sweep_noise(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: N
 
 
 def compare_methods(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: None) -> None:
-    """Solves what the landing page shows, and Look inside, which takes about five seconds."""
+    """Solve the system that the landing page and Look inside show, which takes about five seconds."""
     data = datasets.load(DATA, n=DEFAULT_N)
     chosen = choose_hyperparameters(data)
     solvers = _comparison_solvers()

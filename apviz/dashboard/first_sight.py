@@ -1,7 +1,7 @@
-"""What a page shows before its scripts have come: its answer as plain HTML, which the page itself then replaces.
+"""Static preview of a page in plain HTML, shown until the scripts have loaded and the page itself replaces it.
 
-Bokeh, Material's components and plotly take a browser seconds to read; the verdict, the curves and the table of runs
-are known to the server before, and are sent with the page.
+A browser needs seconds to load Bokeh, Material's components and plotly. The server already knows the verdict, the
+curves and the table of runs, and sends them with the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apviz.plots._style import ThemeName
 
 STYLE: Final = Path(__file__).with_name("first_sight.css").read_text("utf-8")
 _MISSING: Final = "–"
-#: plotly's symbols of runs, as letters
+#: Characters that stand for plotly's marker symbols of runs.
 _SYMBOLS: Final = {
     "circle": "●", "square": "■", "triangle-up": "▲", "triangle-left": "◀", "triangle-right": "▶", "pentagon": "⬟",
     "hexagram": "✶", "star": "★",
@@ -26,11 +26,11 @@ _SYMBOLS: Final = {
 
 @dataclass(frozen=True)
 class FirstSight:
-    """Part of a page as HTML.
+    """Static preview of a page as HTML.
 
     Attributes:
-        body: below the tabs.
-        awaits: what replaces it, by being drawn.
+        body: HTML below the tabs.
+        awaits: Component that replaces the preview once it is drawn.
     """
 
     body: str
@@ -38,11 +38,11 @@ class FirstSight:
 
 
 def page(sight: FirstSight | None, titles: Iterable[str], title: str, theme: ThemeName, *, lecture: bool) -> str:
-    """HTML of the whole page at first sight; empty where there is nothing to show yet.
+    """Return the HTML of the whole preview; empty if there is nothing to show yet.
 
     Args:
-        titles: of all tabs.
-        title: of the tab that is shown.
+        titles: Titles of all tabs.
+        title: Title of the open tab.
     """
     if sight is None:
         return ""
@@ -58,13 +58,13 @@ def page(sight: FirstSight | None, titles: Iterable[str], title: str, theme: The
 def table(
     columns: Sequence[Sequence[str]], rows: Sequence[Sequence[Any]], selected: str, swatches: Mapping[str, Any]
 ) -> str:
-    """Table of runs as `SortedTable` shows it.
+    """Return the table of runs as HTML, as `SortedTable` shows it.
 
     Args:
-        columns: heading and form of each.
-        rows: of each the key, then its cells.
-        selected: key of the row that is looked at.
-        swatches: colour, dash and symbol of the curve of a run, by its key.
+        columns: Heading and format of each column.
+        rows: Key of each row, followed by its cells.
+        selected: Key of the selected row.
+        swatches: Colour, dash and symbol of a run's curve, by the key of the run.
     """
     head = "".join(f'<th class="{_side(form)}">{html.escape(title)}</th>' for title, form in columns)
     body = "".join(
@@ -85,7 +85,7 @@ def _row(columns: Sequence[Sequence[str]], cells: Sequence[Any], swatch: Any) ->
 
 
 def _written(cell: Any, form: str) -> str:
-    """A cell as the table of the page writes it."""
+    """Return the text of a cell, formatted as in the table of the page."""
     if cell is None:
         return _MISSING
     value, sign = cell if isinstance(cell, list) else (cell, "")

@@ -1,4 +1,4 @@
-"""What one visitor may ask of the machine."""
+"""Limits on the resources that one visitor may use."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from apviz.solvers import AlternatingProjection, Solver
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one server; what exceeds them is refused, with the limit in the message.
+    """Limits of one server. A request beyond a limit is refused, with the limit in the message.
 
     Args:
-        max_solves: solves at once over all visitors; the others queue.
-        max_n: training rows of a system.
-        max_block_gb: memory of the block factors of one solve, in GB.
-        max_upload_mb: size of an uploaded file, in MB.
-        tab_seconds: that a page is kept after its tab was closed; one that answers nothing for eight times as long, as
-            on a machine that sleeps, counts as closed.
-        job_seconds: that the jobs of a visitor go on after the last tab has gone; who comes back finds them.
+        max_solves: Most simultaneous solves over all visitors; further solves queue.
+        max_n: Most training rows of a system.
+        max_block_gb: Most memory for the block factors of one solve, in GB.
+        max_upload_mb: Largest size of an uploaded file, in MB.
+        tab_seconds: Time that a page is kept after its tab was closed, in seconds. A tab that does not respond for
+            eight times as long, as on a sleeping machine, counts as closed.
+        job_seconds: Time that a visitor's jobs keep running after the last tab was closed, in seconds. A visitor who
+            returns within this time finds them.
 
     Raises:
-        ValueError: a limit out of range.
+        ValueError: A limit is out of range.
     """
 
     max_solves: int = 2
@@ -44,9 +45,9 @@ class Limits:
             require_whole(name, getattr(self, name), 1)
 
     def why_too_large(self, solver: Solver, x: Tensor) -> str:
-        """Reason why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.
+        """Return why the block factors of a solver on inputs x: (n, d) are refused; empty if they are allowed.
 
-        Blocks whose size apviz chooses are sized by the memory that is free.
+        If apviz chooses the block size, it fits the blocks to the free memory.
         """
         needed = _known_factor_bytes(solver, x)
         if needed <= self.max_block_gb * 1e9:
@@ -57,7 +58,7 @@ class Limits:
         )
 
     def why_too_large_together(self, solvers: Sequence[Solver], x: Tensor) -> str:
-        """Reason why the block factors of several solvers are refused at the same time; empty where they are not."""
+        """Return why the block factors of several solvers are refused together; empty if they are allowed."""
         needed = sum(_known_factor_bytes(solver, x) for solver in solvers)
         if needed <= self.max_block_gb * 1e9:
             return ""
@@ -68,7 +69,7 @@ class Limits:
 
 
 def _known_factor_bytes(solver: Solver, x: Tensor) -> float:
-    """Bytes of the block factors of a solver on x: (n, d); 0 for blocks whose size apviz chooses."""
+    """Return the bytes of a solver's block factors on x: (n, d); 0 if apviz chooses the block size."""
     if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
         return 0.0
     return float(factor_bytes(x, int(solver.block_size), float(solver.overlap)))

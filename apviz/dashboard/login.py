@@ -1,4 +1,4 @@
-"""The login of a dashboard with a password: who guesses is made to wait."""
+"""The login of a password-protected dashboard. Repeated wrong passwords are delayed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from panel.auth import BasicLoginHandler
 
-#: tries from one address before one waits; the first seconds of waiting, which double; and the most
+#: Login attempts per address without delay; first delay in seconds, which then doubles; longest delay in seconds.
 FREE, FIRST_SECONDS, MOST_SECONDS = 5, 0.5, 8.0
-#: addresses that are remembered; seconds after the last try until all are forgotten
+#: Most addresses remembered; seconds after the last attempt until an address's attempts are forgotten.
 ADDRESSES, FORGOTTEN_SECONDS = 10_000, 900.0
 
 _PAGE: Final = """<!doctype html>
@@ -41,18 +41,18 @@ label, input, button {{ display: block; width: 100%; box-sizing: border-box; mar
 class _Guesser:
     tries: int = 0
     last: float = 0.0
-    #: when the next try is looked at
+    #: Time at which the next attempt is checked.
     free_at: float = 0.0
 
 
 class Tries:
-    """Tries by address, each of which counts as wrong until it was right; many at once wait for one another."""
+    """Login attempts by address. An attempt counts as wrong until it succeeds; simultaneous attempts queue."""
 
     def __init__(self) -> None:
         self._guessers: OrderedDict[str, _Guesser] = OrderedDict()
 
     def begin(self, address: str, now: float) -> float:
-        """Counts a try that comes now; seconds until it is looked at, infinite where too many wait already."""
+        """Count an attempt made now and return the seconds until its check; infinite if too many already wait."""
         guesser = self._guessers.setdefault(address, _Guesser())
         if now - guesser.last > FORGOTTEN_SECONDS:
             guesser.tries = 0
@@ -69,19 +69,19 @@ class Tries:
         return guesser.free_at - now
 
     def right(self, address: str) -> None:
-        """A password was right."""
+        """Forget the attempts of an address after a correct password."""
         self._guessers.pop(address, None)
 
 
 class Login(BasicLoginHandler):
-    """Panel's login, with a page of its own.
+    """Panel's login with apviz's own page.
 
-    Every try from an address waits longer once some were wrong. The form has a token, which another page cannot know;
-    cookies are sent with requests of the dashboard's own pages only. All addresses are relative, for only the browser
-    knows the prefix under which a proxy serves the dashboard.
+    After some wrong attempts from an address, each further attempt waits longer. The form carries a token that no
+    other page can know. Browsers send the cookies only with requests from the dashboard's own pages. All addresses are
+    relative, because only the browser knows the prefix under which a proxy serves the dashboard.
 
     Args:
-        given: a password, or a JSON file of users and passwords.
+        given: A password, or the path of a JSON file of users and passwords.
     """
 
     def initialize(self, given: str, tries: Tries) -> None:
@@ -114,7 +114,7 @@ class Login(BasicLoginHandler):
         self.write(_PAGE.format(token=html.escape(self.xsrf_token.decode()), error=html.escape(error)))
 
     def set_cookie(self, name: str, value: str | bytes, *args: Any, **options: Any) -> None:
-        """Set a cookie for this folder of pages; only over TLS, if this page came over TLS."""
+        """Set a cookie for this folder of pages, restricted to TLS if this page was requested over TLS."""
         come_by = self.request.protocol, self.request.headers.get("X-Forwarded-Proto", "")
         is_encrypted = any(each.startswith("https") for each in come_by)
         options |= {"path": None, "httponly": True, "samesite": "Strict", "secure": is_encrypted}
@@ -122,13 +122,13 @@ class Login(BasicLoginHandler):
 
 
 def is_right(given: str, username: str, password: str) -> bool:
-    """Return whether a password is the one that was given, or in the JSON file given, that of the user."""
+    """Return whether a password equals the given one, or the user's password in the given JSON file."""
     expected = json.loads(Path(given).read_text("utf-8")).get(username) if Path(given).is_file() else given
     return isinstance(expected, str) and hmac.compare_digest(expected.encode(), password.encode())
 
 
 def inside(wanted: str) -> str:
-    """Return the address of the page that was wanted before the login, relative to it; nothing else is gone to."""
+    """Return the relative address of the page requested before the login; the start page for any other target."""
     parts = urlsplit(wanted)
     if parts.scheme or parts.netloc or parts.path not in ("", "/") or not parts.query.isprintable():
         return "./"

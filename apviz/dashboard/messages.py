@@ -1,7 +1,7 @@
-"""Bounds on what browsers send: bytes are counted as they come, and before they are unpacked.
+"""Bounds on the messages of browsers. Bytes are counted on arrival and before decompression.
 
-Bokeh unpacks every value of a message whole, collects as many buffers as a message announces, and makes any array that
-it describes; all of that is the visitor's choice.
+Bokeh decompresses every value of a message in full. It collects every buffer that a message announces and builds every
+array that it describes. The visitor controls all three sizes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bokeh.protocol.receiver import Receiver
 from bokeh.server.urls import per_app_patterns
 from panel.io.server import WSHandler
 
-#: of one message, as it is sent and unpacked
+#: Most bytes of one message, both as sent and decompressed.
 MESSAGE_BYTES: Final = 4 * 2**20
-#: of all messages of a session but uploads, which have limits of their own: what they change stays with the session
+#: Most bytes of all messages of a session, because a session keeps their content. Uploads have their own limits.
 SESSION_BYTES: Final = 64 * 2**20
-#: of an HTTP request, such as a login
+#: Most bytes of an HTTP request, such as a login.
 REQUEST_BYTES: Final = 64 * 2**10
-#: numbers that browsers send
+#: Number types that browsers send.
 _DTYPES: Final = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "float64")
 _GZIP: Final = 31
 
@@ -32,10 +32,10 @@ _sent: WeakKeyDictionary[Document, int] = WeakKeyDictionary()
 
 
 def bound_messages() -> None:
-    """Bound the messages of all servers of this process that are made from now on."""
+    """Bound the messages of all servers that this process creates from now on."""
     Deserializer._decode_bytes = _decode_bytes
     Deserializer._decode_ndarray = _decode_ndarray
-    # a text for a picture is the name of a file, which Bokeh reads, also where a browser sent it
+    # Bokeh takes a string in place of an image for a file name and reads that file, even if a browser sent the string.
     Image.transform = lambda self, value: value if isinstance(value, str) else _read_picture(self, value)
     per_app_patterns[:] = [
         (route, BoundedSocket if issubclass(handler, WSHandler) else handler) for route, handler, *_ in per_app_patterns
@@ -43,21 +43,25 @@ def bound_messages() -> None:
 
 
 class Unpacked(bytes):
-    """Bytes of a message, and of how many characters of it they were made."""
+    """Decompressed bytes of a message.
+
+    Attributes:
+        sent: Number of characters of the message that encoded them.
+    """
 
     sent: int
 
 
 def excuse(document: Document | None, content: Unpacked) -> None:
-    """Leave bytes out of what a session may send, for they are counted elsewhere."""
+    """Exclude bytes from the total of a session, because another limit counts them."""
     if document is not None:
         _sent[document] = _sent.get(document, 0) - content.sent
 
 
 class BoundedSocket(WSHandler):
-    """Bokeh's WebSocket, which is closed when too much comes."""
+    """Bokeh's WebSocket, closed when a message or a session exceeds its limit."""
 
-    #: bytes of a message that is not complete
+    #: Bytes received of an incomplete message.
     _held = 0
 
     async def on_message(self, fragment: str | bytes) -> None:
@@ -73,7 +77,7 @@ class BoundedSocket(WSHandler):
             self._count(self.receiver)
 
     def _count(self, receiver: Receiver | None) -> None:
-        """Count a message that is complete, and drop it."""
+        """Count a complete message and drop it."""
         if receiver is None or receiver._message is None:
             return
         if self.connection is not None and self.connection._session is not None:
@@ -91,11 +95,11 @@ _unbounded_bytes, _unbounded_ndarray = Deserializer._decode_bytes, Deserializer.
 
 
 def _decode_bytes(self: Deserializer, value: Any) -> Any:
-    """Unpack bytes as far as the message they are of may."""
+    """Decompress bytes up to the limit of their message."""
     data = value["data"]
     if not isinstance(data, str):
         return _unbounded_bytes(self, value)
-    # there is one deserialiser for a message
+    # Bokeh creates one deserialiser per message, so the count on it is per message.
     left = MESSAGE_BYTES - getattr(self, "_unpacked", 0)
     try:
         unpacker = zlib.decompressobj(_GZIP)
@@ -113,7 +117,7 @@ def _decode_bytes(self: Deserializer, value: Any) -> Any:
 
 
 def _decode_ndarray(self: Deserializer, value: Any) -> Any:
-    """Make an array of plain numbers; one text may be given any length by its type."""
+    """Build an array of plain numbers, because a text dtype could give one string any length."""
     if value["dtype"] not in _DTYPES:
         raise DeserializationError(f"an array of {str(value['dtype'])[:40]!r}")
     return _unbounded_ndarray(self, value)

@@ -1,4 +1,4 @@
-"""Which requests are answered: those for a host of this server, from pages of its own."""
+"""Filter of requests. It admits only requests for a host of this server from the server's own pages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from apviz.dashboard.entrance import is_local
 class Origins:
     """Hosts that the server answers to, and origins whose pages may use it.
 
-    A page elsewhere must neither drive the dashboard through a visitor's browser nor, under a name that was made to
-    lead here (DNS rebinding), pass for a page of the dashboard. Headers of proxies, such as X-Forwarded-Host, admit
-    nobody: anyone can send them.
+    A foreign page must not control the dashboard through a visitor's browser. It must not pass for a page of the
+    dashboard under a name that resolves to this server (DNS rebinding) either. Proxy headers such as X-Forwarded-Host
+    grant no access, because anyone can send them.
 
     Args:
-        address: the interface that the server listens on.
-        allowed: hosts or origins that visitors may use, such as `gp.example.org` or `https://gp.example.org:8443`.
+        address: Interface that the server listens on.
+        allowed: Hosts or origins that visitors may use, such as `gp.example.org` or `https://gp.example.org:8443`.
 
     Raises:
-        ValueError: an `allowed` that names no host.
+        ValueError: An entry of `allowed` names no host.
     """
 
     def __init__(self, address: str, allowed: Iterable[str] = ()) -> None:
@@ -40,11 +40,11 @@ class Origins:
 
     @property
     def allowed(self) -> list[str]:
-        """Hosts of `allowed`, with their ports."""
+        """Return the hosts of `allowed`, with their ports."""
         return sorted(self._allowed)
 
     def why_refused(self, request: HTTPServerRequest) -> str:
-        """Return why a request is refused, and what to do about it; empty where it is answered."""
+        """Return why a request is refused, and what to do about it; empty if the request is admitted."""
         host, headers = request.host.lower(), request.headers
         if not self._is_own(_name(host)):
             return f"This dashboard does not answer to the name {host}. {_how_to_allow(host)}"
@@ -62,7 +62,7 @@ class Origins:
         return ""
 
     def guard(self, application: Application) -> None:
-        """Refuse all else before any handler of the application sees it, and let no other page embed its pages."""
+        """Refuse other requests before any handler of the application sees them; forbid other pages to embed it."""
         application.default_router.rules.insert(0, Rule(_Refused(self), _Refusal))
         embedding = " ".join(["frame-ancestors 'self'", *self.allowed])
         application.add_transform(lambda request: _OwnFrames(request, embedding))  # type: ignore[arg-type]
@@ -74,14 +74,14 @@ class Origins:
             wanted = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # looked up now: a laptop gets others in another network
+        # Look the addresses up on every request, because a laptop gets new ones in another network.
         found = (each.address.partition("%")[0] for card in psutil.net_if_addrs().values() for each in card
                  if each.family in (socket.AF_INET, socket.AF_INET6))  # fmt: skip
         return any(ipaddress.ip_address(each) == wanted for each in found)
 
 
 class _Refused(Matcher):
-    """Matches what is refused, and OPTIONS, by which a page asks whether its WebSocket would be."""
+    """Matcher of refused requests, and of OPTIONS, with which a page asks whether its WebSocket would be refused."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -104,7 +104,7 @@ class _Refusal(RequestHandler):
 
 
 class _OwnFrames(OutputTransform):
-    """Header of every answer: in the frame of another page, clicks meant for that page would press buttons of ours."""
+    """Headers of every answer. They forbid framing, where clicks meant for another page would press our buttons."""
 
     def __init__(self, request: HTTPServerRequest, policy: str) -> None:
         self._policy = policy
@@ -118,11 +118,11 @@ class _OwnFrames(OutputTransform):
 
 
 def _host_of(given: str) -> str:
-    """Host, with its port, of an option."""
+    """Return the host, with its port, of an option."""
     parts = urlsplit(given if "//" in given else f"//{given}")
     try:
         is_host = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc and "*" not in parts.netloc
-    except ValueError:  # of the port
+    except ValueError:  # invalid port
         is_host = False
     if not is_host or parts.path not in ("", "/") or parts.query or parts.scheme not in ("", "http", "https"):
         raise ValueError(
@@ -133,7 +133,7 @@ def _host_of(given: str) -> str:
 
 
 def _netloc(origin: str) -> str:
-    """Host and port of an origin, as browsers write them into Host; empty of none."""
+    """Return host and port of an origin, as browsers write them in the Host header; empty if there is none."""
     try:
         parts = urlsplit(origin.lower())
         usual = {"http": 80, "https": 443}.get(parts.scheme)
@@ -143,7 +143,7 @@ def _netloc(origin: str) -> str:
 
 
 def _name(host: str) -> str:
-    """Name, or number, of a host without its port."""
+    """Return the name or IP address of a host, without its port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""The server of the dashboard: who may come, and what it is started with."""
+"""The server of the dashboard: its access rules and its options."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import give_back
 
-#: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone: a server that
-#: has much to do reads answers late, so a quarter of it was too few for twenty visitors of two busy cores
+#: Multiple of `tab_seconds` after which a tab that answers no ping counts as closed. A busy server reads answers late:
+#: a quarter of this value was too small for twenty visitors on two busy cores.
 SILENT_TIMES = 8
-#: characters of a line of the log; Bokeh puts whole messages there
+#: Most characters of a line of the log, because Bokeh logs whole messages.
 LINE_CHARACTERS = 2_000
 
-#: loggers of what sends to browsers
+#: Loggers of the code that sends to browsers.
 _WRITERS = (
     "asyncio", "bokeh.server.protocol_handler", "bokeh.server.views.ws", "panel.io.document", "tornado.application",
 )  # fmt: skip
@@ -56,21 +56,21 @@ def serve(
     open_browser: bool = True,
     entrance: Entrance | None = None,
 ) -> None:
-    """Serves the dashboard until Ctrl-C.
+    """Serve the dashboard until Ctrl-C.
 
     Args:
-        runs: folder of traces: shown, and where new ones go.
-        address: the interface to listen on; any but this machine's own asks for a decision about who may come.
-        basic_auth: a password, or a JSON file of users and passwords.
-        no_auth: let everybody in who can reach the address.
-        allow_origin: hosts that visitors may use, besides those of the address: a name of this machine, or that of a
-            proxy.
-        entrance: what answers there until now.
+        runs: Folder of traces, from which runs are shown and to which new runs are written.
+        address: Interface to listen on. Any interface but the loopback needs `basic_auth` or `no_auth`.
+        basic_auth: A password, or the path of a JSON file of users and passwords.
+        no_auth: Admit everyone who can reach the address.
+        allow_origin: Further hosts that visitors may use: a name of this machine, or the name of a proxy.
+        entrance: Server that has answered at this address until now.
 
     Raises:
-        ValueError: an address that others can reach without a word about who may; an empty password, or one that looks
-            like a file that is not there; IPv6's own; an `allow_origin` that names no host; an unknown data set.
-        DatasetUnavailable: a data set that is not on this machine; with how to get it.
+        ValueError: Others can reach the address, but neither `basic_auth` nor `no_auth` is given; the password is empty
+            or looks like a missing file; the address is the IPv6 loopback; an `allow_origin` names no host; or the data
+            set is unknown.
+        DatasetUnavailable: The data set is not on this machine; the message says how to get it.
     """
     check_access(address, basic_auth, no_auth)
     origins = Origins(address, allow_origin)
@@ -79,7 +79,7 @@ def serve(
     limits = limits or Limits()
     folder, queue = RunsFolder(runs), JobQueue(limits.max_solves)
     visitors, own = Visitors(limits.job_seconds), JobQueue(1)
-    # beside the queue of the visitors, who wait for none of it
+    # The first runs have their own queue, so that visitors do not wait for them.
     first_runs = None if folder.names() else FirstRuns(own, folder)
     pn.extension("filedropper", notifications=True)
     for name in _WRITERS:
@@ -87,7 +87,7 @@ def serve(
         logging.getLogger(name).addFilter(_shortened)
     for each in (queue, own):
         atexit.register(each.close)
-    # what every visitor needs stays: nothing of it is looked through again when a job's garbage is collected
+    # Freeze the objects that every visitor shares, so that collecting a job's garbage does not scan them again.
     gc.collect()
     gc.freeze()
     if first_runs is not None:
@@ -101,7 +101,7 @@ def serve(
     if entrance is not None:
         entrance.close()
     server = build_server(view, port, address, origins, limits, basic_auth, show=open_browser)
-    # what a session held is free some time after its end; not collected here, which would hold up those who are there
+    # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
     server.io_loop.start()
@@ -111,10 +111,10 @@ def build_server(
     view: Callable[[], Any], port: int, address: str, origins: Origins, limits: Limits, basic_auth: str | None = None,
     **more: Any,
 ) -> Server:  # fmt: skip
-    """Build the server of a page, with all that stands between it and visitors; it is not started."""
+    """Build the server of a page, with all access checks, without starting it."""
     if basic_auth:
         more |= {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()}
-    # a machine that sleeps, or a request that is never ended, holds nothing for long; live tabs answer pings at once
+    # Free the resources of sleeping machines and of incomplete requests soon. Open tabs answer pings at once.
     silent = SILENT_TIMES * limits.tab_seconds
     http = {"idle_connection_timeout": silent, "max_body_size": REQUEST_BYTES}
     bound_messages()
@@ -128,7 +128,7 @@ def build_server(
         http_server_kwargs=http, sign_sessions=True, secret_key=secrets.token_hex(),
         **more,
     )  # fmt: skip
-    # in place of Bokeh's own list of origins, which knows one port and no Host
+    # `origins` replaces Bokeh's list of origins, which supports one port only and ignores the Host header.
     server._tornado._websocket_origins = {"*"}
     origins.guard(server._tornado)
     if basic_auth:
@@ -137,10 +137,10 @@ def build_server(
 
 
 def _is_of_open_tab(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is about anything but a tab that was closed while something was sent to it."""
+    """Return whether a log record concerns anything other than sending to a closed tab."""
     error = record.exc_info[1] if record.exc_info else None
     of_closed = isinstance(error, WebSocketClosedError) or (
-        # a connection whose session has been let go, as its tab no longer answered
+        # The session of this connection was discarded because its tab no longer answered.
         isinstance(error, AssertionError) and _raised_in(error) == "bokeh.server.connection"
     )
     return not of_closed and "connection was closed" not in record.getMessage()
@@ -154,6 +154,6 @@ def _shortened(record: logging.LogRecord) -> bool:
 
 
 def _raised_in(error: BaseException) -> str:
-    """Name of the module that raised an error."""
+    """Return the name of the module that raised an error."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__"))

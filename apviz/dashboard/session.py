@@ -1,4 +1,4 @@
-"""One visitor: the pages, the address, and the clock that lets pages draw."""
+"""The session of one visitor: the pages, the address, and the timer on which pages draw."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from apviz.dashboard.store.own_data import OwnData
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import FONT
 
-#: milliseconds between two looks at what the jobs have done
+#: Milliseconds between two checks of the jobs' progress.
 TICK_MS = 120
-#: pixels of type on a desk; and on a projector, where what is written in it becomes 1.4 times as large, as in charts
+#: Font size in pixels on a desktop, and on a projector, where text becomes 1.4 times as large, as in charts.
 TYPE_PIXELS, LECTURE_TYPE_PIXELS = 14, 16.6
-#: seconds in which nothing was to be done, after which part of a page is made that nobody has asked for yet
+#: Idle seconds after which part of a page is built before the visitor opens it.
 IDLE_SECONDS = 0.7
-#: seconds for which a job that has ended is shown again when a page is loaded again
+#: Seconds after its end during which a job is shown again on a reloaded page.
 ENDED_SECONDS = 60.0
-#: seconds before a connection was lost within which a run that went on was written
+#: A run written within this many seconds before the connection was lost counts as running then.
 WRITTEN_SECONDS = 60.0
 _HERE = Path(__file__).parent
-#: Panel's page, with what it does by itself, and the script that the charts wait for; styles and scripts come after
-#: what is seen first, for a browser shows nothing of what stands below them before it has read them
+#: Panel's page with its own resources, and the script that the charts wait for. Styles and scripts follow the static
+#: preview, because a browser shows nothing below them before it has loaded them.
 _HTML = f"""{{% extends "base.html" %}}
 {{% block css_resources %}}{{% endblock %}}{{% block js_resources %}}{{% endblock %}}
 {{% block postamble %}}{{% raw %}}<script>{(_HERE / "page.js").read_text("utf-8")}</script>
@@ -57,10 +57,10 @@ class Session:
     """App of one visitor.
 
     Args:
-        dataset: that the pages begin with; None for the default.
-        lecture: larger type and lines, for a projector.
-        visitors: of the server.
-        first_runs: the job that fills a new folder; None where there was something.
+        dataset: Initial data set of the pages; None for the default.
+        lecture: Whether to use larger type and lines, for a projector.
+        visitors: Visitors of the server.
+        first_runs: Job that fills a new folder; None if the folder already had runs.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class Session:
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
-        #: pages that have been shown, and of these the ones whose charts are still of the other theme
+        #: Pages that have been shown, and those of them whose charts still have the other theme.
         self._opened, self._stale = set[str](), set[str]()
         self._is_loaded = False
         self._idle_since = math.inf
         self._clock: Any = None
-        #: what the browser has said so far
+        #: Values last received from the browser.
         self._token, self._lost = "", dict[str, Any]()
-        #: what is in the browser's address bar, by Panel, and what was written there
+        #: Panel's view of the browser's address bar, and the query last written to it.
         self._location, self._address = pn.state.location, ""
         self.problems = self._read_address()
         view = self.shared.view
-        # tabs of nothing: what they would show, they would make anew, here and in the browser, at every change
+        # The tabs are empty, because they would rebuild their contents here and in the browser at every change.
         self._tabs = pmui.Tabs(
             *((page.title, pn.Spacer()) for page in PAGES.values()), active=list(PAGES).index(view.page),
             sizing_mode="stretch_width",
@@ -117,8 +117,8 @@ class Session:
             sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
             busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
-        # it would follow whether any session of this server is busy: every change costs a walk over the whole page, and
-        # what follows it is never let go
+        # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
+        # page, and such watchers are never released.
         for watcher in _that_follow_busy():
             if watcher not in of_others:
                 pn.state.param.unwatch(watcher)
@@ -132,24 +132,24 @@ class Session:
         pn.state.on_session_destroyed(lambda context: self._end(context._document))
 
     def view(self) -> pmui.Page:
-        """Page of HTML that the server sends."""
+        """Return the HTML page that the server sends."""
         if pn.state.curdoc is not None:
             pn.state.curdoc.template_variables["first_sight"] = self.first_sight()
         return self._template
 
     def first_sight(self) -> str:
-        """HTML that is seen until the page is there."""
+        """Return the HTML of the static preview, shown until the page has loaded."""
         titles = [page.title for page in PAGES.values()]
         sight = self.page.first_sight()
         return first_sight.page(sight, titles, self.page.title, self.shared.theme, lecture=self.shared.lecture)
 
     @property
     def page(self) -> Any:
-        """Page that is shown; made when it is first shown."""
+        """Return the open page, built on first use."""
         return self._page(self.shared.view.page)
 
     def go(self, name: str, prepare: Callable[[Any], None]) -> None:
-        """Shows a page, prepared for what it is wanted for."""
+        """Call `prepare` on a page and show it."""
         prepare(self._page(name))
         self._tabs.active = list(PAGES).index(name)
 
@@ -180,7 +180,7 @@ class Session:
             page.redraw()
 
     def _show_settings(self) -> None:
-        """Shows the settings of the page; made once, for their widgets watch the models as long as these live."""
+        """Show the settings of the page, built once because their widgets watch the models for the models' lifetime."""
         for name, part in self._of_the_system.items():
             part.visible = name in self.page.asks
             if part.visible and not len(part):
@@ -188,27 +188,27 @@ class Session:
         self._sidebars.show(self.page.name, partial(self._settings, self.page.name))
 
     def _loaded(self) -> None:
-        """Shows the settings once the browser shows the page: they take it as long as everything before."""
+        """Show the settings after the browser shows the page, because they take it as long as all the rest."""
         self._is_loaded, self._idle_since = True, time.monotonic()
         self._listen()
         self._show_settings()
         self._write_address()
-        # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
+        # Avoid `state.add_periodic_callback`: at every tick it marks every page of the server as busy.
         self._clock = pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True)
         self._clock.start()
 
     def _end(self, document: Any) -> None:
-        """Lets everything go; the clock of a page that is gone would hold it for good, and so would its messages."""
+        """Release everything; otherwise the timer and the notifications would keep a closed page alive forever."""
         if self._clock is not None:
             self._clock.stop()
-        # Panel's area of messages is drawn twice, and forgets one of the two
+        # Panel draws its notification area twice but releases only one of the two.
         for key, (_, _, of, _) in list(pn.state._views.items()):
             if of is document:
                 del pn.state._views[key]
         self.shared.end()
 
     def _listen(self) -> None:
-        """Takes what the browser has said; before the page is loaded it would not hear the answer."""
+        """Read the values from the browser, after the page has loaded; before, an answer would not reach it."""
         if not self._is_loaded:
             return
         if self._browser.is_phone:
@@ -242,7 +242,7 @@ class Session:
         self._make_ahead()
 
     def _make_ahead(self) -> None:
-        """Makes a part of a page that was not shown yet, where there is nothing else to do: then it opens at once."""
+        """Build a part of an unopened page while idle, so that the page later opens at once."""
         now, visitor = time.monotonic(), self.shared.visitor
         if self.page.is_drawing or self.shared.awaits_first_runs or any(job.is_active for job in visitor.jobs):
             self._idle_since = now
@@ -256,10 +256,10 @@ class Session:
                 return
         self._idle_since = math.inf
 
-    # --- jobs, in whatever tab they were started ------------------------------------------------------------------
+    # --- jobs of the visitor, from all tabs -----------------------------------------------------------------------
 
     def _recognise(self, token: str) -> None:
-        """Goes on as the visitor that the browser says it is."""
+        """Continue as the visitor whose token the browser sent."""
         known = self._visitors.find(token)
         if known is None:
             return
@@ -269,7 +269,7 @@ class Session:
             self._adopt_jobs(name)
 
     def _adopt_jobs(self, name: str) -> None:
-        """Gives a page the job of the visitor that goes on there, or has ended unseen."""
+        """Give a page the visitor's job that runs there, or whose end is recent or unseen."""
         now = time.monotonic()
         for job in self.shared.visitor.jobs:
             if job.page == name and (job.is_active or not job.seen or now - job.ended < ENDED_SECONDS):
@@ -285,12 +285,12 @@ class Session:
             self._browser.jobs = words
 
     def _show_job(self, job: Job) -> None:
-        """Goes to the page of a job."""
+        """Open the page of a job."""
         job.seen = job.seen or not job.is_active
         self.go(job.page, lambda page: page.adopt(job))
 
     def _say_what_went_on(self, lost: dict[str, Any]) -> None:
-        """Says what happened while there was no connection."""
+        """Report what happened while the connection was lost."""
         if not lost:
             return
         words = f"There was no connection for {duration(float(lost['seconds']))}."
@@ -310,7 +310,7 @@ class Session:
         return [self.shared.view, self.shared.system, *self.page.models]
 
     def _read_address(self) -> list[str]:
-        """Settings from the address; the page first, for it says which others there are."""
+        """Read the settings from the address, the page first because it determines the others; return the problems."""
         query = "" if self._location is None else self._location.search
         if not query:
             return []
@@ -324,7 +324,7 @@ class Session:
             self._location.search = self._address = address.to_query(self._models())
 
     def _mend_address(self) -> None:
-        """Writes it again where the page, as it begins to show, has put the one it was opened with in its place."""
+        """Rewrite the address if the loading page has restored the address it was opened with."""
         if self._location is not None and self._location.search != self._address:
             self._write_address()
 
@@ -336,47 +336,47 @@ class Session:
 
 
 class _Pile:
-    """Parts of a page, of which one is shown; the others stay in the browser, so that it costs nothing to come back."""
+    """Parts of a page, one of them shown. The others stay in the browser, so that showing them again costs nothing."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        # all from the beginning: what comes into one is no change of the others
+        # Create all columns at the start, so that filling one does not change the others.
         self._parts = {name: pn.Column(sizing_mode="stretch_width", visible=False) for name in names}
-        # the page scrolls; Bokeh and flex would squeeze all that is in it to the height of the window
+        # The page scrolls. By default, Bokeh and flex would squeeze its contents to the height of the window.
         self.view = pn.Column(
             *self._parts.values(), sizing_mode="stretch_width", styles={"max-height": "none", "flex-shrink": "0"}
         )
 
     def show(self, name: str, make: Callable[[], list[Viewable]]) -> None:
-        """Shows the part of that name; made when it is first shown."""
+        """Show the part of that name, built on first use."""
         for other, part in self._parts.items():
             part.visible = other == name
         self.make(name, make)
 
     def make(self, name: str, make: Callable[[], list[Viewable]]) -> bool:
-        """Makes the part of that name, shown or not; returns whether it was not there yet."""
+        """Build the part of that name, shown or not, and return whether it did not exist before."""
         if len(self._parts[name]):
             return False
         self._parts[name][:] = make()
         return True
 
     def shown(self) -> list[Viewable]:
-        """What it shows."""
+        """Return the components of the visible part."""
         return [each for part in self._parts.values() if part.visible for each in part]
 
 
 def _that_follow_busy() -> list[Any]:
-    """Watchers of whether any session of the server is busy."""
+    """Return the watchers of whether any session of the server is busy."""
     return list(pn.state.param.watchers.get("busy", {}).get("value", []))
 
 
 def _theme(shared: Shared) -> dict[str, Any]:
-    # the type of the charts; Roboto, the default, would come in eleven files
+    # Use the font of the charts, because Roboto, the default, would load eleven files.
     typography: dict[str, Any] = {"fontFamily": FONT, "fontSize": TYPE_PIXELS}
     if shared.lecture:
-        # its headings do not grow with the rest
+        # Headings do not scale with the font size.
         typography |= {"fontSize": LECTURE_TYPE_PIXELS, "h6": {"fontSize": "1.35rem"}}
     blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
-    # one paragraph beside its icon, not below it, nor below a title that is not there
+    # Put a message next to its icon, not below it, and leave no space for an empty title.
     empty = {"& .MuiAlertTitle-root:empty": {"display": "none"}}
     message = {"styleOverrides": {"message": {"& p": {"margin": 0}, **empty}}}
     return {
