@@ -1,1 +1,1 @@
-"""Jobs: work in threads, which never touches a page, and the bar that shows how it stands."""
+"""Jobs: work in threads, which never touches a page, and the bar that shows its progress."""

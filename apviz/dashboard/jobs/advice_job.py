@@ -1,4 +1,4 @@
-"""The job that says which method a system asks for, before any has been tried."""
+"""The job that recommends a method for a system before any has been tried on it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class AdviceJob(Job):
     """Job that advises on a system.
 
     Args:
-        spec: of the system.
-        tol, max_epochs: that methods are to reach, and their cap.
+        spec: Specification of the system.
+        tol, max_epochs: Tolerance and epoch limit of the methods.
 
     Attributes:
-        advice: when it is done.
+        advice: The advice, once the job is done.
     """
 
     title: ClassVar[str] = "Advice"

@@ -1,6 +1,7 @@
-"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder.
+"""The job of a comparison: it solves a system, at one or several noise levels, with one solver after another.
 
-The button of a diagnosis starts another: a recorded run again with one setting changed.
+It records every run in the folder. The button of a diagnosis starts a comparison too: it repeats a recorded run with
+one setting changed.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from apviz.tracing import Trace
 
 
 class ComparisonJob(Job):
-    """Job that solves one system with several solvers, and then again at other noises if asked to.
+    """Job that solves one system with several solvers, at one or several noise levels.
 
     Args:
-        snapshots: pictures of the residual, see `compare`.
-        predict: evaluate the test RMSE after every epoch.
-        noise_factors: so many times the noise of the system, one after another.
-        advice: on the system, whose best method is the only solver.
+        snapshots: Number of pictures of the residual, see `compare`.
+        predict: Whether to evaluate the test RMSE after every epoch.
+        noise_factors: Factors on the noise of the system, one comparison for each.
+        advice: Advice on the system, if its best method is the only solver.
 
     Attributes:
-        done: names of the runs in the folder, in order.
-        failures: what went wrong, one sentence a solver.
-        live: the running solve.
+        done: Names of the recorded runs in the folder, in order.
+        failures: Errors, one sentence for each failed solver.
+        live: Hook on the running solve.
     """
 
     title: ClassVar[str] = "A comparison"
@@ -68,7 +69,7 @@ class ComparisonJob(Job):
 
     @property
     def status(self) -> str:
-        """Sentence on what it is doing, and how long that will take; an estimate."""
+        """Return a sentence on the current solve, with its estimated remaining time."""
         if self.state == "queued":
             return f"number {self.queue_position} of those that wait for a free solver"
         if self.state != "running":
@@ -85,7 +86,7 @@ class ComparisonJob(Job):
 
     @property
     def fraction_done(self) -> float:
-        """Part of it that is done, from 0 to 1; an estimate."""
+        """Return the estimated fraction done, from 0 to 1."""
         return min(1.0, self.progress + self.live.progress / max(1, self._count))
 
     def work(self) -> None:
@@ -100,12 +101,12 @@ class ComparisonJob(Job):
 
     @property
     def growing(self) -> dict[str, Trace]:
-        """Traces of what is being solved, by their names in the folder."""
+        """Return the traces of the running solves, by their names in the folder."""
         return self.live.growing
 
     @property
     def _count(self) -> int:
-        """Number of runs in all."""
+        """Return the total number of runs."""
         return len(self._factors) * len(self._solvers)
 
     def _compare(self, loaded: Loaded) -> None:
@@ -119,7 +120,7 @@ class ComparisonJob(Job):
             self._keep(outcome)
 
     def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
-        """Yields one solver after another, until Stop."""
+        """Yield one solver after another, until the job is stopped."""
         where = f" at σ² = {system.noise:.3g}" if len(self._factors) > 1 else ""
         for solver in self._solvers:
             if self.stopping:
@@ -143,10 +144,10 @@ class ComparisonJob(Job):
         return f"{runs}; hyperparameters: {loaded.hyperparameters.provenance}"
 
     def _affordable(self, system: KernelSystem) -> list[Solver]:
-        """Solvers whose factors fit, as far as their block sizes are known; the others are among the failures.
+        """Return the solvers whose factors fit into memory, if block sizes are known; add the others to the failures.
 
         Raises:
-            ValueError: none fits.
+            ValueError: No solver fits.
         """
         judged = [(solver, self._limits.why_too_large(solver, system.x)) for solver in self._solvers]
         refused = [why for _, why in judged if why]
@@ -157,7 +158,7 @@ class ComparisonJob(Job):
 
 
 class StopBetweenSolves(Hook):
-    """Ends a fit or advice at its next solve; by an exception, for a short solve converges whoever asks it to stop."""
+    """Hook that ends a fit or advice at its next solve, by an exception because a short solve may ignore a stop."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -168,10 +169,10 @@ class StopBetweenSolves(Hook):
 
 
 def solver_of(trace: Trace) -> Solver:
-    """Solver of a recorded run.
+    """Return the solver of a recorded run.
 
     Raises:
-        ValueError: one that apviz does not have.
+        ValueError: apviz does not have this solver.
     """
     try:
         solver = from_plain(json.loads(trace.attrs["solver_settings"]))
@@ -179,15 +180,15 @@ def solver_of(trace: Trace) -> Solver:
         raise ValueError(
             f"this run was solved by {trace.method_name}, which cannot be run again here: {error}"
         ) from error
-    assert solver is not None  # what was recorded names its class
+    assert solver is not None  # recorded settings name the class
     return solver
 
 
 def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, Solver]:
-    """System and solver of a run, with the change of its diagnosis.
+    """Return the system and solver of a run, with the change that its diagnosis proposes.
 
     Raises:
-        ValueError: the data or the solver is not at hand.
+        ValueError: The data or the solver is not available.
     """
     spec, change = spec_of(trace.attrs, find_own), dict(diagnosis.change)
     for name in ("dtype", "noise"):
@@ -196,6 +197,6 @@ def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable
     if change.pop("solver", None) == "auto":
         return spec, Automatic(tol=float(trace.attrs["tol"]))
     solver = solver_of(trace)
-    if isinstance(solver, AlternatingProjection) and "precision" in change:  # factors stay in their dtype
+    if isinstance(solver, AlternatingProjection) and "precision" in change:  # factors keep their dtype
         change["precision"] = replace(solver.precision, recursion=change["precision"])
     return spec, replace(solver, **change)

@@ -1,4 +1,4 @@
-"""The jobs that the page shown does not show: what goes on elsewhere, and what has ended meanwhile."""
+"""The jobs that the open page does not show: active jobs of other pages, and jobs that ended unseen."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 
-#: seconds between two changes of what is said
+#: Seconds between two changes of the text.
 _TEXT_SECONDS = 0.5
 
 
 class Elsewhere:
-    """Lines above the page, one a job.
+    """Lines above the page, one for each job.
 
     Args:
-        titles: of the pages, by name.
-        go: shows a job on its page.
+        titles: Titles of the pages, by name.
+        go: Callback that shows a job on its page.
     """
 
     def __init__(self, titles: Mapping[str, str], go: Callable[[Job], None]) -> None:
@@ -32,11 +32,11 @@ class Elsewhere:
 
     @property
     def jobs(self) -> list[Job]:
-        """Jobs that have a line."""
+        """Return the jobs that have a line."""
         return list(self._lines)
 
     def show(self, jobs: Sequence[Job]) -> None:
-        """Shows how jobs stand; called again and again, and changes only what has changed."""
+        """Show the progress of jobs; called repeatedly, and updates only changed values."""
         if list(self._lines) == list(jobs) and time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _TEXT_SECONDS

@@ -1,7 +1,7 @@
-"""Jobs in threads: so many at once for the server, the others wait in a queue.
+"""Jobs in threads: the server runs a limited number at once, and the others wait in a queue.
 
-A thread never touches a page. It puts what there is to see into its job, and the page looks there a few times a
-second: bokeh's documents belong to the server's own thread.
+A thread never touches a page, because Bokeh's documents belong to the server's own thread. It stores its results in
+its job, and the page reads the job a few times a second.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import ClassVar
 from apviz.memory import give_back
 from apviz.tracing import StopHook
 
-#: how long the end of the server waits for jobs; an update of a large system takes a while
+#: Seconds that the closing server waits for jobs, because an update of a large system takes a while.
 CLOSING_SECONDS = 20.0
 
 
 class Stopped(Exception):
-    """Signal that a job was asked to stop before there was anything to keep."""
+    """Signal that a job was asked to stop before it had a result to keep."""
 
 
 class JobQueue:
-    """Queue of jobs, of which so many run at once: first come, first served.
+    """Queue of jobs, first come, first served, with a limited number running at once.
 
     Args:
-        slots: jobs that may run at once.
+        slots: Most jobs that run at once.
     """
 
     def __init__(self, slots: int) -> None:
@@ -41,26 +41,26 @@ class JobQueue:
         self._changed = threading.Condition()
 
     def position(self, job: Job) -> int:
-        """Place among the jobs that wait, from 1; 0 for one that does not wait."""
+        """Return the position of a job among the waiting jobs, from 1; 0 if it does not wait."""
         with self._changed:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
     @property
     def is_busy(self) -> bool:
-        """Whether any job runs or waits."""
+        """Return whether any job runs or waits."""
         return bool(self._waiting) or self._free < self._slots
 
     @contextmanager
     def slot(self, job: Job) -> Iterator[None]:
-        """Waits until it is the turn of a job, and holds a slot for it meanwhile.
+        """Wait for the turn of a job, and hold a slot for it within the context.
 
         Raises:
-            Stopped: the job was asked to stop while it waited.
+            Stopped: The job was asked to stop while it waited.
         """
         with self._changed:
             self._waiting.append(job)
             try:
-                # now and then it looks whether it was stopped
+                # Wake up regularly to check whether the job was stopped.
                 while not self._changed.wait_for(lambda: self._is_next(job), timeout=0.1):
                     if job.stopping:
                         raise Stopped
@@ -78,10 +78,10 @@ class JobQueue:
                 self._changed.notify_all()
 
     def close(self, timeout: float = CLOSING_SECONDS) -> None:
-        """Stops every job, and waits until what they have recorded is on disk; called when the server ends.
+        """Stop every job and wait until their records are on disk; called when the server ends.
 
         Args:
-            timeout: the most that is waited, in seconds.
+            timeout: Longest wait in seconds.
         """
         with self._changed:
             jobs = [*self._waiting, *self._running]
@@ -100,17 +100,17 @@ class Job(ABC):
 
     Attributes:
         state: `queued`, `running`, `done`, `stopped` or `failed`.
-        message: what it is doing, or what went wrong.
-        progress: part of it that is done, from 0 to 1; an estimate.
-        version: grows when there is something new to draw.
-        failures: of parts of it, one sentence each.
-        stop_hook: to be among the hooks of its solves, which `stop` ends.
-        page: name of the page that shows it; empty for none.
-        ended: when it did, by `time.monotonic`; infinite while it has not.
-        seen: whether a page has shown its end.
+        message: Current activity, or the error.
+        progress: Estimated fraction done, from 0 to 1.
+        version: Counter that grows when there is something new to draw.
+        failures: One sentence for each part of the job that failed.
+        stop_hook: Hook by which `stop` ends a solve; `work` passes it to every solve.
+        page: Name of the page that shows the job; empty for none.
+        ended: Time of its end by `time.monotonic`; infinite before.
+        seen: Whether a page has shown its end.
     """
 
-    #: what it is, where it is not on its own page
+    #: Name of the job outside its own page.
     title: ClassVar[str] = "A solve"
 
     def __init__(self, queue: JobQueue) -> None:
@@ -124,48 +124,48 @@ class Job(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Does the work, in the thread.
+        """Do the work, in the thread. Exceptions in `FAILURES` are shown as a message.
 
         Raises:
-            Stopped: there is nothing to keep; what `FAILURES` lists is shown as a message.
+            Stopped: There is no result to keep.
         """
 
-    #: what a person can do something about; anything else is a defect, and goes to the log as well
+    #: Errors that a user can resolve. Any other exception is a defect, and goes to the log as well.
     FAILURES: tuple[type[Exception], ...] = (ValueError, OSError, MemoryError, RuntimeError, ImportError)
 
     @property
     def is_active(self) -> bool:
-        """Whether it waits or runs."""
+        """Return whether the job waits or runs."""
         return self.state in ("queued", "running")
 
     @property
     def queue_position(self) -> int:
-        """Place among the jobs that wait, from 1; 0 for one that does not wait."""
+        """Return the position among the waiting jobs, from 1; 0 if the job does not wait."""
         return self._queue.position(self) if self.state == "queued" else 0
 
     @property
     def status(self) -> str:
-        """Sentence on what it is doing, or what came of it."""
+        """Return a sentence on the current activity or on the result."""
         if self.state == "queued":
             return f"number {self.queue_position} of those that wait for a free solver"
         return self.message
 
     @property
     def fraction_done(self) -> float:
-        """Part of it that is done, from 0 to 1; an estimate."""
+        """Return the estimated fraction done, from 0 to 1."""
         return self.progress
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks it to end, which a solve does within one update."""
+        """Ask the job to end; a solve ends within one update."""
         self.stopping = True
         self.stop_hook.request("asked for in the dashboard")
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the end, at most `timeout` seconds."""
+        """Wait for the end, at most `timeout` seconds."""
         self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -184,6 +184,6 @@ class Job(ABC):
         finally:
             self.ended = time.monotonic()
             self.version += 1
-            # a solve leaves its matrices in cycles, which Python would find only much later
+            # A solve leaves its matrices in reference cycles, which Python would collect only much later.
             gc.collect()
             give_back()

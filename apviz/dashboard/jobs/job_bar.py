@@ -1,4 +1,4 @@
-"""The bar of a job: Run, Stop, and how it stands."""
+"""The bar of a job: Run, Stop, and its progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 
-#: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
+#: Seconds between two changes of the text while a job runs, because each makes the browser lay out the whole page.
 _TEXT_SECONDS = 0.25
 _SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
 
@@ -21,8 +21,8 @@ class JobBar:
     """Buttons and state of a job.
 
     Args:
-        run, stop: what the buttons do.
-        hint: what to do first.
+        run, stop: Callbacks of the buttons.
+        hint: Text before the first job.
     """
 
     def __init__(
@@ -51,25 +51,25 @@ class JobBar:
         self._text = server_owned(
             pmui.Alert(
                 object=hint, severity="info", variant="outlined", margin=(4, 8), styles={"flex": "1 1 260px"},
-                # what went wrong is read whole; of the rest two lines, so that what stands below stays in the window
+                # Show errors in full, but only two lines of other text, so that the charts below stay in the window.
                 sx={"py": 0, "&:not(.MuiAlert-colorError)": {"maxHeight": "4.6em", "overflowY": "auto"}},
             )
         )  # fmt: skip
-        #: where a page may put what belongs beside the buttons
+        #: Row of the buttons, to which a page may add components.
         self.row = pn.FlexBox(self._run, self._stop, self._text, align_items="center", **wide)
         self.view = pn.Column(self.row, self._held, self._progress, **wide)
 
     def refuse(self, message: str) -> None:
-        """Says why nothing was started."""
+        """Show why no job was started."""
         self._text.param.update(object=message, severity="error")
 
     def show_problems(self, problems: Sequence[str]) -> None:
-        """Says what is to be mended before anything runs; nothing for none."""
+        """Show the problems to fix before a job can run; hide the message if there are none."""
         lines = "  \n".join(f"{escape(each[:1].upper() + each[1:])}." for each in problems)
         self._held.param.update(object=lines, visible=bool(problems))
 
     def show(self, job: Job) -> None:
-        """Shows how a job stands; called again and again, and changes only what has changed."""
+        """Show the progress of a job; called repeatedly, and updates only changed values."""
         now = time.monotonic()
         if job.state == self._state and job.stopping == self._stopping and now < self._next:
             return
@@ -83,7 +83,7 @@ class JobBar:
         if job.failures:
             text += "  \n" + "  \n".join(job.failures)
         severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]
-        # a refusal stays until there is something new to say
+        # Keep a refusal on screen until the text changes.
         if (text, severity) != self._shown:
             self._shown = (text, severity)
             self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)

@@ -1,4 +1,4 @@
-"""What a page sees of a solve that runs: its trace so far, never at more than a few hundredths of its time."""
+"""Live view of a running solve: its trace so far, read in at most a few percent of the solve's time."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace
 from apviz.tracing.trace import residual_words
 
-#: so many times as long as a look at the trace takes is solved before the next, and there are at most so many a second
+#: Least ratio of the solve time between two reads of the trace to the duration of a read; most reads a second.
 TIME_PER_LOOK, LOOKS_PER_SECOND = 30, 8.0
-#: epochs from which a pace is told, and how far two forecasts of the time left may be apart
+#: First epoch with a forecast; largest allowed ratio of two forecasts of the remaining time.
 PACED_EPOCHS, APART = 4, 1.5
 
 
 class LiveHook(Hook):
-    """Hook that copies the trace of the recorder beside it, in the thread that solves.
+    """Hook that copies the trace of the recorder among the same hooks, in the solving thread.
 
     Args:
-        changed: called after every look.
-        progress: the progress of the solve against its forecast, if there is one; it comes first among the hooks.
+        changed: Called after every read of the trace.
+        progress: Progress of the solve against its forecast, if there is one; it precedes this hook among the hooks.
 
     Attributes:
-        trace: of the running solve, after its last epoch that was looked at; None before the first.
-        text: where it is now, to the update; said anew after every epoch, and a few times a second between them.
-        progress: of the residual towards the tolerance, on a log scale, or of the epochs towards their cap, whichever
-            is nearer; from 0 to 1.
-        seconds_left: until the tolerance is reached at the pace of the later half of its epochs, or the cap on them if
-            that comes first; NaN where it cannot be known: in the first epochs, and where the pace of the later half
-            and that of the quarter before it tell times that are apart by more than `APART`. Where there was a
-            forecast, by its progress.
-        until_cap: whether the cap comes first.
+        trace: Trace of the running solve at the last epoch that was read; None before the first.
+        text: Current epoch or update in words, renewed after every epoch and a few times a second in between.
+        progress: Progress of the residual towards the tolerance, on a log scale, or of the epochs towards their limit,
+            whichever is larger; from 0 to 1.
+        seconds_left: Remaining seconds to the tolerance at the pace of the later half of the epochs, or to the epoch
+            limit if that comes first. NaN in the first epochs, and if the paces of the later half and of the quarter
+            before it give times that differ by a factor above `APART`. With a forecast, the value from `course`.
+        until_cap: Whether the epoch limit comes first.
     """
 
     def __init__(self, changed: Callable[[], None], progress: Progress | None = None) -> None:
@@ -42,12 +41,12 @@ class LiveHook(Hook):
         self.trace: Trace | None = None
         self.text, self.progress, self.seconds_left, self.until_cap = "", 0.0, math.nan, False
         self._logs: list[float] = []
-        #: said after the name of the solver
+        #: Text after the name of the solver.
         self.where = ""
 
     @property
     def growing(self) -> dict[str, Trace]:
-        """The trace of the running solve, by the name that it has in the folder; empty before its first epoch."""
+        """Return the trace of the running solve by its name in the folder; empty before its first epoch."""
         return {} if self.trace is None else self._named(self.trace)
 
     def _named(self, trace: Trace) -> dict[str, Trace]:
@@ -111,13 +110,13 @@ class LiveHook(Hook):
         self.seconds_left = seconds if math.isfinite(seconds) else math.nan
 
     def _epochs_to_tol(self, first: int, last: int) -> float:
-        """Number of epochs until the tolerance, at the pace from one epoch to another."""
+        """Return the number of epochs until the tolerance, at the pace between the epochs `first` and `last`."""
         fallen = (self._logs[first] - self._logs[last]) / (last - first)
         return max(0.0, self._logs[-1] - math.log(self._tol)) / fallen if fallen > 0 else math.inf
 
 
 def duration(seconds: float) -> str:
-    """Time that is left, in words: `40 s`, `12 min`, `3.5 h`."""
+    """Return a duration in words: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""The job of a race: the solvers of a comparison in turn for a moment each, so that their curves grow together."""
+"""The job of a race: the solvers of a comparison take short turns, so that their curves grow together."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RaceJob(ComparisonJob):
     """Job that solves one system with several solvers as a race.
 
     Args:
-        by: what they are to have taken equally much of: `work` or `seconds`.
-        others: as of `ComparisonJob`.
+        by: Quantity that the solvers share equally: `work` or `seconds`.
+        others: Arguments of `ComparisonJob`.
     """
 
     def __init__(self, *others: Any, by: By, **options: Any) -> None:
@@ -41,7 +41,7 @@ class RaceJob(ComparisonJob):
 
     @property
     def status(self) -> str:
-        """Sentence on how many have ended, and on the one whose turn it is."""
+        """Return a sentence on the number of ended solves and on the solve whose turn it is."""
         if self.state != "running" or not self._lanes:
             return super().status
         stopping = "stopping · " if self.stopping else ""
@@ -74,17 +74,17 @@ class RaceJob(ComparisonJob):
         return [lane]
 
     def look(self, lane: LiveHook) -> None:
-        """Looks at all solves at once, in the one whose turn it is, while the others wait: curves are of one moment."""
+        """Read all traces in the thread whose turn it is while the others wait, so that all curves are simultaneous."""
         self._looked = [(each, each.look()) for each in self._lanes if each.goes_on]
         self.live = lane
         self._grew()
 
 
 class _LiveLane(LiveHook):
-    """Hook of one solve of a race; when to look is for all of them together.
+    """Hook of one solve of a race. All solves share the time of the next read.
 
     Attributes:
-        goes_on: whether its solve has begun, and has not ended.
+        goes_on: Whether its solve has begun and not yet ended.
     """
 
     def __init__(self, job: RaceJob) -> None:
@@ -100,7 +100,7 @@ class _LiveLane(LiveHook):
         self._job.next_look = value
 
     def look(self) -> dict[str, Trace]:
-        """Its trace, by the name that it has in the folder."""
+        """Return the trace of this solve, by its name in the folder."""
         return self._named(self._recorder.trace)
 
     def on_start(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The job that solves one step of a training again: as it was, or with a setting changed."""
+"""The job that repeats the solve of one training step, unchanged or with one setting changed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from apviz.tracing import Recorder, Trace, TrainingTrace
 
 
 class StepJob(Job):
-    """Job that solves the system of a step; its trace stays in the session, for the folder has the training's own.
+    """Job that solves the system of a step. Its trace stays in the session; the folder keeps only the training's own.
 
     Args:
-        path: of the training.
-        spec, settings: of its data, and its own.
-        number: of the step.
-        change: settings of the solver, `dtype`, or `solver="auto"`; as `apviz.analysis.diagnosis` proposes them.
+        path: Path of the training.
+        spec, settings: Specification of the training's data, and settings of the training.
+        number: Number of the step.
+        change: Settings of the solver, `dtype`, or `solver="auto"`, as `apviz.analysis.diagnosis` proposes them.
 
     Attributes:
-        name, number: what is solved again.
-        trace: of the solve, when it is done.
-        live: the running solve.
+        name, number: Name of the training, and number of the step.
+        trace: Trace of the solve, once it has ended.
+        live: Hook on the running solve.
     """
 
     title: ClassVar[str] = "A step solved again"
@@ -96,7 +96,7 @@ class StepJob(Job):
 
 
 def changed_solver(solver: Solver, change: Mapping[str, Any]) -> Solver:
-    """Solver with some settings changed, or the automatic one to the same tolerance."""
+    """Return a solver with some settings changed, or the automatic solver with the same tolerance."""
     if change.get("solver") == "auto":
         return Automatic(tol=float(getattr(solver, "tol", 1e-2)))
     return replace(solver, **change)

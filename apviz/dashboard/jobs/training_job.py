@@ -1,4 +1,4 @@
-"""The job of a training: one solve a step, the trace and the checkpoint in the folder of runs."""
+"""The job of a training: one solve per step, with trace and checkpoint in the folder of runs."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
 from apviz.tracing.store import Record
 
-#: solves that are kept to be looked at, the newest; a few hundred kilobytes each
+#: Number of latest solves kept for display, each of a few hundred kilobytes.
 MOST_SOLVES = 300
-#: rows from which κ of a step is estimated: a step may take a tenth of a second, and its κ is a hint
+#: Rows for the estimate of κ of a step. Few suffice: a step may take 0.1 s, and its κ is only a hint.
 SPECTRUM_ROWS = 300
-#: a training that was written within so many of its longest steps, or seconds, may still be going on elsewhere
+#: A training written within this multiple of its longest step, or this many seconds, may still run in another process.
 QUIET_STEPS, QUIET_SECONDS = 3, 10
 
-# all jobs of this server, whoever's they are: no two may write one training
+# All training jobs of this server, over all visitors, because no two jobs may write the same training.
 _jobs: weakref.WeakSet[TrainingJob] = weakref.WeakSet()
 _claiming = threading.Lock()
-# when those that ended here were last written
+# Times of the last writes to the trainings that ended in this server.
 _last_written: dict[Path, float] = {}
 
 
 class TrainingJob(Job):
-    """Job that trains, or goes on with a training of the folder.
+    """Job that starts a training, or resumes one of the folder.
 
     Args:
-        name: of the training to go on with; None begins a new one.
+        name: Name of the training to resume; None starts a new one.
 
     Attributes:
-        name: of the training.
-        trace: of the steps so far; None before the first.
-        live: the running solve.
+        name: Name of the training.
+        trace: Trace of the steps so far; None before the first.
+        live: Hook on the running solve.
 
     Raises:
-        ValueError: a training that cannot go on, or that somebody else is writing.
+        ValueError: The training cannot be resumed, or another job or process is writing it.
     """
 
     title: ClassVar[str] = "A training"
@@ -85,7 +85,7 @@ class TrainingJob(Job):
 
     @property
     def status(self) -> str:
-        """Sentence on the step, where its solve is, and how long the rest will take; an estimate."""
+        """Return a sentence on the step and its solve, with the estimated remaining time."""
         if self.state != "running" or not self._begun:
             return super().status
         taken = self._done - self._done_before
@@ -99,7 +99,7 @@ class TrainingJob(Job):
         return self._done / self.settings.steps
 
     def solve(self, step: int) -> Trace | None:
-        """Trace of the solve of a step; None for one that was not taken here, or is not kept any more."""
+        """Return the trace of a step's solve; None if this job did not take the step or no longer keeps it."""
         record = self._solves.get(step)
         return None if record is None else record.to_trace()
 
@@ -122,11 +122,11 @@ class TrainingJob(Job):
         try:
             training.run([self._recorder, self.stop_hook, self.live, _StepHook(self, training)])
         except TrainingError as error:
-            # the folder is nobody's business but the server's
+            # Do not show visitors where the server keeps its folder.
             raise ValueError(str(error).replace(str(self.path), self.name)) from error
         finally:
             self._look(training)
-            with suppress(OSError):  # no step was done, or somebody has taken it away
+            with suppress(OSError):  # no step was done, or the file was removed
                 _last_written[self.path] = (self.path / "zarr.json").stat().st_mtime
         noise = training.hyperparameters.noise
         self.message = f"{self._done} of {s.steps} steps, σ² = {noise:.3g}; kept as {self.name}"
@@ -134,7 +134,7 @@ class TrainingJob(Job):
             self.message = "it ended before the first step was done; nothing is kept"
 
     def step_done(self, step: Step, training: Training) -> None:
-        """Keeps the solve of a step that is done, and looks at the training when it is time."""
+        """Keep the solve of a finished step, and read the training's trace if a read is due."""
         self._solves[step.number] = self._recorder.take()
         self._solves.pop(step.number - MOST_SOLVES, None)
         self._done = step.number
@@ -154,7 +154,7 @@ class TrainingJob(Job):
 
 
 class _LiveStepHook(LiveHook):
-    """Hook that looks at its own pace, not once a solve at least: a step may take less time than ten looks."""
+    """Hook whose pace carries over from solve to solve, because a step may take less time than ten reads."""
 
     def on_start(self, run: Run) -> None:
         due = getattr(self, "_next", 0.0)
@@ -163,7 +163,7 @@ class _LiveStepHook(LiveHook):
 
 
 class _StepHook(TrainingHook):
-    """Hook that tells a job about its steps, and stops the next solve where Stop came as one ended."""
+    """Hook that reports steps to a job, and stops the next solve if the job was stopped between two solves."""
 
     def __init__(self, job: TrainingJob, training: Training) -> None:
         self._job, self._training = job, training
@@ -177,12 +177,12 @@ class _StepHook(TrainingHook):
 
 
 def is_written_here(path: Path) -> bool:
-    """Whether a job of this server, of whatever session, is writing a training."""
+    """Return whether a job of this server, in any session, is writing a training."""
     return any(job.is_active and job.path == path for job in _jobs)
 
 
 def _new_path(folder: Path, name: str) -> Path:
-    """Path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
+    """Return a path without a trace, without the checkpoint of a deleted trace, and without a job that writes there."""
     for each in chain([name], (f"{name} run{k}" for k in count(2))):
         with lock_free_path(folder, each) as free:
             if not (can_resume(free.path) or is_written_here(free.path)):

@@ -1,4 +1,4 @@
-"""Visitors: a visitor is a browser, which may have several tabs, and come back. Their jobs outlive the tabs."""
+"""Visitors: a visitor is a browser, which may open several tabs and return later. Its jobs outlive its tabs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import time
 
 from apviz.dashboard.jobs.job import Job
 
-#: what a browser calls itself: random, so that nobody guesses another's
+#: Format of a browser's token, which is random so that no one can guess it.
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 class Visitor:
-    """Visitor, with the jobs that were started in any tab.
+    """Visitor with the jobs started in any of its tabs.
 
     Args:
-        keep_seconds: how long they go on when the last tab has gone.
+        keep_seconds: Seconds that its jobs keep running after the last tab was closed.
 
     Attributes:
-        jobs: those that go on, and the last ended one of each page.
+        jobs: Active jobs, and the last ended job of each page.
     """
 
     def __init__(self, keep_seconds: float = 0.0) -> None:
@@ -30,26 +30,26 @@ class Visitor:
 
     @property
     def is_here(self) -> bool:
-        """Whether a tab is open, or a job goes on, or has ended a short while ago."""
+        """Return whether a tab is open, a job is active, or the last tab with jobs was closed recently."""
         if self._tabs > 0 or any(job.is_active for job in self.jobs):
             return True
         return bool(self.jobs) and time.monotonic() - self._left < 2 * self._keep
 
     def start(self, job: Job) -> None:
-        """Starts a job."""
+        """Start a job."""
         with self._lock:
             self.jobs = [each for each in self.jobs if each.is_active or each.page != job.page]
             self.jobs.append(job)
         job.start()
 
     def take_over(self, other: Visitor) -> None:
-        """Takes the jobs of another, who is the same: the tab had not said who it is."""
+        """Take over the jobs of a tab that had not yet sent the token of this visitor."""
         with self._lock:
             self.jobs += [job for job in other.jobs if job not in self.jobs]
         other.jobs = []
 
     def come(self) -> None:
-        """Opens a tab."""
+        """Count an opened tab, and keep the jobs running."""
         with self._lock:
             self._tabs += 1
             if self._leaving is not None:
@@ -57,12 +57,12 @@ class Visitor:
                 self._leaving = None
 
     def leave(self) -> None:
-        """Closes a tab; with the last, the jobs end after a while."""
+        """Count a closed tab; after the last one, stop the jobs with a delay."""
         with self._lock:
             self._tabs -= 1
             if self._tabs > 0:
                 return
-            # what has ended was seen; what ends from now on is there for who comes back
+            # The visitor has seen the ended jobs. Jobs that end from now on are kept until the visitor returns.
             self.jobs, self._left = [job for job in self.jobs if job.is_active], time.monotonic()
             if not self.jobs:
                 return
@@ -80,21 +80,21 @@ class Visitor:
 
 
 class Visitors:
-    """All visitors of a server, by what their browsers call themselves.
+    """All visitors of a server, by the tokens of their browsers.
 
     Args:
-        keep_seconds: how long their jobs go on when the last tab has gone.
+        keep_seconds: Seconds that a visitor's jobs keep running after the last tab was closed.
     """
 
     def __init__(self, keep_seconds: float) -> None:
         self._keep, self._known, self._lock = keep_seconds, dict[str, Visitor](), threading.Lock()
 
     def find(self, token: str) -> Visitor | None:
-        """Visitor of a token, who has opened a tab; None for what is no token."""
+        """Return the visitor of a token and count an opened tab; None for an invalid token."""
         if not _TOKEN.fullmatch(token):
             return None
         with self._lock:
-            # of those who have gone for good nothing is kept
+            # Forget visitors that have left for good.
             self._known = {key: each for key, each in self._known.items() if key == token or each.is_here}
             if token in self._known:
                 self._known[token].come()
