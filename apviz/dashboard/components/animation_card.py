@@ -1,4 +1,4 @@
-"""A chart that shows one update of a run after another, as fast as the browser draws them, and the player for it."""
+"""A chart that plays the updates of a run as fast as the browser draws them, and its player."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from apviz.dashboard.components.chart_card import ChartCard
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
-#: seconds after which a drawing that the browser has not reported is not waited for any more
+#: Longest wait in seconds for the browser to report a drawing.
 DRAWING_SECONDS = 1.0
 
 
 class Animation(Protocol):
-    """Figure with one frame an update: `ResidualMap` and `FittedFunction` of `apviz.plots`."""
+    """Figure with one frame per update: `ResidualMap` and `FittedFunction` of `apviz.plots`."""
 
     updates: list[int]
 
     def figure(self, update: int) -> go.Figure:
-        """Figure after an update."""
+        """Return the figure after an update."""
 
     def frame(self, update: int) -> go.Frame:
-        """Frame of what is different in it after another update."""
+        """Return the frame with the changes of the figure after another update."""
 
 
 class AnimationCard(ChartCard):
     """Card around an `Animation` of one trace.
 
-    A frame is sent when the browser has drawn the one before; those that come in between are left out, never the last.
+    A frame is sent once the browser has drawn the previous one. Frames requested in between are skipped, except the
+    last.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class AnimationCard(ChartCard):
         self.chart.linked = False
 
     def open(self, trace: Trace | None, theme: ThemeName) -> list[int]:
-        """Opens a run and returns the updates that can be shown; draws nothing yet."""
+        """Open a run and return the updates that can be shown, without drawing."""
         key = None if trace is None else (id(trace), theme)
         if key != self._key:
             self._key, self.animation = key, None
@@ -69,19 +70,19 @@ class AnimationCard(ChartCard):
         return [] if self.animation is None else self.animation.updates
 
     def draw(self, trace: Trace | None, theme: ThemeName, update: int) -> None:
-        """Draws the whole figure after an update."""
+        """Draw the whole figure after an update."""
         self.open(trace, theme)
         self._wanted = self._shown = self._nearest(update)
         self.show([] if trace is None else [trace], theme)
         self._drawn, self._sent = self.chart.drawn, time.perf_counter()
 
     def go_to(self, update: int) -> None:
-        """Asks for another update of the same run."""
+        """Request another update of the same run."""
         self._wanted = self._nearest(update)
         self.advance()
 
     def advance(self) -> None:
-        """Sends what is asked for, if the browser is ready for it; called again and again."""
+        """Send the requested frame if the browser is ready for it; called repeatedly."""
         if self.animation is None or self._wanted == self._shown:
             return
         busy = self.chart.drawn <= self._drawn and time.perf_counter() - self._sent < DRAWING_SECONDS
@@ -91,12 +92,12 @@ class AnimationCard(ChartCard):
         self.chart.show_frame(self.animation.frame(self._shown))
 
     def describe(self, words: str) -> None:
-        """Says in words and as a table what is shown; called when the animation stands still."""
+        """Update the summary and the table; called when the animation is paused."""
         self.chart.summary = f"{self.words()} Shown: {words}."
         self._fill_details()
 
     def _nearest(self, update: int) -> int:
-        """Last recorded update up to this one."""
+        """Return the last recorded update up to this one."""
         updates: Sequence[int] = self.animation.updates if self.animation is not None else [0]
         return max((number for number in updates if number <= update), default=updates[0])
 
@@ -105,7 +106,7 @@ class AnimationCard(ChartCard):
         return self.animation.figure(self._shown)
 
 
-#: milliseconds between two updates while playing, at the fastest
+#: Shortest interval between two updates while playing, in milliseconds.
 MIN_INTERVAL_MS = 100
 
 
@@ -113,10 +114,10 @@ class PlayerBar:
     """Play, pause, step and speed over the recorded updates of a run.
 
     Args:
-        on_update: called with the number whenever it changes, also while playing.
-        on_pause: called with the number where playing has stopped, or at every step by hand.
-        on_interval: called with the new interval.
-        interval: milliseconds between two updates while playing.
+        on_update: Called with the update number whenever it changes, even while playing.
+        on_pause: Called with the update number when playing stops, and at every manual step.
+        on_interval: Called with the new interval in milliseconds.
+        interval: Milliseconds between two updates while playing.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class PlayerBar:
         self.view = pmui.Player(
             label="Updates", start=0, end=1, value=0, interval=interval, loop_policy="once", show_loop_controls=False,
             sizing_mode="stretch_width", margin=(4, 12), visible=False,
-            # its own grey is hard to see in the dark
+            # The default grey is hard to see in the dark theme.
             sx={"& .MuiIconButton-root:not(.MuiIconButton-colorPrimary)": {"color": "text.primary"}},
         )  # fmt: skip
         self.view.param.watch(self._value_changed, "value")
@@ -141,11 +142,11 @@ class PlayerBar:
 
     @property
     def update(self) -> int:
-        """Number of the update that it is at."""
+        """Return the number of the current update."""
         return self._updates[min(int(self.view.value), len(self._updates) - 1)]
 
     def show(self, updates: Sequence[int], at: int) -> None:
-        """Offers the updates of a run, beginning at one; none for no run."""
+        """Offer the updates of a run, starting at update `at`; hide the player without a run."""
         self._updates = updates or [0]
         place = max(0, bisect_right(self._updates, at) - 1)
         self._setting = True
@@ -155,11 +156,11 @@ class PlayerBar:
         self._setting = False
 
     def has(self, update: int) -> bool:
-        """Whether an update can be shown."""
+        """Return whether an update can be shown."""
         return update in self._updates
 
     def go_to(self, update: int) -> None:
-        """Goes to an update, if there is such."""
+        """Go to an update, if it was recorded."""
         if update in self._updates and update != self.update:
             self._setting = True
             self.view.value = self._updates.index(update)

@@ -1,4 +1,4 @@
-"""What only the browser knows: who the visitor is, how wide the screen is, and that the connection was lost."""
+"""Facts known only to the browser: the visitor's token, the screen width, and lost connections."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import param
 from panel.custom import JSComponent
 
-#: name of this process, by which a page knows whether it is still the same server
+#: Random name of this process, by which a page recognises that the server has restarted.
 SERVER = secrets.token_hex(8)
-#: pixels below which the settings would cover the page
+#: Screen width in pixels below which the settings would cover the page.
 PHONE_PIXELS = 600
 
 
 class Browser(JSComponent):
-    """Component without a view. The browser writes the first three when the page is loaded, the server the others."""
+    """Component without a view. The browser sets the first three values on page load, the server the others."""
 
     visitor = param.String("", doc="random name that this browser keeps; empty where it keeps nothing")
     lost = param.Dict({}, doc="when the connection was lost (seconds since 1970), of which server, what ran then")
@@ -30,5 +30,5 @@ class Browser(JSComponent):
 
     @property
     def is_phone(self) -> bool:
-        """Whether the settings would cover the page."""
+        """Return whether the settings would cover the page."""
         return bool(0 < self.pixels < PHONE_PIXELS)

@@ -1,4 +1,4 @@
-"""A chart on a page: heading, one sentence on what to see, the figure, and behind it summary, table and downloads."""
+"""A chart on a page: heading, one sentence of explanation and the figure; on demand summary, table and downloads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from apviz.tracing import Trace
 
 
 class Chart(JSComponent):
-    """Figure of `apviz.plots`, drawn by the plotly.js that belongs to the plotly it was made with.
+    """Figure of `apviz.plots`, drawn by the plotly.js that ships with the installed plotly.
 
-    Panel's own pane comes with another plotly.js, draws the whole figure anew at every change, and forgets a zoom.
+    Panel's own pane uses another plotly.js, redraws the whole figure at every change, and loses the zoom.
     """
 
     base = param.String(doc="the figure as JSON, or empty")
@@ -52,13 +52,13 @@ class Chart(JSComponent):
         self.param.watch(lambda event: self._growing.forget(), "behind")
 
     def show(self, figure: go.Figure | None, live: go.Figure | None = None) -> None:
-        """Draws a figure, and on top of it one that still grows."""
+        """Draw a figure, and on top of it a growing one."""
         self._growing.forget()
         grows = "" if live is None else self._growing.whole(live)
         self.param.update(base=_as_json(figure), live=grows, grown="", frame="")
 
     def show_live(self, live: go.Figure) -> None:
-        """Draws what still grows anew, and leaves the rest; sends the new points, where the others are as they were."""
+        """Redraw the growing figure only; send just the new points if the others are unchanged."""
         changes = self._growing.changes(live)
         if changes is None:
             self.param.update(live=self._growing.whole(live), grown="")
@@ -66,7 +66,7 @@ class Chart(JSComponent):
             self.grown = changes
 
     def show_frame(self, frame: go.Frame) -> None:
-        """Changes what a frame of the figure says, and leaves the rest."""
+        """Apply a frame to the figure, and leave the rest unchanged."""
         self.frame = _as_json(go.Figure(frames=[frame]))
 
 
@@ -75,14 +75,14 @@ def _as_json(figure: go.Figure | None) -> str:
 
 
 def plotly_folder() -> Path:
-    """Folder of the plotly.js that belongs to this plotly: served to browsers, so that nothing comes from afar."""
+    """Return the folder of plotly's own plotly.js, served to browsers so that they need no other server."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data"
 
 
 class CardText(JSComponent):
-    """Words below a chart, or in its place where there is none, and the buttons of what is behind it."""
+    """Text below a chart, or in place of a missing chart, with the buttons for details and download."""
 
     heading = param.String(doc="of the card; the figure has it too, so it is shown where there is none")
     text = param.String(doc="what to see in it")
@@ -94,32 +94,32 @@ class CardText(JSComponent):
     _stylesheets: ClassVar[list[str]] = [Path(__file__).with_name("card_text.css").read_text("utf-8")]
 
     def download(self, name: str, text: str) -> None:
-        """Gives the browser a file."""
+        """Send a file to the browser."""
         self._send_msg({"name": name, "text": text})
 
 
-#: a figure of more panels than this is as high as it asks for
+#: Figures with more panels than this keep their own height.
 OWN_PANELS = 2
-#: runs that a chart tells of in words
+#: Most runs in the summary of a chart.
 TOLD_RUNS = 24
-#: rows of a table in a page; the download has all
+#: Most rows of a table on a page; the download has all.
 SHOWN_ROWS = 500
 
 Draw = Callable[[Sequence[Trace], ThemeName], go.Figure]
 
 
 class ChartCard:
-    """Card around one Plotly figure of some traces, with what it shows in words and as a table.
+    """Card around one Plotly figure of some traces, with a summary in words and a table.
 
     Args:
-        draw: from traces and theme to the figure.
-        takes: whether a trace can be drawn; the others are left out.
-        empty: said in place of a chart of no trace.
-        table: from traces to the numbers behind the figure.
-        sentence: what it shows of a trace, in words.
-        x_unit: of its x axis, for the line that marks the cursor; empty for none.
-        fits: pixels that stay free below it, where it is as high as the window lets it be; 0 for one that is not.
-        lecture: larger type and lines, for a projector.
+        draw: Function from traces and theme to the figure.
+        takes: Whether a trace can be drawn; other traces are left out.
+        empty: Text in place of a chart without traces.
+        table: Function from traces to the table of the plotted numbers.
+        sentence: Function from a trace to its summary in words.
+        x_unit: Unit of the x axis, for the line that marks the cursor; empty for no line.
+        fits: Free pixels below a chart that fills the window; 0 for a chart of fixed height.
+        lecture: Whether to use larger type and lines, for a projector.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class ChartCard:
         self._sentence = sentence or describe
         self.x_unit, self._lecture = x_unit, lecture
         self._traces: list[Trace] = []
-        #: what is drawn, and how
+        #: Finished runs that were last given, and the theme.
         self.traces: list[Trace] = []
-        #: of the finished runs, as it was last drawn
+        #: Figure of the finished runs, as last drawn.
         self.figure: go.Figure | None = None
         self.theme: ThemeName | None = None
         slug = heading.lower().replace(" ", "-").replace(",", "")
@@ -156,11 +156,11 @@ class ChartCard:
 
     @property
     def drawn(self) -> Sequence[Trace]:
-        """Traces in the figure, in the order it was given them."""
+        """Return the traces in the figure, in the given order."""
         return self._traces
 
     def show(self, traces: Sequence[Trace], theme: ThemeName, live: Sequence[Trace] = ()) -> None:
-        """Draws finished runs, and on top of them those that go on."""
+        """Draw finished runs, and on top of them the active ones."""
         self.traces, self.theme = list(traces), theme
         self._traces = [trace for trace in traces if self.takes(trace)]
         running = [trace for trace in live if self.takes(trace)]
@@ -172,7 +172,7 @@ class ChartCard:
         self._fill_details()
 
     def show_live(self, live: Sequence[Trace], theme: ThemeName) -> None:
-        """Draws the runs that go on anew, and leaves the others as they are."""
+        """Redraw the active runs only."""
         running = [trace for trace in live if self.takes(trace)]
         if running:
             self.chart.show_live(self._live_figure(running, theme))
@@ -182,7 +182,7 @@ class ChartCard:
         self.text.is_empty = is_empty
 
     def words(self) -> str:
-        """Summary of what the chart shows, run by run."""
+        """Return a summary of the chart, run by run."""
         sentences = [self._sentence(trace) for trace in self._traces[:TOLD_RUNS]]
         more = len(self._traces) - len(sentences)
         runs = "; ".join([*sentences, *([f"and {more} runs more"] if more else [])])
@@ -191,7 +191,7 @@ class ChartCard:
     def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         figure = self._draw(traces, theme)
         if len({axis.domain for axis in figure.select_yaxes()}) <= OWN_PANELS:
-            # the height that it has is for a figure that stands alone
+            # The figure's own height is meant for a standalone figure.
             figure.update_layout(height=None)
         return enlarged(figure) if self._lecture else figure
 
@@ -212,12 +212,12 @@ class ChartCard:
         self.view[2:] = [pn.Column(*words, shown, sizing_mode="stretch_width", margin=(0, 12))]
 
     def csv(self) -> str:
-        """Numbers behind the figure, as a file has them."""
+        """Return the plotted numbers as CSV."""
         return str(without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(index=False))
 
 
 def describe(trace: Trace) -> str:
-    """Sentence on a run, as a person would read its curve."""
+    """Return a sentence on a run, as a person would read its curve."""
     if "step" in trace:
         return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
@@ -240,24 +240,24 @@ def _describe_training(trace: Trace) -> str:
 
 
 def _named(traces: Sequence[Trace]) -> Iterator[tuple[Trace, str]]:
-    """Runs with their names, no two alike."""
+    """Return pairs of a run and its unique name."""
     return zip(traces, full_names(traces), strict=True)
 
 
 def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of every epoch of every run."""
+    """Return a table of every epoch of every run."""
     frames = [trace.to_dataframe("epoch").reset_index().assign(run=name) for trace, name in _named(traces)]
     columns = ["run", "epoch", "work", "seconds", "residual", "test_rmse", "checked_residual"]
     return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of every update of every run."""
+    """Return a table of every update of every run."""
     frames = [trace.to_dataframe("update").reset_index().assign(run=name) for trace, name in _named(traces)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
 
 
 def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of every Adam step of every training."""
+    """Return a table of every Adam step of every training."""
     frames = [trace.to_dataframe("step").reset_index().assign(run=name) for trace, name in _named(traces)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -1,4 +1,4 @@
-"""The cursor of a run: the update that is marked in every chart, what a click on a chart means, and a field for it."""
+"""The cursor of a run: the update marked in every chart, its choice by clicks on charts, and its field."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Cursor:
     """State after an update, or for a run without recorded updates after an epoch.
 
     Args:
-        update: its number; that of the epoch where no updates are recorded.
-        epoch: the epoch it belongs to.
-        work: kernel entries so far, in units of n².
-        seconds: time so far, set-up included.
+        update: Number of the update, or of the epoch if no updates are recorded.
+        epoch: Epoch of the update.
+        work: Kernel entries so far, in units of n².
+        seconds: Time so far in seconds, including set-up.
     """
 
     update: int
@@ -33,12 +33,12 @@ class Cursor:
     seconds: float
 
     def x(self, unit: str) -> float:
-        """Place on an axis in `unit`: `work`, `epochs`, `seconds` or `update`."""
+        """Return the position on an axis in `unit`: `work`, `epochs`, `seconds` or `update`."""
         places = {"work": self.work, "epochs": self.epoch, "seconds": self.seconds, "update": self.update}
         return float(places[unit])
 
     def words(self, trace: Trace) -> str:
-        """Sentence on what is marked in every chart."""
+        """Return a sentence on the cursor that is marked in every chart."""
         return (
             f"Moment marked in every chart: {trace.method_name}, update {self.update:,}, epoch {self.epoch:,}, "
             f"work {self.work:.4g}, {self.seconds:.3g} s"
@@ -46,7 +46,7 @@ class Cursor:
 
 
 def at_update(trace: Trace, number: int) -> Cursor | None:
-    """Cursor after update `number`; None if that was not recorded."""
+    """Return the cursor after update `number`; None if that was not recorded."""
     if "update" not in trace:
         return None
     updates = trace["update"]
@@ -58,7 +58,7 @@ def at_update(trace: Trace, number: int) -> Cursor | None:
 
 
 def at_epoch(trace: Trace, number: int) -> Cursor | None:
-    """Cursor at the end of epoch `number`; None if that was not recorded."""
+    """Return the cursor at the end of epoch `number`; None if that was not recorded."""
     epochs = trace["epoch"]
     place = _place(epochs["epoch"].values, number)
     if place is None:
@@ -71,20 +71,20 @@ def at_epoch(trace: Trace, number: int) -> Cursor | None:
 
 
 def _place(numbers: np.ndarray, number: int) -> int | None:
-    """Index of a number in a rising row; None if it is not there."""
+    """Return the index of a number in an increasing array; None if it is missing."""
     place = int(np.searchsorted(numbers, number))
     return place if place < len(numbers) and numbers[place] == number else None
 
 
 def cursor_at(trace: Trace | None, update: int | None) -> Cursor | None:
-    """Cursor after an update of a run, 0 being before the first; None where there is none."""
+    """Return the cursor after an update of a run, 0 being before the first; None if it was not recorded."""
     if trace is None or update is None:
         return None
     return at_update(trace, update) or at_epoch(trace, update)
 
 
 def why_missing(trace: Trace | None, update: int) -> str:
-    """Reason why an update cannot be marked, as the end of a sentence."""
+    """Return why an update cannot be marked, as the end of a sentence."""
     if trace is None:
         return f"there is no run here that has an update {update:,}"
     last = trace["update"]["update"][-1] if "update" in trace else trace["epoch"]["epoch"][-1]
@@ -92,13 +92,13 @@ def why_missing(trace: Trace | None, update: int) -> str:
 
 
 def clicked_epoch(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Cursor] | None:
-    """Run and epoch that a clicked point of curves belongs to; None for a point of none.
+    """Return the run and the cursor of a clicked point of a curve; None if it belongs to no run.
 
-    Not found by its work: runs with equal blocks have equal work after every epoch.
+    The work of the point does not identify the run: runs with equal blocks have equal work after every epoch.
 
     Args:
-        drawn: the runs in the figure, which names them in its curves' groups.
-        point: of `Chart.clicked`, with the group of its curve; the first of its numbers is its epoch.
+        drawn: Runs in the figure, which are named in the groups of its curves.
+        point: Value of `Chart.clicked` with the group of the curve; the first of its numbers is the epoch.
     """
     entries = {legend_entry(name, trace): trace for name, trace in zip(run_names(drawn), drawn, strict=True)}
     trace, values = entries.get(point.get("group", "")), point.get("values", [])
@@ -109,12 +109,12 @@ def clicked_epoch(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Tra
 def clicked_cursor(
     chart: str, point: Mapping[str, Any], drawn: Sequence[Trace], traces: Mapping[str, Trace]
 ) -> tuple[str, Cursor] | None:
-    """Name of the run that a point of a chart belongs to, and the cursor there; None for a point of none.
+    """Return the name of the run of a point in a chart, and the cursor there; None if it belongs to no run.
 
     Args:
-        chart: `timeline` and `blocks` are of one run, and their x is an update or an epoch; others are curves.
-        drawn: the runs in the chart.
-        traces: the runs by their names.
+        chart: Name of the chart. `timeline` and `blocks` show one run over updates or epochs; others show curves.
+        drawn: Runs in the chart.
+        traces: Runs by their names.
     """
     if chart in ("timeline", "blocks"):
         at = at_update if chart == "timeline" else at_epoch
@@ -127,10 +127,10 @@ def clicked_cursor(
 
 
 class CursorBar:
-    """Field for an update of the run that is looked at, which the keyboard can change, and what is marked in words.
+    """Keyboard-editable field for an update of the selected run, with the cursor in words.
 
     Args:
-        go: called with the update that is asked for; None: no cursor.
+        go: Called with the requested update; None for no cursor.
     """
 
     def __init__(self, go: Callable[[int | None], None]) -> None:
@@ -141,7 +141,7 @@ class CursorBar:
         self.view = pn.FlexBox(self.field, self.words, align_items="center", sizing_mode="stretch_width")
 
     def show(self, trace: Trace | None, cursor: Cursor | None) -> None:
-        """Shows the run that is looked at, and its cursor."""
+        """Show the selected run and its cursor."""
         self.field.visible = trace is not None
         if trace is not None:
             self.field.label = f"Update of {trace.method_name}"

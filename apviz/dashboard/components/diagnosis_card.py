@@ -1,4 +1,4 @@
-"""The card on what limited a run, with a button that tries the one setting to change."""
+"""The card on the bottleneck of a run, with a button that tries the proposed change of one setting."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from apviz.tracing import Trace, TrainingTrace
 
 
 class DiagnosisCard:
-    """Diagnosis of one trace, by the rules of `apviz.analysis`: of a solve, or of a training.
+    """Diagnosis of the trace of one solve or training, by the rules of `apviz.analysis`.
 
     Args:
-        rerun: called with the trace and its diagnosis when the button is pressed.
-        can_rerun: whether there is such a button for a diagnosis that proposes a change.
+        rerun: Called with the trace and its diagnosis when the button is pressed.
+        can_rerun: Whether to show the button for a diagnosis that proposes a change.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DiagnosisCard:
         self._diagnosis: Diagnosis | None = None
         self._of = server_owned(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
         self._limit = server_owned(pmui.Typography("", variant="h6", margin=(0, 12)))
-        # names of settings are longer than a phone is wide
+        # Names of settings can be wider than a phone.
         text: dict[str, Any] = {"variant": "body1", "sx": {"overflowWrap": "anywhere"}, "sizing_mode": "stretch_width"}
         self._evidence = server_owned(pmui.Typography("", margin=(0, 12, 6, 12), **text))
         self._advice = server_owned(pmui.Typography("", margin=(0, 12, 8, 12), **text))
@@ -48,11 +48,11 @@ class DiagnosisCard:
         )  # fmt: skip
 
     def show(self, trace: Trace | None, which: str = "", among: Iterable[Trace] = ()) -> None:
-        """Diagnoses a run; nothing for none.
+        """Diagnose a run and show the result; hide the card for None.
 
         Args:
-            which: of several it is, such as "the slowest run".
-            among: runs beside it, with which it is compared where they solved the same system.
+            which: Description of the run among several, such as "the slowest run".
+            among: Other runs; those of the same system are compared with it.
         """
         self._trace = trace
         self._diagnosis = found = None if trace is None else _diagnose(trace, among)
@@ -62,11 +62,11 @@ class DiagnosisCard:
         self._of.object = f"Diagnosis of {escape(trace.method_name)}{f', {which}' if which else ''}"
         self._limit.object = _capitalised(found.limit.value)
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
-        # two columns of figures fit a phone, four do not
+        # Transpose the table: two columns of numbers fit a phone, four do not.
         table = pd.DataFrame([{**row} for row in found.figures])
         table = table.set_index("").T.reset_index(names="") if "" in table else table
         self._figures[:] = [plain_table(table, index=False, text_align="end")] if len(table) else []
-        # a solve of GPyTorch's is run again by the program that it comes from
+        # Only the user's own program can repeat a solve by GPyTorch.
         is_here = trace.attrs.get("operator") != "gpytorch"
         self._button.visible = bool(found.change) and is_here and self._can_rerun(found)
         self._button.label = f"Run again with {', '.join(map(_setting, found.change.items()))}"

@@ -1,4 +1,4 @@
-"""A place to drop files: what arrives is counted as it comes, and written to disk, so that memory holds one piece."""
+"""File upload that counts bytes on arrival and writes them to disk, so that memory holds only one piece."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import panel as pn
 
 from apviz.dashboard.messages import Unpacked, excuse
 
-#: of a piece; in a message it takes a third more
+#: Bytes of a piece; its encoding in a message adds a third.
 PIECE_BYTES: Final = 2 * 10**6
-#: unfinished uploads of a dropper, of which browsers send two at once, and of all droppers of the server
+#: Most unfinished uploads of a dropper, of which browsers send two at once, and of all droppers of the server.
 MOST_AT_ONCE, MOST_OF_SERVER = 4, 20
-#: seconds without a piece after which an upload gives its place to another
+#: Seconds without a piece after which another upload may replace this one.
 IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(eq=False)
 class _Upload:
-    """A file of which not all has come."""
+    """An incomplete file."""
 
     path: Path
     pieces: Any
@@ -37,20 +37,20 @@ class _Upload:
         shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
-#: of all sessions
+#: Unfinished uploads of all sessions.
 _unfinished: set[_Upload] = set()
 
 
 class Dropper(pn.widgets.FileDropper):
-    """Panel's dropper, of which the browser alone would keep the limit: its server collects whatever is sent.
+    """Panel's dropper with a size limit on the server. Panel's own limit is checked only in the browser.
 
     Each file gets a folder of its own, which the receiver removes.
 
     Args:
-        folder: of the session; it is removed with it, and so is what was not finished.
-        max_mb: size of a file.
-        arrived: gets the name and the path of a file that is whole.
-        refuse: gets why a file was not taken.
+        folder: Folder of the session, removed with it together with unfinished uploads.
+        max_mb: Largest size of a file, in MB.
+        arrived: Called with the name and the path of a complete file.
+        refuse: Called with the reason why a file was refused.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Dropper(pn.widgets.FileDropper):
         super().__init__(max_file_size=f"{max_mb}MB", chunk_size=PIECE_BYTES, **look)
         self._folder, self._max_mb, self._finish, self._refuse = folder, max_mb, arrived, refuse
         self._uploads: dict[str, _Upload] = {}
-        #: whose remaining pieces are ignored
+        #: Name of the refused file whose remaining pieces are ignored.
         self._refused = ""
 
     def _process_event(self, event: Any) -> None:
@@ -77,7 +77,7 @@ class Dropper(pn.widgets.FileDropper):
             self._remove(name)
             if name != self._refused:
                 self._refused = name
-                # without where the server keeps it
+                # Leave out the path of the file on the server.
                 said = error.strerror if isinstance(error, OSError) else str(error)
                 self._refuse(ValueError(f"{Path(name).name[:60]} {said}"))
             return
@@ -85,7 +85,7 @@ class Dropper(pn.widgets.FileDropper):
             self._finish(name, path)
 
     def _take(self, name: str, number: Any, pieces: Any, content: Any) -> Path | None:
-        """Write a piece; return the path of the file with the last one."""
+        """Write a piece, and return the path of the file after the last piece."""
         if number == 1:
             self._begin(name, pieces)
         upload = self._uploads.get(name)

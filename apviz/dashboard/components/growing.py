@@ -1,4 +1,4 @@
-"""A figure that grows, as a browser has it: only what is new is sent."""
+"""A growing figure, of which only the new points are sent to the browser."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.utils import PlotlyJSONEncoder
 
-#: what of a curve is numbers, one a point
+#: Attributes of a curve that hold one number or row per point.
 NUMBERS = ("x", "y", "customdata")
 
 _serials = count(1)
 
 
 class Growing:
-    """Figure as it was last sent, whole or by its changes.
+    """Figure as last sent, whole or by its changes.
 
-    A whole has a serial, and its changes are numbered: a browser that misses one knows, and asks for the whole.
+    A whole figure has a serial number, and its changes are numbered. A browser that misses a change notices and
+    requests the whole figure.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets what was sent, so that the whole is sent next."""
+        """Forget the sent figure, so that the whole figure is sent next."""
         self._form, self._curves = "", list[dict[str, Any]]()
         self._serial = self._number = 0
 
     def whole(self, figure: go.Figure) -> str:
-        """JSON of the whole figure."""
+        """Return the JSON of the whole figure."""
         self._form, self._curves, rest = _parts(figure)
         self._serial, self._number = next(_serials), 0
         data = [each | _listed(numbers, 0) for each, numbers in zip(rest["data"], self._curves, strict=True)]
         return json.dumps({**rest, "data": data, "serial": self._serial}, cls=PlotlyJSONEncoder)
 
     def changes(self, figure: go.Figure) -> str | None:
-        """JSON of what is new in it since it was last sent; None where that is more than points."""
+        """Return the JSON of the points changed since the last call; None if anything else has changed."""
         form, curves, _ = _parts(figure)
         if form != self._form or not self._serial:
             return None
@@ -54,7 +55,7 @@ class Growing:
 
 
 def _parts(figure: go.Figure) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
-    """All but the numbers, as text; the numbers, curve by curve; and all but the numbers."""
+    """Return the figure without its numbers as text, the numbers of each curve, and the figure without its numbers."""
     plain = figure.to_plotly_json()
     curves = [
         {name: _array(curve[name]) for name in NUMBERS if each.pop(name, None) is not None}
@@ -68,7 +69,7 @@ def _array(values: Any) -> np.ndarray:
 
 
 def _same_points(old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> int:
-    """Number of points at the beginning that are the same."""
+    """Return the number of leading points that are the same."""
     if old.keys() != new.keys():
         return 0
     count = min(len(old["y"]), len(new["y"]))
@@ -81,7 +82,7 @@ def _same_points(old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> int:
 
 
 def _listed(numbers: dict[str, np.ndarray], first: int) -> dict[str, Any]:
-    """Points from the first on, as JSON has them."""
+    """Return the points from index `first` on, in JSON's types."""
     return {name: _finite(values[first:]) for name, values in numbers.items()}
 
 

@@ -1,4 +1,4 @@
-"""Components that show what the server says: of what they hold, the browser changes nothing, or what is named."""
+"""Components whose values the server owns: the browser may change only the named parameters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Component = TypeVar("Component", bound=Reactive)
 
 
 def server_owned(component: Component, editable: Collection[str] = ()) -> Component:
-    """Component of which the browser may change only the `editable` parameters; any other is sent to it again.
+    """Let the browser change only the `editable` parameters of a component; send it the others again.
 
-    Panel's React components send back what they were sent. Of two changes within one rendering, as at the end of a
-    short solve, the older one comes back, and would stay, in the browser and here. Presses of a button are events, not
-    values: they always reach the server. Whether the page is dark is the browser's: sent back as it was, one component
-    would make the whole page light again.
+    Panel's React components send back the values that they receive. After two changes within one rendering, as at the
+    end of a short solve, the older value would return and stay, in the browser and here. Button presses are events, not
+    values, and always reach the server. The browser owns `dark_theme`: a single component with the old value would make
+    the whole page light again.
     """
     process, of_the_browser = component._process_events, {*editable, "dark_theme"}
 
@@ -31,7 +31,7 @@ def server_owned(component: Component, editable: Collection[str] = ()) -> Compon
 
 
 def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
-    """Button that calls `press`."""
+    """Return a button that calls `press`."""
     made = server_owned(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
     made.on_click(lambda event: press())
     return made

@@ -1,4 +1,4 @@
-"""Tables on a page: one sorted by its headings, of any rows or of solves, and one of values that nobody clicks."""
+"""Tables on a page: a table of runs or other rows, sorted by its headings, and a plain table without clicks."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 
-#: how the cells of a column are written
+#: Format of the cells of a column.
 Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
-#: a number may come with the sign that is written before it, such as ≈
+#: Value of a cell. A number may be paired with the sign to print before it, such as ≈.
 Cell = str | float | tuple[float, str] | None
 
 
 class SortedTable(JSComponent):
-    """HTML table with a row a run: sorted by its headings, in pages; a click looks at a run, and runs can be ticked.
+    """HTML table with one row per run, sorted by its headings, in pages. A click selects a run; runs can be ticked.
 
-    Panel's Tabulator is built over some time, and loses rows that come to it meanwhile.
+    Panel's Tabulator takes some time to build, and loses rows that it receives meanwhile.
 
     Args:
-        columns: how the cells are written, by the heading; the first column names the run.
+        columns: Format of the cells, by column heading; the first column names the run.
     """
 
     caption = param.String("Runs", doc="what the rows are, for those who do not see it")
@@ -56,25 +56,25 @@ class SortedTable(JSComponent):
         super().__init__(columns=[[title, form] for title, form in columns.items()], **params)
 
     def show(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
-        """Replaces the rows, by their keys, and with them what else is different; order, page and focus stay.
+        """Replace the rows, by their keys, and set other parameters; order, page and focus stay.
 
         Args:
-            state: values of other parameters, such as `selected`.
+            state: Values of other parameters, such as `selected`.
         """
         self.param.update(rows=[[key, *map(_to_json, cells)] for key, cells in rows.items()], **state)
 
     def still(self) -> str:
-        """HTML of its first page, in the order given."""
+        """Return the HTML of the first page, in the given order."""
         rows = self.rows[: self.page_rows] if self.page_rows else self.rows
         return first_sight.table(self.columns, rows, self.selected, self.swatches)
 
     def on_click(self, call: Callable[[str], None]) -> None:
-        """Calls with the key of every row that is clicked, also of one that is looked at already."""
+        """Call `call` with the key of every clicked row, even if it is already selected."""
         self.on_msg(lambda event: call(event.data))
 
 
 def _to_json(cell: Cell) -> str | float | list[float | str] | None:
-    """Value of a cell for JSON, which has no NaN and no tuples."""
+    """Return the value of a cell for JSON, which has no NaN and no tuples."""
     number = cell[0] if isinstance(cell, tuple) else cell
     if isinstance(number, float) and math.isnan(number):
         return None
@@ -89,10 +89,10 @@ _SOLVE_COLUMNS: dict[str, Form] = {
 
 
 class RunsTable:
-    """Table of solves, one row a run.
+    """Table of solves, with one row per run.
 
     Args:
-        select: called with the name of a run that is clicked.
+        select: Called with the name of a clicked run.
     """
 
     def __init__(self, select: Callable[[str], None]) -> None:
@@ -106,14 +106,14 @@ class RunsTable:
         )  # fmt: skip
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
-        """Shows runs by their names in the folder, and marks the one that is looked at."""
+        """Show runs by their names in the folder, and mark the selected one."""
         methods = method_names(list(traces.values()))
         rows = {name: _solve_row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
         self.table.show(rows, selected=selected, details=details_of(traces))
 
 
 def details_of(traces: Mapping[str, Trace]) -> dict[str, str]:
-    """Return the details of the methods of runs that have some, by the names of the runs in the folder."""
+    """Return the non-empty method details of runs, by the names of the runs in the folder."""
     return {key: trace.method_details for key, trace in traces.items() if trace.method_details}
 
 
@@ -135,10 +135,10 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
     ]
 
 
-# Panel's own type stays as small as it is, also on a projector
+# Panel's own font size does not scale for a projector.
 _STYLE: Final = "table.panel-df { font-size: 0.875rem; }"
 
 
 def plain_table(frame: pd.DataFrame, **options: Any) -> pn.pane.DataFrame:
-    """Table as wide as the page, that nobody sorts or clicks; text in it is shown as it is."""
+    """Return a table as wide as the page, without sorting and clicks; its text is shown verbatim."""
     return pn.pane.DataFrame(frame, escape=True, sizing_mode="stretch_width", stylesheets=[_STYLE], **options)
