@@ -1,4 +1,4 @@
-// A tab says who it is, and takes what `page.js` has to know.
+// A tab sends its token to the server and passes values from the server to `page.js`.
 
 function visitor() {
   try {
@@ -9,7 +9,7 @@ function visitor() {
     localStorage.setItem("apviz-visitor", made);
     return made;
   } catch {
-    return ""; // a browser that keeps nothing
+    return ""; // a browser without storage
   }
 }
 
@@ -21,8 +21,8 @@ function lost() {
   return { at: at / 1000, seconds: (Date.now() - at) / 1000, server, jobs };
 }
 
-// Bokeh lays out the whole page anew for every component that was drawn, shown or hidden, also for those out of sight;
-// the browser does that by itself, and what Bokeh wants to know of it is soon enough a few times a second
+// Bokeh lays out the whole page again whenever any component is drawn, shown or hidden, even out of sight. The browser
+// lays out the page by itself, so it is enough to update Bokeh a few times a second (REST in milliseconds).
 const REST = 200;
 
 function layOutSeldom(root) {

@@ -1,5 +1,5 @@
-// What stands below a chart: what to see in it, and the buttons of what is behind it. One element for all of it, for
-// each component of Panel's takes the server and the browser milliseconds.
+// The text below a chart: its explanation, and the buttons for details and download. All share one element, because
+// each Panel component costs the server and the browser milliseconds.
 
 function made(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);

@@ -1,13 +1,13 @@
-// One plotly figure. What was drawn before (`base`) stays, and what still grows (`live`) is put on top; of that only the
-// new points are sent (`grown`). Charts of a page talk to each other by events: hovering a method fades the
-// others everywhere.
+// One plotly figure. The finished part (`base`) stays, and the growing part (`live`) is drawn on top of it. Only the
+// new points of the growing part are sent (`grown`). Charts of a page communicate by events: hovering a method fades
+// the others in every chart.
 
 const HOVER = "apviz-hover";
 const FADED = 0.18;
-// of a figure that is not enlarged
+// Font size in pixels of a figure that is not enlarged.
 const TYPE_SIZE = 15;
 
-// one script for all charts: the head of the page asks for it, so that it comes while everything else is set up
+// All charts share one script. The page requests it early, so that it loads during the rest of the set-up.
 function plotly() {
   window.apvizPlotly ??= new Promise((resolve, reject) => {
     if (window.Plotly) return resolve(window.Plotly);
@@ -18,7 +18,7 @@ function plotly() {
   return window.apvizPlotly;
 }
 
-// plotly writes its styles into the document, where a shadow root does not see them
+// Copy plotly's styles, because plotly adds them to the document, where a shadow root does not see them.
 function styles() {
   const sheet = new CSSStyleSheet();
   for (const style of document.querySelectorAll("style[id^='plotly.js-style']")) {
@@ -27,12 +27,13 @@ function styles() {
   return sheet;
 }
 
-// of a chart whose buttons get a line above the title; and of a phone, where names of runs have smaller type
+// A chart narrower than NARROW gets a line of height BUTTONS for its buttons above the title. On a phone the names of
+// runs have the font size PHONE_TYPE. All are in pixels.
 const NARROW = 600;
 const BUTTONS = 26;
 const PHONE_TYPE = 12;
 const isPhone = () => window.innerWidth < NARROW;
-// the least height of axes that fill a window, and the most
+// Smallest and largest height, in pixels, of axes that fill a window.
 const LOW_AXES = 200;
 const HIGH_AXES = 620;
 
@@ -46,21 +47,21 @@ function narrowed(layout) {
   };
 }
 
-// pixels from the top of the page to an element, however far it is scrolled
+// Return the pixels from the top of the page to an element, independent of scrolling.
 function placeOf(element) {
   let place = element.getBoundingClientRect().top;
   for (let at = element; at; at = at.parentNode || at.host) place += at.scrollTop || 0;
   return place;
 }
 
-// what stands below the axes grows with the legend; the axes keep their height, larger with larger type
+// Return the height of a figure. The space below the axes grows with the legend; the axes scale only with the font.
 function heightOf(figure, width, axes) {
   if (figure.layout.height) return figure.layout.height;
   const { margin, xaxis, yaxis } = figure.layout;
   const scale = figure.layout.template.layout.font.size / TYPE_SIZE;
   axes *= scale;
   if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
-    // a picture needs no more than its own shape asks for
+    // Limit the height of a picture to its aspect ratio.
     const span = ([low, high]) => Math.abs(high - low);
     axes = Math.min(axes, ((width - margin.l - margin.r) * span(yaxis.range)) / span(xaxis.range));
   }
@@ -72,7 +73,7 @@ function heightOf(figure, width, axes) {
   return margin.t + axes + scale * (50 + legend);
 }
 
-// a row of numbers is a typed array, or not, as plotly likes
+// Return the finite numbers of a value, which plotly gives as a typed array, a plain array or a number.
 function numbersOf(data) {
   return (ArrayBuffer.isView(data) ? [...data] : [data].flat()).filter(Number.isFinite);
 }
@@ -87,14 +88,14 @@ function merged(model, live) {
   return { data: [...base.data, ...grown], layout: base.layout, frames: base.frames };
 }
 
-// what a later moment of a figure changes: a few arrays and words
+// Apply a frame to a figure: it replaces a few arrays and texts.
 function advanced(figure, frame) {
   const data = [...figure.data];
   frame.traces.forEach((place, i) => (data[place] = blended(data[place], frame.data[i])));
   return { ...figure, data, layout: blended(figure.layout, frame.layout || {}) };
 }
 
-// what grows: the points that it had, and those that have come
+// Append the new points to the growing figure.
 function longer(live, { number, curves }) {
   const data = [...live.data];
   for (const { at, keep, ...points } of curves) {
@@ -112,7 +113,7 @@ function decoded(values) {
   return Kind ? new Kind(bytes.buffer) : [];
 }
 
-// from the least to the largest number of every axis, as the axis counts
+// Return the smallest and largest value on every axis, as log10 on log axes.
 function extents(data, layout) {
   const found = {};
   for (const curve of data) {
@@ -130,7 +131,7 @@ function extents(data, layout) {
   return found;
 }
 
-// room for what comes next: to the right, and below, so that axes stay as they are for a while
+// Leave room for new points to the right and below, so that the axes stay unchanged for a while.
 function withRoom(figure, live) {
   const layout = { ...figure.layout };
   for (const [name, [low, high]] of Object.entries(extents(live.data, figure.layout))) {
@@ -163,18 +164,18 @@ export async function render({ model, el }) {
   if (root instanceof ShadowRoot) root.adoptedStyleSheets = [...root.adoptedStyleSheets, styles()];
   let drawing = Promise.resolve();
   let listening = false;
-  let own = []; // shapes of the figure itself
+  let own = []; // shapes of the figure, without the cursor
   let faded = null;
   let drawn = 0;
-  let place = 0; // where it stood when it was drawn
-  let standing = false; // in the page, with all that it stands in
-  let live = null; // what grows, as far as it has come
-  let drawnSerial = 0; // of what grows, as it is drawn; 0 where the figure has to be drawn anew
-  let grown = false; // only points have come
-  let finished = 0; // curves before those of the live figure
-  let hidden = false; // there was something to draw, and no room: its page is not shown
+  let place = 0; // position on the page when last drawn
+  let standing = false; // whether the elements above it are observed
+  let live = null; // the growing figure with all points so far
+  let drawnSerial = 0; // serial of the growing figure as drawn; 0 if the whole figure must be redrawn
+  let grown = false; // whether only new points have arrived
+  let finished = 0; // number of curves before those of the growing figure
+  let hidden = false; // whether a drawing was skipped because the page is not shown
 
-  // a picture has the legend that the page has elsewhere
+  // A downloaded picture includes the legend, which the page shows elsewhere.
   function download(format) {
     return ({ data, layout }) => {
       const width = holder.clientWidth;
@@ -187,7 +188,7 @@ export async function render({ model, el }) {
 
   const config = {
     displaylogo: false,
-    // a figure stays here
+    // Do not offer to upload the figure to plotly's cloud.
     showSendToCloud: false,
     responsive: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"],
@@ -208,20 +209,20 @@ export async function render({ model, el }) {
       live = longer(live, came);
       return true;
     }
-    // it was changed while nobody looked; what is older than what there is was taken before
+    // The browser missed a change, so ask for the whole figure. Ignore changes older than the figure it already has.
     if (!live || came.serial > live.serial || (came.serial === live.serial && came.number > live.number)) {
       model.behind = model.behind + 1;
     }
     return false;
   }
 
-  // curves that have become longer, in axes that have room for them: half the time of a whole figure
+  // Extend the curves if the axes have room for them, in half the time of drawing the whole figure.
   async function grow() {
     const shown = holder._fullLayout;
     if (live.serial !== drawnSerial) return false;
     for (const [name, [low, high]] of Object.entries(extents(live.data, live.layout))) {
       const { autorange, range } = shown[name];
-      // axes that the visitor has zoomed stay as they are
+      // Keep axes that the visitor has zoomed.
       if (autorange && (low < Math.min(...range) || high > Math.max(...range))) return false;
     }
     const first = holder.data.length - live.data.length;
@@ -279,7 +280,7 @@ export async function render({ model, el }) {
     }
     holder.dataset.drawn = ++drawn;
     if (drawn === 1) document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "chart" }));
-    // who plays a animation waits for it; what grows would only cost the solve time
+    // A playing animation waits for this report. For a growing figure it would only slow the solve down.
     if (!live) model.drawn = drawn;
     if (faded) fade(faded);
     if (!listening) {
@@ -292,12 +293,12 @@ export async function render({ model, el }) {
           x: point.x,
           y: point.y,
           values: numbersOf(point.customdata),
-          // which run it is; one that still grows is none of the folder, and another may have its name
+          // The run of the point. An active run is not in the folder yet, and another run may have its name.
           group: point.curveNumber < finished ? point.data.legendgroup || point.data.meta || "" : "",
           count: (model.clicked.count || 0) + 1,
         };
       });
-      // plotly also says that the pointer is over axes without a point
+      // plotly also fires this event over axes without a point.
       holder.on("plotly_hover", ({ points }) => tell(points?.[0]?.data.legendgroup || null));
       holder.on("plotly_unhover", () => tell(null));
     }
@@ -310,7 +311,7 @@ export async function render({ model, el }) {
     };
   }
 
-  // moves with every update that is played, and must cost little
+  // The cursor moves with every played update, so moving it must be cheap.
   function mark() {
     if (!holder.layout) return;
     const lines = model.cursor.map((x) => cursorLine(x, holder.layout));
@@ -333,8 +334,8 @@ export async function render({ model, el }) {
     fade(detail);
   }
 
-  // one after another: a figure that changes while another is drawn would be drawn into it; what waits to be drawn is
-  // drawn as it is by then
+  // Draw one figure after another, because two simultaneous drawings would mix. A waiting drawing uses the values at
+  // its start.
   let waiting = false;
   const redraw = () => {
     if (waiting) return;
@@ -354,7 +355,7 @@ export async function render({ model, el }) {
     if (hidden || (holder.layout && Math.abs(holder.clientWidth - holder.layout.width) > 1)) redraw();
   });
   resized.observe(holder);
-  // what fills a window changes with it, and with what stands above
+  // A chart that fills the window changes with the window and with the elements above the chart.
   const moved = () => {
     if (model.fits && holder.clientWidth && holder.layout && Math.abs(placeOf(holder) - place) > 2) redraw();
   };
@@ -364,7 +365,7 @@ export async function render({ model, el }) {
   };
   window.addEventListener("resize", reshaped);
   const above = new ResizeObserver(moved);
-  // what it stands in may be as high as the window, whatever is in it
+  // Observe all elements above the chart, because its containers may keep the window's height whatever they contain.
   function watchAbove() {
     for (let at = holder; at; at = at.parentNode || at.host) {
       for (let each = at; each instanceof Element; each = each.previousElementSibling) above.observe(each);

@@ -1,5 +1,5 @@
-// A table of runs. What it shows is in the model, and `draw` makes the elements say the same: a row keeps its elements
-// from one drawing to the next, so that focus, scroll position and a press that has begun outlive new rows.
+// A table of runs. The model holds its contents, and `draw` updates the elements to match. A row keeps its elements
+// between drawings, so that focus, scroll position and an unfinished click survive new rows.
 
 const MISSING = "–";
 const HOW = "With the keyboard: the arrow keys move between rows, Enter looks at a run, and a heading sorts.";
@@ -15,10 +15,10 @@ const FORMS = {
   "4 decimals": decimals(4),
   scientific: (value) => (Number.isFinite(value) ? value.toExponential(2) : decimals(0)(value)),
 };
-// of a number with its sign, such as ≈
+// The parts of a cell that pairs a number with its sign, such as ≈.
 const bare = (cell) => (Array.isArray(cell) ? cell[0] : cell);
 const sign = (cell) => (Array.isArray(cell) ? cell[1] : "");
-// plotly's symbols of runs, as letters
+// Characters that stand for plotly's marker symbols of runs.
 const SYMBOLS = {
   circle: "●", square: "■", "triangle-up": "▲", "triangle-left": "◀", "triangle-right": "▶", pentagon: "⬟",
   hexagram: "✶", star: "★",
@@ -32,7 +32,7 @@ function made(tag, attributes = {}, ...children) {
   return element;
 }
 
-// the line and the marker of a curve, as a legend draws them
+// Draw the line and the marker of a curve, as in a legend.
 function swatch([color, dash, symbol]) {
   const holder = made("span", { class: "swatch", "aria-hidden": "true" });
   const stroke = `stroke="${color}" stroke-width="2.5" stroke-dasharray="${dash === "solid" ? "none" : dash}"`;
@@ -41,12 +41,12 @@ function swatch([color, dash, symbol]) {
   return holder;
 }
 
-// an element that is read out must not be touched without need
+// Change the text only if it differs, because screen readers read every change aloud.
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// by value; what is missing comes last, whichever way; equal ones stay in the order given
+// Sort by value. Missing values come last in both directions; equal values keep the given order.
 function inOrder(model) {
   const place = model.columns.findIndex(([title]) => title === model.sorted_by) + 1;
   if (!place) return model.rows;
@@ -68,7 +68,7 @@ export function render({ model }) {
   const all = made("input", { type: "checkbox", "aria-label": "Tick all rows of all pages" });
   const headings = new Map();
   const rows = new Map();
-  // the row that the tab key comes to
+  // The key of the row that the tab key focuses.
   let current = "";
 
   function sort(title) {
@@ -124,7 +124,7 @@ export function render({ model }) {
       row.querySelector(".swatch")?.remove();
       if (model.swatches[key]) look.before(swatch(model.swatches[key]));
     }
-    // the details of the method, and the run where the cell names the method
+    // Show the details of the method, and the name of the run if the cell shows the method instead.
     look.title = [model.details[key], look.textContent === key ? "" : key].filter(Boolean).join("\n");
     if (key === model.selected) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
@@ -153,7 +153,7 @@ export function render({ model }) {
     pager.hidden = pages() === 1;
     say(count, `${first + 1}–${first + shown} of ${model.rows.length.toLocaleString("en-US")}`);
     for (const button of pager.querySelectorAll("button")) {
-      // not disabled: it would lose the focus
+      // Do not disable the button, because it would lose the focus.
       const target = TURNS[button.textContent]();
       button.setAttribute("aria-disabled", target === pageNow() || target < 0 || target >= pages());
     }
@@ -196,7 +196,7 @@ export function render({ model }) {
     });
     if (!shown.length) body.replaceChildren(made("tr", {}, made("td", { class: "none", colspan: head.children.length }, "No runs.")));
     setCurrent([current, model.selected].find((key) => keys.includes(key)) ?? keys[0]);
-    // a row that was moved has lost the focus; of one that has gone the next in its place takes it
+    // A moved row has lost the focus, so restore it. For a removed row, focus the row now in its place.
     if (held && !body.contains(body.getRootNode().activeElement)) {
       const row = rows.get(held.dataset.key) || body.children[Math.min(place, shown.length - 1)];
       const next = row ? control(row, focused.tagName === "INPUT") : head.querySelector("button");
@@ -230,14 +230,14 @@ export function render({ model }) {
     control(body.children[Math.max(0, Math.min(next, last))], event.target.tagName === "INPUT").focus();
   });
 
-  // what comes together is drawn together
+  // Draw simultaneous changes once.
   let waiting = false;
   const redraw = () => {
     if (waiting) return;
     waiting = true;
     queueMicrotask(() => ((waiting = false), draw()));
   };
-  // other columns: cells of rows that were made for those before are not theirs
+  // New columns need new rows, because the cells of the old rows belong to the old columns.
   model.on("columns", () => {
     rows.forEach((row) => row.remove());
     rows.clear();
