@@ -35,7 +35,7 @@ def bound_messages() -> None:
     """Bound the messages of all servers that this process creates from now on."""
     Deserializer._decode_bytes = _decode_bytes
     Deserializer._decode_ndarray = _decode_ndarray
-    # Bokeh takes a string in place of an image for a file name and reads that file, even if a browser sent the string.
+    # Bokeh takes a string instead of an image for a file name and reads that file, even if a browser sent it.
     Image.transform = lambda self, value: value if isinstance(value, str) else _read_picture(self, value)
     per_app_patterns[:] = [
         (route, BoundedSocket if issubclass(handler, WSHandler) else handler) for route, handler, *_ in per_app_patterns

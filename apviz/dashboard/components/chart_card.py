@@ -82,7 +82,7 @@ def plotly_folder() -> Path:
 
 
 class CardText(JSComponent):
-    """Text below a chart, or in place of a missing chart, with the buttons for details and download."""
+    """Text below a chart, or instead of a missing chart, with the buttons for details and download."""
 
     heading = param.String(doc="of the card; the figure has it too, so it is shown where there is none")
     text = param.String(doc="what to see in it")
@@ -114,7 +114,7 @@ class ChartCard:
     Args:
         draw: Function from traces and theme to the figure.
         takes: Whether a trace can be drawn; other traces are left out.
-        empty: Text in place of a chart without traces.
+        empty: Text instead of a chart without traces.
         table: Function from traces to the table of the plotted numbers.
         sentence: Function from a trace to its summary in words.
         x_unit: Unit of the x axis, for the line that marks the cursor; empty for no line.
