@@ -1,4 +1,4 @@
-"""What comes from outside is checked before it is among the runs: names, and traces out of a zip file."""
+"""Checks of imported runs before they join the others: their names, and traces in a zip file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from apviz.tracing import open_trace
 from apviz.tracing.archive import unpack
 from apviz.tracing.opening import check_complete
 
-#: characters that a name may have beside letters and digits
+#: Characters that a name may have besides letters and digits.
 MARKS = " -_.=+%()"
 MAX_NAME_CHARACTERS, MAX_NAME_BYTES = 100, 200
 
 
 def check_name(name: str) -> str:
-    """Checks a new name of a run, and returns it without spaces around it.
+    """Check a new name of a run, and return it without spaces around it.
 
     Raises:
-        ValueError: a name that cannot be one; the message says why.
+        ValueError: an invalid name; the message says why.
     """
     name = name.strip()
     if not name:
@@ -46,10 +46,10 @@ def check_name(name: str) -> str:
 
 
 def require_inside(name: str) -> None:
-    """Checks the name of a run that may be there, whoever gave it.
+    """Check the name of a run that may exist.
 
     Raises:
-        ValueError: it leads out of the folder, or to something hidden.
+        ValueError: the name leads out of the folder, or to something hidden.
     """
     bad = not name or name != Path(name).name or name.startswith(".") or "\\" in name or not name.isprintable()
     if bad or len(name.encode(errors="replace")) > 245:
@@ -57,14 +57,14 @@ def require_inside(name: str) -> None:
 
 
 def name_from(text: str) -> str:
-    """Name of a run made of any text, such as the name of a file."""
+    """Return the name of a run made of any text, such as the name of a file."""
     words = re.sub(rf"[^\w{re.escape(MARKS)}]+", "-", text).strip("-. ")
     short = words.encode()[: MAX_NAME_BYTES // 2].decode(errors="ignore")[: MAX_NAME_CHARACTERS // 2 + 30]
     return short.rstrip(". ") or "run"
 
 
 _IMPORTING = ".importing-"
-#: seconds after which what a kill left of an import goes
+#: Seconds after which remains of a killed import are removed.
 LEFTOVER_SECONDS = 3600
 
 
@@ -72,12 +72,12 @@ LEFTOVER_SECONDS = 3600
 def unpacked(
     folder: Path, filename: str, file: BinaryIO, *, most_bytes: int, most_files: int
 ) -> Iterator[dict[Path, str]]:
-    """Unpacks and checks the traces of a zip file somewhere in `folder`; gives their paths with the wanted names.
+    """Unpack and check the traces of a zip file somewhere in `folder`; yield their paths with the wanted names.
 
-    What has not been moved from there by the end is removed.
+    Traces that have not been moved from there by the end are removed.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the zip file is invalid; the message says why.
     """
     plain = name_from(Path(filename.replace("\\", "/")).name.removesuffix(".zip").removesuffix(".zarr"))
     place = Path(tempfile.mkdtemp(prefix=_IMPORTING, dir=folder))
@@ -87,7 +87,7 @@ def unpacked(
             check_complete(open_trace(path))
         yield {path: name_from(name) if name else plain for name, path in found.items()}
     except ValueError as error:
-        # what is wrong, without where it was tried
+        # State the error without the temporary path.
         words = str(error).replace(f"{place}/", "")
         raise ValueError(f"{plain} was not imported: {words}") from error
     finally:
@@ -95,7 +95,7 @@ def unpacked(
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what a kill left of imports; a folder that has anything else in it is not one of them."""
+    """Remove the remains of killed imports; a folder with any other content is not one of them."""
     for place in folder.glob(f"{_IMPORTING}*"):
         ours = place.is_dir() and all(re.fullmatch(r"\d+\.zarr", each.name) for each in place.iterdir())
         if ours and time.time() - place.stat().st_mtime > LEFTOVER_SECONDS:

@@ -1,4 +1,4 @@
-"""What people wrote on runs, notes and tags: a text file a run, beside the runs, which a restart finds again."""
+"""Notes and tags on runs: one text file per run, next to the runs, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 
 from apviz.files import file_made_whole
 
-#: characters of a note; of a tag; tags of a run
+#: Limits: characters of a note, characters of a tag, and tags of a run.
 MAX_NOTE_CHARACTERS = 2_000
 MAX_TAG_CHARACTERS, MAX_TAGS = 40, 20
 
 
 class Texts:
-    """Texts on runs: one file a run, by its name and a suffix."""
+    """Texts on runs: one file per run, with its name and a suffix."""
 
     def __init__(self, path: Path, suffix: str) -> None:
         self.path, self.suffix = path, suffix
         self._read: dict[str, tuple[int, str]] = {}
 
     def path_of(self, name: str) -> Path:
-        """Path of the text on a run, which need not be there."""
+        """Return the path of the text on a run, which need not exist."""
         return self.path / f"{name}{self.suffix}"
 
     def all(self) -> dict[str, str]:
-        """Texts by the names of their runs; one is read again only when it has changed."""
+        """Return the texts by the names of their runs; a text is read again only after a change."""
         found: dict[str, tuple[int, str]] = {}
         for each in os.scandir(self.path) if self.path.is_dir() else ():
             if not each.name.endswith(self.suffix) or each.name.startswith("."):
@@ -39,10 +39,10 @@ class Texts:
         return {name: text for name, (_, text) in found.items()}
 
     def write(self, name: str, text: str) -> str:
-        """Keeps a text, in place of the one before, and returns it; an empty one is none.
+        """Keep a text in place of the previous one, and return it; an empty text removes it.
 
         Raises:
-            ValueError: it is too long.
+            ValueError: the text is too long.
         """
         text = text.strip()
         if len(text) > MAX_NOTE_CHARACTERS:
@@ -57,15 +57,15 @@ class Texts:
 
 
 def tags_of(text: str) -> tuple[str, ...]:
-    """Tags in a text that separates them by commas, each once, in their order."""
+    """Return the tags in a text that separates them by commas, without duplicates, in their order."""
     return tuple(dict.fromkeys(tag for part in text.split(",") if (tag := " ".join(part.split()))))
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Returns tags as they are kept.
+    """Return tags in the form in which they are kept.
 
     Raises:
-        ValueError: there are too many, or one is too long or cannot be shown.
+        ValueError: too many tags, or a tag that is too long or cannot be shown.
     """
     kept = tags_of(",".join(tags))
     if len(kept) > MAX_TAGS:

@@ -1,4 +1,4 @@
-"""Tables that visitors bring: looked at before anything is done with them, and kept beside the runs."""
+"""Tables of visitors: inspected before use, and kept in the folder of runs."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES
 from apviz.datasets.tables import Decimal, Table, TableChoices, inspect_table
 from apviz.files import folder_made_whole, require_short_list
 
-#: a file may unpack to so many times what may be uploaded
+#: Limit on the unpacked size of a file, as a multiple of the upload limit.
 MAX_UNPACKING: Final = 10
 MAX_COLUMNS: Final = 2_000
-#: of a text file: a gigabyte of `1,` would take ten as numbers
+#: Limit for a text file: a gigabyte of `1,` would take ten as numbers.
 MAX_VALUES: Final = 20_000_000
-#: training rows under which there is nothing to solve
+#: Minimum number of training rows.
 MIN_ROWS: Final = 10
 _MAX_NAME_BYTES: Final = 100
-#: beside a file, what was made of it
+#: Name of the file with the record of the preparation.
 _RECORD: Final = "table.json"
 
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A visitor's table: where the file lies, what is made of it, and how many rows that gives to train on.
+    """A visitor's table: path of the file, its preparation, and its number of training rows.
 
     Attributes:
-        sha256: of the file.
-        notes: what was made of it, a sentence each.
+        sha256: hash of the file.
+        notes: the steps of the preparation, a sentence each.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class OwnTable:
     notes: tuple[str, ...] = ()
 
     def is_that_of(self, preparation: dict[str, Any]) -> bool:
-        """Whether a trace with that record was made of this; nothing is known where the record is empty."""
+        """Return whether a trace with that record was made of this table; an empty record tells nothing."""
         if not preparation:
             return True
         mine = asdict(self.choices)
@@ -62,12 +62,12 @@ class OwnTable:
 
 
 class OwnData:
-    """Folder of such tables, `.data` in that of the runs: each in a folder of its name, with a record beside it.
+    """Folder of visitors' tables, `.data` in the folder of runs. Each table has a folder of its name, with a record.
 
-    Whoever starts the dashboard again on the same runs finds them there. Only what was put there is removed.
+    A restarted dashboard on the same runs finds the tables again. Only files put there by apviz are removed.
 
     Args:
-        path: None for a folder in which there is nothing, and nothing can be kept.
+        path: None for an empty folder that can keep nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -75,23 +75,23 @@ class OwnData:
 
     @property
     def path(self) -> Path:
-        """Path of the folder, which need not be there.
+        """Return the path of the folder, which need not exist.
 
         Raises:
-            FileNotFoundError: there can be none.
+            FileNotFoundError: the folder cannot exist.
         """
         if self._path is None:
             raise FileNotFoundError("tables cannot be kept here")
         return self._path
 
     def names(self) -> list[str]:
-        """Names of the tables, in order."""
+        """Return the names of the tables, in order."""
         if self._path is None or not self._path.is_dir():
             return []
         return sorted(each.name for each in os.scandir(self.path) if (Path(each.path) / _RECORD).is_file())
 
     def find(self, name: str) -> OwnTable | None:
-        """Table of that name; None where there is none."""
+        """Return the table of that name; None if there is none."""
         try:
             folder = self._folder(name)
             record = json.loads((folder / _RECORD).read_text("utf-8"))
@@ -105,10 +105,10 @@ class OwnData:
             return None
 
     def add(self, table: OwnTable) -> str:
-        """Keeps a copy of a table, and returns the name it has from then on, also in traces.
+        """Keep a copy of a table, and return its name from then on, also in traces.
 
-        It is that of the file, unless a data set, another file or other choices have it: recorded runs stand for what
-        they were run on.
+        The name is that of the file, unless a data set, another file or other choices have it, because recorded
+        runs refer to their data by name.
         """
         own = table.path.name
         for name in chain([own], (f"{own} ({number})" for number in count(2))):
@@ -122,10 +122,10 @@ class OwnData:
         raise AssertionError  # names do not end
 
     def remove(self, name: str) -> None:
-        """Removes a table; what somebody else put beside it stays.
+        """Remove a table; other files in its folder stay.
 
         Raises:
-            FileNotFoundError: there is none of that name.
+            FileNotFoundError: no table has that name.
         """
         table = self.find(name)
         if table is None:
@@ -141,7 +141,7 @@ class OwnData:
         return self.path / name
 
     def _place(self, table: OwnTable, name: str) -> bool:
-        """Writes a table's folder whole, and gives it its name, unless something has that."""
+        """Write a table's folder whole, and give it its name, unless the name is taken."""
         folder = self._folder(name)
         if os.path.lexists(folder):
             return False
@@ -154,7 +154,7 @@ class OwnData:
                 shutil.copyfile(table.path, made / table.path.name)
                 (made / _RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=1), "utf-8")
         except OSError:
-            # another visitor was faster
+            # Another visitor may have taken the name first.
             if not os.path.lexists(folder):
                 raise
             return False
@@ -165,10 +165,10 @@ class OwnData:
 
 
 def receive(path: Path, name: str) -> Path:
-    """Gives an uploaded file, which lies in a folder of its own, its name; nothing of it is read.
+    """Give an uploaded file, which has a folder of its own, its name; nothing of it is read.
 
     Raises:
-        ValueError: another kind of file, or a name that is none here.
+        ValueError: another kind of file, or an invalid name.
     """
     plain = Path(name.replace("\\", "/")).name
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
@@ -179,10 +179,10 @@ def receive(path: Path, name: str) -> Path:
 
 
 def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: Decimal = None) -> Table:
-    """What the columns of a file hold, which may unpack to ten times `max_mb`.
+    """Return the columns of a file, whose unpacked size may be up to ten times `max_mb`.
 
     Raises:
-        ValueError: no table, or one that is too large; without the folder it is in.
+        ValueError: no table, or a table that is too large; the message omits the folder.
     """
     most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
     try:
@@ -197,7 +197,7 @@ def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: De
 
 
 def _require_few_values(path: Path, limits: SizeLimits) -> None:
-    """Counts what may separate values, as a file unpacks; what cannot be read is told when it is."""
+    """Count possible separators while unpacking a file; reading it later reports any unreadable content."""
     size, lines, marks = 0, 0, dict.fromkeys((b",", b";", b"\t", b"|", b" "), 0)
     packed = path.name.lower().endswith(".gz")
     with suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(path) if packed else path.open("rb") as file:
@@ -210,10 +210,10 @@ def _require_few_values(path: Path, limits: SizeLimits) -> None:
 
 
 def prepare(table: Table, choices: TableChoices) -> RawTable:
-    """What is made of a table.
+    """Return the prepared table.
 
     Raises:
-        ValueError: choices that leave nothing to solve; without the folder it is in.
+        ValueError: choices that leave nothing to solve; the message omits the folder.
     """
     try:
         made = prepare_table(table, choices)
@@ -227,13 +227,13 @@ def prepare(table: Table, choices: TableChoices) -> RawTable:
 
 
 def check(table: Table, choices: TableChoices) -> OwnTable:
-    """A table that can be solved, as it is kept.
+    """Return a table that can be solved, in the form in which it is kept.
 
     Raises:
-        ValueError: choices that leave nothing to solve, or values that rounding wipes out; without the folder.
+        ValueError: choices that leave nothing to solve, or values lost to rounding; the message omits the folder.
     """
     prepare(table, choices)
-    # with what is ticked by name: another version of apviz may tick others by itself
+    # Name the ticked inputs, because another version of apviz may tick others by default.
     inputs = tuple(each.name for each in table.inputs_for(choices)[0] if each.kind != "constant")
     choices = replace(choices, inputs=choices.inputs or inputs)
     try:
@@ -244,10 +244,10 @@ def check(table: Table, choices: TableChoices) -> OwnTable:
 
 
 def discard(path: Path) -> None:
-    """Removes an uploaded file, with its folder."""
+    """Remove an uploaded file, with its folder."""
     shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def without_folder(error: Exception, path: Path) -> str:
-    """Message of an error about a file, without the folder in which the server keeps it."""
+    """Return the message of an error about a file, without the server's folder of the file."""
     return str(error).replace(f"{path.parent}/", "")

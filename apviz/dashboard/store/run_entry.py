@@ -1,4 +1,4 @@
-"""What the list of runs says about one, read from the root attributes of its trace alone; and what a trace is of."""
+"""Entries of the list of runs, read from root attributes alone, and the kinds of traces."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from apviz.tracing.opening import last_number, require_every_chunk, require_sche
 from apviz.tracing.schema import FAILED, FINISHED, TRACE_ID, TRAINING
 from apviz.tracing.trace import status_words
 
-#: ending of a solve that reached its tolerance
+#: Stop reason of a solve that reached its tolerance.
 CONVERGED = status_words("converged")
-#: a trace that was written to so many seconds ago may still grow
+#: A trace written to within this number of seconds may still grow.
 FRESH_SECONDS = 30.0
 
 
@@ -28,18 +28,18 @@ class RunEntry:
     """Entry of one run in the list.
 
     Args:
-        kind: `solve`, `training`, or empty where it cannot be read.
-        ending: how it ended, in words, or what is known of it.
-        finished: whether it came to a stop by itself; if not, it was interrupted or still runs.
-        epochs: of a solve; of a training its steps.
-        work, seconds, residual: NaN where the root attributes do not have them.
-        rmse: the last test RMSE; kappa: κ of K; both NaN where they were not recorded.
-        lengthscale: where inputs have their own, their geometric mean.
-        system: what runs of one system to one tolerance share, to compare by; empty of a training.
-        details: of the method.
+        kind: `solve`, `training`, or empty if the trace cannot be read.
+        ending: the stop reason in words, as far as known.
+        finished: whether the run stopped by itself; otherwise it was interrupted or still runs.
+        epochs: epochs of a solve, or steps of a training.
+        work, seconds, residual: NaN if the root attributes lack them.
+        rmse: the last test RMSE; kappa: κ of K; both NaN if they were not recorded.
+        lengthscale: for one lengthscale per input, their geometric mean.
+        system: key shared by runs on one system to one tolerance, for comparison; empty for a training.
+        details: details of the method.
         created: ISO, in UTC.
-        changed: when it was last written to, in seconds since 1970.
-        problem: why it cannot be read; empty if it can.
+        changed: time of the last write, in seconds since 1970.
+        problem: why the trace cannot be read; empty if it can.
     """
 
     name: str
@@ -74,13 +74,13 @@ class RunEntry:
     problem: str = ""
 
     def ended(self, now: float) -> str:
-        """Words on how it ended, as far as that is known at a time in seconds since 1970."""
+        """Return the stop reason in words, as far as it is known at a time in seconds since 1970."""
         fresh = self.ending == "interrupted" and now - self.changed < FRESH_SECONDS
         words = "interrupted, or still running" if fresh else self.ending
         return words[:1].upper() + words[1:]
 
     def matches(self, words: str) -> bool:
-        """Whether every word is in its name, method, data set, kind, ending, tags or note; whatever the case."""
+        """Return whether the name, method, data set, kind, ending, tags or note contain every word, ignoring case."""
         text = " ".join((
             self.name, self.method, self.details, self.dataset, self.kind, self.ending, *self.tags, self.note,
             self.problem,
@@ -89,7 +89,7 @@ class RunEntry:
 
 
 def read_entry(name: str, path: Path, changed: float) -> RunEntry:
-    """Entry of the trace at `path`; one with a `problem` if it cannot be read."""
+    """Return the entry of the trace at `path`; with a `problem` if it cannot be read."""
     try:
         root = json.loads((path / "zarr.json").read_bytes())
         attrs = root["attributes"]
@@ -116,7 +116,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
 
 
 def last_change(path: Path) -> os.stat_result:
-    """Status of the file of a trace that every flush replaces; of its folder where there is none."""
+    """Return the status of the file that every flush of a trace replaces, or of its folder if there is no such file."""
     try:
         return (path / "zarr.json").stat()
     except OSError:
@@ -124,7 +124,7 @@ def last_change(path: Path) -> os.stat_result:
 
 
 def _ending(attrs: dict[str, Any]) -> str:
-    """Return how it ended, as `apviz.Trace.status` says it, and for what has no end as much as is known."""
+    """Return the stop reason, as `apviz.Trace.status` says it, or for a run without an end what is known."""
     reason = attrs.get("stop_reason")
     if attrs["status"] == FINISHED:
         return status_words(str(reason))
@@ -135,7 +135,7 @@ def _ending(attrs: dict[str, Any]) -> str:
 
 
 def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
-    """What a list of runs has columns of, as far as a trace has it."""
+    """Return the settings for the columns of a list of runs, as far as a trace has them."""
     scales = [each for each in attrs.get("lengthscale") or [] if each > 0]
     size = attrs["method"].get("block_size")
     d, seed = attrs.get("d"), attrs.get("seed")
@@ -166,22 +166,22 @@ def _number(attrs: dict[str, Any], name: str) -> float:
 
 
 def _length(root: dict[str, Any], array: str) -> int | None:
-    """Length of an array, from the metadata that the root holds of it."""
+    """Return the length of an array, from its metadata in the root."""
     shape = consolidated_nodes(root).get(array, {}).get("shape")
-    # the first epoch of a solve is number 0, before any update
+    # The first epoch of a solve is number 0, before any update.
     return None if not shape else int(shape[0]) - (array == "epoch/epoch")
 
 
 def is_solve(trace: Trace) -> bool:
-    """Whether a trace has epochs, or iterations, of a solve; one that was just begun has none."""
+    """Return whether a trace has epochs or iterations of a solve; a trace that just began has none."""
     return "epoch" in trace and trace["epoch"].sizes["epoch"] > 0
 
 
 def has_steps(trace: Trace) -> bool:
-    """Whether a trace has steps of a training."""
+    """Return whether a trace has steps of a training."""
     return "step" in trace and trace["step"].sizes["step"] > 0
 
 
 def solves_of(traces: Mapping[str, Trace]) -> dict[str, Trace]:
-    """Traces of solves among these."""
+    """Return the traces of solves among these."""
     return {name: trace for name, trace in traces.items() if is_solve(trace)}

@@ -1,4 +1,4 @@
-"""The folder of runs: what is there by name, and what is done with it. A name never leads out of the folder."""
+"""The folder of runs: its contents by name, and operations on them. A name never leads out of the folder."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from apviz.gp.checkpoint import checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
 
-#: opened traces that are kept, by number and by size
+#: Limits of the cache of opened traces, by number and by size in bytes.
 CACHED_TRACES, CACHED_BYTES = 100, 150e6
 
 
 class RunsFolder:
-    """Folder of traces (`NAME.zarr`); notes and tags lie in `.notes` beside them, deleted runs in `.trash` for days.
+    """Folder of traces (`NAME.zarr`), with notes and tags in `.notes`, and for some days deleted runs in `.trash`.
 
     Raises:
-        FileNotFoundError: a name that is not there.
-        ValueError: a name that cannot be one; a trace that does not open.
+        FileNotFoundError: a missing name.
+        ValueError: an invalid name; a trace that does not open.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
-        # sessions of one server share the folder, and so do the threads of their jobs
+        # Sessions of one server share the folder, and so do the threads of their jobs.
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[tuple[int, int], RunEntry]] = {}
         self._notes, self._tags = Texts(path / ".notes", ".txt"), Texts(path / ".notes", ".tags")
@@ -45,27 +45,27 @@ class RunsFolder:
         importing.remove_leftovers(path)
         self._trash.remove_expired()
 
-    # --- what is there --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Names of all runs that can be read, the newest first."""
+        """Return the names of all runs that can be read, the newest first."""
         return [entry.name for entry in self.entries() if not entry.problem]
 
     def newest_of_one_data_set(self, most: int) -> list[str]:
-        """Names of the last solves with the data set and n of the very last, oldest first: what one would compare."""
+        """Return the last solves with the data set and n of the newest solve, oldest first, for a comparison."""
         solves = [entry for entry in self.entries() if entry.kind == "solve"]
         alike = [each.name for each in solves if (each.dataset, each.n) == (solves[0].dataset, solves[0].n)]
         return alike[:most][::-1]
 
     def with_pictures(self) -> list[str]:
-        """Names of the runs that have pictures, the newest first; found without opening them."""
+        """Return the names of the runs that have pictures, the newest first, without opening them."""
         groups = ("rows", "snapshot")
         return [
             name for name in self.names() if all((self.path_of(name) / each / "zarr.json").exists() for each in groups)
         ]
 
     def entries(self) -> list[RunEntry]:
-        """Entries of all runs, the newest first; those that cannot be read come last, and say why."""
+        """Return the entries of all runs, the newest first, and at the end the unreadable runs with their problems."""
         with self._lock:
             found: dict[str, tuple[tuple[int, int], RunEntry]] = {}
             for each in os.scandir(self.path):
@@ -85,22 +85,22 @@ class RunsFolder:
         return sorted(entries, key=lambda entry: (not entry.problem, entry.created, entry.changed), reverse=True)
 
     def path_of(self, name: str) -> Path:
-        """Path of the trace of a run, which need not be there."""
+        """Return the path of the trace of a run, which need not exist."""
         require_inside(name)
         return self.path / f"{name}.zarr"
 
     def open(self, name: str) -> Trace:
-        """Trace of a run; one that was opened is kept until it changes on disk."""
+        """Return the trace of a run; an opened trace is kept until it changes on disk."""
         return self._opened.open(name, self._existing(name))
 
-    # --- what is done with a run ----------------------------------------------------------------------------------
+    # --- operations on a run --------------------------------------------------------------------------------------
 
     def rename(self, name: str, new: str) -> str:
-        """Gives a run another name, which is returned; its note, tags and a training's checkpoint go with it.
+        """Rename a run with its note, tags and a training's checkpoint. Return the new name.
 
         Raises:
-            FileExistsError: there is a run of that name.
-            ValueError: also one that is being written.
+            FileExistsError: a run already has that name.
+            ValueError: also if the run is being written.
         """
         self._existing(name)
         new = check_name(new)
@@ -118,19 +118,19 @@ class RunsFolder:
         return new
 
     def write_note(self, name: str, note: str) -> str:
-        """Keeps a note on a run, in place of the one before, and returns it; an empty one is none.
+        """Keep a note on a run in place of the previous one, and return it; an empty note removes it.
 
         Raises:
-            ValueError: also a note that is too long.
+            ValueError: also if the note is too long.
         """
         self._existing(name)
         return self._notes.write(name, note)
 
     def write_tags(self, name: str, tags: Sequence[str]) -> tuple[str, ...]:
-        """Keeps tags of a run, in place of those before, and returns them, each once; none are none.
+        """Keep tags of a run in place of the previous ones, and return them without duplicates; no tags remove them.
 
         Raises:
-            ValueError: also too many of them, or one that is too long.
+            ValueError: also for too many tags, or a tag that is too long.
         """
         self._existing(name)
         kept = check_tags(tags)
@@ -138,10 +138,10 @@ class RunsFolder:
         return kept
 
     def delete(self, name: str) -> DeletedRun:
-        """Moves a run into the trash, from where `restore` brings it back.
+        """Move a run into the trash, from where `restore` brings it back.
 
         Raises:
-            ValueError: also a run that is being written.
+            ValueError: also if the run is being written.
         """
         self._existing(name)
         self._require_not_written(name, "deleted")
@@ -150,28 +150,28 @@ class RunsFolder:
         return deleted
 
     def deleted(self) -> list[DeletedRun]:
-        """Runs in the trash, the last first."""
+        """Return the runs in the trash, the last deleted first."""
         return self._trash.all()
 
     def restore(self, key: str) -> str:
-        """Brings a deleted run back, and returns its name, which is another if a new run has taken it."""
+        """Restore a deleted run, and return its name, which differs if a new run has the old one."""
         return self._trash.restore(key, self._files_of, self._free_name)
 
-    # --- out and in -----------------------------------------------------------------------------------------------
+    # --- export and import ----------------------------------------------------------------------------------------
 
     def export(self, names: Sequence[str], file: BinaryIO) -> None:
-        """Writes runs as `.zarr.zip`: one at the root of the zip, several in a folder each."""
+        """Write runs as `.zarr.zip`: one at the root of the zip, several in a folder each."""
         pack({name: self._existing(name) for name in names}, file)
 
     def import_zip(
         self, filename: str, file: BinaryIO, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
     ) -> list[str]:
-        """Imports the traces of a zip file from anywhere, and returns their names, which are free ones.
+        """Import the traces of an untrusted zip file under free names, and return these names.
 
-        It takes all of them or none; when it is refused nothing is left behind.
+        Either all traces are imported or none; a rejected file leaves nothing behind.
 
         Raises:
-            ValueError: what is wrong with it.
+            ValueError: the zip file is invalid; the message says why.
         """
         with importing.unpacked(
             self.path, filename, file, most_bytes=most_bytes, most_files=most_files
@@ -179,7 +179,7 @@ class RunsFolder:
             return self._place(traces)
 
     def _place(self, traces: Mapping[Path, str]) -> list[str]:
-        """Moves traces to free names like those wanted; all of them or none."""
+        """Move traces to free names like the wanted ones; all of them or none."""
         names: list[str] = []
         try:
             for path, wanted in traces.items():
@@ -192,7 +192,7 @@ class RunsFolder:
             raise
         return names
 
-    # --- inside ---------------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _existing(self, name: str) -> Path:
         path = self.path_of(name)
@@ -201,13 +201,13 @@ class RunsFolder:
         return path
 
     def _files_of(self, name: str) -> tuple[Path, ...]:
-        """Paths of all that a run may have, and last its trace: with it the run is there."""
+        """Return the paths of all possible files of a run, its trace last, because the trace makes it visible."""
         path = self.path_of(name)
         notes = self._notes.path_of(name), self._tags.path_of(name)
         return *notes, checkpoint_of(path), path
 
     def _own_files(self, name: str) -> list[Path]:
-        """Paths of what a run has."""
+        """Return the paths of the existing files of a run."""
         return [each for each in self._files_of(name) if os.path.lexists(each)]
 
     def _free_name(self, wanted: str) -> str:
@@ -215,7 +215,7 @@ class RunsFolder:
         return next(name for name in names if not any(map(os.path.lexists, self._files_of(name))))
 
     def _require_not_written(self, name: str, what: str) -> None:
-        """Refuses a run that may be written: whoever writes it would find it gone, and begin it anew."""
+        """Reject a run that may be being written: its writer would lose it, and start it again."""
         path = self.path_of(name)
         age = time.time() - last_change(path).st_mtime
         entry = read_entry(name, path, 0.0)
@@ -227,19 +227,19 @@ class RunsFolder:
 
 
 class TraceCache:
-    """Traces that were opened, kept until they change on disk: the last used ones, up to a limit."""
+    """Cache of opened traces, kept until they change on disk: the most recently used ones, up to a limit."""
 
     def __init__(self) -> None:
-        # sessions of one server share them, and so do the threads of their jobs
+        # Sessions of one server share the cache, and so do the threads of their jobs.
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[int, Trace, int]] = OrderedDict()
 
     def open(self, name: str, path: Path) -> Trace:
-        """Trace of a run at `path`.
+        """Return the trace of a run at `path`.
 
         Raises:
-            FileNotFoundError: it was deleted or renamed.
-            ValueError: it does not open.
+            FileNotFoundError: the run was deleted or renamed.
+            ValueError: the trace does not open.
         """
         with self._lock:
             stamp = last_change(path).st_mtime_ns
@@ -251,12 +251,12 @@ class TraceCache:
             return self._kept[name][1]
 
     def forget(self, name: str) -> None:
-        """Drops the trace of a run that has gone."""
+        """Drop the trace of a deleted or renamed run."""
         with self._lock:
             self._kept.pop(name, None)
 
     def _forget_oldest(self) -> None:
-        """Drops traces down to the limits, but never the one that was just asked for."""
+        """Drop traces down to the limits, but never the most recently requested one."""
         size = sum(nbytes for _, _, nbytes in self._kept.values())
         while len(self._kept) > 1 and (len(self._kept) > CACHED_TRACES or size > CACHED_BYTES):
             size -= self._kept.popitem(last=False)[1][2]

@@ -9,31 +9,31 @@ from pathlib import Path
 from apviz.tracing import TrainingTrace, open_trace
 from apviz.tracing.schema import TRAINING
 
-#: folders under the folder of runs that are looked into: `apviz experiment` writes two levels down
+#: Depth of the search below the folder of runs: `apviz experiment` writes two levels down.
 DEPTH = 3
 
 
 class Trainings:
     """Traces of trainings, named by their path under the folder, without suffix.
 
-    Only names that are found there can be opened, so that a name never leads out of the folder.
+    Only names found in the folder can be opened, so that a name never leads out of it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # when a trace was begun, by path and inode: the root of a trace is read once; empty for all other runs
+        # Creation time of each trace by path and inode, so that its root is read once; empty for all other runs.
         self._begun: dict[tuple[Path, int], str] = {}
 
     def names(self) -> list[str]:
-        """Names of the trainings, the newest first."""
+        """Return the names of the trainings, the newest first."""
         found = [(begun, name) for name, path in self._paths().items() if (begun := self._when_begun(path))]
         return [name for _, name in sorted(found, reverse=True)]
 
     def path_of(self, name: str) -> Path:
-        """Path of a training.
+        """Return the path of a training.
 
         Raises:
-            FileNotFoundError: there is none of this name.
+            FileNotFoundError: no training has this name.
         """
         path = self._paths().get(name)
         if path is None:
@@ -41,19 +41,19 @@ class Trainings:
         return path
 
     def changed(self, name: str) -> float:
-        """Time when a training was last written, in seconds since 1970.
+        """Return the time when a training was last written, in seconds since 1970.
 
         Raises:
-            FileNotFoundError: it is not there, or is just being put in its place.
+            FileNotFoundError: the training is missing, or its folder is being replaced.
         """
         return (self.path_of(name) / "zarr.json").stat().st_mtime
 
     def open(self, name: str) -> TrainingTrace:
-        """Trace of a training as it is on disk now.
+        """Return the trace of a training in its current state on disk.
 
         Raises:
-            FileNotFoundError: it is not there.
-            ValueError: it does not open, is of one solve, or has no step yet.
+            FileNotFoundError: the training is missing.
+            ValueError: the trace does not open, is of one solve, or has no step yet.
         """
         trace = open_trace(self.path_of(name))
         if not isinstance(trace, TrainingTrace):
@@ -67,7 +67,7 @@ class Trainings:
         for place, folders, _ in os.walk(self.folder):
             level = len(Path(place).relative_to(self.folder).parts)
             traces = [name for name in folders if name.endswith(".zarr") and not name.startswith(".")]
-            # never into a trace, which has hundreds of files
+            # Never search inside a trace, which has hundreds of files.
             folders[:] = [] if level >= DEPTH else [
                 name for name in folders if not name.endswith(".zarr") and not name.startswith(".")
             ]  # fmt: skip

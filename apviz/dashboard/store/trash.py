@@ -1,4 +1,4 @@
-"""Deleted runs, which are kept for some days and come back whole."""
+"""Deleted runs, which are kept for some days and can be restored whole."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from apviz.files import move_together
 
-#: days after which what was deleted is gone
+#: Days after which deleted runs are removed.
 TRASH_DAYS = 7
-# of `time.time_ns` until the year 2286
+# Number of digits of `time.time_ns` until the year 2286.
 _DIGITS = 19
 
 
@@ -22,8 +22,8 @@ class DeletedRun:
     """Run in the trash.
 
     Args:
-        key: what names it to `Trash.restore`.
-        name: the name that it had.
+        key: key of the run for `Trash.restore`.
+        name: the previous name.
         when: time of its deletion, in seconds since 1970.
     """
 
@@ -39,7 +39,7 @@ class Trash:
         self.path = path
 
     def put(self, name: str, files: Sequence[Path]) -> DeletedRun:
-        """Moves those files of a run that are there, last its trace, into the trash: all of them or none."""
+        """Move the existing files of a run, its trace last, into the trash: all of them or none."""
         deleted = DeletedRun(f"{time.time_ns()}", name, time.time())
         place = self.path / deleted.key
         place.mkdir(parents=True)
@@ -53,24 +53,24 @@ class Trash:
         return deleted
 
     def all(self) -> list[DeletedRun]:
-        """Runs in the trash, the last first."""
+        """Return the runs in the trash, the last deleted first."""
         found = []
         for place in self.path.glob("*"):
             traces = list(place.glob("*.zarr"))
-            # nanoseconds since 1970: any other folder is not one of ours
+            # The name is in nanoseconds since 1970; any other folder is not ours.
             if traces and place.name.isdigit() and len(place.name) == _DIGITS:
                 found.append(DeletedRun(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
         return sorted(found, key=lambda each: each.when, reverse=True)
 
     def restore(self, key: str, files_of: Callable[[str], Sequence[Path]], free_name: Callable[[str], str]) -> str:
-        """Moves a run out again, and returns its name, which is another if a new run has taken it.
+        """Move a run out again, and return its name, which differs if a new run has the old one.
 
         Args:
-            files_of: gives the places of all files of a run of some name, the trace last: with it the run is there.
-            free_name: gives a name like the one wanted, that is free.
+            files_of: returns the paths of all files of a run by name, its trace last, which makes it visible.
+            free_name: returns a free name like the wanted one.
 
         Raises:
-            FileNotFoundError: it is not in the trash any more.
+            FileNotFoundError: the run is no longer in the trash.
         """
         found = next((each for each in self.all() if each.key == key), None)
         if found is None:
@@ -79,13 +79,13 @@ class Trash:
         pairs = zip(files_of(found.name), files_of(name), strict=True)
         moves = [(place / each.name, target) for each, target in pairs if (place / each.name).exists()]
         move_together(moves[-1], moves[:-1])
-        # empty by now, if nobody has put something else there
+        # The folder is empty by now, unless it holds foreign files.
         with suppress(OSError):
             place.rmdir()
         return name
 
     def remove_expired(self) -> None:
-        """Removes what was deleted more than `TRASH_DAYS` ago."""
+        """Remove everything that was deleted more than `TRASH_DAYS` ago."""
         for deleted in self.all():
             if time.time() - deleted.when > TRASH_DAYS * 86_400:
                 shutil.rmtree(self.path / deleted.key, ignore_errors=True)
