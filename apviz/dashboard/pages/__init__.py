@@ -1,4 +1,4 @@
-"""The pages; those of more than one file in a folder each. No page knows another."""
+"""The pages; each page of more than one file has a folder. No page imports another."""
 
 from apviz.dashboard.pages.base import Page
 from apviz.dashboard.pages.compare.page import Compare
@@ -8,5 +8,5 @@ from apviz.dashboard.pages.sweeps.batch_size import BatchSize
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
 from apviz.dashboard.pages.training.page import Training
 
-#: by their name in the address, in the order of the tabs
+#: Pages by their name in the address, in the order of the tabs.
 PAGES: dict[str, type[Page]] = {page.name: page for page in (Compare, BatchSize, Conditioning, Training, Inside, Runs)}

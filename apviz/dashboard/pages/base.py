@@ -1,4 +1,4 @@
-"""What a page is, what the pages of one visitor have in common, and what those that solve do."""
+"""Base classes of pages: the state of one session, a page, and a page that solves."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class View(param.Parameterized):
 
 @dataclass
 class Shared:
-    """State that the pages of one session have in common.
+    """State that all pages of one session share.
 
     Attributes:
-        folder: where files that the visitor brought lie; removed with the session.
-        system_panel: widgets of the system, which several pages show.
-        visitor: whose session it is, with the jobs of all their tabs.
-        first_runs: the job that fills a new folder; None where there was something.
-        has_browser: whether a browser shows the page, and says what it has drawn.
-        go: shows another page, by its name, after it was prepared by the function given.
+        folder: folder of the visitor's uploaded files; removed with the session.
+        system_panel: widgets of the system, shared by several pages.
+        visitor: owner of the session, with the jobs of all their tabs.
+        first_runs: the job that fills a new folder; None if the folder had runs.
+        has_browser: whether a browser shows the page and reports drawn charts.
+        go: shows another page, by its name, after the given function has prepared it.
     """
 
     limits: Limits
@@ -71,98 +71,98 @@ class Shared:
 
     @property
     def theme(self) -> ThemeName:
-        """Theme of the charts."""
+        """Return the theme of the charts."""
         return "dark" if self.view.theme == "dark" else "light"
 
     def start(self, job: Job) -> None:
-        """Starts a job, which the page that is shown now will show."""
+        """Start a job, which the current page will show."""
         job.page = self.view.page
         self.visitor.start(job)
 
     @property
     def awaits_first_runs(self) -> bool:
-        """Whether a new folder is still being filled."""
+        """Return whether a new folder is still being filled."""
         return self.first_runs is not None and self.first_runs.is_active
 
     def tell(self, message: str, *, bad: bool = False) -> None:
-        """Shows a message to the visitor, which stays until it is closed if it is bad news."""
+        """Show a message to the visitor. Bad news stays until the visitor closes it."""
         if pn.state.notifications is None:
             return
         (pn.state.notifications.error if bad else pn.state.notifications.info)(message, duration=0 if bad else 4000)
 
     def end(self) -> None:
-        """Closes the tab of a visitor, and removes its files."""
+        """Close the tab of a visitor, and remove its files."""
         self.visitor.leave()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-#: two charts side by side where there is room
+#: Two charts side by side if the window is wide enough.
 HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
-#: while its own solve runs, a page's drawing takes at most one part in so many of the server's time
+#: While a page solves, drawing takes at most one part in this number of the server's time.
 DRAWING_SHARE = 9
 
 
 class Page(ABC):
-    """Page of one session; everything it shows belongs to that session alone."""
+    """Page of one session. Everything on it belongs to that session alone."""
 
-    #: in the address
+    #: Name in the address.
     name: ClassVar[str]
-    #: on the tab
+    #: Title on the tab.
     title: ClassVar[str]
-    #: what of the session's system is above its own settings
+    #: Parts of the session's system that are shown above the page's own settings.
     asks: ClassVar[frozenset[Literal["data", "system"]]] = frozenset()
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        #: settings that belong into the address, beside those of the session
+        #: Settings that the address holds in addition to those of the session.
         self.models: Sequence[param.Parameterized] = ()
         self._to_draw: dict[int, Callable[[], None]] = {}
         self._next_drawing = 0.0
-        #: which job, and what of it has been taken
+        #: The followed job, and how much of it has been read.
         self._followed: tuple[Job | None, int] = (None, 0)
 
     @abstractmethod
     def sidebar(self) -> list[Viewable]:
-        """Widgets of its own settings, for the sidebar."""
+        """Return the widgets of the page's own settings, for the sidebar."""
 
     @abstractmethod
     def main(self) -> Viewable:
-        """View of everything else."""
+        """Return the view of everything else."""
 
     @abstractmethod
     def redraw(self) -> None:
-        """Draws all charts anew, for the theme has changed."""
+        """Draw all charts anew, for the theme has changed."""
 
     def first_sight(self) -> FirstSight | None:
-        """What is seen of it as it is opened before any script has come; None where that would be nothing."""
+        """Return the static preview before any script has loaded; None if it would be empty."""
         return None
 
     def open(self) -> None:
-        """Shows what there is by now; called whenever the visitor comes to this page."""
+        """Show the current state; called whenever the visitor opens this page."""
 
     def tick(self) -> None:
-        """Shows what is new; called some times a second, while the page is shown."""
+        """Show what is new; called several times a second while the page is shown."""
         self.draw_next()
 
     @property
     def is_drawing(self) -> bool:
-        """Whether something that was asked for is still to be drawn; what grows by itself is not."""
+        """Return whether a requested drawing is pending; drawings of growing runs do not count."""
         return bool(self._to_draw)
 
     @property
     def has_running(self) -> bool:
-        """Whether a job that it shows goes on."""
+        """Return whether a job of this page is running."""
         return any(job.is_active and self.shows(job) for job in self.shared.visitor.jobs)
 
     def shows(self, job: Job) -> bool:
-        """Whether it shows how a job stands."""
+        """Return whether the page shows the state of a job."""
         return False
 
     def adopt(self, job: Job) -> None:
-        """Shows a job that was started in another tab, or before the page was loaded again."""
+        """Show a job that was started in another tab, or before the page was reloaded."""
 
     def follow(self, job: Job | None, bar: JobBar, take: Callable[[Any], None]) -> None:
-        """Shows how a job stands, and takes what is new of it."""
+        """Show the state of a job, and take its new results."""
         if job is None:
             return
         bar.show(job)
@@ -171,11 +171,11 @@ class Page(ABC):
             take(job)
 
     def draw_later(self, key: object, draw: Callable[[], None]) -> None:
-        """Draws when it is this drawing's turn; it replaces one that waits under the same key."""
+        """Queue a drawing; it replaces a pending drawing with the same key."""
         self._to_draw[id(key)] = draw
 
     def draw_next(self) -> None:
-        """Draws one thing a tick, with pauses while its own job runs, so that the solve keeps its processor."""
+        """Draw one item a tick, with pauses while the page's job runs, so that the solve keeps its processor."""
         if not self._to_draw or time.perf_counter() < self._next_drawing:
             return
         draw = self._to_draw.pop(next(iter(self._to_draw)))
@@ -187,13 +187,13 @@ class Page(ABC):
 
 
 class SolvingPage(Page):
-    """Page with one job at a time, whose runs go into the folder.
+    """Page with one job at a time, whose runs are saved in the folder.
 
     Args:
-        bar: words of its `JobBar`: `label` and `hint`.
+        bar: texts of its `JobBar`: `label` and `hint`.
     """
 
-    #: what a job of it is called
+    #: Name of a job of this page.
     solving: ClassVar[str]
     asks = frozenset({"data", "system"})
 
@@ -206,15 +206,15 @@ class SolvingPage(Page):
 
     @abstractmethod
     def run(self) -> None:
-        """Solves what the settings say."""
+        """Solve with the current settings."""
 
     def stop(self) -> None:
-        """Asks what runs to stop."""
+        """Ask the running job to stop."""
         if self.job is not None:
             self.job.stop()
 
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
-        """Solves again what a run solved, with the change that its diagnosis proposes."""
+        """Solve the system of a run again, with the change that its diagnosis proposes."""
         try:
             spec, solver = rerun(trace, diagnosis, self.shared.system.own.find)
         except ValueError as error:
@@ -225,11 +225,11 @@ class SolvingPage(Page):
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
     ) -> bool:
-        """Starts a job, unless one is running; returns whether it was started.
+        """Start a job, unless one is running; return whether it was started.
 
         Args:
-            kind: of the job.
-            options: of it.
+            kind: kind of the job.
+            options: options of the job.
         """
         if self.job is not None and self.job.is_active:
             self._bar.refuse(f"{self.solving} is running; stop it first")
@@ -253,11 +253,11 @@ class SolvingPage(Page):
 
     @property
     def expects_runs(self) -> bool:
-        """Whether runs of its job are to come, or are there and not taken yet."""
+        """Return whether runs of the page's job are still to come or to be read."""
         return self.job is not None and (self.job.is_active or self._taken < len(self.job.done))
 
     def take_runs(self, job: ComparisonJob) -> list[str]:
-        """Names of the runs that were recorded since the last call."""
+        """Return the names of the runs that were recorded since the last call."""
         new = job.done[self._taken :]
         self._taken += len(new)
         return new

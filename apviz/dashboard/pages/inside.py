@@ -113,7 +113,7 @@ class Inside(SolvingPage):
             self.choice.param.update(run=new[-1], update=1)
 
     def run(self) -> None:
-        """Records the chosen system, solved by the chosen method."""
+        """Record the chosen system, solved by the chosen method."""
         if not self.fields.ready():
             return
         try:
@@ -127,7 +127,7 @@ class Inside(SolvingPage):
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
     ) -> bool:
-        """Starts a job that records pictures."""
+        """Start a job that records pictures."""
         return self.fields.ready("updates") and super().start(
             spec, solvers, kind, snapshots=self.recording.updates, **options
         )
@@ -202,7 +202,7 @@ class Inside(SolvingPage):
         self._updated(update)
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """Goes to an update that was clicked in the timeline."""
+        """Go to an update that was clicked in the timeline."""
         if self._player.has(round(point["x"])):
             self.choice.update = round(point["x"])
         else:
@@ -212,7 +212,7 @@ class Inside(SolvingPage):
         self.choice.interval = interval
 
     def _mark(self) -> None:
-        """Moves the line of the timeline, a few times a second while playing."""
+        """Move the line of the timeline, a few times a second while playing."""
         at = [float(self._player.update)] if self._trace is not None else []
         if self._timeline.chart.cursor != at:
             self._timeline.chart.cursor = at
@@ -229,7 +229,7 @@ class Inside(SolvingPage):
 
 
 def map_card(*, lecture: bool) -> AnimationCard:
-    """Card of the residual over the rows."""
+    """Return the card of the residual over the rows."""
     return AnimationCard(
         "Where the residual is",
         "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
@@ -240,7 +240,7 @@ def map_card(*, lecture: bool) -> AnimationCard:
 
 
 def function_card(*, lecture: bool) -> AnimationCard:
-    """Card of the function, which is drawn over one input."""
+    """Return the card of the function, which is drawn over one input."""
     return AnimationCard(
         "The function so far",
         "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
@@ -250,7 +250,7 @@ def function_card(*, lecture: bool) -> AnimationCard:
 
 
 def timeline_card(*, lecture: bool) -> ChartCard:
-    """Card of the blocks, update by update."""
+    """Return the card of the blocks, update by update."""
     return ChartCard(
         "Which block, when",
         "One mark an update, the colour is the energy it removed; click one to look at it. The line is the update "
@@ -261,17 +261,17 @@ def timeline_card(*, lecture: bool) -> ChartCard:
 
 
 def has_blocks(trace: Trace) -> bool:
-    """Whether a run has a timeline of blocks."""
+    """Return whether a run has a timeline of blocks."""
     return "block" in trace and "update" in trace
 
 
 def has_function(trace: Trace) -> bool:
-    """Whether the function of a run can be drawn."""
+    """Return whether the function of a run can be drawn."""
     return trace.attrs["d"] == 1 and "snapshot" in trace and "weights" in trace["snapshot"]
 
 
 def rows_table(trace: Trace, update: int) -> pd.DataFrame:
-    """Table of every row with its block and its residual after an update."""
+    """Return a table of every row with its block and its residual after an update."""
     rows, snapshot = trace["rows"], trace["snapshot"]
     columns = {f"input {k}": values for k, values in enumerate(rows["coordinates"].values.T, start=1)}
     if "owner" in rows:
@@ -283,7 +283,7 @@ def rows_table(trace: Trace, update: int) -> pd.DataFrame:
 
 
 def function_table(trace: Trace, update: int) -> pd.DataFrame:
-    """Table of the function after an update, on its grid."""
+    """Return a table of the function after an update, on its grid."""
     found = geometry.functions(trace)
     place = int(np.flatnonzero(found["update"].values == update)[0])
     return pd.DataFrame({"x": found["x"].values, f"s after update {update}": found["value"].values[place]})

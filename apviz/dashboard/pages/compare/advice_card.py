@@ -53,7 +53,7 @@ class AdviceCard:
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def ask(self) -> None:
-        """Starts advice on the system that is chosen now."""
+        """Start advice on the system that is chosen now."""
         if not self._ready() or (self.job is not None and self.job.is_active):
             return
         shared = self._shared
@@ -68,12 +68,12 @@ class AdviceCard:
         self.show()
 
     def adopt(self, job: Job) -> None:
-        """Shows advice, also of another tab, or from before the page was loaded again."""
+        """Show advice, also of another tab, or from before the page was loaded again."""
         if isinstance(job, AdviceJob):
             self.job, self._said = job, ""
 
     def show(self) -> None:
-        """Shows how it stands; called again and again, and changes only what has changed."""
+        """Show how it stands; called again and again, and changes only what has changed."""
         job = self.job
         if job is None:
             return

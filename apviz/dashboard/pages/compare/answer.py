@@ -1,4 +1,4 @@
-"""What the page Compare opens with: the verdict in a line, and the runs that it is about, the best first."""
+"""The top of the page Compare: a one-line verdict and its runs, the best first."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from apviz.tracing import Trace
 _COLUMNS: dict[str, Form] = {
     "run": "text", "seconds": "2 decimals", "work": "2 decimals", "residual": "scientific", "how it ended": "text",
 }  # fmt: skip
-#: on a projector, where the chart says the rest
+#: Columns on a projector, because the chart shows the rest.
 _COLUMNS_LECTURE = {title: _COLUMNS[title] for title in ("run", "seconds", "work")}
-#: what stands above the table in a window, so that it scrolls inside where there are many runs
+#: Height of everything above the table, so that a long table scrolls inside.
 _ABOVE = "max(300px, calc(100vh - 280px))"
-#: a line with nothing on it, so that nothing below moves when something is said
+#: An empty line keeps the page below in place when a message appears.
 _NOTHING = "&nbsp;"
-#: of numbers that were not measured
+#: Signs before numbers that were not measured.
 _SIGNS = {Basis.EXTRAPOLATED: "≈", Basis.BOUND: "up to about"}
 
 
 def curve_styles(figure: go.Figure) -> list[list[str]]:
-    """Colour, dash and symbol of the curve of every run in a figure, in their order."""
+    """Return colour, dash and symbol of the curve of every run in a figure, in their order."""
     found: dict[str, list[str]] = {}
     for curve in figure.data:
         if curve.legendgroup and "lines" in (curve.mode or ""):
@@ -40,7 +40,7 @@ def curve_styles(figure: go.Figure) -> list[list[str]]:
 
 
 class Answer:
-    """Verdict on runs, and their table, which names the curves of the chart beside it.
+    """Verdict on runs, and their table, which is the legend of the chart next to it.
 
     Args:
         select: called with the name of a run that is clicked.
@@ -59,28 +59,28 @@ class Answer:
         self.table.on_click(select)
         self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
         self._finished: dict[str, list[Cell]] = {}
-        #: headline, and what follows
+        #: Headline, and the text after it.
         self._said: tuple[str, str] = ("", "")
 
     def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool) -> Verdict:
-        """Judges the finished runs by their names in the folder, and lists them.
+        """Judge the finished runs by their names in the folder, and lists them.
 
         Args:
-            solving: whether more are to come.
+            solving: whether more runs are to come.
         """
         names = full_names(list(traces.values()))
         found = judge(traces.values(), names, more_to_come=solving)
         self._say(found, solving)
         keys = {id(trace): key for key, trace in traces.items()}
         ordered = {keys[id(each.trace)]: _row(each) for each in found.standings}
-        # those of other systems come last
+        # Runs of other systems come last.
         rest = [(key, name) for key, name in zip(traces, names, strict=True) if key not in ordered]
         self._finished = ordered | {key: _row(standing(traces[key], name)) for key, name in rest}
         self._list(self._finished, selected=selected, details=details_of(traces))
         return found
 
     def show_live(self, live: Mapping[str, Trace]) -> None:
-        """Lists the runs that go on, below those that have ended."""
+        """List the running solves below the finished runs."""
         names = full_names(list(live.values()))
         growing = {
             key: [name, *_numbers(trace), "running"]
@@ -89,7 +89,7 @@ class Answer:
         self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
 
     def still(self, chart: str) -> str:
-        """HTML of it, with that of the chart which stands beside its table."""
+        """Return static HTML of the verdict and table, with that of the chart next to the table."""
         headline, *rest = (html.escape(each) for each in self._said)
         return (
             f"<h2>{headline}</h2><p>{' '.join(rest)}</p><div class=row><div class='card chart'>{chart}</div>"
@@ -97,7 +97,7 @@ class Answer:
         )
 
     def name_curves(self, styles: Mapping[str, list[str]]) -> None:
-        """Draws the line and the marker of its curve beside the name of each run."""
+        """Draw the line and marker of its curve next to the name of each run."""
         self.table.swatches = dict(styles)
 
     def _list(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
@@ -118,14 +118,14 @@ def _row(run: Standing) -> list[Cell]:
 
 
 def _numbers(trace: Trace) -> Sequence[Cell]:
-    """Seconds, work and residual; to the tolerance a run that did not converge would have taken more."""
+    """Return seconds, work and residual; for a run that did not converge, the estimates to the tolerance."""
     last, sign = trace["epoch"].isel(epoch=-1), "" if trace.converged else "> "
     about = "" if trace.residual_is_measured else "≈ "
     return [(float(last["seconds"]), sign), (float(last["work"]), sign), (float(last["residual"]), about)]
 
 
 def _ended(run: Standing) -> str:
-    """How a run ended, and of one that did not converge what it would have taken."""
+    """Return how a run ended, and for a run that did not converge its estimated cost."""
     if run.basis in _SIGNS:
         reason = "Not converged" if run.trace.finished else "Unfinished"
         time = time_words(run.seconds).replace(" ", "\N{NO-BREAK SPACE}")

@@ -35,7 +35,7 @@ BELOW, BELOW_LECTURE = 120, 12
 def compare_cards(
     x: Callable[[], X], named: Callable[[Sequence[Trace], list[list[str]]], None], *, lecture: bool
 ) -> dict[str, ChartCard]:
-    """Cards of the page by name, in their order.
+    """Return the cards of the page by name, in their order.
 
     Args:
         x: gives the unit of the curves' x axis, as it is when they are drawn.
@@ -97,7 +97,7 @@ def compare_cards(
 
 
 def _bare(figure: go.Figure) -> go.Figure:
-    """Figure without the runs in its legend: the chart of the residuals names them."""
+    """Return the figure without the runs in its legend: the chart of the residuals names them."""
     figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
     return without_buttons(figure)
 
@@ -113,7 +113,7 @@ def has_error(trace: Trace) -> bool:
 
 
 def has_kappa(trace: Trace) -> bool:
-    """Whether κ is known, which it is not of kernels that apviz does not have."""
+    """Return whether κ is known, which it is not of kernels that apviz does not have."""
     return "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])
 
 
@@ -129,7 +129,7 @@ def relative_error(trace: Trace) -> pd.DataFrame:
 
 
 def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of the edges of the band of ‖W − W*‖²_K and its bound, relative to its upper edge at the start."""
+    """Return a table of the edges of the band of ‖W − W*‖²_K and its bound, relative to its upper edge at the start."""
     frames = []
     for name, trace in _named(traces):
         epochs, error = trace["epoch"], relative_error(trace)
@@ -139,7 +139,7 @@ def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of ‖R_I‖_F over the rows that a block owns, by epoch and block."""
+    """Return a table of ‖R_I‖_F over the rows that a block owns, by epoch and block."""
     frames = []
     for name, trace in _named(traces):
         block = trace["block"]
@@ -150,7 +150,7 @@ def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of the seconds of an update, or of an iteration: extremes, quartiles and median."""
+    """Return a table of the seconds of an update, or of an iteration: extremes, quartiles and median."""
     columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
     rows = [
         {"run": name, "updates": trace["update"].sizes["update"]}
@@ -161,7 +161,7 @@ def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of κ and κ′, with whether each is an estimate and how it was got."""
+    """Return a table of κ and κ′, with whether each is an estimate and how it was got."""
     rows = []
     for name, trace in _named(traces):
         spectrum = trace["spectrum"]
@@ -173,12 +173,12 @@ def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
-    """Runs by the names that figures give them, which tell runs of one method apart."""
+    """Run by the names that figures give them, which tell runs of one method apart."""
     return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
 
 
 def error_sentence(trace: Trace) -> str:
-    """Sentence on the error in the K-norm at the end, and on what theory says of it."""
+    """Return a sentence on the error in the K-norm at the end, and on what theory says of it."""
     error = relative_error(trace)
     known = np.flatnonzero(error["error_at_most"].notna())[-1]  # with skeletons, that of the last pass
     low, high, bound = (float(error[name].iloc[known]) for name in ("error_at_least", "error_at_most", "bound"))
@@ -192,13 +192,13 @@ def error_sentence(trace: Trace) -> str:
 
 
 def kappa_sentence(trace: Trace) -> str:
-    """Sentence on the condition numbers of a run."""
+    """Return a sentence on the condition numbers of a run."""
     known = [each for each in ("kappa", "kappa_prime") if math.isfinite(trace["spectrum"][each])]
     return f"{trace.method_name}: {' and '.join(trace.condition(each) for each in known)}"
 
 
 def residual_sentence(trace: Trace) -> str:
-    """Sentence on the blocks on which the residual is at the end."""
+    """Return a sentence on the blocks on which the residual is at the end."""
     last = trace["block"].isel(epoch=-1)
     norms = last["residual_norm"].values
     most, least = int(norms.argmax()), int(norms.argmin())
@@ -210,7 +210,7 @@ def residual_sentence(trace: Trace) -> str:
 
 
 def time_sentence(trace: Trace) -> str:
-    """Sentence on how long an update takes."""
+    """Return a sentence on how long an update takes."""
     shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
     return (
         f"{trace.method_name}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to "

@@ -31,23 +31,23 @@ from apviz.plots._still import still
 from apviz.racing import By
 from apviz.tracing import Trace
 
-#: runs in one set of charts
+#: Maximum number of runs in one set of charts.
 MAX_RUNS = 12
-#: that a browser has for the first of them before the others come
+#: Seconds that a browser has for the first chart before the others follow.
 FIRST_SECONDS = 1.5
 
 
-#: the first chart and the table beside it, on a desk also with the settings open; and on a projector
+#: Styles of the first chart and the table next to it, on a desk with the settings open, and on a projector.
 BESIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
 BESIDE_LECTURE = [
     {"flex": f"{share} 1 {width}px", "min-width": "min(100%, 340px)"} for share, width in ((3, 480), (2, 340))
 ]
-#: ways to run several methods at once, and what each is by
+#: Ways to run several methods at once, and the measure of each.
 RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
 
 
 class CompareView(param.Parameterized):
-    """Settings of what is looked at."""
+    """Settings of the view."""
 
     x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
     order = param.Selector(default="one by one", objects=["one by one", *RACES], label="Methods run")
@@ -57,7 +57,7 @@ class CompareView(param.Parameterized):
 
 
 class Compare(SolvingPage):
-    """Page of a comparison, on which a visitor lands."""
+    """Page of a comparison; the start page."""
 
     name = "compare"
     title = "Compare"
@@ -69,9 +69,9 @@ class Compare(SolvingPage):
         self.models = [self.methods, self.choice]
         self._traces: dict[str, Trace] = {}
         self._turn = 0
-        #: how often the browser has drawn the first chart when the others may come, and until when that is waited for
+        #: Number of drawings of the first chart after which the others may follow, and the time limit for that wait.
         self._awaited, self._patience = 0, 0.0
-        #: before it is opened, an address is still being read, part by part
+        #: Before the page opens, the address is still being read, part by part.
         self._is_open = False
         self._answer = Answer(self._select, lecture=shared.lecture)
         self._styles: dict[str, list[str]] = {}
@@ -82,7 +82,7 @@ class Compare(SolvingPage):
         self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
-        #: filled as they are drawn, so that the browser has the first one soon
+        #: These are filled as they are drawn, so that the browser gets the first one soon.
         self._top, self._charts, self._of_one_run = (
             pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}) for _ in range(3)
         )
@@ -105,7 +105,7 @@ class Compare(SolvingPage):
     def main(self) -> Viewable:
         if self._everything is None:
             x = pmui.RadioButtonGroup.from_param(self.choice.param.x, label="x axis", size="small", margin=(0, 12))
-            # on a projector the bar has no room for another button
+            # On a projector the bar has no room for another button.
             self._bar.row.extend([x] if self.shared.lecture else [self._advice.button, x])
             for card in self._cards.values():
                 card.view.styles = HALF
@@ -150,25 +150,25 @@ class Compare(SolvingPage):
         self._advice.adopt(job)
 
     def _take(self, job: ComparisonJob) -> None:
-        """New runs of the job, or more of the one that goes on."""
+        """Take new runs of the job, or new updates of the running solve."""
         new = self.take_runs(job)
         if new:
             runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
             self.choice.param.update(runs=runs, selected=new[-1], update=None)
-        # at once: it costs little, and charts that wait to be drawn take long while something is solved
+        # The table is cheap, and pending charts take long while a solve runs, so update it at once.
         if new or not job.is_active:
             self._show_answer()
         if not self._growing():
             return
         self._answer.show_live(self._growing())
         first, *others = (self._cards[name] for name in GROWING)
-        # the residual every time, of the others one in turn
+        # Draw the residual every time, and the other charts in turn.
         self._turn += 1
         self._draw_soon(first)
         self._draw_soon(others[self._turn % len(others)])
 
     def run(self) -> None:
-        """Solves the chosen system by the chosen methods."""
+        """Solve the selected system by the selected methods."""
         if not self.fields.ready():
             return
         try:
@@ -186,13 +186,13 @@ class Compare(SolvingPage):
         self.start(spec, [advice.best.solver], advice=advice)
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
-        """Shows these runs, and one of them in detail."""
+        """Show these runs, and one of them in detail."""
         self.choice.param.update(runs=list(dict.fromkeys(runs)), selected=selected, update=None)
 
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def _select(self, name: str) -> None:
-        # one that goes on is looked at when it has ended
+        # A running solve can be selected when it has ended.
         if name in self._traces:
             self.choice.param.update(selected=name, update=None)
 
@@ -209,7 +209,7 @@ class Compare(SolvingPage):
             if is_solve(trace):
                 found[name] = trace
         self._traces = found
-        # first, for the charts come onto the page in the order in which they are drawn
+        # Draw first, because charts appear on the page in the order of drawing.
         self._draw_all()
         problems += self._drop_what_is_not_there()
         if problems:
@@ -217,10 +217,10 @@ class Compare(SolvingPage):
         self._show_selected()
 
     def _drop_what_is_not_there(self) -> list[str]:
-        """Looks at another run, or at no update, where what is asked for is not among the runs; why, in sentences."""
+        """Select another run or no update if the requested one is missing. Return why, in sentences."""
         name, problems = self.choice.selected, []
         if name not in self._traces:
-            # a cursor goes with its run; an address may name an update and no run
+            # A cursor belongs to its run; an address may name an update and no run.
             update = None if name else self.choice.update
             self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
             if name and name not in self.choice.runs:
@@ -262,12 +262,12 @@ class Compare(SolvingPage):
         first, *others = self._cards.values()
 
         def draw_top() -> None:
-            # together, for the chart fills the window below the verdict and beside the table
+            # Draw both together, because the chart fills the window below the verdict and next to the table.
             self._show_answer()
             chart = first.chart
             drawn, before = chart.drawn, chart.base
             self._draw(first)
-            # the others would come before it is drawn; of what grows the browser does not say that it is
+            # Keep the others behind the first chart; the browser does not report drawings of growing charts.
             if self.shared.has_browser and chart.base not in ("", before) and not self._growing():
                 self._awaited, self._patience = drawn + 1, time.perf_counter() + FIRST_SECONDS
 
@@ -295,11 +295,11 @@ class Compare(SolvingPage):
             place.insert(0 if is_first else len(place), card.view)
 
     def _growing(self) -> dict[str, Trace]:
-        """Runs that go on, by their names."""
+        """Return the running solves by their names."""
         return self.job.growing if self.job is not None and self.job.is_active else {}
 
     def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> None:
-        """Shows in the table how the curves of runs look."""
+        """Show in the table how the curves of runs look."""
         names = {id(trace): name for name, trace in (self._growing() | self._traces).items()}
         drawn = {names[id(trace)]: style for trace, style in zip(traces, styles, strict=True) if id(trace) in names}
         self._styles = {name: style for name, style in self._styles.items() if name in names.values()} | drawn
@@ -313,7 +313,7 @@ class Compare(SolvingPage):
             self.choice.param.update(selected=found[0], update=found[1].update)
 
     def _go(self, update: int | None) -> None:
-        """Marks an update that was typed, if the run has it."""
+        """Mark an update that was typed, if the run has it."""
         trace = self._traces.get(self.choice.selected)
         if trace is None or update == self.choice.update:
             return

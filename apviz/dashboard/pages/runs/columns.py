@@ -65,7 +65,7 @@ ELSEWHERE: Final = "≠ "
 
 
 def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
-    """Headings of the columns chosen and of the ratios beside them, with the forms of their cells."""
+    """Return the headings of the columns chosen and of the ratios beside them, with the forms of their cells."""
     found: dict[str, Form] = {"name": "text"}
     for name, column in COLUMNS.items():
         if name in chosen:
@@ -76,7 +76,7 @@ def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
 
 
 def cells(entry: RunEntry, chosen: Sequence[str], now: float, baseline: RunEntry | None) -> list[Cell]:
-    """Cells of a run, under those headings; a star before the name of the pinned run."""
+    """Return the cells of a run, under those headings; a star before the name of the pinned run."""
     is_pinned = baseline is not None and baseline.name == entry.name
     found: list[Cell] = [f"★ {entry.name}" if is_pinned else entry.name]
     for name, column in COLUMNS.items():

@@ -73,7 +73,7 @@ class RunComparison:
         self.view = pn.Column(self.progress, self._everything, sizing_mode="stretch_width")
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
-        """Shows everything but the charts, which are drawn when it is their turn."""
+        """Show everything but the charts, which are drawn when it is their turn."""
         self._traces, solves = dict(traces), solves_of(traces)
         several = list(solves.values())
         self.cards["residuals"].view.visible = bool(solves)
@@ -88,21 +88,21 @@ class RunComparison:
         self._show_groups()
 
     def say_progress(self, opened: int, wanted: int) -> None:
-        """Says how many traces are open, while some are not."""
+        """Say how many traces are open, while some are not."""
         self.progress.param.update(object=f"Opening runs: {opened} of {wanted}", visible=opened < wanted)
 
     def mark(self, name: str) -> None:
-        """Marks the run that is looked at, and no other."""
+        """Mark the run that is looked at, and no other."""
         self.table.table.selected = name
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """Selects the run whose curve was clicked."""
+        """Select the run whose curve was clicked."""
         hit = clicked_epoch(self.cards["residuals"].drawn, point)
         if hit is not None:
             self._select_trace(hit[0])
 
     def _line_clicked(self, point: dict[str, Any]) -> None:
-        """Selects the run whose line was clicked: its first number is its place."""
+        """Select the run whose line was clicked: its first number is its place."""
         values, drawn = point.get("values", []), self.cards["parallel"].drawn
         if values and int(values[0]) < len(drawn):
             self._select_trace(drawn[int(values[0])])
@@ -138,7 +138,7 @@ class RunComparison:
 
 
 def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
-    """Cards of the page by name, in their order; how curves are drawn is chosen when they are."""
+    """Return the cards of the page by name, in their order; how curves are drawn is chosen when they are."""
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         if choice.group:
@@ -185,12 +185,12 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
 
 
 def has_rmse(trace: Trace) -> bool:
-    """Whether a trace is of a solve with a test RMSE."""
+    """Return whether a trace is of a solve with a test RMSE."""
     return is_solve(trace) and bool(trace["epoch"]["test_rmse"].notnull().any())
 
 
 def has_profile(traces: Sequence[Trace]) -> bool:
-    """Whether two methods or more have runs on the same systems, two or more."""
+    """Return whether two methods or more have runs on the same systems, two or more."""
     try:
         profile = performance_profile(traces)
     except ValueError:
@@ -199,12 +199,12 @@ def has_profile(traces: Sequence[Trace]) -> bool:
 
 
 def has_settings(traces: Sequence[Trace]) -> bool:
-    """Whether runs differ in a setting that is an axis."""
+    """Return whether runs differ in a setting that is an axis."""
     return not set(varied(traces)) <= {"work", "seconds", "test_rmse"}
 
 
 def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Table of groups that differ in the seed alone, by what tells them apart, as charts name them."""
+    """Return a table of groups that differ in the seed alone, by what tells them apart, as charts name them."""
     groups = but_for_the_seed(traces)
     names = [html.unescape(name) for name in run_names([runs[0] for runs in groups], leave_out=["seed"])]
     table = group_table(groups)

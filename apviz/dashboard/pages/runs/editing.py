@@ -42,31 +42,31 @@ class RunEditor:
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
 
     def say(self, message: str, *, bad: bool = False, undoable: Sequence[DeletedRun] = ()) -> None:
-        """Shows a message, and a button that undoes what it speaks of."""
+        """Show a message, and a button that undoes what it speaks of."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
         self.message.param.update(object=escape(message), severity="error" if bad else "info", visible=bool(message))
 
     def rename(self, old: str, new: str) -> str | None:
-        """Renames a run; returns the name that it has now, None where it could not have it."""
+        """Rename a run; return the name that it has now, None where it could not have it."""
         name: str | None = self._try(lambda: self._runs.rename(old, new))
         if name not in (None, old):
             self.say(f"{old} is called {name} now")
         return name
 
     def keep_note(self, name: str, note: str) -> None:
-        """Keeps a note on a run."""
+        """Keep a note on a run."""
         if self._try(lambda: self._runs.write_note(name, note)) is not None:
             self.say(f"The note on {name} is kept")
 
     def keep_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Keeps the tags of a run, in place of those before."""
+        """Keep the tags of a run, in place of those before."""
         kept: tuple[str, ...] | None = self._try(lambda: self._runs.write_tags(name, tags))
         if kept is not None:
             self.say(f"{name} has the tags {', '.join(kept)}" if kept else f"{name} has no tags")
 
     def tag(self, entries: Sequence[RunEntry], tags: Sequence[str], *, remove: bool = False) -> None:
-        """Adds tags to runs, or takes them off."""
+        """Add tags to runs, or takes them off."""
         if not tags:
             self.say("type a tag first, or several with commas between them", bad=True)
             return
@@ -79,7 +79,7 @@ class RunEditor:
             self.say(f"{', '.join(tags)}: {what} {len(entries)} run{'s' * (len(entries) != 1)}")
 
     def delete(self, names: Sequence[str]) -> list[str]:
-        """Moves runs into the trash, from where `undo` brings them back; returns the names of those that were moved."""
+        """Move runs into the trash, from where `undo` brings them back; return the names of those that were moved."""
         gone: list[DeletedRun] = []
         self.say("")
         for name in names:
@@ -93,13 +93,13 @@ class RunEditor:
         return found
 
     def undo(self) -> None:
-        """Brings back what was deleted last."""
+        """Bring back what was deleted last."""
         keys = [each.key for each in self._undoable]
         self.say("")
         self._undone([name for key in keys if (name := self._try(partial(self._runs.restore, key)))])
 
     def restore(self, key: str) -> None:
-        """Brings back a run that was deleted some time ago."""
+        """Bring back a run that was deleted some time ago."""
         name = self._try(lambda: self._runs.restore(key))
         if name:
             self.say(f"{name} is back")
@@ -130,7 +130,7 @@ class DeletedRuns:
         )  # fmt: skip
 
     def show(self, deleted: Sequence[DeletedRun]) -> None:
-        """Offers deleted runs, the last one first."""
+        """Offer deleted runs, the last one first."""
         options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
         if options != self.list.options:
             value = self.list.value if self.list.value in options.values() else next(iter(options.values()), None)
@@ -167,13 +167,13 @@ class FileJob(Job):
         self._result = self._do()
 
     def deliver(self) -> None:
-        """Calls `then`, in the page's own thread, if the job is done."""
+        """Call `then`, in the page's own thread, if the job is done."""
         if self.state == "done":
             self._then(self._result)
 
 
 def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path) -> Path:
-    """Writes runs into a file in `folder`, whole: nothing is left out of long ones.
+    """Write runs into a file in `folder`, whole: nothing is left out of long ones.
 
     Raises:
         ValueError: no run that has it.
@@ -230,7 +230,7 @@ class FileTransfer:
         self._waiting: list[tuple[str, Path]] = []
 
     def tick(self) -> None:
-        """Takes what the job has made, if it is done."""
+        """Take what the job has made, if it is done."""
         job = self.job
         if job is None or job.is_active:
             return
@@ -243,7 +243,7 @@ class FileTransfer:
             self._import_next()
 
     def export(self) -> None:
-        """Makes the file that is asked for, and sends it."""
+        """Make the file that is asked for, and sends it."""
         names, suffix, runs, folder = self._chosen(), self.format.value, self._shared.runs, self._shared.folder
         self._start(lambda: [str(write_file(runs, names, suffix, folder))], self._send)
 

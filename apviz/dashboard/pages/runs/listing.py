@@ -33,7 +33,7 @@ class Listing:
         )
 
     def refresh(self) -> bool:
-        """Looks into the folder, and returns whether something is different there."""
+        """Look into the folder, and return whether something is different there."""
         entries, now = self._runs.entries(), time.time()
         # how a run ended is known better when it was not written to for a while
         seen = [(entry, entry.ended(now)) for entry in entries]
@@ -47,16 +47,16 @@ class Listing:
 
     @property
     def changed(self) -> dict[str, float]:
-        """Time when each run was last written to, by name, in seconds since 1970."""
+        """Return the time when each run was last written to, by name, in seconds since 1970."""
         return {entry.name: entry.changed for entry in self.entries}
 
     def can_be_read(self, name: str) -> bool:
-        """Whether a run can be opened; also true of one that is not there, for opening it says so."""
+        """Return whether a run can be opened; also true of one that is not there, for opening it says so."""
         entry = self.entry(name)
         return entry is None or not entry.problem
 
     def entry(self, name: str) -> RunEntry | None:
-        """Entry of a run; None for one that is not there."""
+        """Return the entry of a run; None for one that is not there."""
         return next((each for each in self.entries if each.name == name), None)
 
 
@@ -82,16 +82,16 @@ class Loader:
 
     @property
     def is_done(self) -> bool:
-        """Whether no trace waits to be opened."""
+        """Return whether no trace waits to be opened."""
         return not self._waiting
 
     @property
     def waiting(self) -> int:
-        """Number of traces that wait to be opened."""
+        """Return the number of traces that wait to be opened."""
         return len(self._waiting)
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks for these and no others; those that have changed since they were opened are opened anew."""
+        """Ask for these and no others; those that have changed since they were opened are opened anew."""
         # the listing has said why the others cannot be read
         wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
         self.problems = {}
@@ -101,23 +101,23 @@ class Loader:
         self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
 
     def request_also(self, name: str) -> None:
-        """Asks for one more trace, beside those that are open or wait."""
+        """Ask for one more trace, beside those that are open or wait."""
         if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
             self._waiting.append(name)
 
     @property
     def is_stale(self) -> bool:
-        """Whether a run that is open has changed, or gone."""
+        """Return whether a run that is open has changed, or gone."""
         changed = self._listing.changed
         return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
 
     def drop(self, name: str) -> None:
-        """Drops the trace of a run that has gone, or is not wanted any more."""
+        """Drop the trace of a run that has gone, or is not wanted any more."""
         self.traces.pop(name, None)
         self._stamps.pop(name, None)
 
     def open_some(self) -> None:
-        """Opens some of the traces that wait: as many as a moment takes."""
+        """Open some of the traces that wait: as many as a moment takes."""
         until = time.monotonic() + MOMENT
         while self._waiting and time.monotonic() < until:
             self._open_next()
@@ -169,7 +169,7 @@ class FolderTable:
         )  # fmt: skip
 
     def show_columns(self, columns: Sequence[str], baseline: RunEntry | None) -> None:
-        """Chooses columns by their names in `COLUMNS`, and the pinned run, for what is shown next."""
+        """Choose columns by their names in `COLUMNS`, and the pinned run, for what is shown next."""
         self._columns, self._baseline = columns, baseline
         titles = [[title, form] for title, form in headings(columns, pinned=baseline is not None).items()]
         if titles != self.table.columns:
@@ -177,7 +177,7 @@ class FolderTable:
             self.table.param.update(columns=titles, rows=[])
 
     def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
-        """Shows the runs that the filter leaves, of so many in all, and which of them are ticked."""
+        """Show the runs that the filter leaves, of so many in all, and which of them are ticked."""
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
@@ -193,7 +193,7 @@ class FolderTable:
         self._fill(rows=rows, chosen=chosen)
 
     def still(self) -> str:
-        """HTML of it."""
+        """Return the HTML of it."""
         return f"<div class='card scroll'><h2>Runs in the folder</h2><p>{self._shown}</p>{self.table.still()}</div>"
 
     def tick(self, chosen: Sequence[str]) -> None:
@@ -201,7 +201,7 @@ class FolderTable:
         self._fill(chosen=chosen)
 
     def mark(self, name: str) -> None:
-        """Marks the run that is looked at, and no other."""
+        """Mark the run that is looked at, and no other."""
         self.table.selected = name
 
     def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:

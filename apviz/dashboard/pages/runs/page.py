@@ -97,7 +97,7 @@ class Runs(Page):
         self.draw_next()
 
     def refresh(self) -> None:
-        """Looks into the folder, and shows what changed there."""
+        """Look into the folder, and show what changed there."""
         self._next_look = time.monotonic() + LOOK_SECONDS
         if self.listing.refresh():
             self._fill_table()
@@ -107,7 +107,7 @@ class Runs(Page):
 
     @property
     def chosen(self) -> dict[str, Trace]:
-        """Traces of the chosen runs that are open, by name."""
+        """Return the traces of the chosen runs that are open, by name."""
         return {name: self.loader.traces[name] for name in self.choice.runs if name in self.loader.traces}
 
     def _fill_table(self) -> None:
@@ -119,7 +119,7 @@ class Runs(Page):
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def choose(self, ticked: Sequence[str]) -> None:
-        """Chooses these of the runs in the table, beside those that were chosen and are filtered out now."""
+        """Choose these of the runs in the table, beside those that were chosen and are filtered out now."""
         chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
         if problem:
             self._refuse(problem)
@@ -127,7 +127,7 @@ class Runs(Page):
         self.table.tick(chosen)
 
     def select(self, name: str) -> None:
-        """Looks at one run in detail."""
+        """Look at one run in detail."""
         self.choice.selected = name
 
     def _choose_changed(self) -> None:
@@ -170,39 +170,39 @@ class Runs(Page):
     # --- what is done with runs -----------------------------------------------------------------------------------
 
     def rename(self, new_name: str) -> None:
-        """Gives the run that is looked at another name."""
+        """Give the run that is looked at another name."""
         old = self.choice.selected
         new = self.editor.rename(old, new_name)
         if new is not None and new != old:
             self._moved({old: new})
 
     def keep_note(self, note: str) -> None:
-        """Keeps a note on the run that is looked at."""
+        """Keep a note on the run that is looked at."""
         self.editor.keep_note(self.choice.selected, note)
         self.refresh()
 
     def keep_tags(self, tags: Sequence[str]) -> None:
-        """Keeps the tags of the run that is looked at."""
+        """Keep the tags of the run that is looked at."""
         self.editor.keep_tags(self.choice.selected, tags)
         self.refresh()
 
     def tag(self, tags: Sequence[str], remove: bool) -> None:
-        """Puts tags on the chosen runs, or takes them off."""
+        """Put tags on the chosen runs, or takes them off."""
         found = [entry for name in self.choice.runs if (entry := self.listing.entry(name)) is not None]
         self.editor.tag(found, tags, remove=remove)
         self.refresh()
 
     def pin(self) -> None:
-        """Measures the others by the run that is looked at; by none, if they are already."""
+        """Measure the others by the run that is looked at; by none, if they are already."""
         name = self.choice.selected
         self.choice.baseline = "" if self.choice.baseline == name else name
 
     def delete(self) -> None:
-        """Moves the chosen runs into the trash."""
+        """Move the chosen runs into the trash."""
         self._moved(dict.fromkeys(self.editor.delete(self.choice.runs), ""))
 
     def _moved(self, names: Mapping[str, str]) -> None:
-        """Follows runs that have other names now, or, where that is empty, are gone."""
+        """Follow runs that have other names now, or, where that is empty, are gone."""
         for old in names:
             self.loader.drop(old)
         self.refresh()
@@ -211,12 +211,12 @@ class Runs(Page):
         self.choice.param.update(runs=[name for name in runs if name], selected=selected, baseline=baseline)
 
     def bring_back(self, key: str) -> None:
-        """Brings back one of the deleted runs."""
+        """Bring back one of the deleted runs."""
         self.editor.restore(key)
         self.refresh()
 
     def choose_also(self, names: Sequence[str]) -> None:
-        """Chooses runs that have come into the folder, beside those that are chosen."""
+        """Choose runs that have come into the folder, beside those that are chosen."""
         self.refresh()
         self.choose([*self.choice.runs, *names])
 
@@ -224,7 +224,7 @@ class Runs(Page):
         self.editor.say(message, bad=True)
 
     def compare(self) -> None:
-        """Shows the chosen runs on the page Compare."""
+        """Show the chosen runs on the page Compare."""
         names = list(solves_of(self.chosen))
         if not names:
             self._refuse("Compare shows solves, and all runs chosen are trainings")
@@ -236,7 +236,7 @@ class Runs(Page):
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
-        """Goes to the page Compare, and solves there what the diagnosis proposes, beside this run."""
+        """Go to the page Compare, and solves there what the diagnosis proposes, beside this run."""
         name = self.choice.selected
 
         def prepare(page: Any) -> None:
@@ -248,7 +248,7 @@ class Runs(Page):
 
 
 def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
-    """Widgets of the sidebar: find runs, take them in from files, and bring deleted ones back."""
+    """Return the widgets of the sidebar: find runs, take them in from files, and bring deleted ones back."""
     return [
         pmui.Typography("Find", variant="h6"),
         pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
@@ -273,7 +273,7 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, m
 
 
 def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
-    """Runs that are chosen now, those from before first; and why not all that are ticked, empty if they are.
+    """Run that are chosen now, those from before first; and why not all that are ticked, empty if they are.
 
     None is chosen whose name breaks the address.
 
@@ -329,7 +329,7 @@ class ChosenBar:
         )
 
     def show(self, chosen: Collection[str]) -> None:
-        """Enables the buttons if any run is chosen."""
+        """Enable the buttons if any run is chosen."""
         for each in self._buttons:
             each.disabled = not chosen
         self._delete.label = f"Delete {len(chosen)} chosen" if chosen else "Delete"

@@ -73,7 +73,7 @@ class RunDetails:
         self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
 
     def show(self, entry: RunEntry | None, trace: Trace | None, baseline: str = "") -> None:
-        """Shows a run; nothing for none.
+        """Show a run; nothing for none.
 
         Args:
             trace: of the run; None while it is not open.

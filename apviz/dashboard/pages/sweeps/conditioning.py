@@ -115,18 +115,18 @@ class TrainingChoice(param.Parameterized):
     trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
 
     def offer(self, here: Trainings) -> None:
-        """Offers the trainings that there are, and drops from the choice those that are not there any more."""
+        """Offer the trainings that there are, and drops from the choice those that are not there any more."""
         published = [f"{PUBLISHED}{name}" for name in _ORDER if published_traces(name)]
         self.param.trainings.objects = [*here.names(), *published]
         self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
 
     def choose_first(self) -> None:
-        """Chooses, where nothing is chosen, the newest training, or the first published one."""
+        """Choose, where nothing is chosen, the newest training, or the first published one."""
         if not self.trainings and self.param.trainings.objects:
             self.trainings = self.param.trainings.objects[:1]
 
     def open(self, here: Trainings) -> list[Trace]:
-        """Traces of the trainings that are chosen.
+        """Return the traces of the trainings that are chosen.
 
         Raises:
             FileNotFoundError, ValueError: a run that is gone, or does not open.

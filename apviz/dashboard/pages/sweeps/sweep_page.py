@@ -80,26 +80,26 @@ class SweepPage(SolvingPage):
 
     @abstractmethod
     def _settings(self) -> list[Viewable]:
-        """Widgets of what is swept, and by which methods."""
+        """Return the widgets of what is swept, and by which methods."""
 
     @abstractmethod
     def _beside(self) -> list[Viewable]:
-        """Views beside the sweep, above the diagnosis."""
+        """Return the views beside the sweep, above the diagnosis."""
 
     @abstractmethod
     def _make_cards(self) -> dict[str, ChartCard]:
-        """Cards of the page, by name."""
+        """Return the cards of the page, by name."""
 
     @abstractmethod
     def _solvers(self, spec: SystemSpec) -> list[Solver]:
-        """Solvers of the sweep with the settings as they are.
+        """Return the solvers of the sweep with the settings as they are.
 
         Raises:
             ValueError: settings that cannot be run.
         """
 
     def _noise_factors(self) -> list[float]:
-        """Factors of the noise of the system."""
+        """Return the factors of the noise of the system."""
         return [1.0]
 
     def open(self) -> None:
@@ -119,7 +119,7 @@ class SweepPage(SolvingPage):
         self.draw_next()
 
     def run(self) -> None:
-        """Starts the sweep with the settings as they are."""
+        """Start the sweep with the settings as they are."""
         if not self.fields.ready():
             return
         try:
@@ -175,7 +175,7 @@ class SweepPage(SolvingPage):
         self._diagnosis.show(trace, which, self.traces.values())
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """Selects the run of a clicked point, whose first number is the place of the run."""
+        """Select the run of a clicked point, whose first number is the place of the run."""
         values, drawn = point.get("values", []), self._cards["sweep"].drawn
         if not values or int(values[0]) >= len(drawn):
             return
@@ -194,7 +194,7 @@ MAX_SEARCHED = 200
 
 
 def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
-    """Names of the runs that make the newest sweep over a setting in a folder; none where there is none.
+    """Return the names of the runs that make the newest sweep over a setting in a folder; none where there is none.
 
     That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
     and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
@@ -222,7 +222,7 @@ def _cap(attrs: dict[str, Any]) -> Any:
 
 
 def _attributes(path: Path) -> dict[str, Any]:
-    """Root attributes of a trace; none where they cannot be read."""
+    """Return the root attributes of a trace; none where they cannot be read."""
     try:
         return attributes_of(path)
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""The page Training: a training from its first step to its last, and the solve of any of them."""
+"""The page Training: all steps of a training, and the solve of each step."""

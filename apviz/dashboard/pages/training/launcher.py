@@ -1,4 +1,4 @@
-"""What can be started on the page Training: a new training, more steps of one, the solve of a step again."""
+"""Jobs of the page Training: a new training, more steps, or the solve of a step again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from apviz.tracing import TrainingTrace
 
 
 class Launcher:
-    """Starter of the jobs of the page, one at a time; the settings are those of the plan as it is by then.
+    """Starter of the page's jobs, one at a time, with the current settings of the plan.
 
     Args:
-        refuse: called with the reason why nothing was started.
+        refuse: called with the reason if nothing was started.
 
     Attributes:
-        job: the last job that was started.
+        job: the job that was started last.
     """
 
     def __init__(self, shared: Shared, trainings: Trainings, plan: TrainingPlan, refuse: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ class Launcher:
         self.job: TrainingJob | StepJob | None = None
 
     def start_new(self) -> bool:
-        """Starts a training with the settings of the page; returns whether it was started."""
+        """Start a training with the settings of the page. Return whether it was started."""
 
         def make() -> TrainingJob:
             spec = self._shared.system.spec()
@@ -41,7 +41,7 @@ class Launcher:
         return self._start(make)
 
     def extend(self, name: str, trace: TrainingTrace) -> bool:
-        """Starts more steps of a training; returns whether they were started."""
+        """Start more steps of a training. Return whether they were started."""
 
         def make() -> TrainingJob:
             spec, settings = self._recorded(trace)
@@ -50,7 +50,7 @@ class Launcher:
         return self._start(make)
 
     def start_changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
-        """Starts a training like a recorded one, with a setting changed; returns whether it was started."""
+        """Start a training like a recorded one with a changed setting. Return whether it was started."""
 
         def make() -> TrainingJob:
             spec, settings = self._recorded(trace)
@@ -61,7 +61,7 @@ class Launcher:
         return self._start(make)
 
     def solve_again(self, name: str, trace: TrainingTrace, step: int, change: Mapping[str, Any]) -> bool:
-        """Solves a step of a training again, with some settings changed; returns whether that was started."""
+        """Solve a step of a training again with changed settings. Return whether the solve was started."""
         shared = self._shared
 
         def make() -> StepJob:
@@ -72,7 +72,7 @@ class Launcher:
         return self._start(make)
 
     def stop(self) -> None:
-        """Asks what runs to stop."""
+        """Ask the running job to stop."""
         if self.job is not None:
             self.job.stop()
 
@@ -96,7 +96,7 @@ class Launcher:
         return True
 
     def goal(self, name: str, trace: TrainingTrace) -> int | None:
-        """Step that `extend` would lead to; None where the training cannot go on."""
+        """Return the last step of `extend`; None if the training cannot resume."""
         if name not in self._trainings.names():
             return None
         path = self._trainings.path_of(name)
@@ -108,13 +108,13 @@ class Launcher:
         return goal if more and can_resume(path) and not is_written_here(path) else None
 
     def is_warm(self, trace: TrainingTrace) -> bool:
-        """Whether every solve began where the one before had ended, as far as that is known."""
+        """Return whether every solve began from the solution of the previous one, as far as known."""
         try:
             return self._recorded(trace)[1].warm_start
         except ValueError:
             return False
 
     def _goal(self, trace: TrainingTrace) -> int:
-        """Last step of the training itself, or for a finished one that of the settings."""
+        """Return the last step of the training itself, or for a finished training that of the settings."""
         wanted = self._recorded(trace)[1].steps
         return max(wanted, self._plan.steps) if trace.finished else wanted

@@ -26,12 +26,12 @@ from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
 from apviz.plots.lengthscales import has_lengthscales
 
-#: seconds between two looks at whether a training has changed on disk, and at which there are
+#: Seconds between two checks whether a training changed on disk, and between two updates of the list of trainings.
 LOOK_SECONDS, LIST_SECONDS = 1.0, 3.0
 
 
 class Training(Page):
-    """Page of a training from its first step to its last, and of the solve of any of them."""
+    """Page of one training, with all its steps and the solve of each step."""
 
     name = "training"
     title = "Training"
@@ -61,7 +61,7 @@ class Training(Page):
 
     @property
     def job(self) -> TrainingJob | StepJob | None:
-        """Job that runs, or ran last."""
+        """Return the job that runs, or the last one that ran."""
         return self.launcher.job
 
     # --- what is on it --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Training(Page):
         self.draw_next()
 
     def _take(self, job: TrainingJob | StepJob) -> None:
-        """More of the training that runs, or of a solve that is done again."""
+        """Take the new steps of the running training, or the new solves of a repeated step."""
         if isinstance(job, StepJob):
             if self.solves.keep(job):
                 self._show_step()
@@ -133,18 +133,18 @@ class Training(Page):
                 self.choice.training = job.name
 
     def start(self) -> None:
-        """Starts a training with the settings as they are."""
+        """Start a training with the settings as they are."""
         if self.fields.ready() and self.launcher.start_new():
             self._show_job()
 
     def go_on(self) -> None:
-        """Takes more steps of the training that is shown."""
+        """Take more steps of the training that is shown."""
         trace = self.selected.trace
         if trace is not None and self.fields.ready("steps") and self.launcher.extend(self.selected.name, trace):
             self._show_job()
 
     def change(self, change: Mapping[str, Any]) -> None:
-        """Does what the diagnosis proposes: takes more steps, or starts a training with another setting."""
+        """Apply the proposal of the diagnosis: take more steps, or start a training with another setting."""
         if "steps" in change:
             self.plan.steps = min(change["steps"], self.plan.param.steps.bounds[1])
             self.go_on()
@@ -152,22 +152,22 @@ class Training(Page):
             self._show_job()
 
     def solve_again(self, change: Mapping[str, Any]) -> None:
-        """Solves the step that is looked at again, as it was or with a setting changed."""
+        """Solve the selected step again, unchanged or with a changed setting."""
         trace, step = self.selected.trace, self.selected.step
         if (
             trace is not None
             and step is not None
             and self.launcher.solve_again(self.selected.name, trace, step, change)
         ):
-            # the last step moves on while others are taken
+            # While the training runs, the last step changes, so select this step explicitly.
             self.choice.step = step
 
     def stop(self) -> None:
-        """Asks what runs to stop."""
+        """Ask the running job to stop."""
         self.launcher.stop()
 
     def _show_job(self) -> None:
-        """Shows the training that was just started."""
+        """Show the training that was just started."""
         job = self.job
         assert job is not None
         self.picker.offer()
@@ -180,27 +180,27 @@ class Training(Page):
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def select(self, name: str) -> None:
-        """Shows another training."""
+        """Show another training."""
         if name != self.choice.training:
             self.choice.param.update(training=name, step=None)
 
     def look_at(self, step: int | None) -> None:
-        """Looks at a step, or always at the last."""
+        """Select a step, or with None always the last step."""
         self.choice.step = None if step is None else max(1, min(step, self.selected.steps))
 
     def _chosen(self) -> None:
-        """Shows the training that is chosen now."""
+        """Show the training that is now selected."""
         self.picker.offer()
         self.selected.forget()
         if not self._refresh(say=True):
             self._show()
 
     def _refresh(self, *, say: bool = False) -> bool:
-        """Shows what is new of the training, and returns whether there was anything; `say` why it does not open."""
+        """Show what is new in the training. Return whether anything was; with `say`, show why opening fails."""
         try:
             is_new = self.selected.refresh()
         except (ValueError, OSError) as error:
-            # one that is just being put in its place opens at the next look
+            # A training whose folder is being replaced opens at the next check.
             if say:
                 self._bar.refuse(str(error))
             return False
@@ -219,12 +219,12 @@ class Training(Page):
         self.charts.show_step()
 
 
-#: charts of the whole training; the other is of one step
+#: Charts of the whole training; the remaining chart is of one step.
 OF_ALL_STEPS = ("steps", "lengthscales")
 
 
 class TrainingCharts:
-    """Charts of all steps, and the one of the solve of a step, with the line at the step that is looked at.
+    """Charts of all steps, with a line at the selected step, and the chart of that step's solve.
 
     Args:
         look_at: called with the step that is clicked.
@@ -249,12 +249,12 @@ class TrainingCharts:
             card.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
 
     def draw_steps(self) -> None:
-        """Draws the charts of all steps, for there are more of them, or others."""
+        """Draw the charts of all steps after new steps or another training."""
         for card in self._of_all_steps:
             self._draw_later(card, partial(self._draw_steps, card))
 
     def show_step(self) -> None:
-        """Marks the step that is looked at, and draws its solve."""
+        """Mark the selected step, and draw its solve."""
         trace = self._selected.trace
         for card in self.cards.values():
             card.view.visible = trace is not None and card.takes(trace)
@@ -263,7 +263,7 @@ class TrainingCharts:
         self.draw_solve()
 
     def draw_solve(self) -> None:
-        """Draws the solve of the step, for there is more of it, or another."""
+        """Draw the solve of the selected step after new epochs or another solve."""
         self._draw_later(self.cards["solve"], self._draw_solve)
 
     def _draw_steps(self, card: ChartCard) -> None:
@@ -287,7 +287,7 @@ class TrainingCharts:
 
 
 def training_cards(*, lecture: bool) -> dict[str, ChartCard]:
-    """Cards of the page, by name."""
+    """Return the cards of the page, by name."""
     training: dict[str, Any] = {
         "takes": lambda trace: "step" in trace, "table": steps_table, "x_unit": lambda: "step", "axes": 420,
         "lecture": lecture,

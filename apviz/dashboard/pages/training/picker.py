@@ -1,4 +1,4 @@
-"""Which training is shown, as far as it has come: a job of this window trains it, or it lies in the folder."""
+"""The selected training so far, from a job of this window or from the folder."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from apviz.tracing import TrainingTrace
 
 
 class TrainingView(param.Parameterized):
-    """Settings of what is looked at."""
+    """Settings of the selection."""
 
     training = param.String("", label="the training that is shown")
     step = param.Integer(None, allow_None=True, bounds=(1, None), label="the step whose solve is shown; none: the last")
 
 
 class SelectedTraining:
-    """Training that is chosen, and its step.
+    """Selected training and step.
 
     Attributes:
-        trace: trace of the steps so far; None before the first, and for no training.
+        trace: trace of the steps so far; None before the first step, and if no training is selected.
     """
 
     def __init__(self, choice: TrainingView, trainings: Trainings, launcher: Launcher) -> None:
         self._choice, self._trainings, self._launcher = choice, trainings, launcher
         self.trace: TrainingTrace | None = None
-        # when that which is open had last been written, in seconds since 1970
+        # Time of the last write of the open trace, in seconds since 1970.
         self._written: float | None = None
 
     def forget(self) -> None:
-        """Drops the trace, for another training is chosen."""
+        """Drop the trace, because another training is selected."""
         self.trace = self._written = None
 
     def refresh(self) -> bool:
-        """Takes what is new of it, from its job or else from disk; returns whether there was anything.
+        """Read new steps from the job, or else from disk. Return whether there were any.
 
         Raises:
-            FileNotFoundError: it is not there, or is just being put in its place.
-            ValueError: it does not open, is of one solve, or has no step yet.
+            FileNotFoundError: the training is missing, or its folder is being replaced.
+            ValueError: the trace does not open, is of one solve, or has no step yet.
         """
         job = self.job
         if job is not None and job.trace is not None:
@@ -63,12 +63,12 @@ class SelectedTraining:
 
     @property
     def name(self) -> str:
-        """Name of the training; empty for none."""
+        """Return the name of the training; empty for none."""
         return str(self._choice.training)
 
     @property
     def names(self) -> list[str]:
-        """Names of all that can be chosen: also one that has no trace yet, and the one in the address if it is gone."""
+        """Return all selectable names, with trainings without a trace, and a deleted one named by the address."""
         found, job = self._trainings.names(), self._launcher.job
         running = job.name if isinstance(job, TrainingJob) and job.is_active else ""
         others = dict.fromkeys(name for name in (self.name, running) if name and name not in found)
@@ -76,49 +76,49 @@ class SelectedTraining:
 
     @property
     def job(self) -> TrainingJob | None:
-        """Job of this window that trains it, or was the last to; None for none."""
+        """Return the job of this window that trains or last trained the selected training; None for none."""
         job = self._launcher.job
         return job if isinstance(job, TrainingJob) and job.name == self.name else None
 
     @property
     def is_running(self) -> bool:
-        """Whether it is being trained in this window."""
+        """Return whether this window runs the training."""
         return self.job is not None and self.job.is_active
 
     @property
     def goal(self) -> int | None:
-        """Step that it can go on to; None where it cannot go on, or does."""
+        """Return the step up to which the training can resume; None if it cannot resume, or is running."""
         return None if self.trace is None or self.is_running else self._launcher.goal(self.name, self.trace)
 
     @property
     def is_warm(self) -> bool:
-        """Whether every solve began where the one before had ended."""
+        """Return whether every solve began from the solution of the previous one."""
         return self.trace is not None and self._launcher.is_warm(self.trace)
 
     @property
     def steps(self) -> int:
-        """Number of steps that are done."""
+        """Return the number of finished steps."""
         return 0 if self.trace is None else int(self.trace["step"]["step"].values[-1])
 
     @property
     def step(self) -> int | None:
-        """Step that is looked at: that which is chosen, else the last; None before the first."""
+        """Return the selected step, or else the last step; None before the first."""
         return min(self._choice.step or self.steps, self.steps) or None
 
     @property
     def follows(self) -> bool:
-        """Whether always the last step is looked at, whichever that is."""
+        """Return whether the selection follows the last step."""
         return self._choice.step is None
 
 
 class TrainingPicker:
-    """List of trainings, with the state in words of the one that is shown, what limited it, and a button to go on.
+    """List of trainings, with status and diagnosis of the selected one, and a button to resume it.
 
     Args:
-        selected: the training that is shown.
-        select: called with the name of the training that is chosen in the list.
-        go_on: called when the training is to go on.
-        change: called with the settings to change when it is to be tried with another.
+        selected: the selected training.
+        select: called with the name of the training that is selected in the list.
+        go_on: called to resume the training.
+        change: called with the settings to change for another training.
     """
 
     def __init__(
@@ -152,14 +152,14 @@ class TrainingPicker:
         self.view = pn.Column(pn.Row(self.list, self.go_on, **wide), self.state, self.nothing, **wide)
 
     def offer(self) -> None:
-        """Offers the trainings that there are, and marks the one that is shown."""
+        """Offer the existing trainings, and mark the selected one."""
         names, value = self._selected.names, self._selected.name or NO_TRAINING
         options = names if value in names else [NO_TRAINING, *names]
         if (options, value) != (self.list.options, self.list.value):
             self.list.param.update(options=options, value=value)
 
     def show(self) -> None:
-        """Shows what has become of the training, and whether it can go on."""
+        """Show the status of the training, and whether it can resume."""
         trace, running, goal = self._selected.trace, self._selected.is_running, self._selected.goal
         self.state.visible, self.nothing.visible = trace is not None, not self._selected.name
         if trace is not None:
@@ -182,7 +182,7 @@ Stop keeps the steps that are done, and the training can go on from there."""
 
 
 def describe_training(trace: TrainingTrace, running: bool) -> str:
-    """Sentences on how far a training is, where the hyperparameters are, and whether it has settled."""
+    """Return sentences on the progress of a training, its hyperparameters, and whether they have settled."""
     a, steps = trace.attrs, trace["step"]
     done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
     h, settled = trace.hyperparameters, trace.settled_at

@@ -1,4 +1,4 @@
-"""The solve of one step of a training: its numbers, what limited it, and the solve again."""
+"""The solve of one step of a training: its numbers, its diagnosis, and repeated solves."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from apviz.tracing.trace import condition_words, sign_of
 
 
 class StepSolves:
-    """Solves of steps that are at hand: of a training that runs in this window, and those that were done again."""
+    """Available solves of steps: from a training in this window, and repeated solves."""
 
     def __init__(self, selected: SelectedTraining, launcher: Launcher) -> None:
         self._selected, self._launcher = selected, launcher
-        # by training and step
+        # Keys: training and step.
         self._again: dict[tuple[str, int], list[Trace]] = {}
 
     def keep(self, job: StepJob) -> bool:
-        """Keeps what a job has solved again; returns whether it is done."""
+        """Keep the repeated solves of a job. Return whether the job is done."""
         if job.trace is None or job.is_active:
             return False
         solves = self._again.setdefault((job.name, job.number), [])
@@ -42,7 +42,7 @@ class StepSolves:
 
     @property
     def kept(self) -> list[Trace]:
-        """Solves of the step that is looked at: as a job of this window took it, then those that were done again."""
+        """Return the solves of the selected step: first from a job of this window, then the repeated ones."""
         step, job = self._selected.step, self._selected.job
         if step is None:
             return []
@@ -51,7 +51,7 @@ class StepSolves:
 
     @property
     def live(self) -> Trace | None:
-        """Trace of the solve that runs, if that is what is looked at."""
+        """Return the trace of the running solve, if it is selected."""
         job, selected = self._launcher.job, self._selected
         if job is None or not job.is_active:
             return None
@@ -63,12 +63,12 @@ class StepSolves:
 
 
 class StepDetails:
-    """Everything about the solve of a step but its curve.
+    """Details of the solve of a step, without its curve.
 
     Args:
-        selected, solves: the training and its step that is looked at, and what there is of its solve.
-        look_at: called with the step that is asked for, None for the last.
-        again: called with the settings to change when the step is to be solved again.
+        selected, solves: the selected training and step, and its available solves.
+        look_at: called with the requested step; None for the last.
+        again: called with the settings to change to solve the step again.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class StepDetails:
         )  # fmt: skip
 
     def show(self) -> None:
-        """Shows which step it is, and what there is of its solve; nothing before the first step."""
+        """Show the step number and its available solves; nothing before the first step."""
         selected, step = self._selected, self._selected.step
         self.head.visible = self.about.visible = step is not None
         if step is None:
@@ -122,7 +122,7 @@ class StepDetails:
         self.again.visible = not solves
 
     def show_numbers(self) -> None:
-        """Shows what was recorded about the step, and the diagnosis of its last solve."""
+        """Show the recorded values of the step, and the diagnosis of its last solve."""
         trace, step, solves = self._selected.trace, self._selected.step, self._solves.kept
         if trace is None or step is None:
             return
@@ -132,12 +132,12 @@ class StepDetails:
     def _typed(self, number: int | None) -> None:
         if number is not None and number != self._step:
             self._look_at(number)
-            # asked for a step beyond the last, the page may stay where it is
+            # The page may keep its step if the requested one is beyond the last.
             self.number.value = self._step
 
 
 def can_change_a_solve(diagnosis: Diagnosis) -> bool:
-    """Whether a diagnosis proposes a change of one solve: not of σ², which the training looks for."""
+    """Return whether a diagnosis proposes a change of one solve. σ² does not count: the training fits it."""
     return "noise" not in diagnosis.change
 
 
@@ -153,12 +153,12 @@ def _describe_solves(solves: Sequence[Trace], warm: bool) -> str:
     return words + (cold if warm else "")
 
 
-#: lengthscales that are written out
+#: Maximum number of displayed lengthscales.
 SHOWN_LENGTHSCALES = 6
 
 
 def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
-    """Table of what was recorded about one step: names and values."""
+    """Return a table of the recorded names and values of one step."""
     row, h = trace["step"].sel(step=trace["step"]["step"] == step).isel(step=0), trace.hyperparameters_at(step)
     lengths = ", ".join(f"{value:.3g}" for value in h.lengthscale[:SHOWN_LENGTHSCALES])
     if len(h.lengthscale) > SHOWN_LENGTHSCALES:
