@@ -44,7 +44,7 @@ class Section:
 
 
 def find_traces(folder: str | Place) -> list[Trace]:
-    """Traces of solves in a folder, or below a URL (`*.zarr`), oldest first.
+    """Return the traces of solves in a folder, or below a URL (`*.zarr`), oldest first.
 
     One that cannot be read is left out with a warning.
 
@@ -78,7 +78,7 @@ def find_traces(folder: str | Place) -> list[Trace]:
 
 
 def write_report(traces: Sequence[Trace], path: P) -> P:
-    """Writes the page: a table and the charts of every system among the traces.
+    """Write the page: a table and the charts of every system among the traces.
 
     A trace that cannot be drawn is left out with a warning, unless no other is left.
     """
@@ -93,7 +93,7 @@ def write_report(traces: Sequence[Trace], path: P) -> P:
 
 
 def _reason(error: Exception) -> str:
-    """Message of an error; its kind too where that was not foreseen."""
+    """Return the message of an error; its kind too where that was not foreseen."""
     is_foreseen = (type(error) is ValueError or isinstance(error, OSError)) and str(error)
     return str(error) if is_foreseen else f"{type(error).__name__} {error}".rstrip()
 

@@ -20,7 +20,7 @@ _HEAD, _MARK = 2_000, '<meta name="generator" content="apviz'
 
 
 def write_page(path: P, template: str, **values: Any) -> P:
-    """Writes the page that the template gives with these values, whole or not at all; returns its path.
+    """Write the page that the template gives with these values, whole or not at all; return its path.
 
     A page of apviz that is there is replaced; beside any other file the page gets a name of its own.
 
@@ -41,7 +41,7 @@ def write_page(path: P, template: str, **values: Any) -> P:
 
 
 def _is_ours(path: Place) -> bool:
-    """Whether a page came from a template of ours, by its head."""
+    """Return whether a page came from a template of ours, by its head."""
     try:
         return _MARK in beginning(path, _HEAD).decode(errors="replace")
     except OSError:
@@ -67,7 +67,7 @@ class Figure:
 
 
 def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
-    """Figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
+    """Return the figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
     light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
     height = _height(light["layout"])
     for layout in (light["layout"], dark["layout"]):

@@ -32,12 +32,12 @@ class Row:
 
 
 def table_rows(traces: Sequence[Trace]) -> list[Row]:
-    """Rows of the table, one a trace; an interrupted run is shown as far as it got."""
+    """Return the rows of the table, one a trace; an interrupted run is shown as far as it got."""
     return [table_row(trace, method) for trace, method in zip(traces, method_names(traces), strict=True)]
 
 
 def table_row(trace: Trace, method: str | None = None) -> Row:
-    """Row of the table for one trace.
+    """Return the row of the table for one trace.
 
     Args:
         method: what it is called beside others.

@@ -33,7 +33,7 @@ class Fields:
             shared._shared_by.append(self)
 
     def add(self, parameter: param.Parameter, **look: Any) -> pmui.TextInput:
-        """Field for a setting of a model, as in `add(system.param.noise)`."""
+        """Return the field for a setting of a model, as in `add(system.param.noise)`."""
         field = _Field(parameter, self._show, look)
         self._own.append(field)
         return field.widget
@@ -89,7 +89,7 @@ class _Field:
         return value
 
     def take(self, text: str) -> None:
-        """Makes what the field holds the setting, if it can be."""
+        """Make what the field holds the setting, if it can be."""
         try:
             setattr(self.model, self.name, self._value(text))
         except ValueError as error:
@@ -105,7 +105,7 @@ class _Field:
         self._changed()
 
     def _follow(self) -> None:
-        """Shows a setting that was changed elsewhere, unless the field says that in other words."""
+        """Show a setting that was changed elsewhere, unless the field says that in other words."""
         try:
             same = self._value(self.widget.value_input or "") == getattr(self.model, self.name)
         except ValueError:

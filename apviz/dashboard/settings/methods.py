@@ -17,7 +17,7 @@ _CAP = SETTINGS["max_epochs"]
 
 
 def number(name: str, default: float, *, above: bool = False) -> param.Number:
-    """Makes the parameter of a setting of `apviz.methods.SETTINGS`.
+    """Make the parameter of a setting of `apviz.methods.SETTINGS`.
 
     Args:
         above: whether its low end itself is not accepted.
@@ -42,7 +42,7 @@ class MethodChoice(param.Parameterized):
     max_epochs = param.Integer(100, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
 
     def solvers(self, seed: int) -> list[Solver]:
-        """Solvers, one for every combination of the settings.
+        """Return the solvers, one for every combination of the settings.
 
         Raises:
             ValueError: nothing is chosen, or a setting that a solver refuses.
@@ -57,7 +57,7 @@ class MethodChoice(param.Parameterized):
         return found
 
     def _require_values(self) -> None:
-        """Checks that each ticked method has values of the settings it is swept over.
+        """Check that each ticked method has values of the settings it is swept over.
 
         Raises:
             ValueError: a setting of which nothing is chosen.
@@ -73,7 +73,7 @@ class MethodChoice(param.Parameterized):
 
 
 def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
-    """Widgets of `MethodChoice`, from top to bottom."""
+    """Return the widgets of `MethodChoice`, from top to bottom."""
     m = methods.param
     return [
         pmui.Typography("Methods", variant="h6"),
@@ -98,7 +98,7 @@ class BatchSizeSweep(param.Parameterized):
     max_epochs = param.Integer(200, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
 
     def solvers(self, n: int) -> list[Solver]:
-        """Solvers, one for every b, for a system of n rows.
+        """Return the solvers, one for every b, for a system of n rows.
 
         Raises:
             ValueError: a setting that the solver refuses.
@@ -118,6 +118,6 @@ class NoiseSweep(param.Parameterized):
     per_decade = param.Integer(1, bounds=(1, 10), label="Noises a decade")
 
     def factors(self) -> list[float]:
-        """Factors of the chosen σ², the largest first, for the easy systems come first."""
+        """Return the factors of the chosen σ², the largest first, for the easy systems come first."""
         low, high = -int(self.below * self.per_decade), int(self.above * self.per_decade)
         return [float(f"{10 ** (step / self.per_decade):.3g}") for step in range(high, low - 1, -1)]

@@ -43,14 +43,14 @@ class Chooser(Protocol):
     dataset: str
 
     def use_own(self, table: OwnTable) -> None:
-        """Keeps a table, and chooses it."""
+        """Keep a table, and choose it."""
 
     def remove_own(self) -> None:
-        """Removes the table that is chosen."""
+        """Remove the table that is chosen."""
 
 
 def in_background(work: Callable[[], Result], done: Callable[[Callable[[], Result]], None]) -> None:
-    """Does the work in a thread, and then calls `done` on the page with what gives its result, or raises its error.
+    """Do the work in a thread, and then calls `done` on the page with what gives its result, or raises its error.
 
     Not by a coroutine, of which Panel sometimes keeps what it changes after an await until something else happens on
     the page. Without a page, as in a test, it is done at once.
@@ -100,7 +100,7 @@ class OwnTablePanel:
         self.show_chosen()
 
     def show_chosen(self) -> None:
-        """Offers what can be done with the table that is chosen."""
+        """Offer what can be done with the table that is chosen."""
         self._of_chosen.visible = self._system.own.find(self._system.dataset) is not None
 
     # --- the dialog -----------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class OwnTablePanel:
         self._open(self._received)
 
     def _forget(self) -> None:
-        """Removes the file that came before, which was used by now or never."""
+        """Remove the file that came before, which was used by now or never."""
         if self._received is not None:
             discard(self._received)
         self._received = self._table = None
@@ -166,7 +166,7 @@ class OwnTablePanel:
         self.note.param.update(object=escape(str(error)), severity="error", visible=True)
 
     def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
-        """Reads a file, and shows its columns as they are chosen, or would be by default."""
+        """Read a file, and show its columns as they are chosen, or would be by default."""
         self.note.param.update(object="Reading the file …", severity="info", visible=True)
         max_mb, marks = self._system.limits.max_upload_mb, dict(self._marks)
         in_background(
@@ -234,7 +234,7 @@ class OwnTablePanel:
         self._refuse(error)
 
     def _read_again(self) -> None:
-        """Reads the file with names in its first line, or without."""
+        """Read the file with names in its first line, or without."""
         if not self._filling and self._table is not None:
             self._open(self._table.path, header=bool(self.header.value))
 
@@ -260,7 +260,7 @@ class OwnTablePanel:
         )  # fmt: skip
 
     def _preview(self) -> None:
-        """Says what would be made of the table."""
+        """Say what would be made of the table."""
         if self._filling or self._table is None:
             return
         self._asked += 1

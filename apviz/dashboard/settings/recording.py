@@ -35,7 +35,7 @@ class RecordChoice(param.Parameterized):
     updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record, from the first on")
 
     def solver(self, n: int, seed: int) -> Solver:
-        """Solver for a system of n rows.
+        """Return the solver for a system of n rows.
 
         Raises:
             ValueError: a setting that it refuses, or more pictures than a run may record.
@@ -54,7 +54,7 @@ class RecordChoice(param.Parameterized):
 
 
 def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
-    """Widgets of `RecordChoice`, from top to bottom."""
+    """Return the widgets of `RecordChoice`, from top to bottom."""
     p, wide = recording.param, {"sizing_mode": "stretch_width"}
     of_blocks = [
         pmui.Select.from_param(p.rule, **wide),

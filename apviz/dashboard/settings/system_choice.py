@@ -57,12 +57,12 @@ class SystemChoice(param.Parameterized):
         self.param.watch(lambda event: self._fit_n(), "dataset")
 
     def list_datasets(self) -> None:
-        """Offers the data sets that are on this machine, and the tables that visitors brought."""
+        """Offer the data sets that are on this machine, and the tables that visitors brought."""
         here = [name for name in datasets.registry if datasets.is_here(name)]
         self.param.dataset.objects = [*here, *self.own.names()]
 
     def use_own(self, table: OwnTable) -> None:
-        """Keeps a visitor's table, and chooses it.
+        """Keep a visitor's table, and choose it.
 
         Raises:
             OSError: it cannot be kept.
@@ -72,7 +72,7 @@ class SystemChoice(param.Parameterized):
         self.dataset = name
 
     def remove_own(self) -> None:
-        """Removes the visitor's table that is chosen, and chooses the default.
+        """Remove the visitor's table that is chosen, and choose the default.
 
         Raises:
             OSError: it is not there.
@@ -83,7 +83,7 @@ class SystemChoice(param.Parameterized):
         self.list_datasets()
 
     def _fit_n(self) -> None:
-        """Bounds n by the rows that the data set has to train on; of a visitor's own all are taken, if not too many."""
+        """Bound n by the rows that the data set has to train on; of a visitor's own all are taken, if not too many."""
         own = self.own.find(self.dataset)
         rows = datasets.train_size(datasets.card(self.dataset).n) if own is None else own.rows
         most = min(self.limits.max_n, rows)
@@ -94,7 +94,7 @@ class SystemChoice(param.Parameterized):
         self.param.n.bounds = (10, most)
 
     def check_setting(self, name: str, value: object) -> None:
-        """Checks what only a field may hold for a while: the lengthscales are text, and read when they are used.
+        """Check what only a field may hold for a while: the lengthscales are text, and read when they are used.
 
         Raises:
             ValueError: lengthscales that are no numbers above 0.
@@ -174,7 +174,7 @@ class SystemPanel:
 
 
 def describe_dataset(system: SystemChoice) -> str:
-    """Sentences on the data set that is chosen: size, licence, source."""
+    """Return sentences on the data set that is chosen: size, licence, source."""
     name = system.dataset
     own = system.own.find(name)
     if own is not None:
@@ -185,7 +185,7 @@ def describe_dataset(system: SystemChoice) -> str:
 
 
 def describe_hyperparameters(system: SystemChoice) -> str:
-    """Sentence on where the hyperparameters come from."""
+    """Return a sentence on where the hyperparameters come from."""
     if system.source == BY_HAND:
         return "As given below."
     fitted = "Fitted in seconds, to at most 1,000 training rows, when it runs."

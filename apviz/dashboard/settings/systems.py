@@ -60,7 +60,7 @@ class SystemSpec:
     own: OwnTable | None = None
 
     def load(self) -> Dataset:
-        """Data, split and standardised.
+        """Return the data, split and standardised.
 
         Raises:
             DatasetUnavailable: with what to do.
@@ -81,7 +81,7 @@ class SystemSpec:
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
     def check(self, limits: Limits) -> None:
-        """Checks what can be checked before any work.
+        """Check what can be checked before any work.
 
         Raises:
             ValueError: more rows than the limit.
@@ -93,7 +93,7 @@ class SystemSpec:
             )
 
     def build(self, limits: Limits, hooks: Sequence[Hook] = ()) -> Loaded:
-        """System with its data, and hyperparameters that are fitted here if there are none.
+        """Return the system with its data, and hyperparameters that are fitted here if there are none.
 
         Args:
             hooks: of the solves of a fit.
@@ -127,7 +127,7 @@ class SystemSpec:
 
 
 def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]) -> SystemSpec:
-    """System of a recorded run, from the root attributes of its trace.
+    """Return the system of a recorded run, from the root attributes of its trace.
 
     Raises:
         ValueError: data that is not at hand any more, or a kernel that is other people's code.
@@ -147,7 +147,7 @@ def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | No
 def data_of(
     what: str, name: str, attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]
 ) -> OwnTable | None:
-    """Table behind the name of a data set in a trace; None for a data set of apviz.
+    """Return a table behind the name of a data set in a trace; None for a data set of apviz.
 
     Args:
         what: what the trace is of: a run, or a training.
@@ -175,7 +175,7 @@ def data_of(
 
 
 def read_lengthscales(text: str) -> tuple[float, ...]:
-    """Lengthscales from the text of a field: one number, or one an input.
+    """Return the lengthscales from the text of a field: one number, or one an input.
 
     Raises:
         ValueError: text that is no numbers above 0.

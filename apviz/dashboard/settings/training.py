@@ -45,7 +45,7 @@ class TrainingPlan(param.Parameterized):
     spectrum = param.Boolean(False, label="Record κ and κ′ of every step")
 
     def choose_solver(self) -> Solver:
-        """Solver of every step; the paper's settings are those of its section 5.1."""
+        """Return the solver of every step; the paper's settings are those of its section 5.1."""
         if self.solver == "overlap":
             return OURS
         if self.solver == "auto":
@@ -62,7 +62,7 @@ class TrainingPlan(param.Parameterized):
         )  # fmt: skip
 
     def settings(self, spec: SystemSpec) -> TrainingSettings:
-        """Settings as the library takes them, for the data, kernel and seed of a system.
+        """Return the settings as the library takes them, for the data, kernel and seed of a system.
 
         Raises:
             ValueError: a setting out of range.
@@ -76,7 +76,7 @@ class TrainingPlan(param.Parameterized):
 
 
 def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> list[Viewable]:
-    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`, but for the data."""
+    """Return the widgets of `TrainingPlan` and of what it takes of `SystemChoice`, but for the data."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
     block_size = fields.add(p.block_size, **wide)
     rank = fields.add(p.rank, **wide)
@@ -115,7 +115,7 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> 
 
 
 def less_work_words(plan: TrainingPlan) -> str:
-    """Says what the steps of a plan are when they are to take less work, and what that saved where it was measured."""
+    """Say what the steps of a plan are when they are to take less work, and what that saved where it was measured."""
     settings = TrainingSettings(solver=plan.choose_solver(), steps=plan.steps).with_less_work()
     named = {0.25: "a quarter", 0.5: "half"}
     parts = [f"{count} are on {named[share]} of the rows" for share, count in settings.stages]
@@ -131,7 +131,7 @@ def less_work_words(plan: TrainingPlan) -> str:
 
 
 def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, TrainingSettings]:
-    """Data and settings of a recorded training.
+    """Return the data and settings of a recorded training.
 
     A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
     and in `apviz experiment`. Whoever loads the data asks `apviz.gp.checkpoint.check_data` whether that was so.
@@ -149,7 +149,7 @@ def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -
 
 
 def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
-    """Settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
+    """Return the settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
     values = dict(change)
     if "solver" in values:
         values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()
