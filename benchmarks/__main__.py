@@ -1,8 +1,8 @@
-"""Runs the parts named, or all, one process each, so that none inherits another's memory or threads.
+"""Run the named parts, or all, each in its own process, so that none inherits another's memory or threads.
 
-`solvers:DATASET:SIZE:RHS` is one data set of the comparison of solvers with so many right-hand sides
-(`benchmarks/solvers.py`); what was measured before is left, see `python -m benchmarks.solvers --again`. A part that is
-named takes under ten minutes; what it leaves then, it names, and goes on with when it is run again.
+`solvers:DATASET:SIZE:RHS` is one data set of the comparison of solvers with RHS right-hand sides
+(`benchmarks/solvers.py`). Existing results are kept; see `python -m benchmarks.solvers --again`. A named part takes
+under ten minutes. It lists what remains after that time, and resumes when it is run again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SOLVERS = tuple(
     f"solvers:{dataset}:{size}:{rhs}" for size, datasets in SIZES.items() for dataset in datasets for rhs in (1, 16)
 )
 WITHIN = ("--within", "580")
-# a cell that is begun may take four tasks of its limit
+# a cell that has started may take four times the limit of a task
 LEADERBOARD_WITHIN = ("--within", "480")
-# and this one its limit
+# and this one its own limit
 HIGP_WITHIN = ("--within", "270")
 PARTS = (
     "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
@@ -27,7 +27,7 @@ PARTS = (
 
 
 def commands(part: str, *, named: bool) -> list[list[str]]:
-    """The modules that a part runs, with their arguments; one that was named ends within ten minutes."""
+    """Return the modules that a part runs, with their arguments; a named part ends within ten minutes."""
     if part == "leaderboard":
         return [[part, "run", *(LEADERBOARD_WITHIN if named else ())], [part, "page"]]
     if part == "higp":

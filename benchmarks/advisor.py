@@ -1,10 +1,10 @@
-"""What `apviz.advise` says of a system, beside what its methods then take.
+"""Compare the forecasts of `apviz.advise` with measured solves.
 
 Registered data sets with the hyperparameters of their cards, and with their noise times 0.01 and 10; n = 6,000 and
-14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method that was rehearsed to its end is solved by.
-Seconds are those of the processor, on one thread, so that what else runs on the machine hardly counts. A forecast is
-right within a factor f where neither is more than f times the other. Regret is the seconds of the method that was
-advised ÷ those of the quickest, without and with the advice's own; costs are measured again for every system.
+14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method with a complete rehearsal also solves the system.
+Seconds are processor seconds on one thread, so that other processes on the machine hardly matter. A forecast is
+right within a factor f if neither number is more than f times the other. Regret is the seconds of the advised
+method ÷ those of the fastest, without and with the advice's own; the cost model is measured again for every system.
 
     OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike] [--keep advisor]
     python -m benchmarks.advisor --plot
@@ -36,19 +36,19 @@ ROWS, SIDES, NOISES = (6_000, 14_000), (1, 16), (1.0, 0.01, 10.0)
 #: epochs, and processor seconds of a solve
 CAP, LIMIT = 400, 120.0
 
-#: methods by how their names begin, the longest first, with colour and symbol
+#: methods by the prefix of their names, the longest first, with colour and symbol
 KINDS = (
     ("Overlapping projections", "#1F77D0", "circle"),
     ("CG + two-level Schwarz", "#A83600", "diamond"),
     ("CG + randomly pivoted Cholesky", "#6A4C93", "square"),
     ("CG", "#3A7D44", "triangle-up"),
 )
-#: how the names of two kinds begin in results that were measured before they had those above
+#: prefixes of two kinds of methods in older results
 KEPT = {"overlapping alternating projection": "Overlapping projections", "CG with": "CG +"}
 
 
 def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
-    """The advice on a system, and what each method took."""
+    """Return the advice on a system, and the measured cost of each method."""
     data = apviz.datasets.load(name, n=min(n, 13_903) if name == "bike" else n)
     chosen = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=sides, operator="tiled")
@@ -78,7 +78,7 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares of forecasts that are right, and regret."""
+    """Return the shares of correct forecasts, and the regret."""
     factors, works, regrets, whole, shares, missed, false_alarms, advised = [], [], [], [], [], 0, 0, 0
     for row in rows:
         arrived = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
@@ -114,7 +114,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def plot(rows: list[dict[str, Any]]) -> None:
-    """Writes `results/advisor.png`, every solve that arrived; needs kaleido and a browser."""
+    """Write `results/advisor.png`, with every converged solve; needs kaleido and a browser."""
     import plotly.graph_objects as go
 
     figure, ends = go.Figure(), [0.05, 100.0]
@@ -148,7 +148,7 @@ def plot(rows: list[dict[str, Any]]) -> None:
 
 
 def _kind(name: str) -> str:
-    """The method without its rank."""
+    """Return the method without its rank."""
     for before, now in KEPT.items():
         name = name.replace(before, now, 1)
     return next(words for words, _, _ in KINDS if name.startswith(words))

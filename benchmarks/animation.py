@@ -3,7 +3,7 @@
 Two solves of the same system, whose updates all solve for 250 pixels. The paper's blocks are consecutive rows, which
 are scattered over the photograph. A block of neighbours owns 166 pixels and solves on a margin of 50% around them. The
 upper panels show what a solve has reconstructed so far, with the pixels of the current block in colour; the lower ones
-show what is left.
+show the residual.
 
 python -m benchmarks.animation      writes results/animation.webp
 """
@@ -48,7 +48,7 @@ class Step:
 
 
 class KeepSteps(apviz.Hook):
-    """Keeps the state after each of the first updates, then stops the solve."""
+    """Keep the state after each of the first updates, then stop the solve."""
 
     def on_start(self, run: Any) -> None:
         self.run, self.steps = run, list[Step]()
@@ -69,12 +69,12 @@ def solve(system: apviz.KernelSystem, settings: dict[str, Any]) -> list[Step]:
 
 
 def pixels(x: np.ndarray) -> Place:
-    """Row and column of every point on the photograph's grid."""
+    """Return the row and column of every point on the photograph's grid."""
     return tuple(np.unique(x[:, axis].round(6), return_inverse=True)[1] for axis in (0, 1))
 
 
 def panels(step: Step, y: np.ndarray, place: Place, colour: tuple[int, ...]) -> list[Image.Image]:
-    """What has been reconstructed, and what is left, magnified around grey."""
+    """Return the reconstruction and the residual as images, magnified around grey."""
     shape = tuple(axis.max() + 1 for axis in place)
     low, high = np.quantile(y, [0.005, 0.995])
     found = np.full((*shape, 3), PAPER)
@@ -108,12 +108,12 @@ def frame(steps: dict[str, Step], number: int, y: np.ndarray, place: Place) -> I
 
 
 def shown() -> list[int]:
-    """Numbers of the updates that are drawn: all at first, then every third."""
+    """Return the numbers of the updates that are drawn: all at first, then every third."""
     return [*range(1, 31), *range(33, UPDATES + 1, 3)]
 
 
 def both() -> tuple[dict[str, list[Step]], torch.Tensor, torch.Tensor]:
-    """Solve with both kinds of blocks; the steps, the pixels' places and their values."""
+    """Solve with both kinds of blocks; return the steps, the pixels' places and their values."""
     data = apviz.datasets.load("china", n=ROWS, seed=0)
     h = data.card.hyperparameters
     x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])

@@ -1,4 +1,4 @@
-"""Seconds of a whole step of Bayesian optimisation by BoTorch inside `alternating_projection()`, and natively.
+"""Time a whole step of Bayesian optimisation by BoTorch inside `alternating_projection()`, and natively.
 
 `SingleTaskGP` with both transforms, `fit_gpytorch_mll`, LogEI by `optimize_acqf`, and samples of the posterior, of a
 made-up function of four inputs in float64. `python -m benchmarks.botorch_step 1000 10000`.
@@ -28,7 +28,7 @@ SEARCH = {"q": 1, "num_restarts": 4, "raw_samples": 32, "options": {"seed": 3, "
 
 
 def step(n: int, context: contextlib.AbstractContextManager[Any]) -> dict[str, Any]:
-    """Fits, proposes a candidate, and draws three samples at 100 rows."""
+    """Fit, propose a candidate, and draw three samples at 100 rows."""
     torch.manual_seed(0)
     x = 10 * torch.rand(n, D, dtype=torch.float64)
     y = torch.sin(x[:, :1]) + torch.cos(0.7 * x[:, 1:2]) - 0.02 * (x[:, 2:3] - 4) ** 2
@@ -51,7 +51,7 @@ def step(n: int, context: contextlib.AbstractContextManager[Any]) -> dict[str, A
 
 
 def main() -> None:
-    """Measures what is asked for, native steps up to 2,000 rows."""
+    """Measure the given sizes, native steps up to 2,000 rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", type=int, default=[1000, 10000])
     results: dict[str, Any] = {}

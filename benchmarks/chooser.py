@@ -1,4 +1,4 @@
-"""The seconds of `Automatic` over those of the best of all methods of apviz, Cholesky included.
+"""Compare the seconds of `Automatic` with those of the best of all methods of apviz, Cholesky included.
 
 All registered sets and systems made to mislead it, with 4,000 to 54,000 rows, to 0.1, 0.01 and 0.001, one right-hand
 side, float32. Seconds are those of the processor on one thread, set-up and choosing included, the least of three for
@@ -38,14 +38,14 @@ CHOLESKY, CHOLESKY_ROWS = "Cholesky", 16_000
 
 
 def registered(name: str, n: int, noise: float = 1.0) -> apviz.KernelSystem:
-    """A data set with so many times the noise of its card."""
+    """Return a data set with a multiple of the noise of its card."""
     data = apviz.datasets.load(name, n=n)
     chosen = comparison.choose_hyperparameters(data)
     return comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=1, operator="tiled")
 
 
 def made(d: int, kernel: apviz.Kernel, noise: float, n: int = N) -> apviz.KernelSystem:
-    """A smooth function of normal points, and noise."""
+    """Return a smooth function of normal points, with noise."""
     generator = torch.Generator().manual_seed(0)
     x, w = torch.randn(n, d, generator=generator), torch.randn(d, generator=generator)
     y = torch.sin(2 * x @ w / math.sqrt(d)) + math.sqrt(noise) * torch.randn(n, generator=generator)
@@ -122,7 +122,7 @@ def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
 
 
 def measure(system: apviz.KernelSystem, solver: apviz.Solver, limit: float) -> dict[str, Any]:
-    """Solves, a short solve three times, and returns the least seconds of the processor."""
+    """Solve, a short solve three times, and return the least processor seconds."""
     cell: dict[str, Any] = {}
     for _ in range(REPEATS):
         began = time.process_time()
@@ -138,7 +138,7 @@ def measure(system: apviz.KernelSystem, solver: apviz.Solver, limit: float) -> d
 
 
 def measure_all(name: str) -> list[dict[str, Any]]:
-    """Measures every method on a system: a row for each tolerance."""
+    """Measure every method on a system; return a row for each tolerance."""
     system, rows = SYSTEMS[name](), []
     system.operator.prepare()
     for product in (
@@ -169,7 +169,7 @@ def measure_all(name: str) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns regrets with and without Cholesky among the others."""
+    """Return regrets with and without Cholesky among the others."""
     with_cholesky = [row["regret"] for row in rows]
     without = []
     for row in rows:
@@ -186,7 +186,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Returns the lines of a table in Markdown: how `auto` and Cholesky stand, by numbers of training rows."""
+    """Return the lines of a Markdown table that ranks `auto` and Cholesky, by numbers of training rows."""
     lines = [
         f"| rows | solves | Cholesky is fastest in | `auto` within {GOAL} of the best in | `auto` at worst | "
         "Cholesky at worst |",
@@ -206,7 +206,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def rows_kept(part: str) -> list[dict[str, Any]]:
-    """Returns the rows of a part that were measured before, with Cholesky among the methods where it fits."""
+    """Return the measured rows of a part, with Cholesky among the methods where it fits."""
     path = RESULTS / f"{part}.json"
     results = json.loads(path.read_text())["results"] if path.exists() else []
     rows = results["rows"] if isinstance(results, dict) else []

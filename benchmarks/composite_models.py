@@ -1,4 +1,4 @@
-"""Seconds of a training step, and of a prediction, of ten composite GPyTorch models: apviz, GPyTorch's CG, Cholesky.
+"""Time a training step, and a prediction, of ten composite GPyTorch models: apviz, GPyTorch's CG, Cholesky.
 
 On protein, in float32, noise 0.05; each in a process of its own, which ends after a limit. `python -m
 benchmarks.composite_models 3000 20000`.
@@ -74,7 +74,7 @@ class Model(gpytorch.models.ExactGP):
 
 
 def measure(name: str, n: int, way: str) -> dict[str, Any]:
-    """Times a training step after a first one, and the prediction of 100 means and variances."""
+    """Time a training step after a first one, and the prediction of 100 means and variances."""
     torch.manual_seed(0)
     data = apviz.datasets.load("protein", n=n)
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
@@ -109,7 +109,7 @@ def measure(name: str, n: int, way: str) -> dict[str, Any]:
 
 
 def in_a_process(name: str, n: int, way: str) -> dict[str, Any]:
-    """Measures in a process of its own; `ended` says why where it did not end well."""
+    """Measure in a separate process; `ended` gives the reason if it failed."""
     command = [sys.executable, "-m", "benchmarks.composite_models", "--one", name, str(n), way]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -122,7 +122,7 @@ def in_a_process(name: str, n: int, way: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures what is asked for, and prints a line for every model as it is done."""
+    """Measure the given sizes, and print a line for every model when it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", type=int, default=[3000, 20000])
     parser.add_argument("--within", type=float, default=float("inf"), help="seconds after which no model is begun")

@@ -1,8 +1,8 @@
-"""The earth's relief from 60,000 to 1,000,000 rows: seconds, work and memory to 0.01, with everything included.
+"""Solve the earth's relief at 60,000 to 1,000,000 rows: seconds, work and memory to 0.01, with everything included.
 
-One process a size, one right-hand side, float32. The hyperparameters on the card are fitted to 2,000 rows; a million
-rows show more detail, for which they are too smooth and too noisy, so that those of a fit to neighbouring rows stand
-beside them (`DENSE`), at every size.
+One process a size, one right-hand side, float32. The hyperparameters on the card are fitted to 2,000 rows. A million
+rows show more detail, for which they are too smooth and too noisy. Every size is therefore also solved with the
+hyperparameters of a fit to neighbouring rows (`DENSE`).
 
 Goal: a million rows in under 30 minutes on 2 cores, with at most 16 GB resident.
 """
@@ -29,7 +29,7 @@ GOAL = {"n": 1_000_000, "seconds": 1800, "GB": 16}
 
 
 def measure(n: int, kind: str) -> dict[str, Any]:
-    """One size, in a process of its own."""
+    """Measure one size, in a separate process."""
     warnings.simplefilter("ignore")
     data = apviz.datasets.load("earth", n=n)
     system = comparison.build_system(
@@ -52,7 +52,7 @@ def measure(n: int, kind: str) -> dict[str, Any]:
 
 
 def chart(rows: list[dict[str, Any]]) -> None:
-    """Writes `results/earth.png`; needs kaleido and a browser."""
+    """Write `results/earth.png`; needs kaleido and a browser."""
     import plotly.graph_objects as go
 
     figure = go.Figure()

@@ -1,4 +1,4 @@
-"""What an epoch of alternating projection costs beside an iteration of CG, and what recording adds.
+"""Compare an epoch of alternating projection with an iteration of CG, and measure the overhead of recording.
 
 Both on the same tiled operator with 16 right-hand sides. Goals: an epoch of a disjoint partition at most 1.15 CG
 iterations; recording everything at most 2%, over a whole solve. Runs alternate; a figure is a ratio of medians.
@@ -24,7 +24,7 @@ TOL = 1e-12  # never reached: every solve runs all its epochs
 
 
 class TimedRecorder(apviz.Recorder):
-    """A recorder that adds up the time spent in it, which the noise between two solves would hide."""
+    """A recorder that sums the time spent in it, which the noise between two solves would hide."""
 
     inside = 0.0
 
@@ -47,7 +47,7 @@ class TimedRecorder(apviz.Recorder):
 
 
 def loop_seconds(system: apviz.KernelSystem, solver: object, hooks: list[apviz.Hook]) -> float:
-    """Time in the solver's loop, set-up apart."""
+    """Return the time in the solver's loop, without set-up."""
     solution = attempt(system, solver, hooks)  # type: ignore[arg-type]
     return solution.seconds - solution.setup_seconds
 

@@ -77,7 +77,7 @@ def fit(name: str, n: int | None) -> Hyperparameters:
 
 
 def write(name: str, found: Hyperparameters) -> None:
-    """Replaces the end of a card, which is its table of hyperparameters."""
+    """Replace the end of a card, which is its table of hyperparameters."""
     path = CARDS / f"{name}.toml"
     # what JSON writes of texts, numbers and lists of numbers is TOML
     lines = [f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in asdict(found).items()]

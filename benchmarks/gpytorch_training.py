@@ -1,4 +1,4 @@
-"""GPyTorch's own training by CG, counted, for `benchmarks.training`: no value of log det K is asked for."""
+"""Run GPyTorch's own training by CG for `benchmarks.training`, counted and without any value of log det K."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CHOLESKY, MIN_PRECONDITIONED = 800, 2_000
 
 
 class _OutOfTime(Exception):
-    """The limit came first."""
+    """The limit was reached."""
 
 
 class GPyTorchTraining:
@@ -81,7 +81,7 @@ class GPyTorchTraining:
             yield
 
     def run(self, steps: int, limit: float) -> None:
-        """Takes so many steps, or stops where the limit comes first; a step that it cuts does not count."""
+        """Take `steps` steps, or stop at the limit; an interrupted step does not count."""
         import linear_operator
         from gpytorch.utils.warnings import NumericalWarning
 

@@ -1,4 +1,4 @@
-"""HiGP's own Rastrigin problems (arXiv:2503.02259): its AFN-preconditioned CG beside `Automatic`, on one core each.
+"""Compare HiGP's AFN-preconditioned CG with `Automatic` on HiGP's Rastrigin problems (arXiv:2503.02259), on one core.
 
 Latin hypercubes of [-5.12, 5.12]^d, d = 20 and 2, noise of 0.01, everything standardised, Matern-3/2, one right-hand
 side, to 0.01, as in its repository's `test02_rastrigin_matern32`. Twice each: with the hyperparameters its training
@@ -7,7 +7,7 @@ begins from, and with those of a fit. Cells are the leaderboard's: processor sec
     pip install higp
     python -m benchmarks.higp [--n 30000] [--limit 300] [--within SECONDS] [--again]
 
-What is there is not measured again; other sizes come beside it.
+Existing results are not measured again; other sizes are added to them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HYPERPARAMETERS = {
 
 
 def rastrigin(n: int, d: int, lengthscale: float, outputscale: float, noise: float, seed: int = 0) -> Given:
-    """The system of the function at n points, (n, 1)."""
+    """Return the system of the function at n points, (n, 1)."""
     x = (2 * qmc.LatinHypercube(d=d, seed=seed).random(n) - 1) * EDGE
     y = 10 * d + (x**2 - 10 * np.cos(2 * np.pi * x)).sum(1) + NOISE * np.random.default_rng(seed).normal(size=n)
     x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
@@ -52,7 +52,7 @@ def rastrigin(n: int, d: int, lengthscale: float, outputscale: float, noise: flo
 
 
 def measured() -> list[dict[str, Any]]:
-    """The rows that are there."""
+    """Return the rows of the file of results."""
     path = RESULTS / "higp.json"
     return list(json.loads(path.read_text())["results"]["rows"]) if path.exists() else []
 

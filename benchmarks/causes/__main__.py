@@ -1,4 +1,4 @@
-"""Solve, ask for diagnoses, compare them with what is true, and keep the result; see `benchmarks.causes`."""
+"""Solve, diagnose, compare with the true causes, and keep the result; see `benchmarks.causes`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apviz.cluster import Cluster, Here
 from benchmarks.causes.running import count, counted, tried
 from benchmarks.machine import keep
 
-#: no rule or threshold was set with systems of these seeds in sight
+#: no rule or threshold was set with systems of these seeds
 JUDGED_FROM = 100
 
 

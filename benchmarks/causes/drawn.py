@@ -19,7 +19,7 @@ KERNELS = (apviz.Matern32, apviz.Matern52, apviz.RBF)
 
 
 def usual(rng: Rng, **given: Any) -> Case:
-    """Draw a solve with nothing wrong: a model that fits its data, and a method that is quick on it."""
+    """Draw a solve with nothing wrong: a model that fits its data, and a fast method."""
     n, d = int(rng.integers(200, 400)), int(rng.integers(1, 3))
     frequency, deviation = float(rng.uniform(2, 4)), float(rng.uniform(0.2, 0.4))
     settings = {
@@ -33,13 +33,13 @@ def usual(rng: Rng, **given: Any) -> Case:
 
 
 def wrong(case: Case, cause: str, why: str, **changes: Any) -> Case:
-    """The same with something wrong, which `undone` takes back."""
+    """Return the case with something wrong, which `undone` removes."""
     before = {name: getattr(case, name) for name in changes}
     return replace(case, cause=cause, why=why, undone=before, **changes)
 
 
 def changed(made: Callable[..., Data], change: Callable[[Data, Rng], Data], seed: int = 0) -> Data:
-    """Data with a change, which draws from a generator of its own."""
+    """Return data with a change, which draws from its own generator."""
     return change(made(seed=seed), np.random.default_rng([seed, 1]))
 
 
@@ -48,7 +48,7 @@ def with_data(case: Case, cause: str, why: str, change: Callable[[Data, Rng], Da
 
 
 def size(rng: Rng, low: float, high: float) -> float:
-    """A number between powers of ten."""
+    """Draw a number between powers of ten."""
     return float(10 ** rng.uniform(low, high))
 
 
@@ -118,7 +118,7 @@ def few_rows(rng: Rng) -> Case:
 
 
 def repeated(data: Data, rng: Rng, share: float, deviation: float, merged: bool = False) -> Data:
-    """Rows with the inputs of others and targets of their own; merged: once, with the mean of their targets."""
+    """Repeat the inputs of some rows with new targets; merged: once, with the mean of their targets."""
     n = len(data.x)
     count = int(share * n)
     owner = np.r_[np.arange(n - count), rng.integers(n - count, size=count)]
@@ -232,7 +232,7 @@ def early_cap(rng: Rng) -> Case:
 
 
 def loose(rng: Rng) -> Case:
-    """The test error is held against that of Cholesky on the same system."""
+    """Compare the test error with that of Cholesky on the same system."""
     tol = float(rng.uniform(0.3, 0.5))
     data = partial(waves, 300, frequency=float(rng.uniform(4, 6)), noise=0.05)
     case = usual(rng, data=data, kernel=apviz.Matern52(lengthscale=0.5), noise=0.01, solver=apviz.Cholesky(),

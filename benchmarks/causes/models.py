@@ -32,7 +32,7 @@ class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class ModelCase:
-    """A model, how it is asked about, and what is wrong with it."""
+    """A model, the call that is diagnosed, and the trouble with it."""
 
     cause: str
     why: str
@@ -50,7 +50,7 @@ class ModelCase:
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """A training by apviz, and what limited it."""
+    """A training by apviz, and the cause that limited it."""
 
     cause: str
     why: str
@@ -90,7 +90,7 @@ def model_of(x: np.ndarray, y: np.ndarray, noise: float = 0.01, lengthscale: flo
 
 
 def negative_variances(rng: Rng) -> ModelCase:
-    """Drawn again until GPyTorch itself predicts a negative variance."""
+    """Draw until GPyTorch itself predicts a negative variance."""
     while True:
         n = int(rng.integers(250, 400))
         x = np.sort(rng.uniform(0, 1, n))[:, None]

@@ -1,4 +1,4 @@
-"""All systems of a seed by number, what was said of each, and how each ends with its trouble undone."""
+"""Number all systems of a seed, diagnose each, and solve each again with its trouble removed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from benchmarks.causes.systems import CASES, HEALTHY, Case
 
 AnyCase = Case | models.ModelCase | models.TrainingCase
 
-#: work within which a solve with nothing wrong ends, and the share of the mean's test error that it leaves at most
+#: most work of a solve with nothing wrong, and the largest share of the mean's test error that it leaves
 HEALTHY_WORK, HEALTHY_RMSE_SHARE = 25.0, 0.75
 
 
 def count() -> int:
-    """How many systems there are."""
+    """Return the number of systems."""
     return len(CASES) + len(drawn.MAKERS) + len(models.MAKERS)
 
 
 def case_of(number: int, seed: int) -> AnyCase:
-    """The system of this number, drawn by the seed."""
+    """Return the system of this number, drawn by the seed."""
     if number < len(CASES):
         return CASES[number]
     rng = np.random.default_rng([seed, number])
@@ -34,7 +34,7 @@ def case_of(number: int, seed: int) -> AnyCase:
 
 
 def tried(numbers: Iterable[int], seed: int, place: Here | Cluster | None = None) -> list[dict[str, Any]]:
-    """Systems with what was said of them, and how they end with their trouble undone; printed as they end."""
+    """Diagnose systems and solve them with their trouble removed; print each result when it ends."""
     tasks = [Task(str(number), partial(tried_one, number, seed)) for number in numbers]
     rows = {}
     for done in (place or Here()).run(tasks):
@@ -53,7 +53,7 @@ def tried(numbers: Iterable[int], seed: int, place: Here | Cluster | None = None
 
 
 def tried_one(number: int, seed: int, out: object = None, hooks: object = (), shared: object = None) -> dict[str, Any]:
-    """One system, in this process or on a worker."""
+    """Diagnose one system, in this process or on a worker."""
     torch.set_num_threads(1)
     case = case_of(number, seed)
     if not isinstance(case, Case):
@@ -73,7 +73,7 @@ def _row(case: AnyCase, found: apviz.analysis.Diagnosis) -> dict[str, Any]:
 
 
 def ended(trace: apviz.Trace) -> dict[str, Any]:
-    """How a solve ended, by its trace alone."""
+    """Return how a solve ended, by its trace alone."""
     last, rmse = trace["epoch"].isel(epoch=-1), trace["epoch"]["test_rmse"].values
     return {
         "outcome": trace.outcome, "work": round(float(last["work"]), 2), "epochs": int(last["epoch"]),
@@ -83,13 +83,13 @@ def ended(trace: apviz.Trace) -> dict[str, Any]:
 
 
 def is_healthy(end: Mapping[str, Any]) -> bool:
-    """Whether a solve converged in little work and predicts, for what a construction is held against."""
+    """Test whether a solve converged in little work and predicts, as a construction must."""
     quick = end["outcome"] == "converged" and end["work"] <= HEALTHY_WORK
     return bool(quick and end["test RMSE"] <= HEALTHY_RMSE_SHARE * end["of the mean"])
 
 
 def counted(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How many causes were named right, and how many of the healthy were not left alone."""
+    """Count the correctly named causes, and the false alarms on healthy systems."""
     wrong = [row for row in rows if row["cause"] != HEALTHY]
     return {
         "causes": len(wrong),

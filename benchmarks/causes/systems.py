@@ -1,4 +1,4 @@
-"""The first sixty systems: fixed constructions on data of any seed, each with what takes its trouble back."""
+"""The first sixty systems: fixed constructions on data of any seed, each with the change that removes its trouble."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MATERN = apviz.Matern52(lengthscale=0.3)
 
 
 class Data(NamedTuple):
-    """Inputs (n, d) and targets (n,), and as many of both beside them for a test error."""
+    """Inputs (n, d) and targets (n,), and the same number of test inputs and targets for a test error."""
 
     x: np.ndarray
     y: np.ndarray
@@ -28,7 +28,7 @@ class Data(NamedTuple):
 
 
 def waves(n: int = 600, d: int = 2, frequency: float = 5.0, noise: float = 0.3, seed: int = 0) -> Data:
-    """Uniform points of a cube; a sine along every axis, and Gaussian noise of this deviation on the training rows."""
+    """Draw uniform points of a cube; a sine along every axis, and Gaussian noise of this deviation on training rows."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (2 * n, d))
     f = np.sin(frequency * x).sum(1) / d**0.5
@@ -36,13 +36,13 @@ def waves(n: int = 600, d: int = 2, frequency: float = 5.0, noise: float = 0.3, 
 
 
 def sevens(seed: int = 0) -> Data:
-    """Targets that are all the same."""
+    """Return data with constant targets."""
     data = waves(seed=seed)
     return data._replace(y=np.full(len(data.y), 7.0))
 
 
 def copied(rows: int, copies: int, merged: bool = False, seed: int = 0) -> Data:
-    """The same points again and again, each time with other noise; merged: once, with the mean of their targets."""
+    """Return duplicate points, each with its own noise; merged: once, with the mean of their targets."""
     few = waves(rows, noise=0.0, seed=seed)
     y = np.tile(few.y, copies) + 0.3 * np.random.default_rng(seed + 1).standard_normal(rows * copies)
     if merged:
@@ -51,13 +51,13 @@ def copied(rows: int, copies: int, merged: bool = False, seed: int = 0) -> Data:
 
 
 def with_some_again(seed: int = 0) -> Data:
-    """A dozen rows of 600 come twice, as in a table that was put together."""
+    """Return 600 rows of which a dozen are duplicate, as in a table merged from several."""
     data = waves(seed=seed)
     return data._replace(x=np.r_[data.x[:588], data.x[:12]], y=np.r_[data.y[:588], data.y[:12]])
 
 
 def clusters(count: int = 12, size: int = 50, seed: int = 0) -> Data:
-    """Clusters far from one another on a line, of which only the first has targets that are not zero."""
+    """Return clusters far from one another on a line; only the first has targets that are not zero."""
     rng = np.random.default_rng(seed)
     x = np.sort(rng.uniform(-0.5, 0.5, (count, size)), axis=1).ravel() + 10.0 * np.repeat(np.arange(count), size)
     f = np.where(x < 5, np.sin(12 * x), 0.0)
@@ -66,21 +66,21 @@ def clusters(count: int = 12, size: int = 50, seed: int = 0) -> Data:
 
 
 def stretched(made: Callable[..., Data], *factors: float, seed: int = 0) -> Data:
-    """The same data with inputs in other units."""
+    """Return the same data with inputs in other units."""
     data = made(seed=seed)
     return data._replace(x=data.x * np.array(factors), test_x=data.test_x * np.array(factors))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One solve, and what is wrong with it.
+    """One solve, and the trouble with it.
 
     Args:
-        cause: the name of the limit that the construction puts there; `NOTHING` for none.
-        why: what was made wrong.
-        solver: what solves.
-        undone: the fields, with their values, that take it back.
-        also: solvers that solved the same system before, and that the diagnosis may look at.
+        cause: the limit that the construction sets, by name; `NOTHING` for none.
+        why: the construction's change.
+        solver: the solver.
+        undone: the fields, with their values, that remove the trouble.
+        also: solvers that solved the same system before, and that the diagnosis may use.
         end: how the solve is ended from outside, if at all.
     """
 
@@ -97,11 +97,11 @@ class Case:
     undone: Mapping[str, Any] = field(default_factory=dict)
 
     def healed(self) -> Case:
-        """The same without what is wrong."""
+        """Return the case without its trouble."""
         return replace(self, cause=HEALTHY, also=(), **self.undone)
 
     def diagnosed(self, seed: int = 0) -> tuple[apviz.analysis.Diagnosis, apviz.Trace]:
-        """Solves, with a test error, and diagnoses; seed: of the data, of which there are as many as one likes."""
+        """Solve, with a test error, and diagnose; seed: of the data, any number."""
         data = self.data(seed=seed)
         probes = np.random.default_rng(5 + seed).choice([-1.0, 1.0], (len(data.y), self.columns - 1))
         b = np.column_stack([data.y - data.y.mean(), probes])
@@ -128,7 +128,7 @@ class Case:
 
 
 class _Kill(apviz.Hook):
-    """Ctrl-C after three epochs."""
+    """Press Ctrl-C after three epochs."""
 
     def on_epoch(self, epoch: Any) -> None:
         if epoch.number == 3:
@@ -136,19 +136,19 @@ class _Kill(apviz.Hook):
 
 
 def cg(rank: int = 0, **settings: Any) -> apviz.ConjugateGradient:
-    """CG, with a pivoted-Cholesky preconditioner of this rank if any."""
+    """Return CG, with a pivoted-Cholesky preconditioner if the rank is positive."""
     settings = {"tol": 1e-2, **settings}
     return apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank) if rank else None, **settings)
 
 
 def ap(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
-    """Alternating projection on blocks of neighbours that overlap by half."""
+    """Return alternating projection on blocks of neighbours that overlap by half."""
     settings = {"tol": 1e-2, "partition": "principal-axis-tree", "overlap": 0.5, "max_epochs": 200, **settings}
     return apviz.AlternatingProjection(block_size=block_size, **settings)
 
 
 def disjoint(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
-    """The same on blocks of rows in the order they come, without overlap: the paper's."""
+    """Return the same on blocks of consecutive rows, without overlap, as in the paper."""
     return ap(block_size, **{"partition": "sequential", "overlap": 0.0, **settings})
 
 
@@ -157,7 +157,7 @@ AUTO = apviz.Automatic(tol=1e-2)
 SMOOTH = RBF(lengthscale=2.0)
 
 CASES = [
-    # σ² so small that the smallest eigenvalues of K are nothing but it
+    # σ² so small that it alone sets the smallest eigenvalues of K
     Case(cause="NOISE", why="σ² of 1e-5", noise=1e-5, solver=cg(), undone={"noise": 0.5}),
     Case(cause="NOISE", why="σ² of 1e-5, 3 inputs", noise=1e-5, data=partial(waves, d=3), kernel=M52(lengthscale=0.6),
          solver=cg(), undone={"noise": 0.5}),
@@ -165,7 +165,7 @@ CASES = [
          undone={"noise": 0.5}),
     Case(cause="NOISE", why="σ² of 1e-4 and 1,200 rows", noise=1e-4, data=partial(waves, 1200), solver=cg(),
          kernel=M32(lengthscale=0.5), undone={"noise": 1.0}),
-    # a lengthscale too long for what the targets do
+    # a lengthscale too long for the targets
     Case(cause="SMOOTH", why="lengthscale 5 where the target has 10 waves", kernel=RBF(lengthscale=5.0), noise=0.01,
          data=partial(waves, frequency=30, noise=0.1), solver=cg(),
          undone={"kernel": RBF(lengthscale=0.1), "solver": AUTO}),
@@ -173,14 +173,14 @@ CASES = [
          kernel=M52(lengthscale=8.0), noise=0.01, solver=ap(), undone={"kernel": M52(lengthscale=0.2)}),
     Case(cause="SMOOTH", why="lengthscale 4, 3 inputs, auto", data=partial(waves, d=3, frequency=8, noise=0.1),
          kernel=RBF(lengthscale=4.0), noise=0.01, solver=AUTO, undone={"kernel": RBF(lengthscale=0.3)}),
-    # one so short that no row knows of another
+    # one so short that the rows are uncorrelated
     Case(cause="INDEPENDENT", why="lengthscale 0.001", kernel=M52(lengthscale=1e-3), solver=cg(),
          undone={"kernel": M52(lengthscale=0.3), "noise": 0.5}),
     Case(cause="INDEPENDENT", why="lengthscale 0.001, AP", kernel=RBF(lengthscale=1e-3), solver=ap(50),
          undone={"kernel": RBF(lengthscale=0.3)}),
     Case(cause="INDEPENDENT", why="lengthscale 0.03 in 5 inputs", data=partial(waves, d=5, frequency=2.0),
          kernel=M32(lengthscale=0.03), solver=AUTO, undone={"kernel": M32(lengthscale=2.0)}),
-    # rows again and again
+    # duplicate rows
     Case(cause="DUPLICATES", why="40 rows, 15 copies each",
          data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
          undone={"data": partial(copied, 40, 15, merged=True), "noise": 1e-3 / 15}),
@@ -190,7 +190,7 @@ CASES = [
     Case(cause="DUPLICATES", why="150 rows, 4 copies each",
          data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
          kernel=M32(lengthscale=0.045), undone={"data": partial(copied, 150, 4, merged=True), "noise": 2e-3 / 4}),
-    # a cap below what is needed
+    # an epoch limit that is too small
     Case(cause="CAP", why="CG, 8 iterations", noise=0.5, solver=cg(max_epochs=8), undone={"solver": cg()}),
     Case(cause="CAP", why="AP by the paper, 3 epochs", noise=1.0, solver=disjoint(150, max_epochs=3),
          undone={"solver": disjoint(150)}),
@@ -227,11 +227,11 @@ CASES = [
          kernel=M52(lengthscale=0.6), solver=disjoint(120), undone={"solver": ap()}),
     Case(cause="BLOCKS", why="blocks of 200 random rows, 4 right-hand sides", noise=5e-3, data=partial(waves, 800),
          columns=4, solver=disjoint(200), undone={"solver": ap()}),
-    # a rule that does not look where the residual is
+    # a rule that ignores the residual
     *(Case(cause="RULE", why=f"{name}, 1 of 12 clusters has a residual", data=clusters, noise=0.1,
            solver=disjoint(size, rule=name), undone={"solver": disjoint(size)})
       for name, size in (("cyclic", 25), ("random", 25), ("shuffled", 10))),
-    # K of low rank, which CG is done with in as many iterations, and blocks of neighbours do not see
+    # K of low rank: CG needs as few iterations as the rank, and blocks of neighbours miss the structure
     Case(cause="METHOD", why="few eigenvalues above σ², AP on neighbours", kernel=SMOOTH, noise=0.01,
          data=partial(waves, frequency=2.0), solver=ap(30, overlap=0.0, max_epochs=100), undone={"solver": cg()}),
     Case(cause="METHOD", why="few eigenvalues above σ², AP on neighbours, 16 right-hand sides", kernel=SMOOTH,

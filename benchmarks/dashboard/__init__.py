@@ -1,1 +1,1 @@
-"""How fast the dashboard is, in a browser."""
+"""Measure how fast the dashboard is in a browser."""

@@ -1,18 +1,18 @@
-"""The dashboard in a browser: how soon it answers, what looking on costs a solve, what many visitors cost the server.
+"""Time the dashboard in a browser: its answers, the cost of watching a solve, and the server's load with many visitors.
 
-The server is pinned to one core, the browser and this program to another, and the CPU seconds of each are told apart:
-what else runs on the machine lengthens seconds by the clock, and hardly those.
+The server is pinned to one core, the browser and this program to another. The CPU seconds of each are counted apart:
+other processes on the machine lengthen wall-clock seconds, but hardly CPU seconds.
 
 - *start*: from the command, with a new folder, until the server answers, and until a page has its settings;
-- *first chart*: from the request of the page until its curves are seen, which the page is sent with, and until the
-  chart that answers to a pointer has taken their place; median of so many fresh visitors;
-- *page switch*: from the click on a tab until the settings of that page are there, which come last; of every page;
-- *compare 12*: 12 runs of the folder onto the page Compare, until its first chart shows all of them;
-- *large trace*: a run of 100,000 updates from its address, until its curve is seen, and until four charts are drawn;
-- *500 runs*: the page Runs with a folder of 500, until its rows are seen, and until they answer;
-- *watched*: server CPU seconds of a solve with a page looking on, ÷ those in a process without a dashboard, in turns;
-- *visitors*: so many at once for so long, with solves of their own: growth of the server, updates lost, and whether
-  anybody was shown a run of another.
+- *first chart*: from the request of the page until its curves are visible, which the page contains, and until the
+    interactive chart has replaced them; median over several fresh visitors;
+- *page switch*: from the click on a tab until the settings of that page, its last part, are shown; of every page;
+- *compare 12*: 12 runs of the folder on the page Compare, until its first chart shows all of them;
+- *large trace*: a run of 100,000 updates from its address, until its curve is visible, and until four charts are drawn;
+- *500 runs*: the page Runs with a folder of 500, until its rows are visible, and until they respond;
+- *watched*: server CPU seconds of a solve with an open page ÷ those in a process without a dashboard, alternating;
+- *visitors*: several visitors at once, with solves of their own: growth of the server, lost updates, and whether
+    a visitor was shown another's run.
 
 Needs Chromium and Playwright, and two cores.
 
@@ -64,7 +64,7 @@ PATH = RESULTS / "dashboard.json"
 LOADS, TURNS = 5, 3
 PAGES = {"Batch size": "batch-size", "Conditioning": "conditioning", "Training": "training", "Look inside": "inside",
          "Runs": "runs", "Compare": "compare"}  # fmt: skip
-#: what only the settings of each page have
+#: elements that only the settings of each page have
 SIGNS = {"batch-size": "Batch sizes b", "conditioning": "Noises a decade", "training": "Step size of Adam",
          "inside": "Updates to record", "runs": "Filter", "compare": "Block sizes b"}  # fmt: skip
 #: part, name of the figure in it, goal, whether more is better
@@ -101,7 +101,7 @@ for outcome in comparison.compare(system, solvers, Path(sys.argv[3]), data=data,
 
 
 def start(browser: Any, folder: Path) -> dict[str, Any]:
-    """A new folder: until the server answers, and until a page can be worked with."""
+    """Time a new folder: until the server answers, and until a page is usable."""
     found = Served(folder / "new")
     try:
         listens = found.wait_until("", in_full=False)
@@ -116,7 +116,7 @@ def start(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def first(browser: Any, folder: Path) -> dict[str, Any]:
-    """The first chart of several fresh visitors."""
+    """Time the first chart of several fresh visitors."""
     readings = []
     with served(make_twelve(folder / "twelve")) as server:
         for _ in range(LOADS):
@@ -134,7 +134,7 @@ def first(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def switch(browser: Any, folder: Path) -> dict[str, Any]:
-    """From page to page, twice round: the first time they are made."""
+    """Switch from page to page, twice round: the first round creates the pages."""
     with served(make_twelve(folder / "twelve")) as server:
         page = visitor(browser)
         page.goto(server.url)
@@ -158,7 +158,7 @@ def switch(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def twelve(browser: Any, folder: Path) -> dict[str, Any]:
-    """Twelve runs from their address."""
+    """Time twelve runs from their address."""
     runs = make_twelve(folder / "twelve")
     names = sorted(path.stem for path in runs.glob("*.zarr"))
     with served(runs) as server:
@@ -186,7 +186,7 @@ def twelve(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def large(browser: Any, folder: Path) -> dict[str, Any]:
-    """A run of 100,000 updates."""
+    """Time a run of 100,000 updates."""
     make_large(folder / "large" / "large.zarr")
     with served(folder / "large") as server:
         page = visitor(browser)
@@ -202,7 +202,7 @@ def large(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def many(browser: Any, folder: Path) -> dict[str, Any]:
-    """A folder of 500 runs: the page, and the list alone, at first and when one run has changed."""
+    """Time a folder of 500 runs: the page, and the list alone, at first and after one run has changed."""
     runs = make_many(folder / "many", 500)
     started = time.perf_counter()
     listed = RunsFolder(runs)
@@ -223,7 +223,7 @@ def many(browser: Any, folder: Path) -> dict[str, Any]:
 
 
 def solve_address(url: str, n: int, epochs: int) -> str:
-    """A page that is ready to run the solve of `SOLVE`."""
+    """Return the address of a page that is ready to run the solve of `SOLVE`."""
     return (
         f"{url}?page=compare&dataset=china&n={n}&rhs=16&methods=ap&rules=cyclic&partitions=sequential"
         f"&block_sizes=500&max_epochs={epochs}&runs="
@@ -231,12 +231,12 @@ def solve_address(url: str, n: int, epochs: int) -> str:
 
 
 def run_once(page: Page, timeout: float = 600) -> None:
-    """Presses Run and waits for the end."""
+    """Press Run and wait for the end."""
     started = time.perf_counter()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("Running:").first.wait_for()
     said = page.get_by_text("runs recorded")
-    # waiting in the browser would look through the whole page at every frame
+    # waiting in the browser would search the whole page at every frame
     while not said.count():
         time.sleep(0.5)
         if time.perf_counter() - started > timeout:
@@ -244,13 +244,13 @@ def run_once(page: Page, timeout: float = 600) -> None:
 
 
 def newest_seconds(runs: Path) -> float:
-    """Seconds of the newest run, as its trace has them."""
+    """Return the seconds of the newest run, from its trace."""
     newest = max(runs.glob("*.zarr"), key=lambda path: path.stat().st_ctime)
     return float(apviz.open_trace(newest)["epoch"]["seconds"].values[-1])
 
 
 def watched(browser: Any, folder: Path, n: int = 13_696, epochs: int = 60) -> dict[str, Any]:
-    """CPU seconds and seconds with and without a dashboard, in turns."""
+    """Measure CPU seconds and wall-clock seconds with and without a dashboard, alternating."""
     readings, alone, rates, seconds = [], [], [], []
     with served(make_twelve(folder / "twelve")) as server:
         page = visitor(browser)
@@ -306,7 +306,7 @@ def _plain(part: Callable[[Any, Path], dict[str, Any]]) -> Callable[..., dict[st
 
 
 def visitors(browser: Any, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Many at once."""
+    """Measure many visitors at once."""
     with served(make_twelve(folder / "twelve")) as server:
         return visiting.run(browser, server, options.visitors, options.minutes)
 
@@ -318,7 +318,7 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def table(results: dict[str, Any]) -> Table:
-    """Goals beside what was reached."""
+    """Return the goals next to the results."""
     made = Table("", "goal", "reached", "")
     for part, name, goal, more in GOALS:
         if name not in results.get(part, {}):

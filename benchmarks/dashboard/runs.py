@@ -18,7 +18,7 @@ LARGE = 100_000
 
 
 def make_twelve(folder: Path) -> Path:
-    """A comparison of twelve methods on one system, and a run with pictures; made once."""
+    """Make a comparison of twelve methods on one system, and a run with pictures; made once."""
     if folder.exists():
         return folder
     data = apviz.datasets.load("china", n=1_712)
@@ -33,7 +33,7 @@ def make_twelve(folder: Path) -> Path:
 
 
 def make_many(folder: Path, count: int) -> Path:
-    """So many runs under names of their own, each with its own noise: the files of a real one."""
+    """Make `count` runs under their own names, each with its own noise, from the files of a real one."""
     one = folder.with_name("one.zarr")
     system = apviz.KernelSystem(*_china(400), apviz.Matern52(lengthscale=0.2), noise=0.1, dataset="china")
     recorder = apviz.Recorder()
@@ -50,7 +50,7 @@ def make_many(folder: Path, count: int) -> Path:
 
 
 def make_large(path: Path, updates: int = LARGE) -> None:
-    """A trace of so many updates: the record of a real solve, with its epochs repeated."""
+    """Make a trace of `updates` updates: the record of a real solve, with its epochs repeated."""
     system = apviz.KernelSystem(*_china(2_000), apviz.Matern52(lengthscale=0.2), noise=0.1, dataset="china")
     recorder = apviz.Recorder()
     attempt(system, apviz.AlternatingProjection(block_size=100, tol=1e-12, max_epochs=50), [recorder])

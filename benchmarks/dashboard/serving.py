@@ -1,4 +1,4 @@
-"""A dashboard in a process on a core of its own, a browser on another, and what each of them takes."""
+"""Run a dashboard in a process on its own core and a browser on another, and count the CPU seconds of each."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SERVER_CORE, BROWSER_CORE = 0, 1
 
 
 class Served:
-    """A dashboard on a free port, on a core of its own.
+    """A dashboard on a free port, on its own core.
 
     Attributes:
-        started: when its command was given, by `time.perf_counter`.
+        started: time of its command, by `time.perf_counter`.
     """
 
     def __init__(self, runs: Path) -> None:
@@ -44,7 +44,7 @@ class Served:
         self.process.cpu_affinity([SERVER_CORE])
 
     def wait_until(self, path: str, patience: float = 300.0, *, in_full: bool = True) -> float:
-        """Seconds from the command until a path is answered; or until anything is, as that it is starting."""
+        """Return seconds from the command until a path answers in full, or until any answer, such as "starting"."""
         while time.perf_counter() - self.started < patience:
             try:
                 urllib.request.urlopen(self.url + path, timeout=60).read()
@@ -58,13 +58,13 @@ class Served:
         raise TimeoutError(f"{self.url}{path} was not there after {patience:g} s")
 
     def warm(self) -> None:
-        """Waits until it serves pages, and asks for one."""
+        """Wait until the dashboard serves pages, and request one."""
         self.wait_until("plotly/plotly.min.js")
         urllib.request.urlopen(self.url, timeout=300).read()
 
     @property
     def cpu(self) -> float:
-        """CPU seconds that it has taken."""
+        """Return the CPU seconds of the server."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
@@ -75,7 +75,7 @@ class Served:
 
 @contextmanager
 def served(runs: Path) -> Iterator[Served]:
-    """A dashboard that is warm: one page has been served."""
+    """Yield a warm dashboard, which has served one page."""
     found = Served(runs)
     try:
         found.warm()
@@ -85,7 +85,7 @@ def served(runs: Path) -> Iterator[Served]:
 
 
 def browser_cpu() -> float:
-    """CPU seconds of the processes of the browser that are alive."""
+    """Return the CPU seconds of the browser's live processes."""
     total = 0.0
     for child in psutil.Process().children(recursive=True):
         if "chrom" in child.name():
@@ -95,14 +95,14 @@ def browser_cpu() -> float:
 
 
 class Watch:
-    """Clock of a server and a browser: seconds, CPU seconds of the one and of the other."""
+    """A clock of a server and a browser: seconds, CPU seconds of each."""
 
     def __init__(self, server: Served) -> None:
         self.server = server
         self._begun = (time.perf_counter(), server.cpu, browser_cpu())
 
     def read(self) -> dict[str, float]:
-        """Seconds since it was made."""
+        """Return the seconds since the clock was made."""
         now = (time.perf_counter(), self.server.cpu, browser_cpu())
         names = ("seconds", "server CPU", "browser CPU")
         return {name: round(end - begun, 3) for name, begun, end in zip(names, self._begun, now, strict=True)}
@@ -113,7 +113,7 @@ def median_of(readings: list[dict[str, float]]) -> dict[str, float]:
 
 
 def visitor(browser: Any) -> Page:
-    """A tab of a browser of its own."""
+    """Return a tab of a new browser context."""
     page: Page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(60_000)
     page.add_init_script(SEEN)
@@ -121,17 +121,17 @@ def visitor(browser: Any) -> Page:
 
 
 def seen(page: Page) -> float:
-    """Seconds from the request of the page until its answer was seen: curves of a chart, or rows of a table."""
+    """Return seconds from requesting the page until its answer was visible: curves of a chart, or rows of a table."""
     page.wait_for_function("window.answerSeen", polling=50)
     return float(page.evaluate("window.answerSeen")) / 1000
 
 
 def wait_for_charts(page: Page, count: int = 1) -> None:
-    """Until so many charts are drawn."""
+    """Wait until `count` charts are drawn."""
     page.wait_for_function(f"{CHARTS}.length >= {count}", polling=50)
 
 
-#: charts that are drawn, in JavaScript; they stand in shadow roots
+#: charts that are drawn, in JavaScript; they are in shadow roots
 CHARTS = """(() => {
   const found = [];
   const look = (root) => {
@@ -145,7 +145,7 @@ CHARTS = """(() => {
 })()"""
 
 
-#: notes when the first chart or table has been painted, which is in the frame after the one in which it is there
+#: records when the first chart or table is painted, which is one frame after it is added
 SEEN = """(() => {
   const look = () => {
     const found = document.querySelector("#apviz-first figure path, #apviz-first td");
@@ -157,5 +157,5 @@ SEEN = """(() => {
 
 
 def drawn(page: Page) -> int:
-    """How many figures the browser has drawn on this page."""
+    """Return the number of figures that the browser has drawn on this page."""
     return int(page.evaluate(f"{CHARTS}.reduce((sum, each) => sum + Number(each.dataset.drawn), 0)"))

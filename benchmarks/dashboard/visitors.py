@@ -1,4 +1,4 @@
-"""Many visitors of one dashboard at once, some of whom solve again and again."""
+"""Simulate many visitors of one dashboard at once, some of whom solve repeatedly."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from urllib.parse import parse_qs, urlsplit
 import apviz
 from benchmarks.dashboard.serving import Served, visitor
 
-#: of all visitors so many in a hundred solve; what distinguishes the systems of two of them is n
+#: percentage of visitors that solve; the systems of two visitors differ in n
 SOLVING = 40
-#: what the first chart of a page shows: the number of points of every curve
+#: content of the first chart of a page: the number of points of every curve
 LENGTHS = (
     "(chart) => (chart._fullData || []).filter((each) => each.mode === 'lines+markers').map((each) => each._length)"
 )
 
 
 def run(browser: Any, server: Served, visitors: int, minutes: float) -> dict[str, Any]:
-    """Lets so many come and work for so long; the first round of solves is not counted as growth."""
+    """Let `visitors` visitors work for `minutes`; the first round of solves does not count as growth."""
     tabs, count = [], visitors * SOLVING // 100
     for number in range(visitors):
         tab = visitor(browser)
@@ -53,7 +53,7 @@ def run(browser: Any, server: Served, visitors: int, minutes: float) -> dict[str
 
 
 def _finished(tab: Any, had: list[str]) -> list[str]:
-    """Waits for the end of what was started; the names of its two runs, which are others than `had`."""
+    """Wait for the end of the started runs; return the names of the two, which are not in `had`."""
     for _ in range(600):
         names = parse_qs(urlsplit(tab.url).query).get("runs", [""])[0].split(",")
         if len(names) == 2 and not set(names) & set(had):
@@ -63,7 +63,7 @@ def _finished(tab: Any, had: list[str]) -> list[str]:
 
 
 def _shows_all(tab: Any, server: Served, names: list[str]) -> bool:
-    """Whether the first chart shows every epoch of the runs, as they are on disk."""
+    """Test whether the first chart shows every epoch of the runs, as they are on disk."""
     wanted = sorted(apviz.open_trace(server.runs / f"{name}.zarr")["epoch"].sizes["epoch"] for name in names)
     chart = tab.locator("[role=img]:has(.main-svg)").first
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""One run on a GPU within minutes: are the numbers right, do the tests pass, how fast is it.
+"""Check in minutes on a GPU that the numbers are right, that the tests pass, and how fast apviz is.
 
     python -m benchmarks.gpu --minutes 8 [--stages a,b] [--device cuda] [--out DIR] [--tiny]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Stage(NamedTuple):
-    """A stage: the letter it is asked for by, its module, and its seconds of eight minutes."""
+    """A stage: its letter on the command line, its module, and its seconds of eight minutes."""
 
     letter: str
     name: str
@@ -34,8 +34,8 @@ def chosen(text: str) -> list[Stage]:
 
 
 def budget(left: float, stages: list[Stage]) -> float:
-    """Return the seconds of the first of the stages that remain: its share of what is left.
+    """Return the seconds of the first of the remaining stages: its share of `left`.
 
-    What a stage does not use goes to the later ones.
+    Later stages receive the unused time of earlier ones.
     """
     return left * stages[0].seconds / sum(stage.seconds for stage in stages)

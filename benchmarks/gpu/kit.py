@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu.kit [--to .gpu-kit] [--data FOLDER]
 
-The machine is thought to have PyTorch, Triton, GPyTorch, pandas, xarray, SciPy, scikit-learn and pytest.
+The machine should already have PyTorch, Triton, GPyTorch, pandas, xarray, SciPy, scikit-learn and pytest.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def run(report: Report) -> None:
 
 
 def keep(report: Report, words: list[str], status: int) -> None:
-    """Add to what the plugin wrote how pytest ended."""
+    """Add pytest's exit status to the plugin's results."""
     cell = json.loads(report.path.read_text())["entries"].get("outcomes", {"counts": {}})
     ended = ENDED.get(status, f"pytest ended with status {status}")
     counts = ", ".join(f"{count} {name}" for name, count in cell["counts"].items()) or "no test ran"

@@ -1,4 +1,4 @@
-"""What has and has not run on a GPU, from the results: for `apviz doctor` and the page of benchmarks.
+"""Summarise from the results what has and has not run on a GPU: for `apviz doctor` and the page of benchmarks.
 
 python -m benchmarks.gpu.summary      reads results/gpu/*.json, writes apviz/run_on_gpus.json and benchmarks/README.md
 """
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER, FILE, README = RESULTS / "gpu", ROOT / "apviz" / "run_on_gpus.json", ROOT / "benchmarks" / "README.md"
 MARKS = ("<!-- run on a GPU -->", "<!-- its end -->")
 NOTHING = "Nothing has run on a GPU yet."
-#: what a stage is called in a sentence
+#: a stage's name in a sentence
 CALLED = {
     "truth": "engines against float64", "suite": "tests", "products": "speed of products", "profiled": "profiles",
     "solves": "seconds of solves", "table1": "a training step of the paper's Table 1", "million": "a million rows",
@@ -25,7 +25,7 @@ CALLED = {
 
 
 def results(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """Return the results that are of a GPU and of full size, by stage."""
+    """Return the full-size results from a GPU, by stage."""
     found = {}
     for stage in STAGES:
         path = folder / f"{stage.name}.json"
@@ -36,7 +36,7 @@ def results(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 
 def sentences(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Say what ran, what of it was wrong or failed, and what did not run."""
+    """List what ran, which parts were wrong or failed, and what did not run."""
     if not any(measured(one) for one in found.values()):
         return [NOTHING]
     about = next(one["machine"] for one in found.values() if measured(one))
@@ -61,7 +61,7 @@ def measured(one: dict[str, Any]) -> int:
 
 
 def of_truth(entries: dict[str, Any]) -> list[str]:
-    """Say of every engine how many cases were right, and name those that were not."""
+    """Count the correct cases of every engine, and name the others."""
     cases = {name: cell for name, cell in entries.items() if not name.startswith("doctor")}
     ran = {name: cell for name, cell in cases.items() if "worst" in cell or "traceback" in cell}
     right = Counter(name.split()[0] for name, cell in ran.items() if cell.get("right"))

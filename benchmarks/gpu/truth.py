@@ -1,4 +1,4 @@
-"""Stage a: what `apviz doctor` says, and every engine against dense float64 on the CPU.
+"""Stage a: the findings of `apviz doctor`, and every engine against dense float64 on the CPU.
 
 Every kernel at d = 3, 13 and 90: products with 1 and 16 right-hand sides, a block, and derivatives in the inputs; the
 error is relative to the largest number of each.
@@ -75,7 +75,7 @@ def cases(tiny: bool) -> list[Case]:
 
 
 def is_tried(engine: str, kernel: str, dtype: torch.dtype, d: int) -> bool:
-    """Whether a case is tried: what compiles long is not at every d."""
+    """Test whether a case runs: cases that compile slowly do not run at every d."""
     if d == INPUTS[0] or engine == "tiled":
         return True
     if engine == "keops":
@@ -171,7 +171,7 @@ def work(device: str, tiny: bool) -> None:
 
 
 def serve(report: Report, numbers: list[int]) -> None:
-    """Give numbers of cases to a process, a new one where it ends early, and keep what it answers."""
+    """Give numbers of cases to a process, a new one if it ends early, and keep its answers."""
     every = cases(report.tiny)
     command = [sys.executable, "-u", "-m", "benchmarks.gpu.truth", report.device, str(int(report.tiny))]
     while numbers and report.seconds_left() > 0:
@@ -196,7 +196,7 @@ def serve(report: Report, numbers: list[int]) -> None:
 
 
 def end_tree(pid: int) -> None:
-    """End a process and those that it started: a compiler among them would keep its pipe open."""
+    """End a process and its descendants: a compiler among them would keep its pipe open."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         for one in (*process.children(recursive=True), process):

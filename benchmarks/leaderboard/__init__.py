@@ -1,1 +1,1 @@
-"""A leaderboard of solvers of K W = B: the rules are in RULES.md, an outsider joins in a file of its own."""
+"""A leaderboard of solvers of K W = B: RULES.md has the rules, and an outside solver joins in a file of its own."""

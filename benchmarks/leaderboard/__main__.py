@@ -36,36 +36,36 @@ app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=F
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The cells of a file of results, empty where there is none."""
+    """Return the cells of a file of results, empty if there is none."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"cells": {}}
     return found
 
 
 def file_name(system: str) -> str:
-    """Name of the file of a system's results, which any file system takes."""
+    """Return the name of a system's file of results, valid on any file system."""
     plain = system.replace("σ²", "noise").replace("×", "x")
     return re.sub(r"[^a-zA-Z0-9.]+", "-", plain).strip("-") + ".json"
 
 
 @functools.lru_cache(maxsize=1)
 def built(system: str, n: int, seed: int) -> Given:
-    """A system, which the next entrants have too."""
+    """Build a system, and cache it for the next entrants."""
     return SYSTEMS[system](n, seed)
 
 
 def key_of(asked: Asked) -> str:
-    """The cell among those of its system."""
+    """Return the key of a cell among those of its system."""
     return f"{entrant(asked.entrant).name} | n {asked.n} | seed {asked.seed}"
 
 
 def is_missing(asked: Asked, folder: Path) -> bool:
-    """Whether a cell is not there, or was stopped by a limit that is now larger."""
+    """Test whether a cell is missing, or was stopped by a limit that is now larger."""
     before = read(folder / file_name(asked.system))["cells"].get(key_of(asked))
     return before is None or _asks_for_more(asked, before)
 
 
 def measured(asked: Asked, core: int | None, out: object = None, hooks: object = (), shared: object = None) -> dict:
-    """Measures a cell, in this process or on a worker; core None: the last that may be used, of a worker its own."""
+    """Measure a cell, in this process or on a worker; core None: the last available core, or a worker's own."""
     given = built(asked.system, asked.n, asked.seed)
     tolerances = [tol for tol in TOLERANCES if asked.tightest <= tol <= asked.loosest]
     core = own_core() if core is None else core
@@ -78,7 +78,7 @@ def measured(asked: Asked, core: int | None, out: object = None, hooks: object =
 
 
 def own_core() -> int:
-    """A core that no other worker of this machine measures on, where Dask has numbered them."""
+    """Return a core on which no other worker of this machine measures, if Dask has numbered them."""
     if not hasattr(os, "sched_getaffinity"):
         return default_core()
     with contextlib.suppress(ImportError, ValueError):
@@ -90,7 +90,7 @@ def own_core() -> int:
 
 
 def keep(asked: Asked, cell: dict[str, Any], folder: Path) -> None:
-    """Writes a cell beside those that are there."""
+    """Add a cell to the file of results."""
     path, key = folder / file_name(asked.system), key_of(asked)
     kept = read(path)
     kept["cells"][key] = cell
@@ -101,7 +101,7 @@ def keep(asked: Asked, cell: dict[str, Any], folder: Path) -> None:
 
 
 def _asks_for_more(asked: Asked, cell: dict[str, Any]) -> bool:
-    """Whether more time, or a tighter tolerance, is asked for than ended a cell."""
+    """Test whether the request has more time, or a tighter tolerance, than the limit that ended a cell."""
     if "failure" in cell:
         return bool(cell["failure"] == "limit" and cell["limit"] < asked.limit)
     return bool(asked.tightest < cell["tightest"] or asked.loosest > cell.get("loosest", 1.0))

@@ -1,4 +1,4 @@
-"""Cells: one entrant on one system, in a process of its own on one core, checked from outside of it."""
+"""Measure cells: one entrant on one system, in a separate process on one core, checked from outside."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from benchmarks.leaderboard.systems import SYSTEMS, Given, small
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-6)
 # wall-clock: to start a process, compile, and warm up; and, against a hang, so many times the limit and so much
 START_SECONDS, HANG_TIMES, HANG_SECONDS = 300.0, 20.0, 60.0
-# how often the parent looks at the clock of the processor
+# interval at which the parent reads the processor clock
 LOOK_SECONDS = 0.2
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 def processor_seconds() -> float:
-    """User and system time of this process, all threads, and of the processes that it started and that have ended."""
+    """Return user and system time of this process, all threads, and of its child processes that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def default_core() -> int:
-    """The last core that this process may use: the first ones are where others run first."""
+    """Return the last core that this process may use: other processes tend to run on the first ones."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
 def pin(core: int) -> None:
-    """This process on one core, where the system knows such a thing, and on one thread."""
+    """Pin this process to one core, if the system supports that, and to one thread."""
     import torch
 
     if hasattr(os, "sched_setaffinity"):
@@ -47,7 +47,7 @@ def pin(core: int) -> None:
 
 
 def context() -> ForkServerContext:
-    """Processes that begin with the large libraries loaded, and share nothing; apviz they find where this one does."""
+    """Return a context of processes that start with the large libraries loaded, share nothing, and find our apviz."""
     os.environ.update(ONE_THREAD)
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(["torch", "scipy.spatial", "pandas", "xarray", "sklearn"])
@@ -55,7 +55,7 @@ def context() -> ForkServerContext:
 
 
 def work_through(name: str, given: Given, core: int, pipe: Connection) -> None:
-    """The child: solves to one tolerance after another as it is asked, and sends weights, seconds and work."""
+    """Solve in the child to each requested tolerance, and send weights, seconds and work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     warnings.simplefilter("ignore")
     pin(core)
@@ -95,13 +95,13 @@ def measure(
     name: str, system: str | Given, n: int, seed: int, limit: float, *, core: int | None = None,
     tolerances: Sequence[float] = TOLERANCES, hang: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """One cell: every tolerance that was reached, and how it ended.
+    """Measure one cell: every tolerance that was reached, and how it ended.
 
     Args:
-        system: its name, or itself where it is built already.
+        system: its name, or the system itself if it is built already.
         limit: processor seconds of one task.
-        core: the one that the cell runs on; by default the last that this process may use.
-        tolerances: what is asked for, one after another.
+        core: core of the cell; by default the last that this process may use.
+        tolerances: the requested ones, in this order.
         hang: wall-clock seconds after which a task is stopped; by default generous, for a machine that is shared.
     """
     given = SYSTEMS[system](n, seed) if isinstance(system, str) else system
@@ -146,14 +146,14 @@ def measure(
 
 
 def _wait(pipe: Connection, clock: psutil.Process, limit: float, hang: float) -> str:
-    """Waits for a result; says why none came, or nothing."""
+    """Wait for a result; return the reason if there is none, or an empty string."""
     began, began_wall = sum(clock.cpu_times()[:2]), time.monotonic()
     while not pipe.poll(LOOK_SECONDS):
         try:
             used = sum(clock.cpu_times()[:2]) - began
         except psutil.NoSuchProcess:
             return "" if pipe.poll() else "error: the process ended, as for want of memory"
-        # what is over by less is found by the child's own, finer clock
+        # the child's own, finer clock finds a smaller excess
         if used > limit + LOOK_SECONDS:
             return "limit"
         if time.monotonic() - began_wall > hang:

@@ -1,4 +1,4 @@
-"""Residuals by SciPy alone, on all rows or on rows drawn at random: no line of what is measured takes part."""
+"""Compute residuals by SciPy alone, on all rows or on random rows, without any of the measured code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.leaderboard.systems import Given
 
-#: entries of K that a check evaluates at most, 50,000 rows of as many: some 20 s of a core
+#: entries of K that a check evaluates at most, 50,000² of them: about 20 s of a core
 ENTRIES = 2_500_000_000
 # rows up to which K is kept, for the other tolerances and entrants
 KEPT_ROWS = 5_000
@@ -26,13 +26,13 @@ ROUNDING, ERRORS = 1.05, 2.0
 
 @dataclass(frozen=True)
 class Checked:
-    """The mean over right-hand sides of ‖b − Kw‖/‖b‖, exact or estimated.
+    """A mean over right-hand sides of ‖b − Kw‖/‖b‖, exact or estimated.
 
     Attributes:
         residual: the mean; NaN for weights of another shape or that are not finite.
-        error: its standard error, 0 where it is exact.
-        of, errors: the same of every right-hand side, (l+1,); empty where it is exact.
-        rows: how many were drawn, 0 for all.
+        error: its standard error, 0 if it is exact.
+        of, errors: the same of every right-hand side, (l+1,); empty if it is exact.
+        rows: number of drawn rows, 0 for all.
         entropy: of the generator that drew them, as a hexadecimal number.
     """
 
@@ -44,11 +44,11 @@ class Checked:
     entropy: str = ""
 
     def reaches(self, tol: float) -> bool:
-        """Whether it is below `tol`, two standard errors included, but for what rounding may leave."""
+        """Test whether it is below `tol`, two standard errors included, up to rounding."""
         return self.residual + ERRORS * self.error <= ROUNDING * tol
 
     def record(self) -> dict[str, Any]:
-        """What the results keep: the residual, and how it was estimated where it was."""
+        """Return the record for the results: the residual, and the details of an estimate."""
         if not self.rows:
             return {"residual": self.residual}
         estimated = {"rows": self.rows, "error": self.error, "entropy": self.entropy}
@@ -59,16 +59,16 @@ class Checked:
 
 
 def check(given: Given, w: np.ndarray, entries: int = ENTRIES) -> Checked:
-    """The residual on all rows where that takes at most so many entries, else estimated from as many as it may take.
+    """Return the residual on all rows if that takes at most `entries` entries of K, else an estimate from that number.
 
-    Rows are drawn from the system's entropy, after the weights are there: no method can know them.
+    Rows are drawn from the system's entropy after the weights are computed: no method can know them.
     """
     rows = entries // len(given.x)
     return Checked(residual(given, w)) if rows >= len(given.x) else estimate(given, w, max(2, rows))
 
 
 def residual(given: Given, w: np.ndarray) -> float:
-    """The mean over right-hand sides of ‖b − Kw‖/‖b‖; NaN for weights of another shape or that are not finite."""
+    """Return the mean over right-hand sides of ‖b − Kw‖/‖b‖; NaN for weights of a wrong shape or not finite."""
     if not _are_weights(given, w):
         return math.nan
     if len(given.x) <= KEPT_ROWS:
@@ -79,15 +79,15 @@ def residual(given: Given, w: np.ndarray) -> float:
 
 
 def estimate(given: Given, w: np.ndarray, count: int, entropy: int | None = None) -> Checked:
-    """The same from rows drawn without replacement, each with the same probability.
+    """Estimate the residual from rows drawn without replacement, each with the same probability.
 
-    n/m Σ r² over m drawn rows is ‖r‖² in the mean (Horvitz & Thompson, 1952); what is said is its root ÷ ‖b‖, low by a
+    The mean of n/m Σ r² over m drawn rows is ‖r‖² (Horvitz & Thompson, 1952). The result is its root ÷ ‖b‖, low by a
     relative ε²/2 for a relative standard error ε. The standard error of the mean over right-hand sides is that of its
-    linearisation, as all share the rows; with the factor 1 − m/n of a finite population.
+    linearisation, because all share the rows; with the factor 1 − m/n of a finite population.
 
     Args:
         count: m, from 2 to n − 1.
-        entropy: what the rows are drawn from; by default fresh from the system.
+        entropy: seed of the drawn rows; by default new from the system.
     """
     if not _are_weights(given, w):
         return Checked(math.nan)
@@ -108,7 +108,7 @@ def _are_weights(given: Given, w: np.ndarray) -> bool:
 
 
 def _left(given: Given, w: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(b − Kw)[rows], float64, tile by tile."""
+    """Return (b − Kw)[rows], float64, tile by tile."""
     x, correlation = given.x / given.lengthscale, CORRELATIONS[given.kernel]
     scaled, left = given.outputscale * w, given.b[rows] - given.noise * w[rows]
     for top in range(0, len(rows), TILE_ROWS):
@@ -133,7 +133,7 @@ def _rbf(r: np.ndarray) -> np.ndarray:
 
 
 def _matern(nu: float, *coefficients: float) -> Callable[[np.ndarray], np.ndarray]:
-    """exp(−s) Σ cᵢ sⁱ of s = √(2ν) r, by Horner's rule."""
+    """Return exp(−s) Σ cᵢ sⁱ of s = √(2ν) r, by Horner's rule."""
 
     def correlation(r: np.ndarray) -> np.ndarray:
         r *= -math.sqrt(2 * nu)
@@ -148,7 +148,7 @@ def _matern(nu: float, *coefficients: float) -> Callable[[np.ndarray], np.ndarra
     return correlation
 
 
-#: correlation functions of the distance in lengthscales, which they write over: no more memory is gone through
+#: correlation functions of the distance in lengthscales, which they overwrite to save memory traffic
 CORRELATIONS = {
     "rbf": _rbf,
     "matern12": _matern(0.5, 1.0),

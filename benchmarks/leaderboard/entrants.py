@@ -1,4 +1,4 @@
-"""apviz's own methods on the leaderboard, as their users get them."""
+"""apviz's own methods on the leaderboard, with their users' defaults."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ Make = Callable[[Problem, dict[str, Any]], Solver]
 
 
 class Ours:
-    """A solver of apviz, in float32, and where that does not get there in float64; what it draws is of the seed."""
+    """A solver of apviz, in float32, then in float64 if float32 is not enough; its random numbers follow the seed."""
 
     def __init__(self, name: str, make: Make) -> None:
         self.name, self._make = name, make
 
     def prepare(self, problem: Problem) -> None:
-        """Takes the system; the set-up is part of the solve, which may choose it by B and tolerance."""
+        """Keep the system; the set-up is part of the solve, which may choose it by B and tolerance."""
         self._problem = problem
         self.work, self.label = 0.0, ""
 
     def solve(self, b: np.ndarray, tol: float) -> np.ndarray:
-        """Solves to the tolerance, or as far as it gets; float64 goes on from what float32 has reached."""
+        """Solve to the tolerance, or as far as possible; float64 continues from the float32 result."""
         solver = self._make(self._problem, {"tol": tol, "max_epochs": MOST})
         self.label, found = f"{solver.method.name}, float32", None
         with contextlib.suppress(NotPositiveDefinite):  # by rounding, as float64 will show
@@ -66,7 +66,7 @@ class Ours:
 
 
 def _cg(preconditioner: Callable[[int], Any] | None = None) -> Make:
-    """CG with a preconditioner, made from a seed."""
+    """Return CG with a preconditioner, made from a seed."""
 
     def make(problem: Problem, settings: dict[str, Any]) -> Solver:
         made = preconditioner(problem.seed) if preconditioner else None
@@ -76,7 +76,7 @@ def _cg(preconditioner: Callable[[int], Any] | None = None) -> Make:
 
 
 def _drawing(solver: Callable[..., Solver]) -> Make:
-    """A solver with a seed of its own."""
+    """Return a solver with a seed of its own."""
     return lambda problem, settings: solver(seed=problem.seed, **settings)
 
 
@@ -102,7 +102,7 @@ OURS = (
 
 
 def entrant(name: str) -> Entrant:
-    """Finds an entrant by its name here, or makes that of a file: `path/to/file.py:ClassName`.
+    """Return an entrant by its name here, or create that of a file: `path/to/file.py:ClassName`.
 
     Raises:
         ValueError: neither.
@@ -125,10 +125,10 @@ HIGP = f"{HERE / 'higp_afn.py'}:AFN"
 
 
 def names() -> tuple[str, ...]:
-    """Who is on it where nobody is named: ours, SciPy, and HiGP where it is installed."""
+    """Return the default entrants: ours, SciPy, and HiGP if it is installed."""
     return (*(each.name for each in OURS), f"{HERE / 'minres.py'}:Minres", *([HIGP] if has_higp() else []))
 
 
 def has_higp() -> bool:
-    """Whether `pip install higp` was done, and worked."""
+    """Test whether HiGP is installed and works."""
     return importlib.util.find_spec("higp_cext") is not None

@@ -1,4 +1,4 @@
-"""Cost against n: what cells with more rows say, the power laws that they follow, and what these say of others."""
+"""Fit power laws of the cost in n to the cells with more rows, and estimate the other cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.leaderboard.plan import GROWING_TOL
 from benchmarks.leaderboard.systems import N
 from benchmarks.leaderboard.tables import MEASURES
 
-# an exponent of fewer sizes has no error
+# an exponent from fewer sizes has no error
 LEAST_SIZES = 3
 
 
@@ -23,9 +23,9 @@ class Law:
     """seconds or work ∝ n^exponent, by least squares in logarithms.
 
     Attributes:
-        exponent, error: and its standard error; NaN of fewer than three sizes.
+        exponent, error: the exponent and its standard error; NaN for fewer than three sizes.
         constant: the logarithm at n = 1.
-        sizes: that it was fitted over.
+        sizes: the sizes of the fit.
     """
 
     exponent: float
@@ -34,19 +34,19 @@ class Law:
     sizes: tuple[int, ...]
 
     def at(self, n: int) -> float:
-        """What it says of so many rows."""
+        """Return the law's value at n rows."""
         return math.exp(self.constant + self.exponent * math.log(n))
 
 
 @dataclass(frozen=True)
 class Growth:
-    """An entrant on a system, to 0.01.
+    """The growth of the cost of one entrant on one system, to 0.01.
 
     Attributes:
-        cells: by n what was measured: a row of `tables.medians`.
+        cells: measurements by n: a row of `tables.medians`.
         laws: by measure.
-        foreseen: by n that was not tried, where others were: seconds by the law, an estimate; infinite above a size
-            that failed, for that the law is wrong is known there.
+        foreseen: seconds estimated by the law, by n that only other entrants were run at; infinite above a size
+            that failed, because the law is known to be wrong there.
     """
 
     system: str
@@ -57,7 +57,7 @@ class Growth:
 
 
 def growth(of: pd.DataFrame) -> list[Growth]:
-    """Entrants and systems with cells of more rows than all have, from medians."""
+    """Return the growth of entrants and systems with more rows than the common sizes, from medians."""
     of = of[of["tol"] == GROWING_TOL]
     large = of[of["n"] > N]
     sizes = of[of["system"].isin(large["system"])].groupby("system")["n"].unique()
@@ -75,7 +75,7 @@ def growth(of: pd.DataFrame) -> list[Growth]:
 
 
 def fitted(by_n: dict[int, float]) -> Law:
-    """The law of what is finite."""
+    """Fit a law to the finite values."""
     done = {n: value for n, value in by_n.items() if math.isfinite(value)}
     if len(done) < LEAST_SIZES:
         return Law(math.nan, math.nan, math.nan, tuple(done))
@@ -84,10 +84,10 @@ def fitted(by_n: dict[int, float]) -> Law:
 
 
 def words(law: Law) -> str:
-    """`1.85 ± 0.03`, or a dash."""
+    """Return `1.85 ± 0.03`, or a dash."""
     return f"{law.exponent:.2f} ± {law.error:.2f}".replace("-", "−") if math.isfinite(law.exponent) else "–"
 
 
 def estimates(found: list[Growth]) -> list[dict[str, Any]]:
-    """The cells whose residual is an estimate."""
+    """Return the cells whose residual is an estimate."""
     return [cell for each in found for cell in each.cells.values() if math.isfinite(cell["drawn"])]

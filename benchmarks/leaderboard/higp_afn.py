@@ -1,4 +1,4 @@
-"""An outsider with entries of its own: HiGP's products with K and its AFN preconditioner, in C++ (arXiv:2503.02259).
+"""An outside solver: HiGP's products with K and its AFN preconditioner, in C++ (arXiv:2503.02259).
 
 `pip install higp`. Its own solver gives predictions and no weights, so CG is written here, around its
 `krnlmat.matmul` and `precond.matmul`; the lengthscale is one number there, so inputs are divided by theirs before. In
@@ -22,7 +22,7 @@ SINGLE, RESTARTS = 1e-4, 8
 
 @contextlib.contextmanager
 def silence():
-    """Nothing on the standard output, where its C++ writes a line about every step."""
+    """Suppress the standard output, on which its C++ writes a line for every step."""
     kept = os.dup(1)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
@@ -64,7 +64,7 @@ class AFN:
 
 
 def conjugate_gradients(k, m, b, reduction):
-    """Rows are right-hand sides; ends where the mean residual is so many times that of the beginning."""
+    """Solve by CG, rows being right-hand sides, until the mean residual is `reduction` times the initial one."""
 
     def by(matrix, v):
         # the numbers are in the order of v, whatever the shape that is said

@@ -1,4 +1,4 @@
-"""An outsider: SciPy's MINRES, one right-hand side after another."""
+"""An outside solver: SciPy's MINRES, one right-hand side after another."""
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, minres

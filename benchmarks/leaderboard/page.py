@@ -1,4 +1,4 @@
-"""The page of the leaderboard, from files of results alone: losses, profiles, cost against n, every system."""
+"""Make the page of the leaderboard from files of results alone: losses, profiles, cost against n, every system."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from benchmarks.leaderboard.tables import (
 # safe for the colour-blind (Okabe & Ito), on light and dark
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 DASHES = ("solid", "dash", "dot")
-# where profiles end: beyond, methods are told apart by what they do at all
+# end of the profiles: beyond it, only the share of solved tasks tells methods apart
 MOST_TIMES = 1000.0
 FAILED = "1e99"
 
@@ -47,7 +47,7 @@ Line = dict[str, Any]
 
 
 def make(folder: Path) -> Path:
-    """Writes `index.html` into the folder of the results.
+    """Write `index.html` into the folder of the results.
 
     Raises:
         ValueError: no results.
@@ -82,7 +82,7 @@ def make(folder: Path) -> Path:
 
 
 def _seeds(of: pd.DataFrame) -> str:
-    """How many there are of a system: `1`, or `1 to 5`."""
+    """Return the number of seeds of a system: `1`, or `1 to 5`."""
     least, most = (int(of["seeds"].agg(each)) for each in ("min", "max"))
     return f"{least}" if least == most else f"{least} to {most}"
 
@@ -92,7 +92,7 @@ def _tolerance(tol: float) -> str:
 
 
 def machines(folder: Path) -> list[str]:
-    """What was measured on."""
+    """Return the machines of the measurements."""
     seen = {}
     for path in sorted(folder.glob("*.json")):
         for cell in json.loads(path.read_text())["cells"].values():
@@ -133,7 +133,7 @@ def _cell(value: float, failed: str = "–") -> dict[str, str]:
 
 
 def _sections(of: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table for every system: entrants in the order of what they reach, then of seconds."""
+    """Return a table for every system: entrants in the order of the tasks that they solve, then of seconds."""
     found = []
     for (kind, system), tasks in of.groupby(["family", "system"], sort=False):
         rows = []
@@ -151,7 +151,7 @@ def _sections(of: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _task(row: Mapping[str, Any]) -> dict[str, str]:
-    """Seconds and work, and their bands over seeds where there are several."""
+    """Return seconds and work, and their bands over seeds if there are several."""
     cell = _cell(row["seconds"])
     if math.isfinite(row["seconds"]):
         cell["text"] += " s" + ("" if math.isnan(row["work"]) else f" · {number(row['work'])}")
@@ -178,7 +178,7 @@ def _growth_rows(found: Sequence[Growth], sizes: Sequence[int]) -> list[dict[str
 
 
 def _growth_cell(of: Growth, n: int) -> dict[str, str]:
-    """Seconds, and of what rows the residual is estimated; or why there are none."""
+    """Return seconds, and the number of rows of an estimated residual; or the reason why there are none."""
     if n in of.foreseen:
         about = of.foreseen[n]
         why = f"about {coarse(about)} s by its exponent" if math.isfinite(about) else "it failed with fewer rows"
@@ -211,7 +211,7 @@ def _exponent(law: Law) -> dict[str, str]:
 
 
 def lines_of(of: pd.DataFrame) -> dict[str, Line]:
-    """Colour and dash of every entrant, in the order of how much it does."""
+    """Return colour and dash of every entrant, in the order of the number of solved tasks."""
     names = standings(of)["entrant"]
     return {
         name: {"color": PALETTE[place % len(PALETTE)], "dash": DASHES[place // len(PALETTE) % len(DASHES)]}
@@ -220,7 +220,7 @@ def lines_of(of: pd.DataFrame) -> dict[str, Line]:
 
 
 def _profiles(of: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any]]:
-    """A group of four charts, one a tolerance, for every family and measure."""
+    """Return a group of four charts, one a tolerance, for every family and measure."""
     groups = []
     for (kind, tasks), measure in itertools.product(of.groupby("family", sort=False), MEASURES):
         counted = comparable(tasks, measure)
@@ -240,12 +240,12 @@ def _profiles(of: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any
 
 
 def _stills(figure: go.Figure) -> dict[str, str]:
-    """A chart without a script, in each theme."""
+    """Return a chart without a script, in each theme."""
     return {theme: still(figure, theme) for theme in get_args(ThemeName)}
 
 
 def profiles_figure(of: pd.DataFrame, measure: str, lines: Mapping[str, Line]) -> go.Figure:
-    """Curves of `profile`, as steps."""
+    """Return curves of `profile`, as steps."""
     curves = profile(of, measure)
     most = max([10.0, *(float(taus[-1]) for taus, _ in curves.values())]) * 1.2
     figure = go.Figure()
@@ -264,7 +264,7 @@ def profiles_figure(of: pd.DataFrame, measure: str, lines: Mapping[str, Line]) -
 
 
 def _growth_figures(found: Sequence[Growth], lines: Mapping[str, Line]) -> list[dict[str, Any]]:
-    """Seconds against n, a chart for every system; a cross is a limit that was met, a ring what was not tried."""
+    """Plot seconds against n, a chart for every system; a cross marks a limit that was hit, a ring an estimate."""
     charts = []
     for system, of in itertools.groupby(found, lambda each: each.system):
         figure, values, sizes = go.Figure(), [], {N}

@@ -1,4 +1,4 @@
-"""What is measured, in the order of what one wants to know first."""
+"""List the cells to measure, the most important first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE_LIMIT = 900.0
 
 @dataclass(frozen=True)
 class Asked:
-    """A cell that is asked for: all tolerances from the loosest to the tightest."""
+    """A requested cell: all tolerances from the loosest to the tightest."""
 
     entrant: str
     system: str
@@ -38,7 +38,7 @@ class Asked:
 
 
 def whole(limit: float) -> Iterator[Asked]:
-    """Everything that the page shows: every system once, growing n, and the published ones with other seeds."""
+    """Yield all cells of the page: every system once, growing n, and the published ones with other seeds."""
     yield from some(names(), tuple(SYSTEMS), N, range(1), limit)
     for system, n, name in itertools.product(GROWING, SIZES, BEST):
         yield Asked(name, system, n, 0, max(limit, GROWING_LIMIT), GROWING_TOL)
@@ -52,6 +52,6 @@ def some(
     entrants: Sequence[str], systems: Sequence[str], n: int, seeds: range, limit: float, tightest: float = 0.0,
     loosest: float = 1.0,
 ) -> Iterator[Asked]:  # fmt: skip
-    """Each entrant on each system, seed after seed."""
+    """Yield each entrant on each system, seed after seed."""
     for seed, system, name in itertools.product(seeds, systems, entrants):
         yield Asked(name, system, n, seed, limit, tightest, loosest)

@@ -1,4 +1,4 @@
-"""What an entrant is given: data as NumPy arrays, and entries of K, which are counted."""
+"""The input of an entrant: data as NumPy arrays, and entries of K, which are counted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Entrant(Protocol):
     name: str
 
     def prepare(self, problem: Problem) -> None:
-        """Builds what does not depend on B."""
+        """Build the parts that do not depend on B."""
         ...
 
     def solve(self, b: np.ndarray, tol: float) -> np.ndarray:
-        """Returns W, (n, l+1), with a mean relative residual below `tol`."""
+        """Return W, (n, l+1), with a mean relative residual below `tol`."""
         ...
 
 
@@ -35,7 +35,7 @@ class Problem:
         kernel: its name: `rbf`, `matern12`, `matern32`, `matern52`.
         lengthscale: (d,).
         outputscale, noise: numbers.
-        seed: of what a method draws, another one in every repetition.
+        seed: of the method's random numbers, a different one in every repetition.
     """
 
     def __init__(self, given: Given) -> None:
@@ -45,31 +45,31 @@ class Problem:
         self._operator = CountingOperator(self.system(torch.float64).operator)
 
     def system(self, dtype: torch.dtype) -> apviz.KernelSystem:
-        """The same for apviz's own solvers, which count for themselves."""
+        """Return the same system for apviz's own solvers, which count their own work."""
         kernel: Any = KERNELS[self.kernel]
         made = kernel(lengthscale=tuple(self.lengthscale), outputscale=self.outputscale)
         return apviz.KernelSystem(self.x, self.given.b, made, noise=self.noise, dtype=dtype, operator="tiled")
 
     @property
     def work(self) -> float:
-        """Entries so far ÷ n²."""
+        """Return the number of entries so far ÷ n²."""
         return self._operator.work
 
     def matmul(self, v: np.ndarray) -> np.ndarray:
-        """Computes K v, v: (n,) or (n, p): n² entries."""
+        """Compute K v, v: (n,) or (n, p): n² entries."""
         product = self._operator.matmul(torch.from_numpy(np.ascontiguousarray(v, dtype=np.float64).reshape(len(v), -1)))
         return product.numpy().reshape(v.shape)
 
     def columns(self, rows: np.ndarray) -> np.ndarray:
-        """Evaluates K[:, I], (n, |I|): n|I| entries."""
+        """Evaluate K[:, I], (n, |I|): n|I| entries."""
         found = self._operator.columns(torch.as_tensor(rows)).numpy()
         found[rows, np.arange(len(rows))] += self.noise
         return found
 
     def columns_matmul(self, rows: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Computes K[:, I] u, u: (|I|, p), without holding the columns: n|I| entries."""
+        """Compute K[:, I] u, u: (|I|, p), without holding the columns: n|I| entries."""
         return self._operator.columns_matmul(torch.as_tensor(rows), torch.from_numpy(np.ascontiguousarray(u))).numpy()
 
     def block(self, rows: np.ndarray) -> np.ndarray:
-        """Evaluates K[I, I]: |I|² entries."""
+        """Evaluate K[I, I]: |I|² entries."""
         return self._operator.block(torch.as_tensor(rows)).numpy()

@@ -1,4 +1,4 @@
-"""The section of `benchmarks/README.md` on the field: sentences and tables, from the files of results alone."""
+"""Write the leaderboard section of `benchmarks/README.md`: sentences and tables, from the files of results alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH = 120
 
 
 def write(folder: Path) -> None:
-    """Writes the section into the README, between its two marks."""
+    """Write the section into the README, between its two marks."""
     before, rest = README.read_text("utf-8").split(MARKS[0])
     _, after = rest.split(MARKS[1])
     with file_made_whole(README) as file:
@@ -33,7 +33,7 @@ def write(folder: Path) -> None:
 
 
 def section(folder: Path) -> str:
-    """Everything between the marks."""
+    """Return the text between the marks."""
     of = medians(tabulate(folder))
     at_n = of[of["n"] == N]
     published, hard = (at_n[at_n["family"] == family] for family in ("published", "hard"))
@@ -94,7 +94,7 @@ def _what_the_table_is(of: pd.DataFrame) -> str:
 
 
 def _scatter(of: pd.DataFrame) -> str:
-    """How far seeds are apart."""
+    """Describe the spread over seeds."""
     done = of[np.isfinite(of["seconds most"]) & (of["seeds"] > 1) & np.isfinite(of["work"])]
     times = (done["work most"] / done["work least"]).quantile([0.5, 0.9])
     return f"the largest work is {times[0.5]:.2f} times the least in the median and {times[0.9]:.2f} in 90% of cells"

@@ -12,7 +12,7 @@ import apviz
 from apviz import comparison
 
 N, RHS = 4_000, 16
-# training rows of the set that has fewer
+# training rows of the smaller of the sets
 FEWER = {"diabetes": 353}
 
 
@@ -25,7 +25,7 @@ class Given:
         kernel: a name of `apviz.kernels`.
         lengthscale: (d,).
         noise: σ².
-        seed: of what a solver draws.
+        seed: of a solver's random numbers.
     """
 
     x: np.ndarray
@@ -38,7 +38,7 @@ class Given:
 
 
 def registered(name: str, noise: float = 1.0) -> Callable[[int, int], Given]:
-    """A data set with the hyperparameters of its card, and so many times their noise."""
+    """Return a data set with the hyperparameters of its card, and a multiple of their noise."""
 
     def build(n: int, seed: int) -> Given:
         data = apviz.datasets.load(name, n=min(n, FEWER.get(name, n)), seed=seed)
@@ -54,7 +54,7 @@ def registered(name: str, noise: float = 1.0) -> Callable[[int, int], Given]:
 def made(
     d: int, kernel: str, lengthscale: float, noise: float, *, clusters: int = 0, copies: int = 1
 ) -> Callable[[int, int], Given]:
-    """A smooth function of normal points, in clusters or not, each row so many times, and noise."""
+    """Return a smooth function of normal points with noise, with or without clusters and duplicate rows."""
 
     def build(n: int, seed: int) -> Given:
         rng = np.random.default_rng(seed)
@@ -105,10 +105,10 @@ SYSTEMS = PUBLISHED | HARD
 
 
 def family(name: str) -> str:
-    """Says which of the two a system is of."""
+    """Return the family of a system."""
     return "published" if name in PUBLISHED else "hard"
 
 
 def small(given: Given, n: int = 200) -> Given:
-    """Takes the first rows, to warm up on."""
+    """Return the first rows, to warm up on."""
     return replace(given, x=given.x[:n], b=given.b[:n])

@@ -1,4 +1,4 @@
-"""What the files of results say, as tables: medians, profiles, standings, losses and their reasons."""
+"""Turn the files of results into tables: medians, profiles, ranking, losses and their reasons."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ TASK = ["family", "system", "tol"]
 
 
 def tabulate(folder: Path) -> pd.DataFrame:
-    """Rows: system, family, n, entrant, seed, tolerance; seconds and work, infinite where it failed, and why.
+    """Return rows of system, family, n, entrant, seed, tolerance; seconds and work, infinite for a failure, and why.
 
-    Beside them the limit, and where the residual is an estimate the rows it is from, the residual, and its error.
+    Further columns: the limit and, for an estimated residual, its number of rows, the residual, and its error.
     """
     rows = []
     for path in sorted(folder.glob("*.json")):
@@ -52,14 +52,14 @@ def tabulate(folder: Path) -> pd.DataFrame:
 
 
 def _work(reached: Mapping[str, Any]) -> float:
-    """NaN of an entrant that evaluates entries by itself."""
+    """Return the work; NaN for an entrant that evaluates entries itself."""
     return math.nan if reached["work"] is None else float(reached["work"])
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Over the seeds: the median, the least and the most of each; where half of the seeds failed it is infinite.
+    """Return the median, minimum and maximum over seeds; infinite if half of the seeds failed.
 
-    Of the rows that a residual is estimated from the fewest, and of residual, error and limit the largest.
+    The number of rows of an estimated residual is the smallest; residual, error and limit are the largest.
     """
     by = table.groupby([*TASK, "n", "entrant"], sort=False)
     found = by[["seconds", "work"]].quantile(0.5, interpolation="higher")
@@ -73,13 +73,13 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparable(of: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A column an entrant, over the tasks that all of them were asked for: those that count, on most of the tasks."""
+    """Return the tasks that all entrants were given, a column an entrant; entrants given few tasks are left out."""
     wide = of.pivot_table(index=["system", "tol"], columns="entrant", values=measure, aggfunc="first", dropna=False)
     return wide.loc[:, wide.notna().mean() > 0.5].dropna()
 
 
 def profile(of: pd.DataFrame, measure: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Dolan & Moré's ρ(τ) of every entrant, over the systems and tolerances that all were asked for.
+    """Return Dolan & Moré's ρ(τ) of every entrant, over the systems and tolerances that all were given.
 
     Returns:
         By entrant τ, from 1, and the share of tasks done at no more than τ times the least of `measure`.
@@ -97,7 +97,7 @@ def profile(of: pd.DataFrame, measure: str) -> dict[str, tuple[np.ndarray, np.nd
 
 
 def standings(of: pd.DataFrame) -> pd.DataFrame:
-    """By entrant: tasks done of those asked, tasks won, and the median of seconds and work ÷ the least of all."""
+    """Return by entrant: tasks solved and given, tasks won, and the median of seconds and work ÷ the minimum of all."""
     of = of.copy()
     for measure in MEASURES:
         of[f"times {measure}"] = of[measure] / of.groupby(TASK)[measure].transform("min")
@@ -114,7 +114,7 @@ def standings(of: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses(of: pd.DataFrame) -> pd.DataFrame:
-    """Where `auto` takes more than 1.2 times the seconds of the best, or fails what another does; the worst first."""
+    """Return tasks where `auto` needs over 1.2 times the least seconds, or fails and another succeeds, worst first."""
     best = of.loc[of.groupby(["system", "tol"])["seconds"].idxmin()].set_index(["system", "tol"])
     ours = of[of["entrant"] == AUTO].set_index(["system", "tol"])
     joined = ours.join(best[["entrant", "seconds", "work"]].add_suffix(" of best"))
@@ -126,7 +126,7 @@ def losses(of: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
-    """From work and seconds alone: what auto did, and in which of the two it is behind."""
+    """Explain a loss from work and seconds alone: the choice of `auto`, and which of the two is larger."""
     best, work, least = row["entrant of best"], row["work"], row["work of best"]
     if not math.isfinite(row["seconds"]):
         return f"auto ended: {row['failure']}"
@@ -148,7 +148,7 @@ def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
 
 
 def markdown(of: pd.DataFrame, tol: float = GROWING_TOL) -> str:
-    """A table of the repository's README: work and seconds to a tolerance, a line a method, a column a system.
+    """Return a table of the repository's README: work and seconds to a tolerance, a line a method, a column a system.
 
     Args:
         of: medians of one family at one n.
@@ -170,10 +170,10 @@ def _entry(row: Mapping[str, Any]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, and no powers of ten below a million."""
+    """Format a number with three digits, without powers of ten below a million."""
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def coarse(value: float) -> str:
-    """Two digits."""
+    """Format a number with two digits."""
     return number(float(f"{value:.2g}"))
