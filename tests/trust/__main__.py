@@ -1,7 +1,7 @@
-"""The campaigns, as long as one likes: `python -m tests.trust --budget 10m` goes on where the last run ended.
+"""Run the campaigns for any time: `python -m tests.trust --budget 10m` resumes where the last run ended.
 
-A case is its seed; `python -m tests.trust --seed 17 --campaign truth` tries one again, and says what it is.
-`benchmarks/results/trust.json` has the figures, and what was wrong.
+A case is its seed; `python -m tests.trust --seed 17 --campaign truth` repeats one, and describes it.
+`benchmarks/results/trust.json` has the figures, and the failures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KEPT_EVERY = 20.0
 
 
 def seconds(budget: str) -> float:
-    """Reads `90s`, `10m` or `2h`."""
+    """Parse `90s`, `10m` or `2h`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", budget)
     if found is None:
         raise typer.BadParameter(f"--budget must be such as 90s, 10m or 2h, got {budget!r}")
@@ -56,25 +56,25 @@ def seconds(budget: str) -> float:
 
 
 def read() -> dict[str, Any]:
-    """The figures so far."""
+    """Return the figures so far."""
     found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     return found
 
 
 def keep(name: str, figures: dict[str, Any]) -> None:
-    """Writes the figures of a campaign beside those of the others."""
+    """Write the figures of a campaign next to those of the others."""
     whole = read() | {name: figures | {"machine": describe()}}
     with file_made_whole(FIGURES) as file:
         file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def work_on(name: str, budget: float) -> dict[str, Any]:
-    """Goes on with a campaign for so many seconds, and says how it stands."""
+    """Resume a campaign for `budget` seconds, and return its figures."""
     module, began = CAMPAIGNS[name], time.monotonic()
     before = read().get(name, {"cases": 0, "hours": 0.0, "how": {}, "wrong": {}})
     how, wrong, seed = Counter(before["how"]), dict(before["wrong"]), int(before["cases"])
     kept, mended = began, int(before.get("mended", 0))
-    # what was wrong is tried again: it may have been mended
+    # failures are tried again: they may have been fixed
     for number, was in list(wrong.items()):
         verdict = module.judge(int(number))
         if not verdict.is_wrong:
@@ -108,7 +108,7 @@ def main(
     campaign: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CAMPAIGNS)}; all.")] = None,
     seed: Annotated[int | None, typer.Option(help="Only this case, and what it is.")] = None,
 ) -> None:
-    """Tries random cases against what apviz promises."""
+    """Test random cases against apviz's promises."""
     torch.set_num_threads(1)
     FRESH.set_forkserver_preload([*PRELOADED, *(each.__name__ for each in CAMPAIGNS.values())])
     chosen = campaign or list(CAMPAIGNS)

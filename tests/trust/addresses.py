@@ -1,8 +1,8 @@
-"""Addresses and form values of the dashboard: taken as they are, or left out with a sentence that names them.
+"""Test addresses and form values of the dashboard: each is accepted, or rejected in a sentence that names it.
 
 A case is its seed: a query of settings of a page, some of them odd, in an address that may be broken; and the same
-values typed into the fields of the page. What is taken must come back from the address that the page then writes, and
-every job that the settings say must be made or refused in a sentence. One case in sixteen opens the whole page.
+values typed into the fields of the page. The page's own address must then reproduce every accepted value, and
+every job of these settings must be made or refused in a sentence. One case in sixteen opens the whole page.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Case:
 
 
 def _models(page: str) -> list[Any]:
-    """Settings of a page, as they are when it is opened."""
+    """Return the settings of a page as it opens."""
     own: dict[str, list[Any]] = {
         "compare": [MethodChoice(), CompareView()],
         "batch-size": [BatchSizeSweep()],
@@ -166,7 +166,7 @@ def _names(page: str) -> tuple[str, ...]:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
 
     def one_of(values: Any) -> Any:
@@ -202,7 +202,7 @@ def case(seed: int) -> Case:
 
 
 def judge(seed: int) -> Verdict:
-    """Opens the address of a seed, and types its values."""
+    """Open the address of a seed, and type its values."""
     made = case(seed)
     said = f"{made.page} {made.query[:300]!r}"
     try:
@@ -232,7 +232,7 @@ def _applied(made: Case) -> str:
 
 
 def _check_sentences(query: str, problems: list[str], models: list[Any]) -> None:
-    """Everything that was asked for is taken, or named in a problem."""
+    """Check that every requested setting is accepted, or named in a problem."""
     owners = {name: model for model in models for name in address.settings(model)}
     for problem in problems:
         assert "\n" not in problem.strip() and len(problem) <= _MOST_SENTENCE, f"not a sentence: {problem[:300]!r}"
@@ -250,7 +250,7 @@ def _check_sentences(query: str, problems: list[str], models: list[Any]) -> None
 
 
 def _check_kept(models: list[Any]) -> None:
-    """Every setting is one that its parameter accepts."""
+    """Check that every setting is valid for its parameter."""
     for model in models:
         for name in address.settings(model):
             value = getattr(model, name)
@@ -260,7 +260,7 @@ def _check_kept(models: list[Any]) -> None:
 
 
 def _check_address(page: str, models: list[Any]) -> None:
-    """What the page writes says the same when it is opened."""
+    """Check that the page's own address opens the same settings."""
     written = address.to_query(models)
     again = _models(page)
     problems = address.apply(written, again)
@@ -269,7 +269,7 @@ def _check_address(page: str, models: list[Any]) -> None:
 
 
 def _check_jobs(models: list[Any]) -> None:
-    """What would run is made, or refused in a sentence."""
+    """Check that every job is made, or refused in a sentence."""
     by = {type(model): model for model in models}
     system = by[SystemChoice]
     asked: dict[type[Any], Any] = {
@@ -291,7 +291,7 @@ def _check_jobs(models: list[Any]) -> None:
 
 
 def _typed(made: Case) -> list[str]:
-    """The same values typed into fields: those that hold a text; what is wrong is said."""
+    """Type the same values into text fields; return the problems."""
     models = _models(made.page)
     told: list[str] = []
     fields = Fields(lambda problems: told.__setitem__(slice(None), problems))
@@ -328,7 +328,7 @@ class _Location(param.Parameterized):
 
 
 def _opened(made: Case) -> str:
-    """The whole page, as the server makes it for a visitor."""
+    """Render the whole page, as the server does for a visitor."""
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder, set_curdoc(Document()):
         separator = "&" if len(made.query) > 1 else ""
         place = _Location(search=f"?page={made.page}{separator}{made.query.removeprefix('?')}")
@@ -350,6 +350,6 @@ def _opened(made: Case) -> str:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     return {"page": made.page, "query": made.query[:1_000], "whole page": str(made.whole)}

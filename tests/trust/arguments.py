@@ -1,8 +1,8 @@
-"""Odd arguments of every public function: a correct run, or one sentence that names the argument or its value.
+"""Test odd arguments of every public function: a correct run, or one sentence that names the argument or its value.
 
-A case is its seed: a call that is good, of which one or two arguments are replaced by what people and programs hand
-over (`odd.py`): NaN, infinities, nothing, one row, other dtypes and shapes, texts, None, views, tensors with a graph.
-What is accepted is used; where a solve then says that it converged, its residual is computed afresh.
+A case is its seed: a valid call, of which one or two arguments are replaced by typical wrong values of people
+and programs (`odd.py`): NaN, infinities, nothing, one row, other dtypes and shapes, texts, None, views, tensors with a
+graph. Accepted values are used; if a solve then claims convergence, its residual is recomputed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.trust.odd import FLAGS, NUMBERS, TEXTS, arrays_like
 from tests.trust.recipes import Recipe, recipes
 from tests.trust.truth import Verdict
 
-#: what is documented of public functions
+#: documented errors of public functions
 KINDS: tuple[type[BaseException], ...] = (
     ValueError,
     TypeError,
@@ -51,7 +51,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
 
     def one_of(values: Any) -> Any:
@@ -78,7 +78,7 @@ def case(seed: int) -> Case:
 
 @contextmanager
 def _elsewhere() -> Any:
-    """A folder of its own to work in: some odd texts are paths."""
+    """Work in a temporary folder: some odd texts are paths."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder:
         os.chdir(folder)
@@ -89,7 +89,7 @@ def _elsewhere() -> Any:
 
 
 def judge(seed: int) -> Verdict:
-    """Makes the call of a seed."""
+    """Make the call of a seed."""
     made = case(seed)
     said = f"{made.recipe.name} with {_shown(made.odd)}"
     try:
@@ -112,7 +112,7 @@ def judge(seed: int) -> Verdict:
 
 
 def _nameless(error: Exception, made: Case) -> str:
-    """What is wrong with a sentence that names neither an argument nor its value; empty where one is named."""
+    """Return the fault of a sentence that names neither an argument nor its value; empty if it names one."""
     said = str(error)
     words = [
         *made.odd,
@@ -144,6 +144,6 @@ def _shown(odd: Mapping[str, Any]) -> str:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     return {"call": made.recipe.name, "with": _shown(made.odd)}

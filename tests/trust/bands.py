@@ -1,8 +1,8 @@
-"""Random solves: every band holds the truth, every bound holds, and every recorded number is that of the weights.
+"""Test random solves: bands contain the truth, bounds hold, and every recorded number is that of the weights.
 
 The systems are those of `truth.py`, at seeds of their own, solved by every method, converged or not, from zero or from
-weights given, and recorded. K is evaluated in extended precision by the formulas of `tests/textbook.py`, or in mpmath
-where that has too few digits; ‖W−W*‖²_K is RᵀK⁻¹R by its Cholesky factor.
+given weights, and recorded. K is evaluated in extended precision by the formulas of `tests/textbook.py`, or in mpmath
+if that has too few digits; ‖W−W*‖²_K is RᵀK⁻¹R by its Cholesky factor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.trust import truth
 from tests.trust.exact import DIGITS
 from tests.trust.truth import ENDLESS, LONG, REFUSALS, Case, Verdict
 
-#: seeds from which these cases are others than those of the campaign `truth`
+#: first seed: these cases differ from those of the campaign `truth`
 FIRST_SEED = 39_000_000
 #: relative, that a bound may be off by rounding of its last formula
 ROUNDED = 1e-9
@@ -57,7 +57,7 @@ class Solve:
 
 
 class Watch(apviz.Hook):
-    """The weights after every epoch."""
+    """Keep the weights after every epoch."""
 
     def __init__(self) -> None:
         self.weights: list[np.ndarray] = []
@@ -70,7 +70,7 @@ class Watch(apviz.Hook):
 
 
 def solve_of(seed: int) -> Solve:
-    """The solve of a seed."""
+    """Return the solve of a seed."""
     made, rng = truth.case(FIRST_SEED + seed), np.random.default_rng([39, seed])
 
     def one_of(*values: Any) -> Any:
@@ -116,7 +116,7 @@ class Exact:
             self.digits = 0.0
 
     def cross(self, z: np.ndarray) -> np.ndarray:
-        """k(z, x) without noise, (m, n)."""
+        """Return k(z, x) without noise, (m, n)."""
         case, values = self.case, []
         x, z = case.x.double().numpy().astype(LONG), z.astype(LONG)
         for name, made, lengthscale in case.parts:
@@ -128,11 +128,11 @@ class Exact:
         return LONG(case.outputscale) * found
 
     def residual(self, w: np.ndarray) -> np.ndarray:
-        """B − KW, (n, l+1)."""
+        """Return B − KW, (n, l+1)."""
         return self.b - self.k @ w.astype(LONG)
 
     def errors(self, weights: list[np.ndarray]) -> list[float]:
-        """‖W − W*‖²_K of several W."""
+        """Return ‖W − W*‖²_K of several W."""
         if isinstance(self.factor, np.ndarray):
             r = np.stack([self.residual(w) for w in weights], 1).reshape(len(self.b), -1)
             y = np.zeros_like(r)
@@ -144,7 +144,7 @@ class Exact:
                     for w in weights]  # fmt: skip
 
     def _solved(self, w: np.ndarray, column: int) -> Any:
-        """L⁻¹ of a column of the residual, in mpmath."""
+        """Return L⁻¹ times a column of the residual, in mpmath."""
         k = self.factor
         r = _column(self.b, column) - k * (k.T * _column(w, column))
         found = []
@@ -153,17 +153,17 @@ class Exact:
         return found
 
     def energy(self, w: np.ndarray) -> float:
-        """h(W)."""
+        """Return h(W)."""
         return float(-0.5 * (w.astype(LONG) * (self.b + self.residual(w))).sum())
 
     def is_definite(self, scale: float, shift: float) -> bool:
-        """Whether scale·K + shift·I has a Cholesky factor, but for rounding."""
+        """Test whether scale·K + shift·I has a Cholesky factor, up to rounding."""
         rounding = 4 * len(self.k) * LONG_EPS * self.largest
         return cholesky(LONG(scale) * self.k + LONG(shift + rounding) * np.eye(len(self.k), dtype=LONG)) is not None
 
 
 def cholesky(k: np.ndarray) -> Any:
-    """The lower factor in extended precision, column by column; None where there is none."""
+    """Return the lower factor in extended precision, column by column; None if there is none."""
     factor = np.zeros_like(k)
     for j in range(len(k)):
         column = k[j:, j] - factor[j:, :j] @ factor[j, :j]
@@ -178,7 +178,7 @@ def _column(values: np.ndarray, place: int) -> Any:
 
 
 def _matrix_in_mpmath(case: Case, x: np.ndarray) -> Any:
-    """K in as many digits as mpmath has."""
+    """Return K with as many digits as mpmath is set to."""
     from tests.trust.exact import _MP
 
     def entry(i: int, j: int) -> Any:
@@ -202,7 +202,7 @@ def _matrix_in_mpmath(case: Case, x: np.ndarray) -> Any:
 
 
 def faults(made: Solve, exact: Exact, trace: Any, solution: Any, watch: Watch) -> list[str]:
-    """What does not hold, in words with numbers."""
+    """Return the violated claims, in words with numbers."""
     return [
         *_of_band(exact, trace, exact.errors(watch.weights)),
         *_of_numbers(exact, trace, solution, watch),
@@ -293,7 +293,7 @@ def _of_predictions(made: Solve, exact: Exact, trace: Any, watch: Watch) -> list
 
 
 def judge(seed: int) -> Verdict:
-    """Solves the case of a seed, and holds everything that is said of it against the truth."""
+    """Solve the case of a seed, and compare every claim with the truth."""
     made = solve_of(seed)
     case, began = made.case, time.process_time()  # not by the clock of a busy machine
     watch = Watch()
@@ -322,7 +322,7 @@ def judge(seed: int) -> Verdict:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = solve_of(seed)
     return {
         "n, d": f"{len(made.case.x)}, {made.case.x.shape[1]}", "operator": made.case.operator, **made.case.words,

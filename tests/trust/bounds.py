@@ -1,4 +1,4 @@
-"""Bounds of a case: so many seconds, so many bytes; and what counts as a sentence that refuses."""
+"""Bound the seconds and bytes of a case, and define a valid refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = 1_200
 
 
 class Endless(BaseException):
-    """A case that takes too long; no `except Exception` keeps it."""
+    """A case that takes too long; `except Exception` does not catch it."""
 
 
 class TooLarge(Exception):
@@ -34,7 +34,7 @@ class TooLarge(Exception):
 
 @contextmanager
 def bounded(seconds: float = SECONDS, gigabytes: float = GIGABYTES) -> Iterator[None]:
-    """Ends what is done within it after so many seconds of the processor, and looks how much memory it took.
+    """Stop the enclosed code after `seconds` processor seconds, and check its memory.
 
     Raises:
         Endless: after that.
@@ -64,7 +64,7 @@ def bounded(seconds: float = SECONDS, gigabytes: float = GIGABYTES) -> Iterator[
 
 
 def _status(name: str) -> int:
-    """Bytes of an entry of Linux's `/proc/self/status`."""
+    """Return the bytes of an entry of Linux's `/proc/self/status`."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -76,7 +76,7 @@ def _data_bytes() -> int:
 
 
 def _forget_peak() -> int:
-    """Sets the peak of the resident memory to what it is now, and returns that."""
+    """Reset the peak of the resident memory to its current value, and return that."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     return _status("VmRSS")
@@ -89,10 +89,10 @@ def fault_of(
     *,
     may_be_long: bool = False,
 ) -> str:
-    """What is wrong with a refusal; empty where it is one sentence, of a documented kind, that says where to look.
+    """Return the fault of a refusal; empty if it is one sentence, of a documented kind, that says where to look.
 
     Args:
-        kinds: that are documented.
+        kinds: documented kinds of errors.
         may_be_long: of several lines, as scikit-learn's are.
         names: of files, settings and values, of which one must be in the sentence; none where () is given.
     """
@@ -112,6 +112,6 @@ def fault_of(
 
 
 def _raised_by_apviz(error: BaseException) -> bool:
-    """Whether the line that raised it is apviz's own."""
+    """Test whether apviz's own code raised the error."""
     lines = traceback.extract_tb(error.__traceback__)
     return bool(lines) and Path(os.path.abspath(lines[-1].filename)).is_relative_to(HOUSE)

@@ -1,4 +1,4 @@
-"""Good calls of public functions, and what is done with what they return."""
+"""Valid calls of public functions, and checks of their results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def good_model() -> apviz.GaussianProcess:
 
 
 def numbers_of(values: Any) -> np.ndarray:
-    """As float64, by NumPy alone."""
+    """Convert to float64, by NumPy alone."""
     if isinstance(values, torch.Tensor):
         return values.detach().double().numpy()
     return np.asarray(values.astype(np.float64) if hasattr(values, "astype") else values, dtype=np.float64)
@@ -78,7 +78,7 @@ def numbers_of(values: Any) -> np.ndarray:
 def check_solution(
     solution: apviz.Solution, tol: float, x: Any, b: Any, noise: Any = 0.1, lengthscale: float = 0.6
 ) -> None:
-    """Holds what is called converged to its residual, by textbook formulas."""
+    """Check the residual of a converged solution by textbook formulas."""
     if not solution.converged:
         return
     x, b = numbers_of(x), numbers_of(b)

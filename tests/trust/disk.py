@@ -1,7 +1,7 @@
-"""A disk that fails: calls of the operating system below a folder are counted, and chosen ones raise.
+"""Simulate a failing disk: system calls below a folder are counted, and chosen ones raise.
 
 Python's own calls are replaced (`open`, `os.mkdir`, `os.replace`, …) and the raw files beneath its buffers, so a write
-fails where it reaches the system: when a buffer is flushed, or a file closed.
+fails when it reaches the system: when a buffer is flushed, or a file closed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS = {
 
 
 class FailingDisk:
-    """Counts the calls that change something below a folder, from 1, while inside a `with`; some of them fail.
+    """A counter of the calls that change something below a folder, from 1, inside a `with`; some of the calls fail.
 
     Args:
         fails: which.
@@ -34,8 +34,8 @@ class FailingDisk:
         goes: a folder below `root`.
 
     Attributes:
-        calls: how many there were.
-        failed: what failed first, in words.
+        calls: number of calls.
+        failed: the first failed call, in words.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FailingDisk:
         io.open = builtins.open = self._open
 
     def call(self, what: str, path: object) -> None:
-        """Counts a call.
+        """Count a call.
 
         Raises:
             OSError: it is one that fails.
@@ -118,7 +118,7 @@ class FailingDisk:
 
 
 class _File(io.FileIO):
-    """A file on that disk; where it is full, a part still fits."""
+    """A file on that disk; on a full disk, a part still fits."""
 
     def __init__(self, disk: FailingDisk, file: Any, mode: str, closefd: bool, opener: Any) -> None:
         self._disk = disk

@@ -1,4 +1,4 @@
-"""Small Gaussian processes by textbook formulas: in float64 where a Cholesky factor can be vouched for, else in mpmath.
+"""Small Gaussian processes by textbook formulas: in float64 if a Cholesky factor is accurate enough, else in mpmath.
 
 Derivatives of the kernel are complex steps in float64, and central differences of 60 digits in mpmath; none shares a
 line with apviz.
@@ -39,7 +39,7 @@ class Expression:
     scaled: bool
 
     def matrix(self, numbers: Sequence[Any], x: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """k(x, z) in float64, or complex where a number is."""
+        """Return k(x, z) in float64, or complex if a number is."""
         left = iter(numbers)
         outer = next(left) if self.scaled else 1.0
         found: Any = None
@@ -52,7 +52,7 @@ class Expression:
         return np.asarray(outer * found)
 
     def entry(self, numbers: Sequence[Any], x: Sequence[Any], z: Sequence[Any]) -> Any:
-        """k of two points, in mpmath."""
+        """Return k of two points, in mpmath."""
         left = iter(numbers)
         outer = next(left) if self.scaled else mpmath.mpf(1)
         found: Any = None
@@ -77,7 +77,7 @@ _MP: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Exact:
-    """What a Gaussian process is, in float64.
+    """The exact numbers of a Gaussian process, in float64.
 
     Attributes:
         k, c: (n, n) with the noise, and (n, m).
@@ -112,7 +112,7 @@ def exact(
     y: np.ndarray,
     z: np.ndarray,
 ) -> Exact:
-    """The process at inputs x: (n, d) with targets y: (n,), and at test points z: (m, d)."""
+    """Return the process at inputs x: (n, d) with targets y: (n,), and at test points z: (m, d)."""
     k = expression.matrix(numbers, x, x) + noise * np.eye(len(x))
     condition = np.linalg.cond(k)
     if len(x) * condition * _EPS < VOUCHED:

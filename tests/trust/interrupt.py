@@ -1,7 +1,7 @@
-"""Ctrl-C at any line, hooks that raise or write into what they are given, threads that solve at once.
+"""Test Ctrl-C at any line, hooks that raise or modify their arguments, and threads that solve at once.
 
-A case is its seed: what is solved, and what disturbs it. Afterwards the process must be as a fresh one is: the same
-solves, and the system that was disturbed, give bit for bit what they give in a process in which nothing happened.
+A case is its seed: a solve, and its disturbance. Afterwards the process must behave like a fresh one: the same
+solves, and the disturbed system, give bit for bit the results of an undisturbed process.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ CALLBACKS = ("on_start", "on_update", "measure", "on_epoch", "on_pass", "on_stop
 
 
 class Mine(Exception):
-    """What a hook raises."""
+    """The error that a hook raises."""
 
 
 # --- what is solved -----------------------------------------------------------------------------------------------
 
 
 def system(operator: str, dtype: torch.dtype) -> apviz.KernelSystem:
-    """The same numbers each time."""
+    """Return a system with the same numbers each time."""
     x, b = np.random.default_rng(0).uniform(size=(ROWS, 2)), np.random.default_rng(1).standard_normal((ROWS, 2))
     kernel = apviz.Matern32(lengthscale=0.5) + 0.5 * apviz.RBF(lengthscale=0.3)
     return apviz.KernelSystem(x, b, kernel, noise=0.05, dtype=dtype, operator=operator, device="cpu")
@@ -78,12 +78,12 @@ class Case:
     at: float
 
     def system(self) -> apviz.KernelSystem:
-        """A system like all others of such a case."""
+        """Return a new system, equal to all others of such a case."""
         return system(self.operator, self.dtype)
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
 
     def one_of(values: Any) -> Any:
@@ -97,7 +97,7 @@ def case(seed: int) -> Case:
 
 
 def solved(made: Case, given: apviz.KernelSystem | None = None, hooks: Any = ()) -> bytes:
-    """Everything that a solve returns, but times."""
+    """Return all results of a solve, except times."""
     found = attempt(given or made.system(), SOLVERS[made.solver](), hooks)
     numbers = (found.residual, found.work, found.energy, found.epochs)
     words = (found.stop_reason.name, found.stop_message, *map(repr, numbers))
@@ -105,7 +105,7 @@ def solved(made: Case, given: apviz.KernelSystem | None = None, hooks: Any = ())
 
 
 def training(made: Case) -> apviz.Training:
-    """A training of a few steps."""
+    """Return a training of a few steps."""
     solver = apviz.AlternatingProjection(block_size=10, tol=1e-2, max_epochs=20)
     settings = apviz.TrainingSettings(solver=solver, steps=4, probes=2)
     given = made.system()
@@ -113,7 +113,7 @@ def training(made: Case) -> apviz.Training:
 
 
 def trained(one: apviz.Training) -> bytes:
-    """What a training has found."""
+    """Return the results of a training."""
     return repr(one.run()).encode() + one.trace["step"]["residual"].values.tobytes()
 
 
@@ -125,7 +125,7 @@ def _in_a_fresh_process(made: Case, told: Any) -> None:
 
 @functools.cache
 def fresh(solver: str, operator: str, dtype: torch.dtype, trains: bool) -> tuple[bytes, bytes]:
-    """The same solve, and training, in a process in which nothing else has happened."""
+    """Return the same solve, and training, in a process in which nothing else has happened."""
     heard, told = FRESH.Pipe(duplex=False)
     made = Case(solver, operator, dtype, "", trains, "", 0.0)
     process = FRESH.Process(target=_in_a_fresh_process, args=(made, told))
@@ -140,7 +140,7 @@ def fresh(solver: str, operator: str, dtype: torch.dtype, trains: bool) -> tuple
 
 
 class Lines:
-    """Counts the lines that are run in apviz, and raises KeyboardInterrupt at the k-th; None: at none."""
+    """A counter of apviz's executed lines that raises KeyboardInterrupt at the k-th; None: at none."""
 
     def __init__(self, k: int | None = None) -> None:
         self.k, self.count, self.where = k, 0, ""
@@ -158,7 +158,7 @@ class Lines:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Counts inside a `with`."""
+        """Count inside a `with`."""
         before = sys.gettrace()
         sys.settrace(self)
         try:
@@ -169,7 +169,7 @@ class Lines:
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Ctrl-C comes after so many seconds, if the `with` has not ended before."""
+    """Press Ctrl-C after `seconds` seconds, unless the `with` has ended before."""
     before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -182,7 +182,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 
 class Raising(apviz.Hook):
-    """Raises in one of its callbacks, at the k-th call of it."""
+    """A hook that raises in one of its callbacks, at the k-th call of it."""
 
     def __init__(self, callback: str, k: int) -> None:
         self.callback, self.left = callback, k
@@ -213,7 +213,7 @@ class Raising(apviz.Hook):
 
 
 class Writing(apviz.Hook):
-    """Writes nonsense into every tensor, array, list and mapping that it can reach by what it is given."""
+    """A hook that writes nonsense into every tensor, array, list and mapping within its reach."""
 
     def __init__(self) -> None:
         self.wrote: set[str] = set()
@@ -265,7 +265,7 @@ class Writing(apviz.Hook):
 
 
 def surroundings() -> dict[str, Any]:
-    """What a process shares, and a solve must leave as it was."""
+    """Return the global state of a process, which a solve must not change."""
     return {
         "threads": torch.get_num_threads(), "default dtype": torch.get_default_dtype(),
         "gradients": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled(),
@@ -278,7 +278,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def judge(seed: int) -> Verdict:
-    """Disturbs the solve of a seed, and solves again."""
+    """Disturb the solve of a seed, and solve again."""
     made = case(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -317,7 +317,7 @@ def _judged(made: Case) -> Verdict:
 
 
 def _disturbed(made: Case, work: Callable[..., bytes], want: bytes) -> tuple[str, str]:
-    """Disturbs a solve; returns how it went, and where that was."""
+    """Disturb a solve; return its outcome, and the place of the disturbance."""
     if made.what == "threads":
         return _in_threads(made)
     try:
@@ -344,7 +344,7 @@ def _disturbed(made: Case, work: Callable[..., bytes], want: bytes) -> tuple[str
 
 
 def _in_threads(made: Case) -> tuple[str, str]:
-    """This solve and others at once, on systems of their own and, in pairs, on one."""
+    """Run this solve and others at once, on systems of their own and, in pairs, on one."""
     cases = [Case(name, made.operator, made.dtype, "", False, "", 0.0) for name in SOLVERS]
     shared, found = made.system(), dict[int, bytes | BaseException]()
     barrier = threading.Barrier(len(cases))
@@ -391,7 +391,7 @@ def _seconds(made: Case) -> float:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     names = ("solver", "operator", "dtype", "what", "trains", "callback", "at")
     return {name: str(getattr(made, name)) for name in names}

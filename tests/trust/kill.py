@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of what writes, while somebody reads; and two processes that begin on one path at once.
+"""Test SIGKILL at random moments of writing, during reads, and two processes that start on one path at once.
 
 A case is its seed: what is done in a process of its own, and after how long it is killed. Solves must have left the
 beginning of the trace that nobody kills, with every row that was flushed; trainings and experiments, killed up to three
@@ -61,7 +61,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
     kind = KINDS[rng.integers(len(KINDS))]
     again = kind in ("training", "experiment")
@@ -106,7 +106,7 @@ def _training(path: Path | None, solver: int) -> apviz.Training:
 
 
 class Small(Experiment):
-    """Solves, a training, and a cell without a trace."""
+    """An experiment of solves, a training, and a cell without a trace."""
 
     name, title, source = "small", "small", "nowhere"
 
@@ -186,7 +186,7 @@ def _work(folder: Path, kind: str, solver: int) -> str:
 
 @functools.cache
 def _whole(kind: str, solver: int) -> tempfile.TemporaryDirectory[str]:
-    """The folder of the same that nobody kills."""
+    """Return the folder of the same work without a kill."""
     made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
     process = FRESH.Process(target=work, args=(Path(made.name), kind, solver))
     process.start()
@@ -222,7 +222,7 @@ def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
 
 @contextmanager
 def started(folder: Path, made: Case, *told: Any) -> Iterator[Any]:
-    """A process that works in a folder, and has ended after the `with`."""
+    """Yield a process that works in a folder, and has ended after the `with`."""
     process = FRESH.Process(target=work, args=(folder, made.kind, made.solver, *told))
     process.start()
     try:
@@ -233,7 +233,7 @@ def started(folder: Path, made: Case, *told: Any) -> Iterator[Any]:
 
 
 def read_until(folder: Path, process: Any, made: Case, delay: float) -> None:
-    """Reads what is there again and again; ends at the moment to kill, or when the process has ended."""
+    """Read the folder repeatedly until the moment to kill, or until the process has ended."""
     began, first, lengths = time.monotonic(), 0.0 if made.from_start else None, dict[Path, int]()
     while process.is_alive() and time.monotonic() - began < ENDLESS:
         traces = _visible(folder)
@@ -256,7 +256,7 @@ def read_until(folder: Path, process: Any, made: Case, delay: float) -> None:
 
 
 def judge(seed: int) -> Verdict:
-    """Kills what a seed says, and looks at what is left."""
+    """Kill the process of a seed, and check its files."""
     made = case(seed)
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -318,7 +318,7 @@ def _rows(folder: Path) -> dict[str, Any]:
 
 
 def _two(folder: Path, made: Case) -> str:
-    """Two at once on one path."""
+    """Start two processes at once on one path."""
     start, ends = FRESH.Barrier(2), [FRESH.Pipe(duplex=False) for _ in range(2)]
     processes = [FRESH.Process(target=work, args=(folder, made.kind, made.solver, start, told)) for _, told in ends]
     for process in processes:
@@ -337,6 +337,6 @@ def _two(folder: Path, made: Case) -> str:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     return {name: str(getattr(made, name)) for name in ("kind", "solver", "kills", "from_start")}

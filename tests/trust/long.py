@@ -1,4 +1,4 @@
-"""Twenty visitors at once of one dashboard, round after round: what is left of them when all have gone?
+"""Test for leaks: twenty visitors at once of one dashboard, round after round, all of whom leave.
 
 A case is a round: its seed says what every visitor does, and how each leaves. Rounds come one after another to the same
 server, which `apviz dashboard` starts with the first; from its limits it is known when a page, a connection and a job
@@ -99,7 +99,7 @@ class Course:
 
 
 def case(seed: int) -> list[Visit]:
-    """The visitors of a seed."""
+    """Return the visitors of a seed."""
     rng = np.random.default_rng(seed)
     # what goes wrong most is in every round
     firsts = list(rng.permutation(DOES))
@@ -236,13 +236,13 @@ class Dashboard:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Ends it."""
+        """Stop the server."""
         if self.server.process.poll() is None:
             self.server.kill()
         self.folder.cleanup()
 
     def left(self) -> Left:
-        """What it has now."""
+        """Return the server's current resources."""
         process = psutil.Process(self.server.process.pid)
         below = process.children(recursive=True)
         return Left(
@@ -253,7 +253,7 @@ class Dashboard:
         )  # fmt: skip
 
     def when_gone(self) -> Left:
-        """What it has when its limits have passed, and no more goes after that."""
+        """Return the server's resources once its limits have passed and they no longer shrink."""
         time.sleep(JOB_SECONDS + 6 * TAB_SECONDS)
         until, quiet = time.monotonic() + PATIENCE, self.left()
         while time.monotonic() < until and (quiet.sockets or quiet.folders or self._is_busy()):
@@ -267,12 +267,12 @@ class Dashboard:
 
 @functools.cache
 def dashboard() -> Dashboard:
-    """The server of this process."""
+    """Return the server of this process."""
     return Dashboard()
 
 
 def judge(seed: int) -> Verdict:
-    """Lets the visitors of a seed come and go, and counts what is left of them."""
+    """Let the visitors of a seed come and leave, and count the remaining resources."""
     served, visits = dashboard(), case(seed)
     if not served.course.rounds:
         try:
@@ -290,7 +290,7 @@ def judge(seed: int) -> Verdict:
 
 
 def measured() -> dict[str, Any]:
-    """What was measured of the server of this process."""
+    """Return the measurements of the server of this process."""
     served = dashboard()
     rounds = served.course.rounds
     if not rounds:
@@ -304,5 +304,5 @@ def measured() -> dict[str, Any]:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     return {f"{place}": f"{each.does}, {each.leaves}" for place, each in enumerate(case(seed))}

@@ -160,7 +160,7 @@ def _of(given: apviz.KernelSystem, solver: str) -> Any:
 
 
 def case(seed: int) -> tuple[str, int]:
-    """What a seed does, and its limit in MiB, or 0 and the allocation that fails is `allocation(seed)`."""
+    """Return the scenario of a seed, and its limit in MiB; 0: the allocation that fails is `allocation(seed)`."""
     rng = np.random.default_rng(seed)
     limit = int(rng.integers(1, 60)) if rng.random() < 0.08 else 0
     return list(SCENARIOS)[seed % len(SCENARIOS)], limit
@@ -168,7 +168,7 @@ def case(seed: int) -> tuple[str, int]:
 
 @functools.cache
 def undisturbed(name: str) -> tuple[bytes, int]:
-    """What a scenario gives, and how many allocations it makes."""
+    """Return the result of a scenario, and its number of allocations."""
     counting = Allocations()
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder:
         made = SCENARIOS[name].begin()
@@ -178,13 +178,13 @@ def undisturbed(name: str) -> tuple[bytes, int]:
 
 
 def allocation(seed: int) -> int:
-    """The number of the allocation that fails: all of a scenario come in turn."""
+    """Return the number of the allocation that fails: all of a scenario in turn."""
     name, _ = case(seed)
     return 1 + (seed // len(SCENARIOS) * 11) % undisturbed(name)[1]
 
 
 def judge(seed: int) -> Verdict:
-    """Does what a seed says with too little memory, and then again with enough."""
+    """Run the scenario of a seed with too little memory, and then again with enough."""
     name, limit = case(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -273,6 +273,6 @@ def _limited(seed: int, mebibytes: int) -> Verdict:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     name, limit = case(seed)
     return {"what": f"a solve with {limit} MiB"} if limit else {"what": name, "allocation": str(allocation(seed))}

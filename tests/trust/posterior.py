@@ -63,7 +63,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
 
     def one_of(*values: Any) -> Any:
@@ -158,11 +158,11 @@ class _Held:
         self.eps = float(torch.finfo(dtype).eps) * (self.n + 50 + 10 * spans) + exact.digits
 
     def near(self, name: str, found: Any, expected: Any, within: Any) -> None:
-        """|found − expected| ≤ within, everywhere."""
+        """Check |found − expected| ≤ within, everywhere."""
         self.between(name, found, expected, -np.asarray(within), within)
 
     def between(self, name: str, found: Any, expected: Any, low: Any, high: Any) -> None:
-        """low ≤ found − expected ≤ high, everywhere."""
+        """Check low ≤ found − expected ≤ high, everywhere."""
         found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
         off = found - expected
         assert np.isfinite(found).all(), f"{name} is {found}"
@@ -221,7 +221,7 @@ class _Held:
 
 
 def judge(seed: int) -> Verdict:
-    """Predicts the case of a seed, and holds it to what is exact."""
+    """Predict the case of a seed, and compare with exact numbers."""
     made = case(seed)
     began = time.monotonic()
     with warnings.catch_warnings():
@@ -399,5 +399,5 @@ def _estimator(made: Case) -> str:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     return case(seed).words

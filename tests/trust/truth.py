@@ -1,6 +1,6 @@
-"""Random systems: what is called converged, is; nothing but the documented errors is raised; everything ends.
+"""Test random systems: claimed convergence is real; only documented errors are raised; everything ends.
 
-A case is its seed. Residuals are recomputed in extended precision from the inputs as they were given, by formulas that
+A case is its seed. Residuals are recomputed in extended precision from the given inputs, by formulas that
 are in `tests/textbook.py`.
 """
 
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How it went: `converged`, `ended` (and says so), `refused`, or what is wrong: `false`, `error`, `endless`."""
+    """Outcome: `converged`, `ended` (and says so), `refused`, or the failure: `false`, `error`, `endless`."""
 
     how: str
     said: str = ""
@@ -73,7 +73,7 @@ LEAVES = {
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
 
     def one_of(*values: Any) -> Any:
@@ -184,7 +184,7 @@ def _solver(rng: np.random.Generator, n: int) -> Any:
 
 
 def true_residual(case: Case, weights: np.ndarray) -> float:
-    """The mean of ‖bᵢ − Kwᵢ‖/‖bᵢ‖ in extended precision; a column of zeros as ‖Kwᵢ‖."""
+    """Return the mean of ‖bᵢ − Kwᵢ‖/‖bᵢ‖ in extended precision; a column of zeros as ‖Kwᵢ‖."""
     x, b = case.x.double().numpy().astype(LONG), case.b.double().numpy().astype(LONG).reshape(len(case.x), -1)
     values = []
     for name, made, lengthscale in case.parts:
@@ -198,7 +198,7 @@ def true_residual(case: Case, weights: np.ndarray) -> float:
 
 
 def judge(seed: int) -> Verdict:
-    """Solves the case of a seed, and holds it to what it said."""
+    """Solve the case of a seed, and check its claims."""
     made = case(seed)
     began = time.monotonic()
     with warnings.catch_warnings():
@@ -223,6 +223,6 @@ def judge(seed: int) -> Verdict:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     return {"n, d": f"{len(made.x)}, {made.x.shape[1]}", "operator": made.operator, **made.words}

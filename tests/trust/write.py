@@ -56,7 +56,7 @@ def _training(path: Path | None, steps: int = STEPS) -> apviz.Training:
 
 
 def _numbers(trace: Any) -> dict[str, xr.Dataset]:
-    """What was recorded, but for times."""
+    """Return the recorded numbers, except times."""
     groups = trace.tree.children
     return {name: trace[name].drop_vars("seconds", errors="ignore").drop_attrs() for name in groups}
 
@@ -67,7 +67,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _contents(path: Path) -> dict[str, bytes]:
-    """Everything below a path, byte for byte, but what is hidden."""
+    """Return the visible content below a path, byte for byte."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path] if path.exists() else []
     shown = (each for each in files if not any(part.startswith(".") for part in each.relative_to(path.parent).parts))
     return {each.relative_to(path.parent).as_posix(): each.read_bytes() for each in shown if each.is_file()}
@@ -346,7 +346,7 @@ def _as_begun(name: str, folder: Path) -> None:
 
 @functools.cache
 def calls_of(name: str) -> int:
-    """How many calls an undisturbed run makes."""
+    """Return the number of calls of an undisturbed run."""
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder = Path(temporary)
         _as_begun(name, folder)
@@ -381,7 +381,7 @@ def case(seed: int) -> Case:
 
 
 def judge(seed: int) -> Verdict:
-    """Does what a seed says on a disk that fails."""
+    """Run the case of a seed on a failing disk."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -452,7 +452,7 @@ def _small(made: Case) -> Verdict:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = case(seed)
