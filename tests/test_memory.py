@@ -216,7 +216,9 @@ def test_a_solve_that_runs_out_of_memory_says_so_in_its_trace_too_and_the_system
 
     solver, recorder = apviz.AlternatingProjection(block_size=20, tol=1e-6), apviz.Recorder()
     weights = apviz.solve(system, solver).weights
-    with pytest.raises(MemoryError, match=r"AP .* needs .* GiB at once, .* are free; take fewer right-hand sides"):
+    with pytest.raises(
+        MemoryError, match=r"Alternating projection .* needs .* GiB at once, .* are free; take fewer right-hand sides"
+    ):
         apviz.solve(system, solver, [recorder, Hungry()])
     assert "GiB are free" in recorder.trace.attrs["stop_message"] and not recorder.trace.finished
     assert torch.equal(apviz.solve(system, solver).weights, weights)

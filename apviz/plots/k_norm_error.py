@@ -57,7 +57,7 @@ def k_norm_error(
         >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
         >>> figure = apviz.plots.k_norm_error(recorder.trace)
         >>> [curve.name for curve in figure.data if curve.line.dash == "dot"]
-        ['AP gauss-southwell b=25: Theorem 1']
+        ['Alternating projection (greedy, b = 25): Theorem 1']
     """
     several, colors = as_traces(traces), theme_named(theme)
     true = None if errors is None else _of_every_epoch(errors, several)

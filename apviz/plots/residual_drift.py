@@ -36,7 +36,7 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
         >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25, check_every=1), hooks=[recorder])
         >>> figure = apviz.plots.residual_drift(recorder.trace)
         >>> figure.data[0].name
-        'AP gauss-southwell b=25 — 4 checks'
+        'Alternating projection (greedy, b = 25)<br>4 checks'
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)

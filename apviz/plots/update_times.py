@@ -36,7 +36,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
         >>> figure = apviz.plots.update_times(recorder.trace)
         >>> [box.name for box in figure.data]
-        ['AP gauss-southwell b=25 — converged']
+        ['Alternating projection (greedy, b = 25)<br>Converged']
     """
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if "update" in trace and trace["update"].sizes["update"] > 1]

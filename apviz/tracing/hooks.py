@@ -38,7 +38,7 @@ class ProgressHook(Hook):
         >>> shown = io.StringIO()
         >>> progress = apviz.ProgressHook(rich.console.Console(file=shown, width=120))
         >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[progress])
-        >>> "converged: residual" in shown.getvalue()
+        >>> "Converged: residual" in shown.getvalue()
         True
     """
 

@@ -46,7 +46,7 @@ def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
         assert re.search(rf"{re.escape(ours)} +{re.escape(theirs)}", text)
     assert ("continued" in text) == (width < 150)
     # every part says what its rows are of
-    assert text.count("gauss-southwell") == text.count("Training")
+    assert text.count("airquality") == text.count("Training")
 
 
 def test_a_word_longer_than_the_terminal_is_wide_is_folded_rather_than_cut():

@@ -167,7 +167,7 @@ def test_a_loose_tolerance_that_was_asked_for_is_kept_and_warns_of_the_one_that_
             p.x, p.y
         )
     assert gp.solution_.converged and (np.abs(gp.predict(p.z) - p.mean) / p.sd).max() > 0.1
-    (needed,) = re.findall(r"take tol=(\S+),", str(said[0].message))
+    (needed,) = re.findall(r"use tol=(\S+),", str(said[0].message))
     check(p, solver=apviz.ConjugateGradient(tol=float(needed)))
 
 

@@ -138,7 +138,7 @@ def test_a_budget_that_leaves_most_of_the_residual_is_too_small():
     trained.run()
     assert (trained.trace["step"]["residual"] > 0.5).all()
     found = diagnose_training(trained.trace)
-    assert found.limit is Limit.LOOSE and "at their budget, max_epochs = 1, at residuals" in found.evidence
+    assert found.limit is Limit.LOOSE and "ended at their limit of 1 epochs at residuals" in found.evidence
     assert found.advice.startswith("Give every step 2 epochs")
 
 

@@ -23,4 +23,4 @@ def test_in_a_notebook_progress_is_a_widget_that_ends_with_the_stop_reason():
     texts = [state.get("value") for state in (w["state"] for w in notebook.metadata.widgets[
         "application/vnd.jupyter.widget-state+json"]["state"].values())]  # fmt: skip
     assert any("Alternating projection (greedy, b = 20)" in str(text) for text in texts)
-    assert any(str(text).startswith("converged") for text in texts)
+    assert any(str(text).startswith("Converged") for text in texts)

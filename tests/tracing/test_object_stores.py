@@ -262,7 +262,7 @@ def test_a_url_of_no_store_or_of_one_whose_package_is_not_here_says_what_to_do_b
 
 def test_a_training_refuses_a_url_and_makes_no_folder_called_like_its_protocol(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="path must be a path, for a training's checkpoint is a file"):
+    with pytest.raises(ValueError, match="path must be a local path, because the checkpoint is a file"):
         apviz.Training(np.linspace(0, 1, 30), np.ones(30), path="memory://bucket/t.zarr")
     assert os.listdir(tmp_path) == []
 

@@ -215,7 +215,7 @@ def test_whatever_write_fails_a_solve_goes_on_and_nothing_half_looks_whole(name)
 
 
 def test_the_campaign_finds_a_disk_that_fails_without_a_word(monkeypatch):
-    monkeypatch.setattr(apviz.Recorder, "_flush", lambda self: None)
+    monkeypatch.setattr(apviz.Recorder, "flush", lambda self: None)
     assert write.judge(0).how == "false"
 
 
@@ -381,11 +381,11 @@ def test_the_campaign_finds_a_table_that_is_read_as_other_numbers(monkeypatch):
         seed for seed in range(99) if tables.case(seed).truth is not None and tables.judge(seed).how.startswith("read")
     )
     read = reading.pd.read_csv
-    parquet = reading._read_parquet
+    parquet = reading.read_parquet
     monkeypatch.setattr(
         reading.pd, "read_csv", lambda *args, **given: read(*args, **given).iloc[::-1].reset_index(drop=True)
     )
-    monkeypatch.setattr(reading, "_read_parquet", lambda *given: parquet(*given).iloc[::-1].reset_index(drop=True))
+    monkeypatch.setattr(reading, "read_parquet", lambda *given: parquet(*given).iloc[::-1].reset_index(drop=True))
     assert tables.judge(seed).how == "false"
 
 

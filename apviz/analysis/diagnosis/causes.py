@@ -197,10 +197,12 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     kept = of.kept_per_epoch(trace)
     if not kept > KEPT_PER_EPOCH:
         return None
-    keeps = "does not lower the residual" if kept >= 1 else "takes less than 0.5% off the residual"
+    keeps = "does not lower it" if kept >= 1 else "takes less than 0.5% off it"
     if kept < ALL_KEPT_PER_EPOCH:
-        keeps = f"keeps {share(kept)} of the residual"
-    evidence = f"The blocks do not overlap: an epoch {keeps}, though every update makes it zero on its own block."
+        keeps = f"keeps {share(kept)} of it"
+    evidence = (
+        f"The blocks do not overlap. Every update makes the residual zero on its own block, but an epoch {keeps}."
+    )
     advice = "Take blocks of neighbours that solve on a margin around what they own."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 

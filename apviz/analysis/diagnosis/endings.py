@@ -49,8 +49,8 @@ def interrupted(trace: Trace, others: list[Trace]) -> Answer:
     if trace.finished and trace.outcome != "stopped":
         return None
     evidence = (
-        f"It ended at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work, above its tolerance "
-        f"of {of.tolerance(trace):g}: {why}."
+        f"It ended at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work: {why}. "
+        f"Its tolerance is {of.tolerance(trace):g}."
     )
     return Diagnosis(Limit.INTERRUPTED, evidence, again)
 

@@ -32,7 +32,7 @@ class LiveHook(Hook):
             whichever is larger; from 0 to 1.
         seconds_left: Remaining seconds to the tolerance at the pace of the later half of the epochs, or to the epoch
             limit if that comes first. NaN in the first epochs, and if the paces of the later half and of the quarter
-            before it give times that differ by a factor above `APART`. With a forecast, the value from `course`.
+            before it give times that differ by a factor above `APART`. With a forecast, the value from `progress`.
         until_cap: Whether the epoch limit comes first.
     """
 

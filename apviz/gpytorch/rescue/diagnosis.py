@@ -351,15 +351,15 @@ class _Measured:
         return f"{'; '.join(words)}. {self._figures(native)}"
 
     def _figures(self, found: Solved) -> str:
-        words = []
+        words, variances = [], ""
         if math.isfinite(found.gradient):
             words.append(f"the gradient is off by {'under 0.1%' if found.gradient < 1e-3 else f'{found.gradient:.1%}'}")
         if math.isfinite(found.mean):
             words.append(f"predicted means by up to {found.mean:.2g} standard deviations")
-            words.append(f"variances with the noise by a factor of up to {found.variance:.3g}")
+            variances = f" Variances with the noise are off by a factor of up to {found.variance:.3g}."
         if found.negative:
-            words.append(f"{found.negative} of {self.truth.variance.numel()} variances of f are negative")
-        return f"Against Cholesky in float64 {', '.join(words)}." if words else ""
+            variances += f" {found.negative} of {self.truth.variance.numel()} variances of f are negative."
+        return (f"Against Cholesky in float64 {', '.join(words)}." if words else "") + variances
 
     def _condition(self, truth: Exact) -> str:
         """Describe κ, σ², rounding errors in float32, and duplicate rows."""

@@ -37,7 +37,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         ...     _ = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
         >>> figure = apviz.plots.batch_sizes(recorder.traces)
         >>> [curve.name for curve in figure.data if curve.showlegend]
-        ['b = 20 — converged', 'b = 50 — converged']
+        ['b = 20 — Converged', 'b = 50 — Converged']
     """
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_sizes")

@@ -17,7 +17,7 @@ def test_the_table_of_the_folder_says_what_cannot_be_read_and_what_is_missing():
     shown.show([broken], [], total=3)
     ((_, *cells),) = shown.table.rows
     row = dict(zip([title for title, _ in shown.table.columns], cells, strict=True))
-    assert row["ended"] == "cannot be read" and row["note"] == "it has no zarr.json"
+    assert row["ended"] == "Cannot be read" and row["note"] == "it has no zarr.json"
     assert row["b"] is None and row["residual"] is None and row["method"] is None
     assert shown._count.object.startswith("1 of 3 runs.")
 

@@ -92,7 +92,7 @@ def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatc
     ended = look.column(table, "ended")
     assert "Not converged: epoch limit" in ended
     for row, how in zip(table.rows, ended, strict=True):
-        assert any(cell == "> 1" for cell in row) == (how != "converged")
+        assert any(cell == "> 1" for cell in row) == (how != "Converged")
 
 
 def test_a_predictive_mean_that_did_not_converge_has_a_star_with_its_footnote(small, look, monkeypatch, tmp_path):
