@@ -171,7 +171,7 @@ def _is_finite(value: Real) -> bool:
 
 
 def positive(setting: str, value: float) -> float:
-    """Checks that a value is finite and positive, and returns it as a Python float.
+    """Check that a value is finite and positive, and return it as a Python float.
 
     Raises:
         ValueError: one that is not finite and positive.

@@ -224,7 +224,7 @@ def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
 
 
 def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> str:
-    """How many runs did not converge, what the one that is spoken of needs, κ, and runs that are left out."""
+    """Return the reason of a verdict: unconverged runs, the cost of the named run, κ, and runs left out."""
     said = []
     if looked_at.basis is Basis.EXTRAPOLATED:
         said.append(f"{looked_at.name} needs about {time_words(looked_at.seconds)} in all (extrapolated)")

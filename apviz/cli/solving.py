@@ -300,7 +300,7 @@ def _say(answer: str, *rest: str) -> None:
 
 
 def _present(outcomes: Iterator[comparison.Outcome], out: Place, order: Sequence[Solver] = ()) -> int:
-    """Runs them, shows the table, in an order, and writes the report, also after Ctrl-C; returns the exit status."""
+    """Print the table in an order, write the report, also after Ctrl-C, and return the exit status."""
     done, failures, interrupted = list[comparison.Outcome](), list[str](), False
     try:
         done.extend(outcomes)

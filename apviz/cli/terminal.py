@@ -41,7 +41,7 @@ def refuse_ranks(command: str) -> None:
 
 
 def fail(error: Exception) -> NoReturn:
-    """Says what was wrong, and ends the command."""
+    """Print what was wrong, and end the command."""
     errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may hold brackets
     raise typer.Exit(2)
 

@@ -32,7 +32,7 @@ _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
 def check(
     answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6, mistakes: Mapping[str, Any] | None = None
 ) -> bool:
-    """Says under the cell whether an answer is right, and gives a hint where it is not.
+    """Say under the cell whether an answer is right, and give a hint if it is not.
 
     Numbers may be rounded, to two digits at least where they are no whole ones, each entry of an array by itself; be
     written as a fraction, also as a text; and stand in a row, a column, a list, a tensor, whatever asked autograd to

@@ -202,7 +202,7 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
 
 
 class FileTransfer:
-    """Files out of runs, and runs out of files: one at a time, in a thread, for a large one takes seconds.
+    """Export and import of runs as files: one at a time, in a thread, because a large one takes seconds.
 
     Args:
         chosen: gives the names of the runs to write.
@@ -243,7 +243,7 @@ class FileTransfer:
             self._import_next()
 
     def export(self) -> None:
-        """Make the file that is asked for, and sends it."""
+        """Make the requested file, and send it."""
         names, suffix, runs, folder = self._chosen(), self.format.value, self._shared.runs, self._shared.folder
         self._start(lambda: [str(write_file(runs, names, suffix, folder))], self._send)
 

@@ -236,7 +236,7 @@ class Runs(Page):
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
-        """Go to the page Compare, and solves there what the diagnosis proposes, beside this run."""
+        """Go to the page Compare, and solve what the diagnosis proposes next to this run."""
         name = self.choice.selected
 
         def prepare(page: Any) -> None:

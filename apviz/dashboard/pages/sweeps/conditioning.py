@@ -115,7 +115,7 @@ class TrainingChoice(param.Parameterized):
     trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
 
     def offer(self, here: Trainings) -> None:
-        """Offer the trainings that there are, and drops from the choice those that are not there any more."""
+        """Offer the trainings in the folder, and remove deleted ones from the choice."""
         published = [f"{PUBLISHED}{name}" for name in _ORDER if published_traces(name)]
         self.param.trainings.objects = [*here.names(), *published]
         self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
