@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.advice.test_twins import made
+from tests.advice.test_pilots import made
 
 import apviz
 from apviz.advice import Alternative

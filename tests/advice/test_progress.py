@@ -7,7 +7,7 @@ import math
 
 import pytest
 import rich.console
-from tests.advice.test_twins import made
+from tests.advice.test_pilots import made
 
 import apviz
 from apviz.advice.forecast import Band, Forecast
@@ -70,14 +70,14 @@ def test_a_solve_that_gets_nowhere_says_so_and_a_method_that_would_not_beat_it_i
 def test_the_progress_line_of_a_solve_has_the_time_left():
     progress, said = Progress(forecast_of(1e4, 1e4, 1e4)), list[str]()
     console = rich.console.Console(file=io.StringIO(), width=200, force_terminal=True)
-    progress = apviz.ProgressHook(console, also=lambda: progress.words)
+    bar = apviz.ProgressHook(console, also=lambda: progress.words)
 
     class Reader(apviz.Hook):
         def on_epoch(self, epoch):
-            said.append(progress._bar._progress.tasks[0].fields["text"])
+            said.append(bar._bar._progress.tasks[0].fields["text"])
 
     system = made(n=600, lengthscale=0.3, noise=0.05)
-    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[progress, progress, Reader()])
+    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[progress, bar, Reader()])
     assert solution.converged and progress.left.likely == 0.0 and not progress.words
     assert said[0].endswith(", work 0.0, about 2.8 h left") and "left" not in said[-1]
 
