@@ -180,9 +180,9 @@ def test_only_so_many_opened_traces_are_kept(folder, monkeypatch):
 def test_no_name_leads_out_of_the_folder(folder, name):
     runs = RunsFolder(folder)
     for what in (runs.open, runs.delete, runs.path_of, lambda name: runs.export([name], io.BytesIO())):
-        with pytest.raises(ValueError, match="no name of a run"):
+        with pytest.raises(ValueError, match="not a name of a run"):
             what(name)
-    with pytest.raises(ValueError, match="no name of a run"):
+    with pytest.raises(ValueError, match="not a name of a run"):
         runs.write_note(name, "note")
     before = files(folder.parent)
     with pytest.raises(ValueError):
