@@ -371,7 +371,7 @@ def _report_outliers(
 def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
     there = column[~np.isnan(column)]
     steps = np.diff(there)
-    ordered = ", in the order of the rows" if (steps > 0).all() or (steps < 0).all() else ""
+    ordered = ", in row order" if (steps > 0).all() or (steps < 0).all() else ""
     text = f"{name} numbers the rows: {len(there):,} different values on a grid from {there.min():.6g} to "
     text += f"{there.max():.6g}{ordered}. Leave it out unless it is a time or a place"
     return _oddity(OddityKind.ID_COLUMN, [name], numbers, [text])

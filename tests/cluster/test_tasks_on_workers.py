@@ -253,7 +253,7 @@ def test_workers_of_several_threads_are_warned_of():
     made = distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, memory_limit=0, dashboard_address="127.0.0.1:0"
     )
-    with made, pytest.warns(UserWarning, match="a worker has 2 threads and runs 2 solves at once.*--nthreads 1"):
+    with made, pytest.warns(UserWarning, match="a worker has 2 threads, so 2 solves share its memory.*--nthreads 1"):
         Cluster(made.scheduler_address).close()
 
 

@@ -72,7 +72,7 @@ def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_one_change(tmp_p
     card.show(apviz.open_trace(tmp_path / "rescue.zarr"))
     assert card.view.visible and card._of.object == "Diagnosis of GPyTorch CG"
     assert card._limit.object == "Duplicate rows"
-    assert "300 of the 600 rows are duplicates" in card._evidence.object and "Merge them" in card._advice.object
+    assert "300 of the 600 rows are duplicates" in card._evidence.object and "Merge duplicates" in card._advice.object
     (table,) = card._figures
     assert table.object.set_index("")["with the change"].to_dict() | {"": "with the change"} == found.table()[1]
     assert table.object.columns.tolist() == ["", "GPyTorch as it is", "with the change"]

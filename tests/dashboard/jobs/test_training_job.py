@@ -95,7 +95,7 @@ def test_two_jobs_never_write_one_training(tmp_path):
     assert one.path != two.path
     finished(one)
     again = job_in(tmp_path, replace(SETTINGS, steps=4), one.name)
-    with pytest.raises(ValueError, match="going on already, here or in another window"):
+    with pytest.raises(ValueError, match="already running, here or in another window"):
         job_in(tmp_path, replace(SETTINGS, steps=4), one.name)
     finished(again)
 

@@ -62,7 +62,7 @@ def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_so
     assert "All are estimates" in texts[-1] and not page._advice.button.disabled
     buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
-    assert page.job._course.left.likely == 0.0  # its time left was the forecast's
+    assert page.job._progress.left.likely == 0.0  # its time left was the forecast's
     (run,) = page.job.done
     trace = page.shared.runs.open(run)
     assert trace.converged and trace.attrs["n"] == 2_400 and trace.attrs["dataset"] == "china"
