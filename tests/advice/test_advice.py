@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from tests.advice.test_pilots import made
 
 import apviz
 from apviz.advice import advising
 from apviz.advice.forecast import Band
 from apviz.solvers import attempt, overlapping
+from tests.advice.test_pilots import made
 
 SMOOTH = {"lengthscale": 3.0, "noise": 0.1}
 LOCAL = {"lengthscale": 0.1, "noise": 1e-3}

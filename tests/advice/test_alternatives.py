@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.advice.test_pilots import made
 
 import apviz
 from apviz.advice import Alternative
@@ -16,6 +15,7 @@ from apviz.advice.forecast import Band, Forecast
 from apviz.advice.pilots import PilotSystem
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.solvers import attempt, overlapping
+from tests.advice.test_pilots import made
 
 LOCAL = {"lengthscale": 0.1, "noise": 1e-3}
 CG = apviz.ConjugateGradient

@@ -7,11 +7,11 @@ import math
 
 import pytest
 import rich.console
-from tests.advice.test_pilots import made
 
 import apviz
 from apviz.advice.forecast import Band, Forecast
 from apviz.advice.progress import Progress, ProgressOfAll
+from tests.advice.test_pilots import made
 
 TOL = 1e-3
 

@@ -135,7 +135,7 @@ def test_row_numbers_are_found_in_any_order_also_when_rows_are_missing_and_scale
     x = np.column_stack([rng.standard_normal(len(number)), number])
     (found,) = find_oddities(x, names=["a", "id"])
     assert (found.kind, found.columns) == (OddityKind.ID_COLUMN, ("id",))
-    assert ("in the order of the rows" in found.message) == ordered
+    assert ("in row order" in found.message) == ordered
     low, high = x.min(axis=0), x.max(axis=0)
     scaled = (2 * (x - low) / (high - low) - 1).astype(np.float32)
     assert kinds(scaled) == {OddityKind.ID_COLUMN}
