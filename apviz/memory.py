@@ -155,7 +155,7 @@ def explained(what: str, instead: str) -> Iterator[None]:
         instead: the remedy.
 
     Raises:
-        MemoryError: in place of the allocator's error.
+        MemoryError: instead of the allocator's error.
     """
     try:
         yield

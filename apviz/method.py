@@ -64,14 +64,20 @@ class Method:
             return "GPyTorch CG"
         entry, words = self._entry, self._words()
         named, usual = (entry.named, entry.usual) if entry else (("rank",), {})
-        unknown = f"CG + {self.preconditioner}" if self.preconditioner else self.family
         short = words | ({"block_size": f"b = {self.block_size:,}"} if isinstance(self.block_size, int) else {})
         shown = [
             short[setting] for setting in named
             if short[setting] and getattr(self, setting) not in ("auto", usual.get(setting))
         ]  # fmt: skip
-        name = _with(entry.name if entry else unknown, ", ".join(shown))
+        name = _with(self.kind, ", ".join(shown))
         return f"{name}, as published" if self.source == "published" else name
+
+    @property
+    def kind(self) -> str:
+        """The name without settings, which methods of one registry entry share."""
+        if (entry := self._entry) is not None:
+            return entry.name
+        return f"CG + {self.preconditioner}" if self.preconditioner else self.family
 
     @property
     def details(self) -> str:

@@ -118,7 +118,7 @@ def _newer_flags() -> tuple[Any, ...]:
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:
-    """Refuse objects of another class, and classes in place of objects.
+    """Refuse objects of another class, and classes instead of objects.
 
     Raises:
         TypeError: names the argument, its value and the accepted values.

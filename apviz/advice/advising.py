@@ -147,7 +147,7 @@ def advise(
 
     Args:
         system: K W = B.
-        solvers: solvers by name, in place of apviz's own methods: alternating projections, CG or Cholesky.
+        solvers: solvers by name, instead of apviz's own methods: alternating projections, CG or Cholesky.
         tol: mean relative residual that apviz's own methods should reach.
         max_epochs: epoch limit of apviz's own methods.
         seed: seed of the rows of the pilot systems.

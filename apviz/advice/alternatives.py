@@ -99,7 +99,7 @@ def _tighter(
 def _other_sides(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[str, dict[str, Forecast]]:
-    """Forecast one right-hand side in place of several from its curve, or several in place of one by rehearsals."""
+    """Forecast one right-hand side instead of several from its curve, or several instead of one by rehearsals."""
     system = rehearsing.system
     one = system.b.shape[1] > 1
     columns = 1 if one else MANY_SIDES
@@ -180,7 +180,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         ratio = seconds.likely / now.seconds.likely
         if 1 / NOTABLE < ratio < NOTABLE:
             return None
-        said = f"{what}: {about} in place of {in_words(now.seconds.likely)} with {best}."
+        said = f"{what}: {about} instead of {in_words(now.seconds.likely)} with {best}."
         return Alternative(change, best, seconds, said)
     if then is None:
         return None  # what it would take is not known

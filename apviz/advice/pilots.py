@@ -88,7 +88,7 @@ class PilotSystem:
     Args:
         rows: m, at most n.
         seed: seed of the random rows.
-        probes: number of random right-hand sides in place of all but the system's first; None: the system's own.
+        probes: number of random right-hand sides instead of all but the system's first; None: the system's own.
         dtype: dtype; None: that of the system.
     """
 

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Band = Literal["quartiles", "range"]
 Unit = Literal["work", "epochs", "seconds"]
 
-#: root attributes that runs of one group share, beside the method and the settings of the solver
+#: root attributes that runs of one group share, besides the method and the settings of the solver
 _SHARED: Final = (
     "dataset", "n", "d", "right_hand_sides", "kernel", "kernel_parameters", "lengthscale", "outputscale", "noise",
     "largest_noise", "dtype", "tol", "engine", "device_name", "threads",

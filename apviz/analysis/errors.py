@@ -163,13 +163,13 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
 
 
 def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
-    """Finds the row of `epoch` from which on the test RMSE stays within `share` of its last value.
+    """Find the row of `epoch` from which the test RMSE stays within `share` of its last value.
 
-    Solving on after it does not change the predictions, where the run converged: the end of one that did not is
-    no better than where it was cut off. None where fewer than two epochs have a test RMSE.
+    If the run converged, more epochs do not change the predictions; the end of an unconverged run is only its last
+    epoch. None if fewer than two epochs have a test RMSE.
 
     Args:
-        end: in place of the last value, such as that of a run that converged; None also where it is not kept to.
+        end: instead of the last value, such as that of a run that converged; None also where it is not kept to.
 
     Examples:
         >>> import torch, apviz

@@ -12,7 +12,7 @@ import xarray as xr
 from apviz.operators.tiled import TiledOperator
 from apviz.tracing.trace import Trace
 
-#: places in the shortest lengthscale, and at least and at most so many in all
+#: places in the shortest lengthscale, and the least and the most places in all
 PER_LENGTHSCALE: Final = 8
 PLACES: Final = (400, 2000)
 

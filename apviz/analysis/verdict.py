@@ -29,7 +29,7 @@ from apviz.tracing.trace import is_estimate
 
 #: relative difference of seconds under which two runs took the same time
 SAME_TIME = 0.1
-#: an extrapolation over more epochs than so many times those that were seen says nothing
+#: an extrapolation over more than this multiple of the recorded epochs says nothing
 FARTHEST = 100.0
 #: κ up to which all of its digits are written
 WRITTEN_OUT = 10_000

@@ -109,7 +109,7 @@ def _decode_bytes(self: Deserializer, value: Any) -> Any:
     if len(found) > left:
         raise DeserializationError(f"bytes that unpack to more than {MESSAGE_BYTES / 1e6:.0f} MB")
     if not unpacker.eof or unpacker.unused_data:
-        raise DeserializationError("bytes that do not unpack: cut off, or with more after them")
+        raise DeserializationError("bytes that do not unpack: truncated, or followed by others")
     self._unpacked = MESSAGE_BYTES - left + len(found)
     unpacked = Unpacked(found)
     unpacked.sent = len(data)

@@ -12,7 +12,7 @@
   // milliseconds after which it goes anyway, if nothing is drawn
   const STILL = 3000;
   let isDrawn = false;
-  let still = 0; // milliseconds since all was there that came at once; charts below go on coming
+  let still = 0; // milliseconds since all was there that came at once; charts below are still loading
   const awaited = () => document.getElementById("apviz-first")?.dataset.awaits;
 
   document.addEventListener("apviz-drawn", ({ detail }) => (isDrawn ||= detail === awaited()));
@@ -23,7 +23,7 @@
     requestAnimationFrame(() => document.getElementById("apviz-first")?.remove());
   }, 50);
 
-  // a page behind a proxy may come, and its WebSocket be refused: then the server says what to do
+  // a page behind a proxy may load although its WebSocket is refused: then the server says what to do
   fetch("ws", { method: "OPTIONS" }).then(async (answer) => {
     const note = document.querySelector("#apviz-first [role=status]");
     if (answer.status === 403 && note) note.textContent = await answer.text();

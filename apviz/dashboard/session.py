@@ -295,7 +295,7 @@ class Session:
             return
         words = f"There was no connection for {duration(float(lost['seconds']))}."
         if lost["server"] == self._browser.server:
-            words += " The server went on meanwhile."
+            words += " The server kept running."
         else:
             words += " The server was started again meanwhile."
             since = float(lost["at"]) - WRITTEN_SECONDS

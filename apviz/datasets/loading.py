@@ -195,7 +195,7 @@ def fetch(name: str, *, progress: bool = True, base_url: str | None = None) -> P
 
     Args:
         progress: show a progress bar.
-        base_url: mirror that holds the archive under the same file name, in place of the official address.
+        base_url: mirror that holds the archive under the same file name, instead of the official address.
 
     Raises:
         DownloadError: no archive to fetch, an interrupted transfer, or a wrong checksum; with advice.

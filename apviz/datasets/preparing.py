@@ -149,7 +149,7 @@ def load_table(
         missing: `drop` rows with a missing or infinite value in target or inputs; `fill` inputs with the column's
             median over all rows, and texts with a separate text; or `refuse`.
         copies: `keep` rows that are exact copies of another, or `drop` all but the first.
-        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         decimal: decimal mark, `.` or `,`, of ambiguous numbers, such as 70,567 in a column without 0,5 or 1,234,567;
             one for all such columns, or one per column name. Without it such columns are refused.
         seed: of the shuffle before the split.

@@ -95,7 +95,7 @@ def read_columns(
     becomes a column with its name, a matrix one for each of its columns.
 
     Args:
-        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         name: a requested column; if the first line has it, that line holds names.
 
     Returns:

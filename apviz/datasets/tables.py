@@ -93,7 +93,7 @@ class Table:
             return self.columns[name]
         if name not in names:
             nameless = self.text is not None and not self.text.header
-            hint = ". Its first line holds numbers in place of names: use such a name, or the column's position"
+            hint = ". Its first line holds numbers instead of names: use such a name, or the column's position"
             raise ValueError(
                 f"target = {name!r}: {self.path} has no such column; its columns are {quoted(names, 40)}"
                 f"{hint if nameless else ''}"
@@ -177,7 +177,7 @@ def inspect_table(
     Args:
         path: CSV and similar files (`.csv`, `.tsv`, `.txt`, also `.gz`; separated by commas, semicolons, tabs, bars or
             spaces, decimal points or commas, in UTF-8, UTF-16 or Latin-1), Parquet, `.npy` or `.npz`.
-        header: whether the first line of a text file holds names; None: yes, unless it has numbers in place of names.
+        header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         target: the requested column; if the first line has it, that line holds names.
         decimal: decimal mark, `.` or `,`, of ambiguous numbers (see `load_table`).
         limits: for files from untrusted users.

@@ -92,7 +92,7 @@ def steps_of(name: str) -> int:
 
 
 def train(source: Source, settings: TrainingSettings, options: Options, trace: Path) -> Training:
-    """Trains with a trace at a path; a training that was cut there goes on."""
+    """Train with a trace at a path; resume a training that was interrupted there."""
     training = Training(
         source.data.train_x, source.data.train_y, settings, path=trace, device=options.device, dataset=source.name
     )
@@ -134,7 +134,7 @@ def train_and_test(
 ) -> Row:
     """Trains, and predicts the test rows: the mean by the method trained with, the variance by Lanczos.
 
-    A training that was cut goes on from the checkpoint beside its trace at `path`.
+    An interrupted training resumes from the checkpoint next to its trace at `path`.
     """
     settings = TrainingSettings(
         kernel=kernel, solver=training_solver(method, source), steps=steps_of(source.stands_in_for or source.name),

@@ -254,9 +254,9 @@ def published_trace(name: str, method: str) -> Trace | None:
     return record.to_trace()
 
 
-# --- in a table, beside ours ------------------------------------------------------------------------------------------
+# --- in a table, next to ours -----------------------------------------------------------------------------------------
 
-#: columns by the field of `Trained` that goes beside them
+#: columns by the field of `Trained` that is shown next to them
 COLUMNS: Final = {
     "rmse": "test RMSE",
     "nll": "test NLL",

@@ -33,7 +33,7 @@ def write_experiment_report(experiment: Experiment, rows: Mapping[str, Row], opt
         rows: by the key of their cell, in order; at least one.
     """
     folder, total = folder_of(experiment, options), len(experiment.cells(options))
-    missing = f"{len(rows)} of {total} cells are done; the command at the end of this page goes on with the others."
+    missing = f"{len(rows)} of {total} cells are done; the command at the end of this page runs the others."
     how = {
         "training rows": f"at most {options.n:,} of each data set" if options.n else "all, as in the paper",
         "data sets": "; ".join(dict.fromkeys(row["data"] for row in rows.values() if "data" in row)),
@@ -58,7 +58,7 @@ def write_experiment_report(experiment: Experiment, rows: Mapping[str, Row], opt
 
 
 def command(experiment: Experiment, options: Options) -> str:
-    """The command line that ran the experiment, and goes on with it."""
+    """Return the command line that ran the experiment, and resumes it."""
     words = ["apviz", "experiment", experiment.name]
     given = {"--n": options.n, "--dataset": options.dataset, "--out": options.out}
     given |= {"--device": options.device} if options.device != "auto" else {}
@@ -70,7 +70,7 @@ def command(experiment: Experiment, options: Options) -> str:
 class TerminalTable:
     """A table for a terminal: numbers stay whole, words are not broken, and nothing is cut.
 
-    What is too wide for the terminal goes on below, with the columns of words that the table begins with again.
+    A table that is too wide for the terminal continues below, with its first columns of words repeated.
     """
 
     table: Table
@@ -122,7 +122,7 @@ def _whole_width(columns: Sequence[int], widths: Sequence[int]) -> int:
 def _parts(table: Table, widths: Sequence[int], texts: Sequence[int], width: int) -> list[list[int]]:
     """The columns of each table, if one alone is too wide: the columns of words at the left are in every one.
 
-    A column of the paper's numbers stays beside ours.
+    A column of the paper's numbers stays next to ours.
     """
     lead = [index for place, index in enumerate(texts) if index == place]
     groups: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Running an experiment: cell by cell, each kept when it is done, so that a run that was cut goes on."""
+"""Run an experiment cell by cell, and keep each finished cell, so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder_of(experiment: Experiment, options: Options) -> Path:
 def run(experiment: Experiment, options: Options, cluster: Cluster | None = None) -> Iterator[tuple[Cell, Row]]:
     """Computes the cells that are not there yet; yields every cell with its row, also the kept ones.
 
-    A cell that is cut is begun again, but for a training, which goes on from its checkpoint.
+    An interrupted cell starts again, except a training, which resumes from its checkpoint.
 
     Args:
         cluster: computes them there, several at once; they come as they are done. Its workers have no hooks.
@@ -62,7 +62,7 @@ def _run_on(
     folder.mkdir(parents=True, exist_ok=True)
     missing = {cell.key: cell for cell in cells if not (folder / f"{cell.key}.json").exists()}
     yield from ((cell, _row(folder, cell)) for cell in cells if cell.key not in missing)
-    # hooks show and ask here; workers make the cells anew, with hooks of their own
+    # hooks report and ask here; workers create the cells again, with their own hooks
     plain = replace(options, hooks=(), out=options.out.absolute())
     tasks = [
         Task(cell.key, partial(_compute_there, experiment, plain, cell.key), tuple(set(cell.needs) & set(missing)))
@@ -115,7 +115,7 @@ def _bring(source: Path, folder: Path, cell: Cell) -> None:
         mine = [path for path in source.iterdir() if path.name not in sent]
         for each in sorted(mine, key=lambda path: path.suffix == ".json"):
             target = folder / each.name
-            if os.path.lexists(target):  # of a training that was cut here: it was begun anew
+            if os.path.lexists(target):  # left by an interrupted training, which was started again
                 target.rename(target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}"))
             each.rename(target)
 
@@ -137,7 +137,7 @@ def _compute(cell: Cell, kept: Path, options: Options) -> None:
 
 
 def _set_aside(trace: Path) -> None:
-    """A solve that was cut leaves a trace, which is kept under another name; a training's is gone on with."""
+    """Keep the trace of an interrupted solve under another name; a training resumes its own."""
     if not os.path.lexists(trace) or can_resume(trace):
         return
     try:

@@ -1,6 +1,6 @@
 """What an experiment runs on: the paper's data sets or their stand-ins, and its methods at the paper's settings.
 
-Batch sizes and ranks keep the paper's ratio to n. Ours stand beside the paper's methods.
+Batch sizes and ranks keep the paper's ratio to n. Our methods are shown next to the paper's.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def load_named(name: str, options: Options, seed: int) -> Source:
 
 # --- methods ----------------------------------------------------------------------------------------------------------
 
-#: ours, beside `CG` and `AP`
+#: our methods, in addition to `CG` and `AP`
 OVERLAP: Final = "AP overlapping"
 #: tolerances of a step of training, and of a predictive mean (section 5.1)
 TRAINING_TOL, TEST_TOL = 1.0, 0.01

@@ -418,7 +418,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return system.operator.given.cpu(), system.given_b[:, 0].cpu() + self.hyperparameters_.mean
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the training data and the weights in place of the posterior, which may hold n × n numbers."""
+        """Pickle the training data and the weights instead of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"]

@@ -79,7 +79,7 @@ class Parametrisation:
         noise_floor: σ² stays above this.
         fixed: names of fixed hyperparameters. A number that must be positive but is 0 is fixed too.
         transform: transform of positive numbers.
-        constraints: factors to train in place of the kernel's numbers, with ranges for them and for the noise.
+        constraints: factors to train instead of the kernel's numbers, with ranges for them and for the noise.
     """
 
     kernel: Kernel

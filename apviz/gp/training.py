@@ -377,7 +377,7 @@ class Training:
         attrs["hyperparameters"] = json.dumps(_as_plain(after))
         if solution.stop_reason is StopReason.STAGNATED:
             attrs["stagnated_steps"] = attrs.get("stagnated_steps", 0) + 1
-        # an interruption may come before or after the record has the step: keep both states
+        # an interruption may happen before or after the record has the step: keep both states
         self._states = {step.number - 1: self._states[step.number - 1], step.number: self._state(attrs)}
         self._record.put(step={name: [value] for name, value in values.items()})
         self._record.attrs = attrs

@@ -50,7 +50,7 @@ def record_cg(recorder: Recorder) -> Iterator[Recorder]:
 
     GPyTorch takes Cholesky, not CG, up to `gpytorch.settings.max_cholesky_size` rows, and where `fast_computations` are
     off, as they are once BoTorch is imported. If no CG ran at all, a warning says so at the end. Any kernel can be
-    recorded; the spectrum is computed for kernels of apviz only. Calls with a bare function in place of a matrix are
+    recorded; the spectrum is computed for kernels of apviz only. Calls with a bare function instead of a matrix are
     not recorded: they are not solves in GPyTorch, except Lanczos' start of contour integral quadrature. The context
     holds for the current thread.
 

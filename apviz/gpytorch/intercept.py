@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-#: called as handler(call_next, *args, **kwargs) in place of the function; `call_next` is the intercepted function
+#: called as handler(call_next, *args, **kwargs) instead of the function; `call_next` is the intercepted function
 Handler = Callable[..., Any]
 #: an attribute of a class or a module
 Place = tuple[Any, str]

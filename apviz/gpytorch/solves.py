@@ -244,7 +244,7 @@ class Solves:
         return solution.weights.to(system.b)
 
     def _left_out(self, system: KernelSystem, comparing: str | None) -> Tensor:
-        """Return 0 in place of log det K, with one warning.
+        """Return 0 instead of log det K, with one warning.
 
         Raises:
             ValueError: an optimiser would compare such values.

@@ -99,7 +99,7 @@ class PiecewisePolynomial(Stationary):
     """Piecewise polynomial of compact support: 0 from a lengthscale on (Rasmussen & Williams, section 4.2.1).
 
     Args:
-        q: 0, 1, 2 or 3: functions with so many derivatives.
+        q: 0, 1, 2 or 3: functions with q derivatives.
         lengthscale, outputscale: as of `Stationary`.
 
     Raises:

@@ -42,7 +42,7 @@ def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
     """
     terms, noise = _split(kernel)
     if not terms:
-        raise ValueError(f"{kernel} is noise alone; a Gaussian process needs a kernel beside it")
+        raise ValueError(f"{kernel} is only noise; a Gaussian process needs another kernel too")
     return reduce(add, (_converted(term, d) for term in terms)), noise
 
 

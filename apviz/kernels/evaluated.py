@@ -80,7 +80,7 @@ class Evaluated(Kernel):
 
 
 class _OfPairs(Function):
-    """The function of two rows itself, in place of one of their distance.
+    """The function of two rows itself, instead of one of their distance.
 
     Args:
         numbers: (p,) float64, all parameters, one after the other.

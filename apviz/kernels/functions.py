@@ -18,7 +18,7 @@ class Function(ABC):
         of_equality: whether f is 1 at u = 0 and 0 elsewhere, so that no function drawn from it is continuous.
         of_pairs: whether u is `between` the features of two rows: f itself, by code that no engine compiles.
         has_kink: whether the slope is infinite at u = 0, where rounding of a distance then shows most.
-        shape: the number beside u that the formula takes; 0 where it takes none.
+        shape: the parameter of the formula in addition to u; 0 if it has none.
     """
 
     form: str = ""

@@ -83,7 +83,7 @@ class Stationary(Leaf):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The parameters of the shape, beside lengthscale and outputscale, by name; most kernels have none."""
+        """Return the parameters besides lengthscale and outputscale, by name; most kernels have none."""
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     @classmethod

@@ -25,7 +25,7 @@ Form = tuple[str, int, int]
 FORMS = frozenset({
     "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
 })  # fmt: skip
-#: every part of a product is evaluated anew for each of its derivatives
+#: every part of a product is evaluated again for each of its derivatives
 MAX_PARTS = 6
 #: programs that fill the largest GPUs a few times over; in float64 a multiprocessor holds as few as two
 PROGRAMS = {torch.float32: 512, torch.float64: 1024}

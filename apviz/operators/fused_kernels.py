@@ -2,7 +2,7 @@
 
 A program owns BM rows and goes over the columns BN at a time. Features come transposed, (D, n), so that neighbouring
 threads read neighbouring numbers. FORMS, PRODUCTS, STARTS and TERMS are what `Formula` has in `functions`, `starts` and
-`terms`, a form with its whole numbers beside it; `numbers` are the shapes, then the weights.
+`terms`, a form with its integers; `numbers` are the shapes, then the weights.
 
 Triton 3.6 cannot index a constexpr tuple that holds strings or tuples: `item` and `length` read it in Python. No loop
 names a constexpr, which no version lets be named twice.

@@ -36,7 +36,7 @@ LEGEND: Final = 32
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
-#: a line that goes on the one before it, by what stood between them
+#: separators of a line that continues the previous one
 _LINE_CLASS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
 #: the norm in H or by K as it is written in a line whose letters are counted, and as plotly draws it
 _NORM, _SUBSCRIPT = re.compile("‖(²?)_([HK])"), r"‖\1<sub>\2</sub>"
@@ -210,7 +210,7 @@ VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
 
 
 def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dict[str, Any]:
-    """Layout of buttons that exchange the x values of all traces and the title of the lowest of so many x axes.
+    """Return the layout of buttons that exchange the x values of all traces and the title of the lowest x axis.
 
     They restyle x and leave visibility alone, so runs hidden through the legend stay hidden; they work in
     exported HTML, without Python.
@@ -264,7 +264,7 @@ def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
     return go.Figure(data, layout, figure.frames)
 
 
-#: distances in pixels of what stands beside axes
+#: distances in pixels of texts next to axes
 _GAPS: Final = {"xpad", "ypad", "xshift", "yshift"}
 _SIZES: Final = {"size", "width", "thickness", "ticklen", "standoff", "t", "l", "r", "b"}
 _PLACES: Final = {"font", "tickfont", "titlefont", "line", "marker", "colorbar", "margin", "pad", "title", "hoverlabel"}

@@ -47,7 +47,7 @@ _MARKERS: Final = 30
 
 #: points of a curve that a browser pans without delay, twelve curves at once; twice what a screen has pixels
 DRAWN_POINTS: Final = 3_000
-#: of all curves of a figure, and of each of so many that these are few
+#: the most points of all curves of a figure, and the fewest of each curve
 ALL_POINTS, LEAST_POINTS = 36_000, 100
 
 #: runs above which the legend has methods and not runs, and a curve few markers
@@ -197,7 +197,7 @@ class Curves:
         Hovering names the method with its details and gives `what`, epoch, work and seconds in full.
 
         Args:
-            at: x values by unit in place of those of epochs; epochs may be fractions, of which hovering names the one
+            at: x values by unit instead of those of epochs; epochs may be fractions, of which hovering names the one
                 they are part of.
             also: said first where the pointer is, one line for each value.
         """

@@ -70,7 +70,7 @@ def run_names(
     when they were begun.
 
     Args:
-        labels: in place of the methods.
+        labels: instead of the methods.
         leave_out: settings that are no difference.
     """
     heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)

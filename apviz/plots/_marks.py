@@ -193,9 +193,9 @@ def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
 class PointMarks:
     """Marks of one block after another on points, over and under them.
 
-    Where the hulls of the blocks hold mostly rows of their own, the hull of what a block owns is outlined, and shaded
-    is what the hull of what it solves has beside. Elsewhere, as often in a plane of two out of many inputs, an outline
-    would enclose rows of all blocks: there the rows that it owns are ringed, and those of its margin have a halo.
+    If the hull of a block contains mostly its own rows, the hull of its owned rows is outlined, and its margin is
+    shaded. Otherwise, as often in a plane of two of many inputs, an outline would enclose rows of all blocks: then
+    owned rows are ringed, and rows of the margin have a halo.
 
     Args:
         position: (n, 2) in the plane, or (n, 1): then a hull is an interval, as high as the chart.

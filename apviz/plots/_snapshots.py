@@ -144,7 +144,7 @@ def picture(
 
 
 def marker_size(points: int) -> int:
-    """Pixels of a point among so many."""
+    """Return the size in pixels of a point, by the number of points."""
     return 9 if points <= 500 else 6 if points <= 4000 else 4
 
 

@@ -1,4 +1,4 @@
-"""The condition number κ of K beside κ′, which blocks have in its place."""
+"""The condition number κ of K next to κ′, its counterpart for blocks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _bound(trace: Trace, which: str) -> float | None:
 
 
 def _name_runs(figure: go.Figure, traces: Sequence[Trace], names: Sequence[str]) -> None:
-    """Each run with its numbers, above its line: beside it a name would leave no room on a phone."""
+    """Write the name and numbers of each run above its line; next to it they would not fit a phone."""
     figure.update_yaxes(range=(len(names) - 0.1, -0.4), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
     for place, (trace, name) in enumerate(zip(traces, names, strict=True)):
         known = [each for each in _NAMES if math.isfinite(trace["spectrum"][each])]

@@ -41,9 +41,9 @@ class ResidualMap:
     """Residual of the first right-hand side, one update at a time, with one colour scale for all of them.
 
     Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
-    are, more by their first two principal axes in lengthscales. There the block is outlined and its margin shaded, or,
-    where blocks lie across one another, ringed and with a halo. Of more than `DRAWN_ROWS` rows so many are drawn, the
-    same part of every block, which the figure says.
+    are, more by their first two principal axes in lengthscales. There the block is outlined and its margin shaded; if
+    blocks overlap in the plane, its rows are ringed and have a halo. At most `DRAWN_ROWS` rows are drawn, the same
+    share of every block, and the figure says so.
 
     Attributes:
         updates: the numbers that can be drawn.

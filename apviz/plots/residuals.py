@@ -70,7 +70,7 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
 
 def _add_methods(curves: Curves, traces: Sequence[Trace], looks: Sequence[Look]) -> None:
-    """An entry of the legend for every method, in place of one for every run."""
+    """An entry of the legend for every method, instead of one for every run."""
     looks_of = {trace.method: look for trace, look in zip(traces, looks, strict=True)}
     for name, (method, look) in zip(distinct_names([*looks_of]), looks_of.items(), strict=True):
         runs = [trace for trace in traces if trace.method == method]

@@ -1,4 +1,4 @@
-"""Test error of runs beside their residual."""
+"""Test error of runs next to their residual."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
 
     A star marks the epoch from which on the test RMSE stays within 1% of its last value, of runs that converged: the
-    end of another is no better than where it was cut off. Traces without a test RMSE are left out. Buttons switch x;
+    end of another is no better than at its last epoch. Traces without a test RMSE are left out. Buttons switch x;
     the work of predicting is not part of it.
 
     Args:

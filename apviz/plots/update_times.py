@@ -65,7 +65,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             hoverinfo="x+name",
         )
     figure.update_xaxes(title_text="time per update (s)", type="log", **log_ticks(quantiles))
-    # a name beside its box would leave no room for the boxes on a phone, and one on the axis would hide its ticks
+    # a name next to its box would leave no room for the boxes on a phone, and one on the axis would hide its ticks
     figure.update_yaxes(range=(len(names) - 0.2, -0.5), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
     for place, name in enumerate(names):
         figure.add_annotation(

@@ -29,7 +29,7 @@ class Section:
     """Runs of one system, with verdict, table and figures.
 
     Attributes:
-        prepared: what was made of a table of one's own, and what is odd about the data, a sentence each.
+        prepared: how a user's own table became data, and oddities of the data, one sentence each.
         chosen: what `auto` took for a run, and why.
     """
 
@@ -200,7 +200,7 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
         yield (
             "Eigenvalues",
             "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
-            "preconditioner P gives them those of P⁻¹K in place of those of K. κ is the largest over the smallest.",
+            "preconditioner P gives them those of P⁻¹K instead of those of K. κ is the largest over the smallest.",
             lambda theme: plots.eigenvalues(traces, theme=theme),
         )
 

@@ -22,7 +22,7 @@ _HEAD, _MARK = 2_000, '<meta name="generator" content="apviz'
 def write_page(path: P, template: str, **values: Any) -> P:
     """Write the page that the template gives with these values, whole or not at all; return its path.
 
-    A page of apviz that is there is replaced; beside any other file the page gets a name of its own.
+    An existing page of apviz is replaced; next to any other file the page gets another name.
 
     Args:
         template: a file of `apviz/report/templates` that extends `base.html.jinja`.
@@ -87,8 +87,8 @@ def _height(layout: dict[str, Any]) -> str:
     if y.get("scaleanchor") != "x":
         return asked
     (left, right), (bottom, top) = x["range"], y["range"]
-    beside, around = margin["l"] + margin["r"], margin["t"] + margin["b"]
-    needed = f"{around}px + (100cqw - {beside}px) * {abs((top - bottom) / (right - left)):.4f}"
+    across, around = margin["l"] + margin["r"], margin["t"] + margin["b"]
+    needed = f"{around}px + (100cqw - {across}px) * {abs((top - bottom) / (right - left)):.4f}"
     return f"min(max({asked}, 90vh), {needed})"
 
 

@@ -24,11 +24,12 @@ METHOD, ENDING = HEADINGS.index("method"), HEADINGS.index("how it ended")
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of a run, as text, in the order of `HEADINGS`, whether it converged, and the details of its method."""
+    """A run: its cells as text in the order of `HEADINGS`, whether it converged, its method's details and kind."""
 
     cells: tuple[str, ...]
     converged: bool
     details: str = ""
+    kind: str = ""
 
 
 def table_rows(traces: Sequence[Trace]) -> list[Row]:
@@ -40,7 +41,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
     """Return the row of the table for one trace.
 
     Args:
-        method: what it is called beside others.
+        method: its name among others.
     """
     a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
     rmse = float(last["test_rmse"])
@@ -57,14 +58,15 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
         ),
         trace.converged,
         trace.method_details,
+        trace.method.kind,
     )
 
 
 def _details(rows: Sequence[Row]) -> list[str]:
-    """The details of methods, a line each; what all of one kind share is said once."""
+    """Return the details of methods, a line each; details that all of one kind share appear once."""
     found: dict[str, dict[str, str]] = {}
     for row in filter(lambda row: row.details, rows):
-        found.setdefault(row.cells[METHOD].partition(" (")[0], {}).setdefault(row.details, row.cells[METHOD])
+        found.setdefault(row.kind, {}).setdefault(row.details, row.cells[METHOD])
     return [
         f"{kind if len(of_kind) == 1 else name}: {details}"
         for kind, of_kind in found.items() for details, name in of_kind.items()

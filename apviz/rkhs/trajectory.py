@@ -32,7 +32,7 @@ class Step:
         weights: (n,) weights of the current function s.
         residual: (n,) b − Kw, computed from w.
         energy_decrease: ½‖change‖²_H, the decrease of h(w) = ½wᵀKw − bᵀw.
-        decrease_per_block: (m,) decrease that each block would have given in place of `block`; empty without blocks.
+        decrease_per_block: (m,) decrease that each block would have given instead of `block`; empty without blocks.
     """
 
     number: int
@@ -90,7 +90,7 @@ def trajectory(
     Args:
         b: (n,) data at the points.
         blocks: number of blocks, of equal size except the last.
-        block_size: points a block owns, in place of the number of blocks.
+        block_size: points a block owns, instead of the number of blocks.
         overlap: size of a block's margin, as a fraction of the points it owns.
         rule: which block is next.
         steps: number of updates, or of CG iterations; fewer if the residual reaches rounding earlier.

@@ -225,7 +225,7 @@ class Projection(State):
             return
         rank, near = 2 * old.rank, 2 * old.near_size
         try:
-            with explained("better skeletons", "the solve goes on without them"):
+            with explained("better skeletons", "the solve continues without them"):
                 self.skeletons = BlockSkeletons(self.operator, self.partition, self.factors, rank, near, self._seed)
         except MemoryError:  # the solve continues with the old skeletons
             return

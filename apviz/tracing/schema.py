@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # increases when older traces can no longer be read; a new optional group does not change it
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 #: dimensions along which a group grows while a solve runs
 GROWING: Final = ("update", "epoch", "pass", "step")
@@ -116,9 +116,7 @@ PASS: Final[dict[str, Variable]] = {
     "is_exact": Variable(
         ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
     ),
-    "is_adopted": Variable(
-        ("pass",), "int64", "1: the recursion goes on from B − KW; 0: with the residual it has", "1"
-    ),
+    "is_adopted": Variable(("pass",), "int64", "1: the recursion continues from B − KW; 0: from its own residual", "1"),
     **TRAFFIC_OF["pass"],
 }
 

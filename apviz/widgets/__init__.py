@@ -1,4 +1,4 @@
-"""Notebook widgets: each one line to show; controls beside a figure that the library computes."""
+"""Notebook widgets: one line shows each; controls next to a figure that the library computes."""
 
 from apviz.widgets.angles import Angles
 from apviz.widgets.cg_against_projection import CGAgainstProjection

@@ -152,7 +152,7 @@ class CGAgainstProjection(LiveWidget):
 
 
 def _normal_after(words: int) -> tuple[float, int]:
-    """The normal number that the generator of seed 0 draws after so many words, and how many it takes for it.
+    """Return the normal number that the generator of seed 0 draws after `words` words, and the words it takes.
 
     `toy_problem` draws n normal numbers after n uniform ones, which take a word each: the page so has those of every n.
     """

@@ -11,9 +11,7 @@ import numpy as np
 from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
-NO_ANSWER: Final = (
-    "No answer yet: put yours in place of the dots in the cell above, run that cell, then this one again."
-)
+NO_ANSWER: Final = "No answer yet: put yours instead of the dots in the cell above, run that cell, then this one again."
 #: digits from which on a rounded number counts as known
 FEW_DIGITS: Final = 2
 #: what a wrong number often is, by what makes of the right one

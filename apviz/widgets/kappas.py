@@ -1,4 +1,4 @@
-"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 beside the measured error, and a bet about a k-d tree."""
+"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 next to the measured error, and a bet about a k-d tree."""
 
 from __future__ import annotations
 

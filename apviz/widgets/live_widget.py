@@ -1,4 +1,4 @@
-"""Widgets that live in the browser: they answer there, in a notebook with Python beside them and on a page without.
+"""Widgets that live in the browser: they answer there, in a notebook with Python and on a page without it.
 
 Python describes a widget (its controls, presets and words), has the same state as traits, and computes from it with
 `apviz.rkhs`, the reference; the modules of `js/` draw. A test holds both against one another.
@@ -23,7 +23,7 @@ from apviz.widgets.bundle import notebook_module, page_script
 
 #: media type of a widget's words and values, for pages that have its script
 LIVE: Final = "application/vnd.apviz.widget+json"
-#: key in an output's metadata that says it stands in place of a widget; the value is the widget's id
+#: key in an output's metadata that says it stands instead of a widget; the value is the widget's id
 STATIC: Final = "apviz_static"
 
 _OUTPUT: Final = ".jp-OutputArea-child"
@@ -93,7 +93,7 @@ def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str
 
 
 def steps(label: str, explanation: str, last: int, interval: int | None = None) -> dict[str, Any]:
-    """Describes steps from 0 to the last, which can be played: one a second, or every so many milliseconds."""
+    """Describe steps from 0 to the last, which can be played: one a second, or one every `interval` milliseconds."""
     return slider(label, explanation, 0, last, 1) | {"kind": "steps"} | ({"interval": interval} if interval else {})
 
 
@@ -123,7 +123,7 @@ class LiveWidget(anywidget.AnyWidget):
     Args:
         theme: of the figures: light, dark, or auto, which is that of JupyterLab or of the page around.
         lecture: large enough for a projector.
-        values: of the traits, in place of the first preset's.
+        values: of the traits, instead of the first preset's.
 
     Attributes:
         title, text, sentence: what one can learn here; in the sentence `{name}` is a number that can be dragged.
@@ -132,7 +132,7 @@ class LiveWidget(anywidget.AnyWidget):
         presets: named values; the first sets every trait, and is what `reset` goes back to.
         betting: a question and its answers by value, for a widget with a trait `bet`: before the bet, which is an
             answer or `shown`, presets are called A, B, …, and what would tell is not drawn.
-        hidden_until: the trait that reveals what was bet on, in place of `betting` where a bet is placed otherwise.
+        hidden_until: the trait that reveals what was bet on, instead of `betting` where a bet is placed otherwise.
 
     Raises:
         ValueError: an unknown setting, or a value that it cannot have.

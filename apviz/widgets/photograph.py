@@ -1,4 +1,4 @@
-"""A photograph, block by block: scattered blocks beside blocks of neighbours, solved in the page."""
+"""A photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FRAME: Final = 16
 #: of the Matérn-5/2 kernel, where both sides of a picture have length 2
 LENGTHSCALE: Final = 0.1
 NOISE: Final = 0.05
-#: every so many-th row and column is kept, by the number of pixels that leaves
+#: stride of rows and columns, by the number of pixels
 STRIDES: Final = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
-#: every fourth row and column, and so many columns from the middle: 13,696 pixels
+#: every fourth row and column, and the middle columns: 13,696 pixels
 _FINE_STRIDE, _FINE_COLUMNS = 4, 128
 PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")
 

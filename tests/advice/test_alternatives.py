@@ -125,7 +125,7 @@ def test_nothing_is_said_where_the_same_method_takes_about_the_same():
 
 def test_another_price_another_method_and_what_does_not_arrive_are_each_said():
     now = {"a": forecast_of(1.0), "b": forecast_of(3.0)}
-    assert said({"a": forecast_of(2.0)}, **now) == "To 0.001: about 2 s in place of 1 s with a."
+    assert said({"a": forecast_of(2.0)}, **now) == "To 0.001: about 2 s instead of 1 s with a."
     swap = {"a": forecast_of(9.0), "b": forecast_of(4.0)}
     assert said(swap, **now) == "To 0.001: take b, about 4 s. a would take about 9 s."
     swap["a"] = forecast_of(9.0, bounded=False)

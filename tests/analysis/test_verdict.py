@@ -107,7 +107,7 @@ def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_t
     assert epochs(cg(problem)) <= most
     residual = float(cut["epoch"]["residual"][-1])
     told = judge([ap(problem, 0.01), cut])
-    # what was measured, in place of a bound
+    # what was measured, instead of a bound
     assert f"CG stopped at residual {residual:.3g} after 6 s" in told.headline and "bound" not in told.headline
     assert "1 run hit its limit of 3 epochs." in told.others and f"κ = {root**2:,.0f}" in told.others
     bound = f"CG needs at most {most} iterations in exact arithmetic (a bound). "

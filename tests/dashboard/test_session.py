@@ -207,7 +207,7 @@ def test_after_a_lost_connection_it_says_what_went_on(tmp_path, recorded_runs, i
         said = session._was_lost.object
         session.shared.end()
     assert session._was_lost.visible and said.startswith("There was no connection for 7 s.")
-    assert ("The server went on meanwhile." in said) == is_same
+    assert ("The server kept running." in said) == is_same
     assert said.endswith("interrupted: A comparison. As far as it was recorded it is in the folder: cut.") != is_same
 
 

@@ -113,7 +113,7 @@ def test_a_file_without_names_is_recognised_and_its_columns_are_called_by_their_
     assert table.rows == 40 and "no names in the first line" in str(table.text)
     for target in ("column 3", 2, -2):
         assert load_table(path, target).target_name == "column 3"
-    with pytest.raises(ValueError, match="'y': .* no such column; .* column 1, .*numbers in place of names"):
+    with pytest.raises(ValueError, match="'y': .* no such column; .* column 1, .*numbers instead of names"):
         load_table(path, "y")
 
 

@@ -11,7 +11,7 @@ from apviz.experiments import EXPERIMENTS, Options, Row, measuring, run, sources
 from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, rules, test_time, training
 from apviz.solvers import Hook
 
-#: Adam steps in place of the paper's 50 and 100
+#: Adam steps instead of the paper's 50 and 100
 STEPS = 3
 
 Finished = tuple[Options, dict[str, Row], int]

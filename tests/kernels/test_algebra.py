@@ -212,7 +212,7 @@ def test_a_piecewise_polynomial_is_the_textbooks_and_gpytorchs(q, d):
         / 15,
     }[q]
     np.testing.assert_allclose(kernel(x, z), np.maximum(1 - gap, 0) ** (j + q) * polynomial, atol=1e-12)
-    if q != 2:  # there GPyTorch 1.15 has j + 4j + 3 in place of j² + 4j + 3
+    if q != 2:  # there GPyTorch 1.15 has j + 4j + 3 instead of j² + 4j + 3
         torch.testing.assert_close(kernel(x, z), theirs(x, z).to_dense().detach(), rtol=1e-6, atol=1e-7)
     for compiled in engines():
         found = TiledOperator(x, kernel, NOISE, compiled=compiled).columns(slice(0, 30))

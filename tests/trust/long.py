@@ -182,7 +182,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
         await tab.says("to train on")
         if visit.seed % 2:
             await tab.press("Use this table")
-            await tab.says("A table of yours")
+            await tab.says("Your table")
     else:
         for page in range(1, PAGES):
             await tab.go_to(page)

@@ -170,7 +170,7 @@ def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     larger = int(short(min(n / 4, 4 * math.sqrt(n))))
     if larger < 2 * size:
         return None
-    # per epoch, next to nothing: m·b³/3 operations beside 2n² for every right-hand side
+    # per epoch, negligible: m·b³/3 operations compared to 2n² for every right-hand side
     evidence = (
         f"A block owns {size:,} of {n:,} rows, so that an update sees little of K: {of.epochs(trace):,} epochs, "
         f"residual {of.residual(trace):.2g}. An epoch costs the same with any size. Factors of blocks of "

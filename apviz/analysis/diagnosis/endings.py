@@ -21,18 +21,18 @@ DRIFT_SHARE = 0.5
 LOOSE_TOL = 0.5
 # test RMSE ÷ the lowest of the runs on the same system, above which a run is not solved well enough
 WORSE = 1.1
-# what to try in place of a tolerance that is too loose: the paper's
+# what to try instead of a tolerance that is too loose: the paper's
 USUAL_TOL = 0.01
 # a test error that never was this share below that of the mean explains under a tenth of the variance
 RMSE_GAIN_SHARE = 0.05
 # a model errs by about σ where its rows are many for what it can be: where few eigenvalues of K are above σ²
 SURE_FACTOR, FEW_EIGENVALUES_SHARE = 3.0, 0.1
-# solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
+# more solving is of no use if the test error is within 1% of its end at this multiple of the tolerance, with
 # so much of the work still to come, and not next to nothing
 LOOSER_TOL_FACTOR, WORK_AFTER_SHARE, WORK_AFTER = 3.0, 0.5, 5.0
 # work that nobody waits for
 QUICK_WORK = 20.0
-# factors of blocks that take so many times the operations of all else, and more than a moment
+# factors of blocks that take this multiple of all other operations, and more than a moment
 FACTORS_FACTOR, FACTOR_OPERATIONS = 8.0, 1e9
 # lengthscales that are written out
 SHOWN_LENGTHSCALES = 4
@@ -73,7 +73,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     failed, passes, jitter = trace.outcome in ("stagnated", "diverged"), of.passes(trace), of.jitter(trace)
     # a pass puts right what has drifted, and skeletons drift by far more than rounding
     drifted = not passes and drift >= DRIFT_SHARE * end
-    # beside so much jitter the noise does not count: the smallest eigenvalues are hardly solved for
+    # with this much jitter the noise is negligible: the smallest eigenvalues are hardly solved for
     if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
         return None
     precision = of.settings(trace).get("precision")
@@ -146,9 +146,9 @@ def smooth(trace: Trace, others: list[Trace]) -> Answer:
     # what test errors do not say where there are too few
     if few > FEW_EIGENVALUES_SHARE * n or end < SURE_FACTOR * deviation:
         return None
-    beside = "" if mean is None else f", that of the mean {mean:.3g}"
+    of_mean = "" if mean is None else f", that of the mean {mean:.3g}"
     evidence = (
-        f"The test RMSE is {end:.3g}{beside}; the model expects about σ = {deviation:.2g}. At most {few:,} "
+        f"The test RMSE is {end:.3g}{of_mean}; the model expects about σ = {deviation:.2g}. At most {few:,} "
         f"eigenvalues of K are above 2σ², so {n:,} rows leave it little else to be unsure of."
     )
     advice = "Fit the hyperparameters: the lengthscale is too long for these data, or σ² too small."
@@ -178,10 +178,10 @@ def model(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def too_tight(trace: Trace, others: list[Trace]) -> Answer:
-    """The test RMSE was at its end long before the tolerance was.
+    """Test whether the test RMSE settled long before the solve reached its tolerance.
 
-    Its end is the lowest that any run on this system ended at, of which one must have converged: the end of a run that
-    was cut off may be far from where the system's solution is.
+    Its end is the lowest final RMSE of any run on this system. One of the runs must have converged: an interrupted run
+    may end far from the solution.
     """
     runs = [(each, of.last_rmse(each)) for each in (trace, *others) if "epoch" in each]
     ends = [rmse for _, rmse in runs if rmse is not None]

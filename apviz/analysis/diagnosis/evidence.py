@@ -15,7 +15,7 @@ from apviz.tracing import Trace
 
 # W = 0 has residual 1: with a residual above this, much of the system is not solved
 SOLVED_RESIDUAL = 0.1
-# operations that an entry of K takes beside the two for every right-hand side: a distance and its kernel
+# operations of an entry of K in addition to two for every right-hand side: a distance and its kernel
 OPERATIONS_PER_ENTRY = 16
 
 
@@ -76,7 +76,7 @@ def lowest_rmse(trace: Trace) -> float:
 
 
 def passes(trace: Trace) -> int:
-    """How often B − KW was evaluated anew."""
+    """Count the evaluations of B − KW."""
     return int(trace["pass"].sizes["pass"]) if "pass" in trace else 0
 
 
@@ -120,7 +120,7 @@ def kept_per_epoch(trace: Trace) -> float:
 
 
 def forecast(trace: Trace) -> float:
-    """Epochs after which it would have met its tolerance, had it gone on at its rate; infinite where it gained nothing.
+    """Epochs after which it would have met its tolerance, had it continued at its rate; infinite if it gained nothing.
 
     The rate is that of the late epochs, and of all where they are few.
     """
@@ -204,7 +204,7 @@ def iterations_of_cg(trace: Trace) -> tuple[int, int]:
     found = [(math.ceil(whole), 0)]
     for rank, value in leading(trace):
         if value >= smallest:
-            # the residual is held against the error in the K-norm by the κ of all of K
+            # the residual is compared with the error in the K-norm by the κ of all of K
             rest = 0.5 * math.sqrt(value / smallest) * math.log(2 * math.sqrt(largest) / tol)
             found.append((rank + math.ceil(rest), rank))
     return min(found)

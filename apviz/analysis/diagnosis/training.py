@@ -77,7 +77,7 @@ def _interrupted(trace: TrainingTrace) -> Diagnosis | None:
         return None
     wanted = int(_settings(trace)["steps"])
     evidence = f"It ended ({trace.attrs.get('stop_message', 'killed, or still running')}) after {_done(trace)} steps."
-    return Diagnosis(Limit.INTERRUPTED, evidence, f"Let it go on to step {wanted}.", {"steps": wanted})
+    return Diagnosis(Limit.INTERRUPTED, evidence, f"Let it continue to step {wanted}.", {"steps": wanted})
 
 
 def _rounded(trace: TrainingTrace) -> Diagnosis | None:
@@ -169,7 +169,7 @@ def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
     if trace.settled_at is not None:
         return None
     more = 2 * _done(trace)
-    return Diagnosis(Limit.STEPS, trace.settled_words, f"Let it go on to step {more}.", {"steps": more})
+    return Diagnosis(Limit.STEPS, trace.settled_words, f"Let it continue to step {more}.", {"steps": more})
 
 
 def _higher_floor(trace: TrainingTrace) -> float:

@@ -21,7 +21,7 @@ class Browser(JSComponent):
     lost = param.Dict({}, doc="when the connection was lost (seconds since 1970), of which server, what ran then")
     pixels = param.Integer(0, doc="width of the screen; 0 until the browser has said it")
     server = param.String(SERVER, doc="name of the process that serves the page")
-    jobs = param.List([], item_type=str, doc="what goes on, in words")
+    jobs = param.List([], item_type=str, doc="running jobs, in words")
     drawing = param.Boolean(False, doc="whether charts are still to be drawn")
 
     is_heard = param.Boolean(False, doc="whether what the browser says when it comes has had its effect")

@@ -86,7 +86,7 @@ class CardText(JSComponent):
 
     heading = param.String(doc="of the card; the figure has it too, so it is shown where there is none")
     text = param.String(doc="what to see in it")
-    empty = param.String(doc="said in place of a figure")
+    empty = param.String(doc="text shown instead of a figure")
     is_empty = param.Boolean(False, doc="whether there is no figure")
     is_open = param.Boolean(False, doc="whether words and table are shown")
 

@@ -194,11 +194,11 @@ def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> Non
     if is_written_here(path):
         raise ValueError("this training is already running, here or in another window of this server")
     if not can_resume(path):
-        raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot resume; start a new one")
+        raise ValueError(f"there is no checkpoint next to {path.stem}, so it cannot resume; start a new one")
     quiet = max(QUIET_SECONDS, QUIET_STEPS * float(trace["step"]["seconds"].max()))
     ago = time.time() - changed
     if not trace.finished and _last_written.get(path) != changed and ago < quiet:
         raise ValueError(
-            f"{path.stem} was written {ago:.0f} s ago, so another process may be at it; it can go on here once it has "
+            f"{path.stem} was written {ago:.0f} s ago, so another process may be at it; it can resume here once it has "
             f"been left alone for {quiet:.0f} s"
         )

@@ -131,7 +131,7 @@ class Page(ABC):
 
     @abstractmethod
     def redraw(self) -> None:
-        """Draw all charts anew, for the theme has changed."""
+        """Draw all charts again after a change of theme."""
 
     def first_sight(self) -> FirstSight | None:
         """Return the static preview before any script has loaded; None if it would be empty."""

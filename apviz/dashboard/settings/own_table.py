@@ -1,4 +1,4 @@
-"""A table of one's own in one step: drop a file, look at its columns, use it."""
+"""The user's own table in one step: drop a file, look at its columns, use it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from apviz.datasets.decimals import Question
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.tables import Table, TableChoices
 
-#: reads the files of all sessions: a large table takes seconds, in which other visitors go on
+#: reads the files of all sessions: a large table takes seconds, and other visitors must not wait for it
 _READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
 _KINDS = {"number": "number", "text": "text", "date": "date", "constant": "constant", "unusable": "not usable"}
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 #: the paper of the dialog leaves no more of a phone's screen than it must
 _PAPER = {"& .MuiDialog-paper": {"margin": "12px", "width": "calc(100% - 24px)", "maxHeight": "calc(100% - 24px)"}}
-#: notes in the dialog and beside the data set; the others are in the report
+#: notes in the dialog and next to the data set; the others are in the report
 _SHOWN_NOTES = 8
 _SHOWN_COLUMNS = 12
 Result = TypeVar("Result")

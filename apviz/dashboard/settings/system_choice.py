@@ -27,7 +27,7 @@ from apviz.dashboard.settings.systems import (
 from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.kernels import KERNELS
 
-#: training rows that a table of one's own begins with, where it has more: a comparison takes a minute or so
+#: the most training rows of a user's own table at first: a comparison then takes about a minute
 OWN_N = 10_000
 
 
@@ -179,7 +179,7 @@ def describe_dataset(system: SystemChoice) -> str:
     own = system.own.find(name)
     if own is not None:
         target = escape(str(own.choices.target))
-        return f"A table of yours: {own.rows:,} rows to train on. Target: {target}.{notes_in_words(own.notes)}"
+        return f"Your table: {own.rows:,} rows to train on. Target: {target}.{notes_in_words(own.notes)}"
     card = datasets.card(name)
     return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"
 

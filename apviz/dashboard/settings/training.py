@@ -1,4 +1,4 @@
-"""How to train: the settings of a training, their widgets, and those of a recorded training that goes on."""
+"""How to train: the settings of a training, their widgets, and those of a recorded training that resumes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -
     """Return the data and settings of a recorded training.
 
     A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
-    and in `apviz experiment`. Whoever loads the data asks `apviz.gp.checkpoint.check_data` whether that was so.
+    and in `apviz experiment`. Code that loads the data checks this with `apviz.gp.checkpoint.check_data`.
 
     Raises:
         ValueError: data or a solver that is not at hand.

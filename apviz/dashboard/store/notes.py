@@ -39,7 +39,7 @@ class Texts:
         return {name: text for name, (_, text) in found.items()}
 
     def write(self, name: str, text: str) -> str:
-        """Keep a text in place of the previous one, and return it; an empty text removes it.
+        """Keep a text instead of the previous one, and return it; an empty text removes it.
 
         Raises:
             ValueError: the text is too long.

@@ -118,7 +118,7 @@ class RunsFolder:
         return new
 
     def write_note(self, name: str, note: str) -> str:
-        """Keep a note on a run in place of the previous one, and return it; an empty note removes it.
+        """Keep a note on a run instead of the previous one, and return it; an empty note removes it.
 
         Raises:
             ValueError: also if the note is too long.
@@ -127,7 +127,7 @@ class RunsFolder:
         return self._notes.write(name, note)
 
     def write_tags(self, name: str, tags: Sequence[str]) -> tuple[str, ...]:
-        """Keep tags of a run in place of the previous ones, and return them without duplicates; no tags remove them.
+        """Keep tags of a run instead of the previous ones, and return them without duplicates; no tags remove them.
 
         Raises:
             ValueError: also for too many tags, or a tag that is too long.

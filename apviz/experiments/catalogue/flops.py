@@ -57,7 +57,7 @@ EVALUATING: Final = {TiledOperator._tile: ENTRIES, Operator.block: ENTRIES}
 
 
 class Flops(Experiment):
-    """One epoch on the torch engine, which runs what the formulas speak of, and an iteration of CG beside it."""
+    """Count one epoch on the torch engine, which runs the operations of the formulas, and one CG iteration."""
 
     name = "flops"
     title = "The flops of an epoch, counted"
@@ -191,7 +191,7 @@ def _numbers(count: int | None) -> str:
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
-#: whoever is not in the table of callers
+#: callers that are not in the table
 OTHER: Final = "other"
 
 # one flop per element of the result, or of the argument
@@ -220,7 +220,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         callers: a function, method or property → what it does; what is defined inside of it goes with it. Operations
             go to the outermost of these functions.
-        always: the same for functions that answer for what runs inside them, whoever called them.
+        always: the same for functions that count everything they call, for any caller.
 
     Attributes:
         flops: by what is done; `OTHER` where no caller is known.

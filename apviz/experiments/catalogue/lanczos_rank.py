@@ -95,7 +95,7 @@ def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
 
 
 def _keep(trace: Trace, found: Mapping[str, Any], path: Path) -> None:
-    """Writes the trace of the mean's solve, with what was found beside it."""
+    """Write the trace of the mean's solve together with the results."""
     variables = {
         name: xr.Variable(v.dims, found[name], {"long_name": v.long_name, "units": v.units}).astype(v.dtype)
         for name, v in LANCZOS.items()

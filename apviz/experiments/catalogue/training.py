@@ -139,7 +139,7 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
 def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
     return Chart(
         heading,
-        "σ² falls as the training goes on, and CG needs more iterations for it (paper, Figure 4). An epoch with "
+        "σ² falls during the training, and CG needs more iterations for it (paper, Figure 4). An epoch with "
         "overlapping blocks costs more than one without: hovering gives the work.",
         lambda theme: plots.training(traces, theme=theme),
     )

@@ -75,7 +75,7 @@ def diagnose(
 ) -> ModelDiagnosis:
     """Find what is wrong with an `ExactGP`, and one change that fixes it, by the rules of this module.
 
-    Call it in the place of the problem, inside the same `gpytorch.settings`. A copy of the model takes one training
+    Call it where the problem occurs, inside the same `gpytorch.settings`. A copy of the model takes one training
     step and predicts once under these settings; the results are compared with Cholesky in float64. A proposed change
     has been tried in the same way. The model, its caches and torch's random numbers stay unchanged. Inside
     `alternating_projection()`, GPyTorch itself is measured. Of more than 2,000 rows, 2,000 are measured, drawn at
@@ -141,7 +141,7 @@ def diagnose(
     rules: tuple[Callable[[Evidence], data.Answer], ...] = (
         data.astray, lambda known: inspecting.inputs_coarse(model),
         *(rule for rule in data.RULES if rule is not data.duplicates),
-        measured.mended, data.duplicates, data.stepped, data.on_floor,
+        measured.first_remedy, data.duplicates, data.stepped, data.on_floor,
     )  # fmt: skip
     return measured.reported(decide(rules, measured.nothing, evidence))
 
@@ -197,7 +197,7 @@ class _Measured:
         """Measure GPyTorch under the current settings; subsampled rows are solved in the way of all rows."""
         return solved(self.given, truth, self._and(), spectrum=None)
 
-    def mended(self, known: Evidence) -> Diagnosis | None:
+    def first_remedy(self, known: Evidence) -> Diagnosis | None:
         """Return the first change that fixes the results, if any result is off."""
         truth = self.truth
         if self.native.is_good and not self.native.complains:
@@ -343,7 +343,7 @@ class _Measured:
             ]
         if not native.log_likelihood_error <= LARGE_ERROR:
             words.append(
-                f"the log likelihood per row is {native.log_likelihood:.3g} in place of {self.truth.log_likelihood:.3g}"
+                f"the log likelihood per row is {native.log_likelihood:.3g} instead of {self.truth.log_likelihood:.3g}"
             )
         late = [t for t in native.unconverged if t is not native.trace]
         if late:

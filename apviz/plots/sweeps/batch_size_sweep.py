@@ -32,7 +32,7 @@ PANELS: Final = {
 HEIGHT, PANEL = 920, 180
 #: of the memory's axis, above and below what is drawn
 _ROOM: Final = 2.5
-#: labels on the axis of b at most, and the least ratio of two beside each other
+#: the most labels on the axis of b, and the least ratio of two neighbours
 _LABELLED: Final = 10
 _APART: Final = 1.2
 
@@ -47,10 +47,10 @@ def batch_size_sweep(
 
     A ring and a thin line mark the b that took the fewest seconds, set-up included, of all that converged; of several
     systems or tolerances, on the one that most runs share. A cross stands where a run ended that did not converge, an
-    open circle where one is still on its way or was interrupted: neither is a point of the curve.
+    open circle where one still runs or was interrupted: neither is a point of the curve.
 
     Args:
-        memory_limit: in bytes, drawn beside the memory.
+        memory_limit: in bytes, drawn with the memory.
 
     Raises:
         ValueError: no trace; a trace without a batch size; an unknown theme.

@@ -25,7 +25,7 @@ PANELS: Final = {"epochs": "epochs, of CG: iterations", "work": "work"}
 def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
     """Epochs or iterations and work to the tolerance of each method, against the κ of K that each noise gives.
 
-    A cross stands where a run ended that did not converge, an open circle where one is still on its way or was
+    A cross stands where a run ended that did not converge, an open circle where one still runs or was
     interrupted: neither is a point of the curve. With a run of plain CG the dotted line bounds its iterations in
     exact arithmetic.
 

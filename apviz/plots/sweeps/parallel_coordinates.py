@@ -31,7 +31,7 @@ _SWEPT: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_ra
 #: ratio from which an axis is logarithmic; how high results reach, below those of runs that did not converge
 _LOG_RATIO, _SOLVED = 4.0, 0.86
 _FAILED: Final = "not conv."
-#: numbers beside an axis, and values up to which each is named
+#: numbers at an axis, and the number of values up to which each is named
 _NUMBERS, _NAMED = 4, 8
 _HEIGHT: Final = 560
 
@@ -90,7 +90,7 @@ def parallel_coordinates(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
 
 @dataclass(frozen=True)
 class _Scale:
-    """An axis: where the values of all runs stand on it, from 0 to 1, and what is written beside it, where."""
+    """An axis: positions of the values of all runs on it, from 0 to 1, and its labels with their positions."""
 
     heights: Floats
     labels: list[tuple[float, str]]

@@ -52,7 +52,7 @@ def performance_profiles(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
     own = dict(zip(names, looks([firsts[name].method for name in names], theme), strict=True))
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.05), colors, "work")
     for column, (measure, profile) in enumerate(profiles.items(), start=1):
-        # every curve goes on as high as it came
+        # every curve continues at its last height
         most = max(float(profile["ratio"].max()) * 1.15, 2.0)
         for name in names:
             _draw(curves, profile, name, own[name], most, column, measure)

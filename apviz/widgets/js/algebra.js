@@ -147,17 +147,17 @@ export function svd(a) {
  * @returns {{values: Vector, vectors: Vector[]}}
  */
 export function symmetricEigen(a) {
-  const {diagonal, beside, basis} = tridiagonal(a);
-  rotateToDiagonal(diagonal, beside, basis);
+  const {diagonal, offDiagonal, basis} = tridiagonal(a);
+  rotateToDiagonal(diagonal, offDiagonal, basis);
   const order = [...diagonal.keys()].sort((i, j) => diagonal[j] - diagonal[i]);
   return {values: Float64Array.from(order, (j) => diagonal[j]), vectors: order.map((j) => basis[j])};
 }
 
-/** QᵀAQ tridiagonal, by reflections; `basis` holds the columns of Q, `beside[i]` is the entry (i, i + 1). */
+/** QᵀAQ tridiagonal, by reflections; `basis` holds the columns of Q, `offDiagonal[i]` is the entry (i, i + 1). */
 function tridiagonal(a) {
   const n = a.length,
     t = a.map((row) => Float64Array.from(row)),
-    beside = new Float64Array(n);
+    offDiagonal = new Float64Array(n);
   const basis = matrix(n, n, (i, j) => (i === j ? 1 : 0));
   for (let k = 0; k < n - 2; k++) {
     // the reflection I − 2hhᵀ takes what is below the diagonal of column k onto its first entry
@@ -176,36 +176,36 @@ function tridiagonal(a) {
     for (let j = k + 1; j < n; j++) for (let i = 0; i < n; i++) q[i] += basis[j][i] * h[j];
     for (let j = k + 1; j < n; j++) for (let i = 0; i < n; i++) basis[j][i] -= 2 * q[i] * h[j];
   }
-  for (let i = 0; i < n - 1; i++) beside[i] = t[i + 1][i];
-  return {diagonal: Float64Array.from(t, (row, i) => row[i]), beside, basis};
+  for (let i = 0; i < n - 1; i++) offDiagonal[i] = t[i + 1][i];
+  return {diagonal: Float64Array.from(t, (row, i) => row[i]), offDiagonal, basis};
 }
 
-/** Rotations that make `beside` vanish; the columns of Q in `basis`, where given, turn along. */
-export function rotateToDiagonal(diagonal, beside, basis) {
+/** Rotations that make `offDiagonal` vanish; the columns of Q in `basis`, where given, turn along. */
+export function rotateToDiagonal(diagonal, offDiagonal, basis) {
   const n = diagonal.length;
   // what rounding leaves of a matrix of this size, in which the eigenvalues are as exact
-  const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(beside[i])),
+  const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(offDiagonal[i])),
     rounding = 2 ** -52 * Math.max(...sizes);
   for (let low = 0; low < n; low++) {
     for (let turn = 0; ; turn++) {
       let high = low;
-      while (high < n - 1 && Math.abs(beside[high]) > rounding) high++;
+      while (high < n - 1 && Math.abs(offDiagonal[high]) > rounding) high++;
       if (high === low) break;
       if (turn > 60) throw new RangeError("the eigenvalues do not settle");
-      let g = (diagonal[low + 1] - diagonal[low]) / (2 * beside[low]);
-      g = diagonal[high] - diagonal[low] + beside[low] / (g + Math.sign(g || 1) * Math.sqrt(g * g + 1));
+      let g = (diagonal[low + 1] - diagonal[low]) / (2 * offDiagonal[low]);
+      g = diagonal[high] - diagonal[low] + offDiagonal[low] / (g + Math.sign(g || 1) * Math.sqrt(g * g + 1));
       let s = 1,
         c = 1,
         shift = 0,
         i = high - 1;
       for (; i >= low; i--) {
-        const f = s * beside[i],
-          b = c * beside[i],
+        const f = s * offDiagonal[i],
+          b = c * offDiagonal[i],
           r = Math.sqrt(f * f + g * g);
-        beside[i + 1] = r;
+        offDiagonal[i + 1] = r;
         if (r === 0) {
           diagonal[i + 1] -= shift;
-          beside[high] = 0;
+          offDiagonal[high] = 0;
           break;
         }
         s = f / r;
@@ -219,8 +219,8 @@ export function rotateToDiagonal(diagonal, beside, basis) {
       }
       if (i >= low) continue;
       diagonal[low] -= shift;
-      beside[low] = g;
-      beside[high] = 0;
+      offDiagonal[low] = g;
+      offDiagonal[high] = 0;
     }
   }
 }

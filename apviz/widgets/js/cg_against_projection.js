@@ -24,7 +24,7 @@ export function system({points, data}, {uniforms, normals, probe}) {
   if (data === "a random probe") return {x, b: Float64Array.from(probe.slice(0, points))};
   let at = points;
   const b = x.map((each) => {
-    // after the n uniform numbers the generator goes on; a normal one takes a word of it, or a few
+    // after the n uniform numbers the generator continues; a normal one takes a word of it, or a few
     const [value, words] = normals[at];
     at += words;
     return Math.sin(9 * each) * Math.exp(-each) + 0.1 * value;

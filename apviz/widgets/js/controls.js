@@ -44,7 +44,7 @@ export function nearestPlace(control, value) {
   return best;
 }
 
-/** The value so many places from another, kept within a control's ends, and below a limit. */
+/** The value some places from another, kept within a control's ends, and below a limit. */
 export function moved(control, value, places, limit = Infinity) {
   const all = placesOf(control).filter((each) => each <= limit);
   return all[Math.min(all.length - 1, Math.max(0, nearestPlace(control, value) + places))];
@@ -59,8 +59,8 @@ export function moved(control, value, places, limit = Infinity) {
  */
 export function controlRow(name, control, state, limitOf) {
   const make = {range: slider, places: slider, choice, steps, switch: toggle}[control.kind];
-  const {input, show, beside = []} = make(name, control, state, limitOf);
-  const label = element("label", {}, element("span", {class: "name"}), ...beside, input);
+  const {input, show, extras = []} = make(name, control, state, limitOf);
+  const label = element("label", {}, element("span", {class: "name"}), ...extras, input);
   label.firstChild.innerHTML = control.label;
   const explanation = element("p", {class: "explanation"});
   explanation.innerHTML = control.explanation;
@@ -75,7 +75,7 @@ function slider(name, control, state, limitOf) {
   let shown = [];
   const show = (values) => {
     const limit = limitOf(name, values);
-    // a page lays a slider out anew whenever its value is set
+    // a page lays a slider out again whenever its value is set
     if (shown[0] === values[name] && shown[1] === limit) return;
     shown = [values[name], limit];
     const allowed = places.filter((each) => each <= limit).length;
@@ -140,7 +140,7 @@ function steps(name, control, state, limitOf) {
   });
   const back = button("‹", "a step back", () => go(-1)),
     on = button("›", "a step on", () => go(1));
-  return {input, show, beside: [element("span", {class: "player"}, back, play, on)]};
+  return {input, show, extras: [element("span", {class: "player"}, back, play, on)]};
 }
 
 /**

@@ -8,7 +8,7 @@ import {largestOfPart} from "./spectra.js";
 const SOLVED = 1e-15;
 
 /**
- * States of CG (Hestenes & Stiefel 1952) for one right-hand side, the residual of each computed afresh.
+ * States of CG (Hestenes & Stiefel 1952) for one right-hand side, the residual of each computed as b − Kw.
  * @param {import("./span.js").Span} span
  * @param {Float64Array} b
  * @param {number} count iterations; fewer where r vanishes before

@@ -1,4 +1,4 @@
-/** κ and κ′: eigenvalues of K and of its blocks, Theorem 1 beside the measured error, and a bet on which is faster. */
+/** κ and κ′: eigenvalues of K and of its blocks, Theorem 1 next to the measured error, and a bet on which is faster. */
 
 import {matrix, norm, part, plus, solve} from "./algebra.js";
 import {moved, nearestPlace, placesOf} from "./controls.js";
@@ -284,7 +284,7 @@ export class KappasView {
     const sees = Object.keys(SIDES).map((side) => (now.couplings[side] ? number(1 / now.couplings[side], 3) : "…"));
     return (
       `to 1% it takes ${ends(one)}, and ${ends(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
-      `${promised[1]}, for it takes the worst residual at every update anew. 1/λmin(D⁻¹K), where D holds the blocks ` +
+      `${promised[1]}, because it assumes the worst residual at every update. 1/λmin(D⁻¹K), where D holds the blocks ` +
       `alone, sees what is left between blocks, where an update spoils what others did: ${sees[0]} over consecutive ` +
       `rows, ${sees[1]} over the k-d tree.`
     );

@@ -57,7 +57,7 @@ export class MatrixPicture extends Figure {
   }
 }
 
-/** Outlines of all cells of a shade, by shade; cells beside one another in a row are one rectangle. */
+/** Outlines of all cells of a shade, by shade; neighbouring cells of a row are one rectangle. */
 function shades(gram, at, left) {
   const largest = Math.max(...gram.map((row) => Math.max(...row))),
     paths = Array.from({length: SHADES + 1}, () => []);

@@ -58,7 +58,7 @@ function tree(points, size, order, along) {
   return sequential(points.length, size, leaves);
 }
 
-/** Rows of the margin of a block that owns so many of n. */
+/** Rows of the margin of a block, by the rows it owns of n. */
 export const marginSize = (owned, n, overlap, blocks) =>
   blocks > 1 ? Math.min(Math.floor(overlap * owned), n - owned) : 0;
 

@@ -1,4 +1,4 @@
-/** A photograph, block by block: scattered blocks beside blocks of neighbours, solved while one looks. */
+/** A photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page. */
 
 import {nearestPlace} from "./controls.js";
 import {element} from "./elements.js";
@@ -33,7 +33,7 @@ function pictureOf(pixels, {controls, given}) {
 function solvesOf(values, face) {
   const {pixels, block_size, partition, overlap, rule, tol} = values;
   const {lengthscale, noise} = face.given;
-  // each widget of a page has its own, so that none makes another begin anew
+  // each widget of a page has its own, so that none makes another start again
   const solves = solvesOfWidgets.get(face) ?? new Map();
   solvesOfWidgets.set(face, solves);
   return ["sequential", partition].map((kind) => {

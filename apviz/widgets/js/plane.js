@@ -239,7 +239,7 @@ export function placesOfCurve(low, high, count, kinks) {
   return Float64Array.of(...even, ...kinks.filter((each) => each > low && each < high)).sort();
 }
 
-/** About so many round numbers of a range. */
+/** About `count` round numbers of a range. */
 export function ticks([low, high], count) {
   const raw = (high - low) / count,
     power = 10 ** Math.floor(Math.log10(raw));

@@ -49,13 +49,13 @@ export class RuleComparison {
     this.lambdaMaxBlock = Math.max(...this.blocks.map((rows) => symmetricEigen(part(span.gram, rows)).values[0]));
   }
 
-  /** Rules after so many updates, the smallest ‖r‖_H first. */
+  /** Rules after a number of updates, the smallest ‖r‖_H first. */
   ranking(number) {
     return [...RULES].sort((one, other) => this.errors[one][number] - this.errors[other][number]);
   }
 
   /**
-   * Blocks to choose from where the trajectory of a rule is after so many updates. Cyclic, random and shuffled do not
+   * Blocks to choose from where the trajectory of a rule is after a number of updates. Cyclic, random and shuffled do not
    * look at the residual: they take here what they take in their own trajectory.
    * @returns {Choices}
    */

@@ -61,7 +61,7 @@ export class Space extends Figure {
     return [this.width / 2 + this.scale * dot(from, this.right), this.height / 2 - this.scale * dot(from, this.up)];
   }
 
-  /** What moves so many pixels in the plane of the picture. */
+  /** The motion in space of a number of pixels in the plane of the picture. */
   moveOf(right, down) {
     return plus(scaled(this.right, right / this.scale), this.up, -down / this.scale);
   }
@@ -138,7 +138,7 @@ export class Space extends Figure {
 
 const pair = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 
-/** Half a circle or less from one direction to another around the origin, in so many places. */
+/** Half a circle or less from one direction to another around the origin, as a number of points. */
 export function arc(first, second, radius, places = 20) {
   const a = scaled(first, 1 / norm(first)),
     aside = plus(second, a, -dot(second, a)),

@@ -17,7 +17,7 @@ const PORTION = 400_000,
 export function* eigenvaluesOf(matrix) {
   const n = matrix.length,
     a = matrix.map((row, i) => row.slice(0, i + 1)),
-    beside = new Float64Array(n);
+    offDiagonal = new Float64Array(n);
   // A − hpᵀ − phᵀ is not written before the next reflection, which multiplies it as it does
   let [h, p, g, q] = [0, 0, 0, 0].map(() => new Float64Array(n)),
     done = 0;
@@ -31,10 +31,10 @@ export function* eigenvaluesOf(matrix) {
     }
     const length = Math.sqrt(size),
       last = g[k - 1];
-    beside[k - 1] = last > 0 ? -length : length;
-    const squared = 2 * (size - last * beside[k - 1]),
+    offDiagonal[k - 1] = last > 0 ? -length : length;
+    const squared = 2 * (size - last * offDiagonal[k - 1]),
       factor = squared === 0 ? 0 : 2 / squared;
-    g[k - 1] -= beside[k - 1];
+    g[k - 1] -= offDiagonal[k - 1];
     subtractAndMultiply(a, k, h, p, g, q);
     let along = 0;
     for (let i = 0; i < k; i++) along += g[i] * q[i];
@@ -46,10 +46,10 @@ export function* eigenvaluesOf(matrix) {
     }
   }
   for (let i = 0; i < Math.min(n, 2); i++) subtractPair(a[i], i, h, p);
-  if (n > 1) beside[0] = a[1][0];
+  if (n > 1) offDiagonal[0] = a[1][0];
   return eigenvaluesOfTridiagonal(
     Float64Array.from(a, (row, i) => row[i]),
-    beside,
+    offDiagonal,
   );
 }
 
@@ -58,7 +58,7 @@ function subtractPair(row, i, h, p) {
   for (let j = 0; j <= i; j++) row[j] -= h[i] * p[j] + p[i] * h[j];
 }
 
-/** A − hpᵀ − phᵀ in the place of the first k rows of A, and its product q with g: two rows a turn. */
+/** Overwrite the first k rows of A with A − hpᵀ − phᵀ, and its product q with g: two rows a turn. */
 function subtractAndMultiply(a, k, h, p, g, q) {
   q.fill(0, 0, k);
   for (let i = 0; i < k; i += 2) {
@@ -101,10 +101,10 @@ function subtractAndMultiply(a, k, h, p, g, q) {
   }
 }
 
-/** Of the symmetric matrix with a diagonal, and beside it the entries (i, i + 1); both are changed. */
-export function eigenvaluesOfTridiagonal(diagonal, beside) {
-  beside[diagonal.length - 1] = 0;
-  rotateToDiagonal(diagonal, beside);
+/** Eigenvalues of the symmetric matrix with this diagonal and these entries (i, i + 1); both are overwritten. */
+export function eigenvaluesOfTridiagonal(diagonal, offDiagonal) {
+  offDiagonal[diagonal.length - 1] = 0;
+  rotateToDiagonal(diagonal, offDiagonal);
   return diagonal.sort().reverse();
 }
 

@@ -1,4 +1,4 @@
-/** What a widget shows, as plain values by name; whoever changes them, all who listen hear of it once a frame. */
+/** What a widget shows, as plain values by name; after a change all listeners are called once a frame. */
 export class State {
   /** @param {Record<string, unknown>} values */
   constructor(values) {
@@ -26,7 +26,7 @@ export class State {
     this._listeners.push(listener);
   }
 
-  /** Tells of what has changed; what changes later in this frame is told of in the next. */
+  /** Report changes to listeners; changes later in this frame are reported in the next. */
   tell() {
     const changed = this._changed;
     this._changed = new Set();

@@ -13,7 +13,7 @@ const SOLVED = 1e-15;
  * @typedef {object} Step
  * @property {number} block projected onto; −1 for the state before the first update
  * @property {Float64Array} weights of the function s that has been built
- * @property {Float64Array} residual b − Kw, computed afresh
+ * @property {Float64Array} residual b − Kw, computed from w
  * @property {number} energyDecrease by which the update lowered h(w) = ½wᵀKw − bᵀw
  */
 

@@ -73,7 +73,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         someone.says(f"{train:,} to train on")
         someone.press("Use this table")
         someone.tab.wait_for_function("location.search.includes('dataset=mieten.csv')")
-        someone.says(f"A table of yours: {train:,} rows to train on. Target: Miete.")
+        someone.says(f"Your table: {train:,} rows to train on. Target: Miete.")
         assert someone.field("Training rows n").input_value() == f"{train:,}"
         someone.press("Run")
         (name,) = finished(someone)
@@ -87,7 +87,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         server.start()
         later = visit(to=server)
         later.tab.goto(address)
-        later.says(f"A table of yours: {train:,} rows to train on. Target: Miete.")
+        later.says(f"Your table: {train:,} rows to train on. Target: Miete.")
         later.press("Run")
         later.says("1 of 1 runs recorded")
         assert len(list(server.runs.glob("mieten.csv*.zarr"))) == 2
@@ -117,7 +117,7 @@ def test_bad_files_are_refused_with_the_reason_and_the_next_one_is_taken(visit, 
     offer(someone, tmp_path, "mine.csv", GOOD)
     someone.says("48 to train on")
     someone.press("Use this table")
-    someone.says("A table of yours: 48 rows to train on. Target: price.")
+    someone.says("Your table: 48 rows to train on. Target: price.")
     someone.press("Run")
     assert all(name.startswith("mine") for name in finished(someone))
     someone.press("Remove this table")

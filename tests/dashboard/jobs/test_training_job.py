@@ -122,7 +122,7 @@ def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_go_on(tmp_path)
     assert other.state == "failed" and "are not those it started with" in other.message
     assert Trainings(tmp_path).open(name)["step"].sizes["step"] == 3
     (tmp_path / f"{name}.zarr.checkpoint.npz").unlink()
-    with pytest.raises(ValueError, match="there is no checkpoint beside"):
+    with pytest.raises(ValueError, match="there is no checkpoint next to"):
         job_in(tmp_path, more, name)
 
 

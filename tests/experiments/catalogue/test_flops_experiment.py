@@ -42,7 +42,7 @@ def test_factors_and_updates_of_the_weights_are_the_papers_and_what_it_takes_to_
 
 
 def test_updates_of_the_residual_are_the_product_and_little_else(counted):
-    """2nb l an update; what is added is of order b l, in place of the n l of the paper's subtraction."""
+    """2nb l an update; what is added is of order b l, instead of the n l of the paper's subtraction."""
     flops = counted[1]["an epoch"]["flops"]
     product = M * 2 * N * B * L
     assert product <= flops["residual"] <= product + M * 4 * B * L

@@ -24,7 +24,7 @@ from apviz.tracing.trace import is_estimate
 
 #: charts of the run that is looked at; the others are of all runs
 OF_ONE_RUN = ("timeline", "blocks")
-#: charts of all runs that grow with the one that goes on
+#: charts of all runs that grow with the running one
 GROWING = ("residuals", "rmse", "theory")
 
 

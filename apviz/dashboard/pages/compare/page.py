@@ -38,8 +38,8 @@ FIRST_SECONDS = 1.5
 
 
 #: Styles of the first chart and the table next to it, on a desk with the settings open, and on a projector.
-BESIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
-BESIDE_LECTURE = [
+SIDE_BY_SIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
+SIDE_BY_SIDE_LECTURE = [
     {"flex": f"{share} 1 {width}px", "min-width": "min(100%, 340px)"} for share, width in ((3, 480), (2, 340))
 ]
 #: Ways to run several methods at once, and the measure of each.
@@ -109,7 +109,7 @@ class Compare(SolvingPage):
             self._bar.row.extend([x] if self.shared.lecture else [self._advice.button, x])
             for card in self._cards.values():
                 card.view.styles = HALF
-            styles = BESIDE_LECTURE if self.shared.lecture else BESIDE
+            styles = SIDE_BY_SIDE_LECTURE if self.shared.lecture else SIDE_BY_SIDE
             self._cards["residuals"].view.styles, self._answer.runs.styles = styles
             self._everything = pn.Column(
                 self._bar.view, self._advice.view, self._answer.verdict, self._top, self._details, self._charts,

@@ -54,7 +54,7 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 #: shown at first
 DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]
-#: columns that have a ratio to the pinned run beside them, and its value
+#: columns with a ratio to the pinned run next to them, and its value
 _RATIOS: Final[dict[str, Callable[[RunEntry], float]]] = {
     "work": lambda run: run.work if run.ending == CONVERGED else math.nan,
     "seconds": lambda run: run.seconds if run.ending == CONVERGED else math.nan,
@@ -65,7 +65,7 @@ ELSEWHERE: Final = "≠ "
 
 
 def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
-    """Return the headings of the columns chosen and of the ratios beside them, with the forms of their cells."""
+    """Return the headings of the chosen columns and of their ratios, with the forms of the cells."""
     found: dict[str, Form] = {"name": "text"}
     for name, column in COLUMNS.items():
         if name in chosen:

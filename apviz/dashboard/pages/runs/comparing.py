@@ -165,8 +165,8 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
         ),
         "profiles": ChartCard(
             "Performance profile",
-            "Higher is better: the share of systems that a method solves with at most so many times the work, or the "
-            "time, of the best one on each.",
+            "Higher is better: the share of systems that a method solves with at most this multiple of the work, or "
+            "the time, of the best method on each.",
             lambda traces, theme: plots.performance_profiles(traces, theme=theme), takes=is_solve,
             table=performance_profile, axes=380, lecture=lecture,
         ),

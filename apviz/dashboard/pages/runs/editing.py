@@ -60,7 +60,7 @@ class RunEditor:
             self.say(f"The note on {name} is kept")
 
     def keep_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Keep the tags of a run, in place of those before."""
+        """Keep the tags of a run, instead of those before."""
         kept: tuple[str, ...] | None = self._try(lambda: self._runs.write_tags(name, tags))
         if kept is not None:
             self.say(f"{name} has the tags {', '.join(kept)}" if kept else f"{name} has no tags")

@@ -91,7 +91,7 @@ class Loader:
         return len(self._waiting)
 
     def request(self, names: Iterable[str]) -> None:
-        """Ask for these and no others; those that have changed since they were opened are opened anew."""
+        """Request these traces and no others; open traces again that have changed since."""
         # the listing has said why the others cannot be read
         wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
         self.problems = {}
@@ -101,7 +101,7 @@ class Loader:
         self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
 
     def request_also(self, name: str) -> None:
-        """Ask for one more trace, beside those that are open or wait."""
+        """Request one more trace, in addition to open and requested ones."""
         if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
             self._waiting.append(name)
 
@@ -177,7 +177,7 @@ class FolderTable:
             self.table.param.update(columns=titles, rows=[])
 
     def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
-        """Show the runs that the filter leaves, of so many in all, and which of them are ticked."""
+        """Show the runs that pass the filter, the number of all, and which are ticked."""
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"

@@ -119,7 +119,7 @@ class Runs(Page):
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def choose(self, ticked: Sequence[str]) -> None:
-        """Choose these of the runs in the table, beside those that were chosen and are filtered out now."""
+        """Choose these runs of the table, and keep chosen runs that are filtered out now."""
         chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
         if problem:
             self._refuse(problem)
@@ -216,7 +216,7 @@ class Runs(Page):
         self.refresh()
 
     def choose_also(self, names: Sequence[str]) -> None:
-        """Choose runs that have come into the folder, beside those that are chosen."""
+        """Choose runs that are new in the folder, in addition to the chosen ones."""
         self.refresh()
         self.choose([*self.choice.runs, *names])
 
@@ -297,7 +297,7 @@ class ChosenBar:
     """Buttons for what can be done with the chosen runs: a file of them, the page Compare, tags, the trash.
 
     Args:
-        compare, clear, delete: what the buttons do, beside making a file.
+        compare, clear, delete: what the buttons do, besides making a file.
         tag: called with tags, and whether they are to be taken off.
     """
 

@@ -60,7 +60,7 @@ class RunDetails:
         self._pin = button("Pin as baseline", "push_pin", pin)
         self._detail = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self._is_training = False
-        # the page Training goes on with trainings
+        # the page Training resumes trainings
         self.diagnosis = DiagnosisCard(rerun, lambda diagnosis: not self._is_training)
         self._paper = pmui.Paper(
             pmui.Typography("The run looked at", variant="h6", margin=(8, 12, 0, 12)), self._detail,

@@ -42,7 +42,7 @@ class BatchSize(SweepPage):
             self.fields.add(s.max_epochs, **wide),
         ]
 
-    def _beside(self) -> list[Viewable]:
+    def _aside(self) -> list[Viewable]:
         return [self._cards["residuals"].view]
 
     def _make_cards(self) -> dict[str, ChartCard]:

@@ -1,4 +1,4 @@
-"""The page Conditioning: the noise is swept, and with it κ; beside it how σ² falls in a training."""
+"""The page Conditioning: a sweep over the noise and so over κ, next to the fall of σ² in a training."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Conditioning(SweepPage):
             *method_panel(self.methods, self.fields),
         ]
 
-    def _beside(self) -> list[Viewable]:
+    def _aside(self) -> list[Viewable]:
         choose = pmui.MultiChoice.from_param(
             self.trainings.param.trainings, label="Trainings to show", sizing_mode="stretch_width", margin=(8, 12)
         )
@@ -68,7 +68,7 @@ class Conditioning(SweepPage):
             "sweep": ChartCard(
                 "What a smaller noise costs",
                 "Up and to the right is harder: κ grows as σ² falls. A cross is a run that ended without converging, "
-                "an open circle one that is on its way or was interrupted. Click a point for its diagnosis.",
+                "an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.noise_sweep(traces, theme=theme), table=sweep_table, axes=520,
                 empty="Nothing to draw yet: Sweep σ² solves the chosen system at every noise by every method that is "
                 "ticked, and every run becomes a point, its work and its iterations against κ.",

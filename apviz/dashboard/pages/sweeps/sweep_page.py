@@ -45,7 +45,7 @@ class SweepPage(SolvingPage):
     solving: ClassVar[str] = "a sweep"
     #: the setting that is swept
     over: ClassVar[Over]
-    #: the charts of its runs, also of the one that goes on
+    #: the charts of its runs, the running one included
     growing: ClassVar[tuple[str, ...]] = ("sweep",)
 
     def __init__(self, shared: Shared, label: str, hint: str) -> None:
@@ -69,10 +69,10 @@ class SweepPage(SolvingPage):
     def main(self) -> Viewable:
         if self._everything is None:
             self._cards["sweep"].view.styles = HALF
-            beside = pn.Column(*self._beside(), self._diagnosis.view, styles=HALF)
+            aside = pn.Column(*self._aside(), self._diagnosis.view, styles=HALF)
             self._everything = pn.Column(
                 self._bar.view,
-                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
+                pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
                 self._table.view,
                 sizing_mode="stretch_width",
             )
@@ -83,8 +83,8 @@ class SweepPage(SolvingPage):
         """Return the widgets of what is swept, and by which methods."""
 
     @abstractmethod
-    def _beside(self) -> list[Viewable]:
-        """Return the views beside the sweep, above the diagnosis."""
+    def _aside(self) -> list[Viewable]:
+        """Return the views next to the sweep, above the diagnosis."""
 
     @abstractmethod
     def _make_cards(self) -> dict[str, ChartCard]:
@@ -132,7 +132,7 @@ class SweepPage(SolvingPage):
             self.choice.param.update(runs=[], selected="")
 
     def _take(self, job: ComparisonJob) -> None:
-        """New runs of the job, or more of the one that goes on."""
+        """Show new runs of the job, or more of the running one."""
         new = self.take_runs(job)
         if new:
             self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
@@ -184,7 +184,7 @@ class SweepPage(SolvingPage):
             self.choice.selected = name
 
     def _draw(self, card: ChartCard) -> None:
-        """All runs, with the one that goes on: a point moves, and colours are by rank, so nothing stays as it was."""
+        """Draw all runs again, the running one included: its point moves, and colours follow ranks."""
         live = self.job.live.trace if self.job is not None and self.job.is_active else None
         card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)
 

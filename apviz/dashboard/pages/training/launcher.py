@@ -102,7 +102,7 @@ class Launcher:
         path = self._trainings.path_of(name)
         try:
             goal = self._goal(trace)
-        except ValueError:  # data or solver are not here: nothing to go on with
+        except ValueError:  # data or solver are not here: it cannot resume
             return None
         more = goal > trace["step"].sizes["step"]
         return goal if more and can_resume(path) and not is_written_here(path) else None

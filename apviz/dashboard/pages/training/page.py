@@ -45,7 +45,7 @@ class Training(Page):
         self._next_look = self._next_list = 0.0
         self._bar = JobBar(
             self.start, self.stop, label="Start a training",
-            hint="Choose data and settings, then start; or choose a training below to look at it, or to go on with it.",
+            hint="Choose data and settings, then start; or choose a training below to look at it, or to resume it.",
         )  # fmt: skip
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self.launcher = Launcher(shared, self.trainings, self.plan, self._bar.refuse)

@@ -178,7 +178,7 @@ likeliest, by steps of Adam. Every step solves one system: the target and a few 
 - the lengthscales: which inputs matter, and how quickly the target changes along them;
 - the residual of the solve that runs; a click on any step looks at its solve, its numbers, and what limited it.
 
-Stop keeps the steps that are done, and the training can go on from there."""
+Stop keeps the finished steps, and the training can resume from there."""
 
 
 def describe_training(trace: TrainingTrace, running: bool) -> str:
