@@ -139,7 +139,7 @@ def plot(rows: list[dict[str, Any]]) -> None:
             )  # fmt: skip
     axis = {"type": "log", "range": [math.log10(each) for each in ends], "dtick": 1}
     figure.update_layout(
-        template="plotly_white", title="What advice said beside what solves took, processor seconds on one thread",
+        template="plotly_white", title="Forecast and measured times of solves, processor seconds on one thread",
         xaxis={**axis, "title": "seconds that the solve took"}, legend={"x": 1.02, "y": 1},
         yaxis={**axis, "title": "seconds that were said before", "scaleanchor": "x"},
         margin={"l": 70, "t": 60, "b": 60, "r": 20},

@@ -78,7 +78,7 @@ def main() -> int:
             if (d, which, method, asked.n) in done:
                 continue
             if time.monotonic() - began > asked.within:
-                print("time is up; run it again to go on")
+                print("time is up; run it again to continue")
                 return 0
             cell = measure(entrant, given, asked.n, 0, asked.limit, tolerances=[TOL])
             row = {"d": d, "hyperparameters": which, "method": method, "noise": noise}

@@ -1,6 +1,6 @@
 """Peak memory of a solve beyond inputs, right-hand sides and cached factors: at most 8 n×(l+1) arrays and 200 MB.
 
-Read from the kernel's high-water mark, which is reset before the solve (Linux). `--advice`: the same beside what
+Read from the kernel's high-water mark, which is reset before the solve (Linux). `--advice`: the same next to what
 `apviz.advise` says of its methods, on registered sets.
 """
 

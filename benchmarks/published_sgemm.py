@@ -1,8 +1,8 @@
-"""sgemm at full size beside what the paper's authors published: n = 193,280, b = 6,000, 16 right-hand sides.
+"""sgemm at full size next to what the paper's authors published: n = 193,280, b = 6,000, 16 right-hand sides.
 
 Hyperparameters of their alternating-projection run (Matérn-5/2, seed 0, step 48), residuals of step 49. With the
 authors' schedule (the short last block once at the end of every epoch) our first three epochs must come within 6%
-of theirs; the paper's own rule, all blocks alike, is run beside it. Needs sgemm and `paper_runs.jsonl.gz` in the
+of theirs; the paper's own rule, all blocks alike, is run too. Needs sgemm and `paper_runs.jsonl.gz` in the
 folder APVIZ_DATA, 8 GB of memory, and a few minutes on 2 cores.
 """
 

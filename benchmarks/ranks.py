@@ -148,7 +148,7 @@ def work(out: Path) -> None:
 
 
 def measured(ranks: int, threads: int) -> dict[str, Any]:
-    """What a job of so many ranks finds; of one, a process without ranks."""
+    """Return the results of a job with this number of ranks; one is a process without ranks."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}"] if ranks > 1 else []
@@ -199,8 +199,8 @@ def main(
     rows = {
         "n": N, "block": BLOCK, "sides": SIDES, "inputs": INPUTS, "one": one, "one with two threads": threads,
         "two": two, "model": asdict(model),
-        "efficiency beside one thread": {key: one[key] / two[key] / 2 for key in ("epoch", "pass", "pass in float64")},
-        "beside two threads": {key: threads[key] / two[key] for key in ("epoch", "pass", "pass in float64")},
+        "efficiency against one thread": {key: one[key] / two[key] / 2 for key in ("epoch", "pass", "pass in float64")},
+        "against two threads": {key: threads[key] / two[key] for key in ("epoch", "pass", "pass in float64")},
         "predicted": {"epoch": expected, "pass": model.product(N, SIDES, 2)},
         # had they a core each: more ranks than cores say nothing of seconds
         "predicted of more": {

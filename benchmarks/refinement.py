@@ -1,4 +1,4 @@
-"""Skeletons beside columns as they are: work and seconds to 0.01, 0.001 and 1e-6, with everything included.
+"""Skeletons compared with exact columns: work and seconds to 0.01, 0.001 and 1e-6, with everything included.
 
 Each row is overlapping alternating projection as `auto` sizes it, with skeletons and without, in one run, in
 float32 with passes in float64. Of solves under two seconds the least of three. The residual reported is that of the

@@ -1,9 +1,9 @@
 """Every method on every data set, to 0.01, 0.001 and 1e-6: work, seconds, memory, checked residual.
 
-One process a cell; a cell that is in `results/solvers/` is not run again, so a run that was cut goes on; those of
+One process a cell; a cell that is in `results/solvers/` is not run again, so an interrupted run resumes; those of
 another machine are dropped. Each tolerance is a solve of its own that aims at it, with everything included: choosing,
 set-up and the pass that claims. A method that does not get there within the time limit is not asked for a smaller one;
-a method may take so many times as long as `auto` did (`--patience`). Seconds of a short solve are the median of three.
+a method may take a multiple of the time of `auto` (`--patience`). Seconds of a short solve are the median of three.
 
     python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
                                 [--patience TIMES] [data sets]
@@ -51,9 +51,9 @@ SHORT, REPEATS = 2.0, 3
 AUTO, CHOLESKY, GPYTORCH = "auto", "Cholesky", "GPyTorch, KeOps kernel"
 # a factorisation, which no limit stops, is left out above: 16,000 rows take about 10 s of 2 cores
 CHOLESKY_ROWS = 16_000
-# its CG makes so many iterations at least (linear_operator.utils.linear_cg)
+# the fewest iterations of its CG (linear_operator.utils.linear_cg)
 GPYTORCH_LEAST = 11
-# seconds that a cell may take beside its limit; that GPyTorch's iterations may take where each is of half a minute
+# seconds that a cell may take in addition to its limit; that GPyTorch's iterations may take where each is of half a minute
 START, SLOW_ITERATIONS = 30.0, 270.0
 # seconds that a solve may take at least, however fast `auto` was
 LEAST_LIMIT = 5.0
@@ -163,7 +163,7 @@ def gpytorch_cell(
     """GPyTorch's CG with its KeOps kernel, or K stored: seconds of an iteration, and of solves where those are short.
 
     An iteration: three, after one to warm up. Solves to 0.01 with a preconditioner of its default rank, of 100 and of
-    500, or of the `ranks`, cut off after as many iterations as the limit holds; the fastest that got there counts.
+    500, or of the `ranks`, stopped after the iterations that the limit allows; the fastest that got there counts.
     """
     import gpytorch
 
@@ -185,7 +185,7 @@ def gpytorch_cell(
             settings.cg_tolerance(tolerance), settings.max_cg_iterations(iterations),
             settings.max_preconditioner_size(rank), warnings.catch_warnings(),
         ):  # fmt: skip
-            warnings.simplefilter("ignore")  # that it was cut off
+            warnings.simplefilter("ignore")  # that it was stopped
             started = time.perf_counter()
             weights = kernel(system.x).add_diagonal(noise).solve(system.b)
             weights[:1].cpu()  # waits for a GPU

@@ -1,6 +1,6 @@
 """The table and the chart of `benchmarks.solvers`, from its result files: `python -m benchmarks.table`.
 
-Writes the table into the README beside this file, between its two marks, and the chart to `results/solvers.png` (needs
+Writes the table into the README next to this file, between its two marks, and the chart to `results/solvers.png` (needs
 kaleido and a browser; `--no-chart` leaves it).
 """
 
@@ -21,7 +21,7 @@ MARKS = ("<!-- the table of benchmarks.table -->", "<!-- its end -->")
 TOL = "0.01"
 A, B = "A: AP, overlapping", "B: CG, two-level Schwarz"
 PAPER = "AP, the paper's"
-#: tolerances beside 0.01, in a table of their own
+#: tolerances other than 0.01, in a separate table
 SMALLER = ("0.001", "1e-06")
 OTHER_CG = ("CG", "CG, pivoted Cholesky 100", "CG, pivoted Cholesky 500", "CG, randomly pivoted Cholesky")
 COLUMNS = {

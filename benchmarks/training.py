@@ -2,7 +2,7 @@
 
 50 Adam steps of 0.1 on 15 probes from raw parameters of zero, Matérn-5/2, σ² ≥ 1e-4, as in the paper:
 
-- by Cholesky in float64, which the others are held against: with the same probes, at tolerance 0.01, the noise must
+- by Cholesky in float64, the reference of the others: with the same probes, at tolerance 0.01, the noise must
   come within 10%, the log likelihood within 0.01 nat a row, the test RMSE within 1%. Both are computed exactly, by a
   dense Cholesky factor in float64, at what each training found;
 - by the paper's alternating projection at 0.01, and as in the paper at 1 after at least 11 epochs: the gap is reported.
@@ -11,7 +11,7 @@
   for which the probes stay those of the first step: not the reference's;
 - with less work, overlapping too: solves of one epoch a step, which end where they are (`max_epochs`); probes that are
   samples of the prior (`estimator="pathwise"`), cold and, as they were published, warm; and with the first 60 of 70
-  steps on a quarter and a half of the rows (`stages`), where overlap is 0.5. These are held against overlapping
+  steps on a quarter and a half of the rows (`stages`), where overlap is 0.5. These are compared with overlapping
   alternating projection at 0.01: a fifth of its work, a likelihood no more than 0.005 nat a row below, an RMSE no more
   than 1% above;
 - by GPyTorch's own CG, tolerance 1 after at least 11 iterations, with its dense and its KeOps kernel, pivoted Cholesky
@@ -24,7 +24,7 @@ All in float32 but the reference, from the same float64 data. Compiling is not p
 evaluated or read ÷ n²; of GPyTorch the products of CG, the preconditioner's columns and 1.0 a step for the gradient.
 Peak memory is what the training took beyond the data.
 
-One process a cell; a cell that is in `results/training.json` is not run again, so a run that was cut goes on.
+One process a cell; a cell that is in `results/training.json` is not run again, so an interrupted run resumes.
 
     python -m benchmarks.training [--n 8000] [--only WORD] [--limit SECONDS] [--results PATH] [sgemm|airquality ...]
 """
@@ -78,7 +78,7 @@ KERNEL, STEPS, STEP_SIZE, PROBES, NOISE_FLOOR = "matern52", 50, 0.1, 15, 1e-4
 REFERENCE, OVERLAPPING, WARM = "Cholesky, float64", "AP overlapping, to 0.01", "AP overlapping, to 0.01, warm"
 PAPER_CLOSE, PAPER_LOOSE = "AP, the paper's, to 0.01", "AP, the paper's, to 1"
 GPYTORCH = {"GPyTorch's CG, to 1, dense kernel": "dense", "GPyTorch's CG, to 1, KeOps kernel": "keops"}
-#: overlapping with less work: what is set beside kernel, steps and probes
+#: overlapping with less work: settings besides kernel, steps and probes
 LESS: dict[str, dict[str, Any]] = {
     "AP overlapping, one epoch a step": {"max_epochs": 1},
     "AP overlapping, pathwise, to 0.01": {"estimator": "pathwise"},
@@ -95,7 +95,7 @@ STAGES, LAST_STEPS, STAGE_OVERLAP = ((0.25, 0.8), (0.5, 0.4)), 0.2, 0.5
 METHODS = (REFERENCE, OVERLAPPING, WARM, *LESS, PAPER_LOOSE, *GPYTORCH, PAPER_CLOSE)
 #: of less work, against overlapping at 0.01: times its work, nats a row below, and of the test RMSE above
 LESS_GOALS = {"work": 5.0, "log likelihood": 0.005, "test RMSE": 0.01}
-#: beyond so many rows the likelihood is estimated, with 15 probes, whitened by so many columns
+#: rows beyond which the likelihood is estimated with 15 probes, and the columns that whiten them
 EXACT_ROWS, WHITENING_RANK = 16_000, 500
 #: at tolerance 0.01, against Cholesky: ratios of noise and of test RMSE to 1, nats a row
 GOALS = {"noise": 0.1, "log likelihood": 0.01, "test RMSE": 0.01}
@@ -125,7 +125,7 @@ def measure(dataset: str, n: int, method: str, steps: int = STEPS, limit: float 
     cell |= {"asked": steps, "hyperparameters": dataclasses.asdict(found)}
     done = cell["by step"]["seconds"]
     if len(done) < steps:
-        # σ² goes on falling, and later steps seldom need less
+        # σ² keeps falling, and later steps seldom need less
         cell["reckoned seconds"] = sum(done) + (steps - len(done)) * max([unfinished, *done[-1:]])
     if cell["steps"] == steps:
         if source.n <= EXACT_ROWS:
@@ -193,7 +193,7 @@ def settings_of(method: str, source: Source, steps: int) -> TrainingSettings:
 
 
 class _Deadline(apviz.Hook):
-    """Ends a training after so many seconds, inside a step.
+    """Hook that ends a training after a number of seconds, inside a step.
 
     Attributes:
         unfinished: seconds spent on that step.

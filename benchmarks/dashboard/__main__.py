@@ -162,7 +162,7 @@ def twelve(browser: Any, folder: Path) -> dict[str, Any]:
     runs = make_twelve(folder / "twelve")
     names = sorted(path.stem for path in runs.glob("*.zarr"))
     with served(runs) as server:
-        readings, alls = list[dict[str, float]](), list[dict[str, float]]()
+        readings, every = list[dict[str, float]](), list[dict[str, float]]()
         for _ in range(TURNS):
             page = visitor(browser)
             page.goto(server.url + "?page=runs")
@@ -179,10 +179,10 @@ def twelve(browser: Any, folder: Path) -> dict[str, Any]:
             page.wait_for_function(shown, polling=50)
             readings.append(watch.read())
             wait_for_charts(page, 4)
-            alls.append(watch.read())
+            every.append(watch.read())
             page.context.close()
     found = median_of(readings)
-    return {"12 runs onto Compare (s)": found["seconds"], **found, "four charts": median_of(alls)}
+    return {"12 runs onto Compare (s)": found["seconds"], **found, "four charts": median_of(every)}
 
 
 def large(browser: Any, folder: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ SETTINGS = (
     Setting("airquality", 14_000, 1, 4.0), Setting("airquality", 50_000, 1, 6.0), Setting("sgemm", 50_000, 16, 6.0),
     Setting("airquality", None, 1, 15.0), Setting("sgemm", None, 16, 15.0),
 )  # fmt: skip
-#: a method may take so many times as long as `auto` did, and so many seconds at least
+#: time limit of a method: this multiple of the time of `auto`, and at least these seconds
 PATIENCE, LEAST_LIMIT = 20.0, 2.0
 TINY = (Setting("china", 500, 1, 5.0), Setting("china", 500, 3, 5.0))
 

@@ -19,7 +19,7 @@ from benchmarks.leaderboard.checking import check
 from benchmarks.leaderboard.systems import SYSTEMS, Given, small
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-6)
-# wall-clock: to start a process, compile, and warm up; and, against a hang, so many times the limit and so much
+# wall-clock: to start a process, compile, and warm up; and, against a hang, a multiple of the limit and a constant
 START_SECONDS, HANG_TIMES, HANG_SECONDS = 300.0, 20.0, 60.0
 # interval at which the parent reads the processor clock
 LOOK_SECONDS = 0.2

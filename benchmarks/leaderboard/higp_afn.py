@@ -3,7 +3,7 @@
 `pip install higp`. Its own solver gives predictions and no weights, so CG is written here, around its
 `krnlmat.matmul` and `precond.matmul`; the lengthscale is one number there, so inputs are divided by theirs before. In
 float64 its products are NaN where there are more than three inputs (2025.11.3): so CG is in float32, as its authors
-use it, and residuals are computed afresh by `problem.matmul` in float64.
+use it, and residuals are recomputed by `problem.matmul` in float64.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ import os
 import numpy as np
 
 KINDS = {"rbf": 1, "matern32": 2, "matern52": 3}
-# its hierarchical matrices are for so many inputs at most
+# the most inputs of its hierarchical matrices
 H2_INPUTS = 3
 # rank as in its authors' predictions; tolerance of the hierarchical matrix, its default
 RANK, H2_TOL = 100, 1e-8
-# how far float32 takes a residual before it is computed afresh, and how often at most
+# how far float32 takes a residual before it is recomputed, and how often at most
 SINGLE, RESTARTS = 1e-4, 8
 
 

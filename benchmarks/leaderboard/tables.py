@@ -18,7 +18,7 @@ from benchmarks.leaderboard.systems import family
 AUTO = "auto"
 # regrets above are listed
 LOSS = 1.2
-# works that differ by less are the same; works above so many times the other's are more
+# works that differ by less are equal; works above this multiple of the other's are more
 SAME, MORE = 0.002, 1.1
 MEASURES = ("seconds", "work")
 TASK = ["family", "system", "tol"]
