@@ -53,7 +53,7 @@ AUTO, CHOLESKY, GPYTORCH = "auto", "Cholesky", "GPyTorch, KeOps kernel"
 CHOLESKY_ROWS = 16_000
 # the fewest iterations of its CG (linear_operator.utils.linear_cg)
 GPYTORCH_LEAST = 11
-# seconds that a cell may take in addition to its limit; that GPyTorch's iterations may take where each is of half a minute
+# seconds that a cell may take in addition to its limit, and those of GPyTorch's iterations if one takes half a minute
 START, SLOW_ITERATIONS = 30.0, 270.0
 # seconds that a solve may take at least, however fast `auto` was
 LEAST_LIMIT = 5.0
