@@ -99,7 +99,7 @@ class Handover:
         self.rank = plan.rank
         expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
         state.choices["handover"] = (
-            f"CG with rank {plan.rank} after epoch {state.epoch}: about {plan.iterations:.0f} iterations in place "
+            f"CG with rank {plan.rank} after epoch {state.epoch}: about {plan.iterations:.0f} iterations instead "
             f"of {expected} (estimates)"
         )
         log.info("%s", state.choices["handover"])

@@ -55,7 +55,7 @@ def test_white_kernels_are_the_noise_and_predictions_are_scikit_learns():
 @pytest.mark.parametrize(
     ("kernel", "error", "words"),
     [
-        (kernels.WhiteKernel(), ValueError, "is noise alone"),
+        (kernels.WhiteKernel(), ValueError, "is only noise"),
         (kernels.RBF() * kernels.WhiteKernel(), ValueError, "here it is a factor"),
         (kernels.Matern(nu=0.7), ValueError, "Matern has ν = 0.5, 1.5, 2.5, inf here, got 0.7"),
         (kernels.PairwiseKernel(), TypeError, "which apviz does not have"),
