@@ -279,7 +279,10 @@ def put(*keys, value):
         (lambda found: found["settings"].pop("stages"), "the settings must be ard, .*, stages, "),
         (lambda found: found.pop("dtype"), "dtype must be a str, got None"),
         (lambda found: found.pop("mean_error"), "mean_error must be a float or int, got None"),
-        (lambda found: found["solution"].pop("residual_is_measured"), "residual_is_measured must be a bool"),
+        (
+            lambda found: found["solution"].update(certificate={"kind": "guessed"}),
+            "certificate must have a kind of exact, bounded, sampled",
+        ),
     ],
     ids=["setting", "dtype", "bound", "measured"],
 )
@@ -292,7 +295,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 1, "it has format version 1, but this apviz reads version 2: fit and save the model again"),
+        (("version",), 1, "it has format version 1, but this apviz reads version 3: fit and save the model again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, got 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),

@@ -257,6 +257,31 @@ def solves() -> dict[str, float]:
     return found
 
 
+def compensated() -> dict[str, float]:
+    """Errors of B − KW in float32 with compensated sums, in units of float32's eps times K|W|, and of a solve by it."""
+    n, sizes, found = 700, torch.logspace(0, 6, 700, dtype=torch.float64)[:, None], {}
+    x, eps = points(n, 2, 0), torch.finfo(torch.float32).eps
+    v = normal(n, 2, 1).double() * sizes  # with digits that float32 drops
+    operator = fused(x, apviz.Matern32(lengthscale=0.5), torch.float32)
+    exact_sums = operator.block(slice(0, n)).cpu().double()
+    exact_sums.diagonal().copy_(torch.full((n,), 1.0 + NOISE, dtype=torch.float64))
+    true = matern32(x.double(), x.double(), 0.5) + NOISE * torch.eye(n, dtype=torch.float64)
+    products, size = operator.compensated().matmul(v.to(DEVICE)).cpu(), true @ v.abs()
+    in_float32 = operator.matmul(on(v, torch.float32)).cpu().double()
+    found["sums"] = float(((products - exact_sums @ v).abs() / size).max()) / eps
+    found["sums in float32"] = float(((in_float32 - exact_sums @ v).abs() / size).max()) / eps
+    found["products"] = float(((products - true @ v).abs() / size).max()) / eps
+    found["bound"] = operator.compensated().entry_rounding / eps
+    b = torch.sin(6 * x[:, :1])
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=NOISE, operator="fused", device=DEVICE)
+    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-4), certify="compensated")
+    left = torch.linalg.vector_norm(b.double() - true @ solution.weights.cpu()) / torch.linalg.vector_norm(b.double())
+    certificate = solution.certificate
+    assert certificate is not None
+    found |= {"residual": float(left), "certified": certificate.residual, "error": certificate.error}
+    return found | {"is bounded": float(certificate.kind == "bounded" and solution.converged)}
+
+
 def of_a_dtype(dtype: torch.dtype) -> dict[str, dict[str, float]]:
     """Every case in float32 or float64, by name."""
     found = {name: of_a_kernel(*case, dtype) for name, case in CASES.items()}
@@ -279,6 +304,7 @@ def measured() -> dict[str, dict[str, float] | dict[str, str]]:
         name = str(dtype).removeprefix("torch.")
         found |= {f"{name} {case}": errors for case, errors in of_a_dtype(dtype).items()}
     found["solved"] = solves()
+    found["compensated"] = compensated()
     found["refused"] = refusals()
     found["trusted"] = trusted()
     return found

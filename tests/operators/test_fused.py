@@ -85,6 +85,20 @@ def test_a_solve_on_the_fused_engine_reaches_its_tolerance(measured, solver):
     assert measured["solved"][solver] < 1.01e-2
 
 
+def test_compensated_sums_lose_less_than_one_rounding_and_float32_entries_stay_below_their_bound(measured):
+    found = measured["compensated"]
+    assert found["sums"] < 1.0 < found["bound"]
+    assert found["sums"] < found["sums in float32"]
+    assert found["products"] < found["bound"]
+
+
+def test_a_residual_of_compensated_sums_is_certified_as_bounded_and_the_bound_holds(measured):
+    found = measured["compensated"]
+    assert found["is bounded"] == 1.0
+    assert found["residual"] <= found["certified"] <= found["residual"] + 2 * found["error"]
+    assert found["error"] < 1e-4
+
+
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
