@@ -202,9 +202,11 @@ class CompensatedOperator(FusedOperator):
         super().__init__(x, kernel, noise, torch.float32)
 
     def matmul(self, v: Tensor) -> Tensor:
-        """Compute K v for v: (n, p) in float64, to (n, p) in float64. Evaluates n² entries for every 8 columns."""
+        """Compute K v for v: (n, p) in float64, to (n, p) in float64. Evaluates n² entries."""
         if v.shape[:1] != (self.n,) or v.dtype != torch.float64 or v.device != self.x.device:
-            raise ValueError(f"v must be ({self.n}, p) in float64 on {self.x.device}, got {tuple(v.shape)} in {v.dtype}")
+            raise ValueError(
+                f"v must be ({self.n}, p) in float64 on {self.x.device}, got {tuple(v.shape)} in {v.dtype}"
+            )
         high = v.float()
         halves = torch.cat([high, (v - high).float()], 1)  # the second holds the digits that float32 drops
         products = self._pair_sums(halves).sum(0)
