@@ -301,7 +301,7 @@ def _certificate(found: Any) -> Certificate | None:
         return None
     if not isinstance(found, dict) or (kind := _get(found, "kind", str)) not in get_args(Kind):
         raise ValueError(f"certificate must have a kind of {', '.join(get_args(Kind))}, got {found!r:.80}")
-    return Certificate(kind, _number(found, "residual"), _number(found, "error"), _get(found, "rows", int))  # type: ignore[arg-type]
+    return Certificate(kind, _number(found, "residual"), _number(found, "error"), _get(found, "rows", int))
 
 
 def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:

@@ -171,7 +171,8 @@ class Run:
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         if self._measured is None:  # W = 0: B − KW is B
             squared = self.operator.layout.sum(column_squares(state.b))
-            self._measured = Measured(state.b, squared, *[torch.zeros_like(squared)] * 3)  # exact
+            zero = torch.zeros_like(squared)
+            self._measured = Measured(state.b, squared, rounding=zero, energy=zero, energy_rounding=zero)
         self._first_energy = self._last_energy = self._base_energy = self._summed(self._measured.energy)
         for hook in self.hooks:
             hook.on_start(self)
