@@ -303,7 +303,7 @@ def test_the_dark_block_of_notebook_02_has_the_largest_norm_and_most_of_an_offer
     dark = y[blocks["kd-tree"][7]]
     assert dark.mean() == pytest.approx(-1.1, abs=0.05)
     assert 50 * dark.mean() ** 2 / np.sum(B[blocks["kd-tree"][7]] ** 2) == pytest.approx(1 / 3, abs=0.05)
-    assert "a third of its squared norm is a mean of -1.1" in source_of("02", "solution-3")
+    assert "its mean of -1.1 makes up a third of its squared norm" in source_of("02", "solution-3")
     assert 4 * 300_000**2 == 360e9 and "with 300,000 rows $K$ alone takes 360 GB in float32" in prose("02")
 
 
@@ -380,7 +380,7 @@ def test_on_the_photograph_the_plainest_rule_on_neighbours_beats_the_best_on_sca
     assert cyclic < greedy and 'check("cyclic", right' in "".join(cell.source for cell in notebook("03").cells)
 
 
-def test_each_line_of_the_proof_in_notebook_03_gives_away_what_its_answer_says():
+def test_each_line_of_the_proof_in_notebook_03_loses_what_its_answer_says():
     names = ran("03", "imports", "system")
     K, r = matern52(names["x"][:, None], 0.2) + 0.3 * np.eye(120), names["y"].copy()
     values, goal, w = np.linalg.eigvalsh(K), np.linalg.solve(K, r), np.zeros(120)
@@ -396,9 +396,9 @@ def test_each_line_of_the_proof_in_notebook_03_gives_away_what_its_answer_says()
         w[rows] += u
         r -= K[:, rows] @ u
     (first_2, first_3, first_4), (last_2, last_3, last_4) = np.median(lines[:8], axis=0), np.median(lines[-8:], axis=0)
-    assert first_4 < min(first_2, first_3) and last_4 < min(last_2, last_3)  # line 4 gives away the most
+    assert first_4 < min(first_2, first_3) and last_4 < min(last_2, last_3)  # line 4 loses the most
     assert (round(1 / last_4), round(1 / first_4)) == (4, 7) and "four to seven times as large" in prose("03")
-    assert last_2 > first_2 and last_3 > first_3 and "Lines 2 and 3 lose less as the solve goes on" in prose("03")
+    assert last_2 > first_2 and last_3 > first_3 and "Lines 2 and 3 lose less later in the solve" in prose("03")
 
 
 def test_scattered_blocks_of_notebook_03_have_alike_residuals_and_neighbours_not_and_random_wastes_draws(picture):
