@@ -11,19 +11,21 @@ from apviz.kernels import KERNELS, kernel_named
 from apviz.rkhs import Span, Trajectory, TwoBlocks, trajectory_on, two_blocks, worst_case_rhs
 from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
 
-#: sweeps of a trajectory, each an update on either block; points a block owns at most
+#: Number of sweeps of a trajectory, with one update on each block; most points per block.
 SWEEPS: Final = 30
 MAX_POINTS: Final = 12
 
 
 class Angles(LiveWidget):
-    """Shows two blocks on a line, the principal angles between their spans, predicted and measured contraction.
+    """Two blocks on a line, with the principal angles between their spans, and predicted and measured contraction.
 
     Attributes:
-        distance: between the blocks, in units of x.
-        shared: points that both blocks hold; at most 2·points − 2.
-        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
-        points: a block owns.
+        distance: Distance of the blocks, in units of x.
+        shared: Number of points that both blocks contain; at most 2·points − 2.
+        lengthscale: Lengthscale of k, in units of x; the outputscale is 1.
+        noise: Noise σ² of k.
+        kernel: Name of k.
+        points: Number of points per block.
         data: `smooth`, `random`, or `worst`.
 
     Examples:
@@ -107,7 +109,7 @@ class Angles(LiveWidget):
 
     @traitlets.validate("shared")
     def _leave_each_block_a_point(self, proposal: Any) -> int:
-        # of a block that held everything nothing would be left to see
+        # a block with all points would leave the other nothing to show
         return min(int(proposal["value"]), 2 * self.points - 2)
 
     @traitlets.observe("points")
@@ -120,12 +122,12 @@ class Angles(LiveWidget):
 
     @property
     def blocks(self) -> TwoBlocks:
-        """Points of both blocks."""
+        """Return the points of both blocks."""
         return two_blocks(self.points, self.distance, self.shared)
 
     @property
     def trajectory(self) -> Trajectory:
-        """Sweeps over both blocks, by the reference."""
+        """Return the sweeps over both blocks, computed by the reference."""
         blocks = self.blocks
         span = Span(blocks.x, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         sets = (blocks.first, blocks.second)

@@ -1,4 +1,4 @@
-"""CG against alternating projection: two paths to one goal, the error by eigenvector, both over work, and a bet."""
+"""CG and alternating projection compared: two paths to one solution, error by eigenvector, both over work; a bet."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, t
 from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
-#: iterations of CG, and the work of alternating projection; points at most
+#: Number of CG iterations, equal to the work of alternating projection; most points.
 WORK: Final = 24
 MAX_POINTS: Final = 80
-#: words of the generator that a normal number takes at most
+#: Most generator words that a normal number takes.
 _WORDS: Final = 12
 
 _CURVE, _PROBE = "a curve with noise", "a random probe"
 
 
 class CGAgainstProjection(LiveWidget):
-    """Compares CG and alternating projection on one system: as paths, by eigenvector, and over work; after a bet.
+    """CG and alternating projection on one system: as paths, by eigenvector, and over work; after a bet.
 
     Attributes:
-        work: to which both have gone, 0 to 24.
-        plane: the two eigenvectors that the paths are drawn along.
-        data: the right-hand side, `a curve with noise` or `a random probe`.
+        work: Work that both have done, 0 to 24.
+        plane: Two eigenvectors along which the paths are drawn.
+        data: Right-hand side, `a curve with noise` or `a random probe`.
         points: n, 8 to 80.
-        block_size, rule, overlap: of alternating projection.
-        lengthscale, noise: of the Matérn-5/2 kernel, of outputscale 1.
-        bet: who is said to be ahead, `cg` or `ap`, `shown` for no bet, or empty before it.
+        block_size: Block size of alternating projection.
+        rule: Rule of alternating projection.
+        overlap: Overlap of alternating projection.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel of outputscale 1.
+        noise: Noise σ² of the system.
+        bet: Method bet on, `cg` or `ap`; `shown` for no bet, or empty before it.
 
     Examples:
         >>> widget = apviz.widgets.CGAgainstProjection(noise=0.001)
@@ -141,7 +144,7 @@ class CGAgainstProjection(LiveWidget):
 
     @property
     def paths(self) -> tuple[EigenPath, EigenPath]:
-        """Paths of CG and of alternating projection, by the reference."""
+        """Return the paths of CG and of alternating projection, computed by the reference."""
         x, b = self._right_hand_side()
         span, size = Span(x, Matern52(lengthscale=self.lengthscale), self.noise), min(self.points, self.block_size)
         cg = trajectory(span, b, method="cg", steps=min(WORK, self.points))
@@ -154,9 +157,10 @@ class CGAgainstProjection(LiveWidget):
 def _normal_after(words: int) -> tuple[float, int]:
     """Return the normal number that the generator of seed 0 draws after `words` words, and the words it takes.
 
-    `toy_problem` draws n normal numbers after n uniform ones, which take a word each: the page so has those of every n.
+    `toy_problem` draws n normal numbers after n uniform ones, which take a word each. So the page has the numbers for
+    every n.
     """
-    # `default_rng`'s own generator
+    # `default_rng` uses this generator
     bits = np.random.PCG64(0)
     bits.advance(words)
     value = float(np.random.Generator(bits).standard_normal())

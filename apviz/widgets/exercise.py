@@ -1,4 +1,4 @@
-"""Exercises of the notebooks: an answer, and whether it is right."""
+"""Exercises of the notebooks: check an answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
 NO_ANSWER: Final = "No answer yet: put yours instead of the dots in the cell above, run that cell, then this one again."
-#: digits from which on a rounded number counts as known
+#: Least number of digits of a rounded number that counts as correct.
 FEW_DIGITS: Final = 2
-#: what a wrong number often is, by what makes of the right one
+#: Usual mistakes: functions that turn the right number into a wrong one.
 _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
     "Its sign is the other way round.": lambda right: -right,
     "You forgot the square.": lambda right: np.sqrt(np.abs(right)),
@@ -30,22 +30,22 @@ _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
 def check(
     answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6, mistakes: Mapping[str, Any] | None = None
 ) -> bool:
-    """Say under the cell whether an answer is right, and give a hint if it is not.
+    """Say below the cell whether an answer is right, and give a hint if it is not.
 
-    Numbers may be rounded, to two digits at least where they are no whole ones, each entry of an array by itself; be
-    written as a fraction, also as a text; and stand in a row, a column, a list, a tensor, whatever asked autograd to
-    follow it. Of texts capitals and spaces around them do not count.
+    Numbers that are not whole may be rounded to two digits or more, each entry of an array by itself. Fractions are
+    accepted, also as text. So are rows, columns, lists and tensors, including tensors that require gradients. Texts are
+    compared without capitals and surrounding spaces.
 
     Args:
-        answer: what the student gives; `...` for none yet.
-        right: what the cell computed: a number, an array, a text, or true or false.
-        hint: one sentence that helps, and does not tell.
-        tolerance: relative to the largest entry of what is right, for numbers.
-        mistakes: wrong answers that are usual here, numbers or texts, by a sentence on each; a forgotten square and the
-            like are known.
+        answer: Answer of the student; `...` for none yet.
+        right: Right answer computed by the cell: a number, an array, a text, or true or false.
+        hint: Sentence that helps without giving the answer.
+        tolerance: Tolerance for numbers, relative to the largest entry of the right answer.
+        mistakes: Usual wrong answers, numbers or texts, by a sentence on each; general ones, such as a forgotten
+            square, are known.
 
     Returns:
-        Whether it is right.
+        Whether the answer is right.
     """
     if answer is ...:
         display(Markdown(f"*{NO_ANSWER}*"))
@@ -94,7 +94,7 @@ def _compare_texts(answer: Any, right: str, mistakes: Mapping[str, Any]) -> tupl
 
 
 def _numbers(given: Any) -> NDArray[Any]:
-    """An array of float64, of numbers, fractions, texts such as 1/12, arrays, tensors, and lists of these."""
+    """Convert numbers, fractions, texts such as 1/12, arrays, tensors, and lists of these to an array of float64."""
     if isinstance(given, str):
         given = float(Fraction(given.strip()))
     if isinstance(given, list | tuple):
@@ -105,20 +105,20 @@ def _numbers(given: Any) -> NDArray[Any]:
 
 
 def _entries(given: Any) -> list[Any]:
-    """The entries of an answer as they were written, so that one can count their digits."""
+    """Return the entries of an answer as they were written, to count their digits."""
     if isinstance(given, list | tuple):
         return [entry for each in given for entry in _entries(each)]
     return [given] if isinstance(given, str) or not np.ndim(_numbers(given)) else _numbers(given).ravel().tolist()
 
 
 def _all_rounded(entries: list[Any], theirs: NDArray[Any], near: float) -> bool:
-    """Whether every entry is right, or rightly rounded."""
+    """Test whether every entry is right, or correctly rounded."""
     pairs = zip(entries, theirs.ravel().tolist(), strict=True)
     return all(abs(float(_numbers(one)) - right) <= near or _is_rounded(one, right) for one, right in pairs)
 
 
 def _is_rounded(answer: Any, right: float) -> bool:
-    """Whether a number is what another one is when it is rounded to the digits that were given."""
+    """Test whether a number equals another one rounded to the given digits."""
     try:
         given = Decimal(answer if isinstance(answer, str) else repr(float(_numbers(answer))))
     except (TypeError, ValueError, ArithmeticError):
@@ -130,7 +130,7 @@ def _is_rounded(answer: Any, right: float) -> bool:
 
 
 def _what_it_is(yours: NDArray[Any], theirs: NDArray[Any], tolerance: float, mistakes: Mapping[str, Any]) -> str:
-    """A sentence on a wrong answer that is a usual one; empty where it is not."""
+    """Return a sentence on a usual wrong answer; empty for other answers."""
     with np.errstate(all="ignore"):
         usual = {said: make(theirs) for said, make in _USUAL.items()}
         if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:

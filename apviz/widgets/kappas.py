@@ -1,4 +1,4 @@
-"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 next to the measured error, and a bet about a k-d tree."""
+"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 and the measured error, and a bet about a k-d tree."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ EPOCHS: Final = 15
 
 @cache
 def _data(name: str) -> tuple[Floats, Floats]:
-    """Points (n, d) and data (n,), in float64 what the page has of them, which is float32."""
+    """Return points (n, d) and data (n,) in float64, rounded to float32 because the page stores float32."""
     data = load(name, n=POINTS, dtype=torch.float64)
     x, b = (each.numpy().astype(np.float32).astype(np.float64) for each in (data.train_x, data.train_y))
     return x, b
 
 
 class Kappas(LiveWidget):
-    """Compares what Theorem 1 promises of κ and κ′ with what gauss-southwell does over two partitions, after a bet.
+    """Bounds of Theorem 1 by κ and κ′, compared with gauss-southwell over two partitions, after a bet.
 
     Attributes:
-        data: 300 rows of `china`, pixels, or of `diabetes`, patients with ten measurements.
-        block_size: points in a block.
-        lengthscale, noise: of the Matérn-5/2 kernel, of outputscale 1.
-        bet: the partition that is said to be faster, `shown` for no bet, or empty before it.
+        data: 300 rows of `china` (pixels), or of `diabetes` (patients with ten measurements).
+        block_size: Number of points in a block.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel of outputscale 1.
+        noise: Noise σ² of the system.
+        bet: Partition that is bet to be faster; `shown` for no bet, or empty before it.
 
     Examples:
         >>> widget = apviz.widgets.Kappas(block_size=60)
@@ -109,12 +110,12 @@ class Kappas(LiveWidget):
 
     @property
     def span(self) -> Span:
-        """Functions over the points."""
+        """Return the span of functions over the points."""
         return Span(_data(self.data)[0], Matern52(lengthscale=self.lengthscale), self.noise)
 
     @property
     def solves(self) -> dict[str, BoundComparison]:
-        """Solves by partition, with all eigenvalues, by the reference."""
+        """Return the solves by partition, with all eigenvalues, computed by the reference."""
         b, size = _data(self.data)[1], self.block_size
         return {
             each: compare_with_bound(self.span, b, block_size=size, partition=each, epochs=EPOCHS)

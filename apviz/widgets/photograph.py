@@ -1,4 +1,4 @@
-"""A photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page."""
+"""Photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from apviz.system import KernelSystem
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 from apviz.widgets.packing import packed_bytes
 
-#: updates of a solve at most; milliseconds between two that play
+#: Most updates of a solve; milliseconds between two played updates.
 UPDATES: Final = 1000
 FRAME: Final = 16
-#: of the Matérn-5/2 kernel, where both sides of a picture have length 2
+#: Hyperparameters with the Matérn-5/2 kernel, on a picture whose sides have length 2.
 LENGTHSCALE: Final = 0.1
 NOISE: Final = 0.05
-#: stride of rows and columns, by the number of pixels
+#: Stride of rows and columns by the number of pixels.
 STRIDES: Final = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
-#: every fourth row and column, and the middle columns: 13,696 pixels
+#: Stride of a finer picture, every fourth row and column, and its number of middle columns: 13,696 pixels.
 _FINE_STRIDE, _FINE_COLUMNS = 4, 128
 PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")
 
 
 @cache
 def _grey(pixels: int) -> np.ndarray:
-    """(rows, columns) luminance of `china` from 0 to 255, rounded to whole numbers."""
+    """Return the (rows, columns) luminance of `china` from 0 to 255, rounded to whole numbers."""
     stride = STRIDES.get(pixels, _FINE_STRIDE)
     grey = np.rint(read_china(stride).target).reshape(grid_shape(stride))
     if pixels not in STRIDES:
@@ -46,18 +46,18 @@ PIXELS: Final = (*sorted(STRIDES), grid_shape(_FINE_STRIDE)[0] * _FINE_COLUMNS)
 
 
 class Photograph(LiveWidget):
-    """Shows the residual of a photograph over scattered blocks and over blocks of neighbours, update by update.
+    """Residual of a photograph, over scattered blocks and over blocks of neighbours, update by update.
 
     Attributes:
-        step: updates done, 0 to 1,000.
-        overlap: pixels of a block's margin, as a part of its own.
-        partition: of the right picture; on the left blocks are `sequential`, which is to say scattered.
-        block_size: pixels a block owns.
-        rule: which block next.
-        tol: the solve ends once ‖r‖/‖b‖ is below.
-        pixels: n, all of a picture, thinned.
-        picture: the residual, or the posterior `mean`.
-        axis: of the curves, `work` or `updates`.
+        step: Number of completed updates, 0 to 1,000.
+        overlap: Number of pixels in a block's margin, relative to those it owns.
+        partition: Partition of the right picture; the left one has scattered blocks, which are `sequential`.
+        block_size: Number of pixels a block owns.
+        rule: Rule that selects the next block.
+        tol: Tolerance on ‖r‖/‖b‖ that ends the solve.
+        pixels: n, the number of all pixels of a picture, thinned.
+        picture: `residual`, or the posterior `mean`.
+        axis: x axis of the curves, `work` or `updates`.
 
     Examples:
         >>> widget = apviz.widgets.Photograph(pixels=704, overlap=1.0)
@@ -128,7 +128,7 @@ class Photograph(LiveWidget):
     in_sight = ("step", "overlap")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "compact blocks, no margin": {
-            # two updates of every block: in the first, scattered blocks lead, for each sees all of the picture
+            # after only two updates per block scattered blocks lead, because each covers the complete picture
             "step": 30, "overlap": 0.0, "partition": "kd-tree", "block_size": 100, "rule": "gauss-southwell",
             "tol": 1e-2, "pixels": 1426, "picture": "residual", "axis": "updates",
         },
@@ -164,7 +164,7 @@ class Photograph(LiveWidget):
 
     @property
     def rows(self) -> tuple[Floats, Floats]:
-        """Places (n, 2) of all pixels, from −1 to 1 along both sides, and their grey values (n,), in random order."""
+        """Return positions (n, 2) of all pixels, from −1 to 1 along both sides, and grey values (n,), both shuffled."""
         grey = _grey(self.pixels).astype(np.float64)
         places = np.meshgrid(*(2 * np.arange(size) / (size - 1) - 1 for size in grey.shape), indexing="ij")
         order = torch.randperm(self.pixels, generator=torch.Generator().manual_seed(0)).numpy()
@@ -173,13 +173,13 @@ class Photograph(LiveWidget):
 
     @property
     def system(self) -> KernelSystem:
-        """The system that the page solves, in float64."""
+        """Return the system that the page solves, in float64."""
         kernel = Matern52(lengthscale=LENGTHSCALE)
         return KernelSystem(*self.rows, kernel, noise=NOISE, dtype=torch.float64, device="cpu", dataset="china")
 
     @property
     def solvers(self) -> dict[str, AlternatingProjection]:
-        """What solves on the left, `scattered`, and on the right, `neighbours`."""
+        """Return the solvers of the left picture, `scattered`, and of the right one, `neighbours`."""
         blocks = -(-self.pixels // self.block_size)
         return {
             name: AlternatingProjection(

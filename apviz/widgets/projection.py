@@ -1,4 +1,4 @@
-"""Projections of a function over three points, whose kernel functions span a space that can be looked at."""
+"""Projections of a function over three points, whose kernel functions span a visible space of three dimensions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
 from apviz.rkhs.rules import chosen_blocks
 from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
 
-#: updates of a trajectory
+#: Number of updates of a trajectory.
 STEPS: Final = 20
-#: how far data go
+#: Largest absolute value of the data.
 MOST: Final = 2.0
-#: which points share a block
+#: Points of each block, by name of the partition.
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "{1, 2} {3}": ((0, 1), (2,)),
     "{1, 3} {2}": ((0, 2), (1,)),
@@ -28,15 +28,18 @@ BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 
 
 class Projection(LiveWidget):
-    """Shows g, the span of a block, the projection and what is left, in true lengths and angles of H.
+    """g, the span of a block, the projection and the residual, with the true lengths and angles of H.
 
     Attributes:
-        step: updates done, 0 to 20.
-        points, data: (3,) places x from 0 to 1, and data b from −2 to 2.
-        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
-        blocks: which points share one.
-        rule: which block next.
-        picture: `residual` has r⁽ʲ⁾ start at 0, `solution` has it end at g.
+        step: Number of completed updates, 0 to 20.
+        points: (3,) positions x from 0 to 1.
+        data: (3,) data b from −2 to 2.
+        lengthscale: Lengthscale of k, in units of x; the outputscale is 1.
+        noise: Noise σ² of k.
+        kernel: Name of k.
+        blocks: Partition of the points into blocks.
+        rule: Rule that selects the next block.
+        picture: `residual` draws r⁽ʲ⁾ from 0, `solution` draws it up to g.
 
     Examples:
         >>> widget = apviz.widgets.Projection(step=2)
@@ -126,6 +129,6 @@ class Projection(LiveWidget):
 
     @property
     def trajectory(self) -> Trajectory:
-        """Updates over the blocks, by the reference."""
+        """Return the updates over the blocks, computed by the reference."""
         span = Span(self.points, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         return trajectory_on(span, np.array(self.data), BLOCKS[self.blocks], rule=self.rule, steps=STEPS)

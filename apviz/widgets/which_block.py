@@ -1,4 +1,4 @@
-"""Which block next: a bet on the four rules of block selection, and what every block would have removed."""
+"""Block selection: a bet on four rules, and the energy that every block would have removed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
 POINTS: Final = 36
-#: updates of every rule; points of a block, and seeds, at most
+#: Number of updates of every rule; most points of a block; most seeds.
 STEPS: Final = 24
 LARGEST: Final = 12
 SEEDS: Final = 20
 NO_BET: Final = "no bet"
-#: the bet on a block that is none: blocks are counted from 0, as in a trace
+#: Value of the bet on a block before it is placed; blocks are counted from 0, as in a trace.
 NO_BLOCK: Final = -1
 SYSTEMS: Final = (*get_args(ToyProblem), "photograph")
 
 
 def _system(name: ToyProblem | Literal["photograph"]) -> tuple[Floats, Floats]:
-    """Return points in increasing order and data at them: of a photograph, columns and their mean luminance."""
+    """Return points in increasing order and data at them; for a photograph, columns and their mean luminance."""
     if name != "photograph":
         return toy_problem(name, POINTS)
     data = load("china-profile", n=POINTS, dtype=torch.float64)
@@ -37,18 +37,19 @@ def _system(name: ToyProblem | Literal["photograph"]) -> tuple[Floats, Floats]:
 
 
 class WhichBlock(LiveWidget):
-    """Compares four rules on one system, linked by the step: bet, then reveal what every block would have removed.
+    """Four rules on one system, linked by the step; after a bet, the energy that every block would have removed.
 
     Attributes:
-        step: updates done of every rule, 0 to 24.
-        bet_rule: the rule with the least left in the end, or `no bet`.
-        bet_block: the block that gauss-southwell takes next, or −1.
-        reveal: whether what was bet on is shown.
-        rule: whose state one looks at.
-        data: which system, of `apviz.rkhs.toy_problem` or `photograph`.
-        block_size: neighbours in a block.
-        lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
-        seed: of random and shuffled.
+        step: Number of completed updates of every rule, 0 to 24.
+        bet_rule: Rule bet to have the smallest final error, or `no bet`.
+        bet_block: Block bet to be selected next by gauss-southwell, or −1.
+        reveal: Whether the answers are shown.
+        rule: Rule whose state is shown.
+        data: System, of `apviz.rkhs.toy_problem` or `photograph`.
+        block_size: Number of neighbours in a block.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel, in units of x; the outputscale is 1.
+        noise: Noise σ² of the system.
+        seed: Seed of random and shuffled.
 
     Examples:
         >>> widget = apviz.widgets.WhichBlock(data="crowded", lengthscale=0.1, block_size=6)
@@ -154,7 +155,7 @@ class WhichBlock(LiveWidget):
 
     @property
     def comparison(self) -> RuleComparison:
-        """Solves by the four rules, by the reference."""
+        """Return the solves by the four rules, computed by the reference."""
         x, b = _system(self.data)
         span = Span(x, Matern52(lengthscale=self.lengthscale), self.noise)
         return compare_rules(span, b, block_size=self.block_size, steps=STEPS, seed=self.seed)
