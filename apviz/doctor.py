@@ -77,13 +77,13 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding about this machine.
+    """Finding about this machine.
 
     Attributes:
-        subject: what was examined.
-        found: the result, in words.
-        advice: the remedy; empty if there is no problem.
-        is_wrong: whether apviz computes wrong numbers here, or does not solve.
+        subject: Examined part of the machine.
+        found: Result, in words.
+        advice: Remedy; empty if there is no problem.
+        is_wrong: Whether apviz computes wrong numbers here, or does not solve.
     """
 
     subject: str
@@ -96,11 +96,11 @@ def examine(*, keops: bool = True) -> Iterator[Finding]:
     """Examine this machine, test every engine and a few solves, and yield findings one by one; takes a minute.
 
     Products of every engine are compared with dense float64 matrices of textbook formulas. Relative to the largest
-    entry, the error is at most 1e-4 in float32 and 1e-11 in float64. Speeds are millions of kernel entries a second,
+    entry, the error is at most 1e-4 in float32 and 1e-11 in float64. Speeds are millions of kernel entries per second,
     Matérn-5/2, 16 right-hand sides, float32, medians of three; other processes on the machine reduce them.
 
     Args:
-        keops: test KeOps if it is installed, which compiles for some tens of seconds the first time.
+        keops: Whether to test KeOps if it is installed, which compiles for some tens of seconds the first time.
 
     Examples:
         >>> from apviz.doctor import machine
@@ -217,7 +217,7 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
 
 
 def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str, float]) -> Finding:
-    """Compare an engine's products with textbook formulas, and time them; its speed at d = 3 goes to `rates`."""
+    """Compare an engine's products with textbook formulas, and time them; write its speed at d = 3 to `rates`."""
     subject = f"{name} ({device.type})"
     try:
         worst = max(

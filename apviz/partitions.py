@@ -23,11 +23,11 @@ from apviz.operators.layout import Rows
 from apviz.registry import Registry
 from apviz.settings import require_seed
 
-#: number of landmarks of a block, which tell its distance to other blocks; size of the search for a margin, as a
-#: multiple of the margin
+#: Number of landmarks of a block, which determine its distance to other blocks; size of the search for a margin, as a
+#: multiple of the margin.
 LANDMARKS = 16
 CANDIDATES = 10
-#: size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin
+#: Size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin.
 NEAR_CANDIDATES = 2
 
 
@@ -98,7 +98,7 @@ class Partition:
 
 
 class Partitioner(Protocol):
-    """A callable that makes a `Partition` of the scaled inputs: (n, d); pass your own as `partition=`."""
+    """Callable that makes a `Partition` of the scaled inputs: (n, d); pass your own as `partition=`."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
 
