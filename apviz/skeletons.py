@@ -72,7 +72,6 @@ class BlockSkeletons:
         drift: Estimate of ‖R − (B − KW)‖_F/‖B‖_F after a solve from W = 0: the error of the columns on drawn rows, for
             the updates of right-hand sides with random signs.
         numbers: Total number of stored numbers.
-        numbers: total number of stored numbers.
     """
 
     def __init__(

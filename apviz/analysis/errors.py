@@ -168,8 +168,8 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
     epoch. None if fewer than two epochs have a test RMSE.
 
     Args:
-    end: Value to compare with instead of the last, such as the end of a converged run. Return None also if the test
-        RMSE does not stay near it.
+        end: Value to compare with instead of the last, such as the end of a converged run. Return None also if the test
+            RMSE does not stay near it.
 
     Examples:
         >>> import torch, apviz

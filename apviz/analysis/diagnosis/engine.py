@@ -26,9 +26,9 @@ def decide(
     """Return the finding of the first rule that holds, or `sound` with what was not measured.
 
     Args:
-    rules: Rules that each examine one measured quantity, and return None if it is fine.
-    sound: Function that answers if no rule holds. It may still return a cause, if nothing else explains a slow run.
-    subject: Arguments of the rules.
+        rules: Rules that each examine one measured quantity, and return None if it is fine.
+        sound: Function that answers if no rule holds. It may still return a cause, if nothing else explains a slow run.
+        subject: Arguments of the rules.
     """
     missing = []
     for rule in rules:
