@@ -205,7 +205,7 @@ Choice = dict[str, list[float | None]]
 
 X_TITLES: Final[dict[str, str]] = {
     "work": "work (kernel entries ÷ n²)",
-    "epochs": "epochs (of CG: iterations)",
+    "epochs": "epochs (CG: iterations)",
     "seconds": "time since the start (s)",
 }
 

@@ -55,7 +55,7 @@ MANY_RUNS: Final = 24
 _FEW_MARKERS: Final = 4
 
 #: Note of a figure whose curves have more points.
-THINNED: Final = "of curves with more than {:,} points the highest and the lowest of each of {:,} stretches are drawn"
+THINNED: Final = "curves above {:,} points: minimum and maximum of {:,} stretches drawn"
 
 
 def thinned(values: Any, most: int = DRAWN_POINTS) -> NDArray[np.int64]:

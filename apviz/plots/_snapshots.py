@@ -57,7 +57,7 @@ def drawable(trace: Trace) -> tuple[xr.Dataset, list[str]]:
     if not finite.any():
         raise ValueError("no recorded residual is finite; record earlier updates: Recorder(snapshots=range(0, 60))")
     if not finite.all():
-        notes.append(f"{np.count_nonzero(~finite)} pictures that are not finite left out")
+        notes.append(f"{np.count_nonzero(~finite)} non-finite pictures left out")
     # during a solve, the updates of the last epoch have snapshots but no numbers yet
     numbered = [0, *trace["update"]["update"].values] if "update" in trace else [0]
     return snapshots.isel(update=finite & np.isin(snapshots["update"].values, numbered)), notes

@@ -69,7 +69,7 @@ def still(figure: go.Figure, theme: ThemeName = "light") -> str:
     kinds = {each.type for each in figure.data}
     axes = {(each.xaxis or "x", each.yaxis or "y") for each in figure.data}
     if kinds != {"scatter"} or len(axes) != 1:
-        raise ValueError(f"curves over one pair of axes can be drawn, got traces {sorted(kinds)} over {sorted(axes)}")
+        raise ValueError(f"only curves over one pair of axes can be drawn, got {sorted(kinds)} over {sorted(axes)}")
     colors, x, y = theme_named(theme), _axis(figure, "x"), _axis(figure, "y")
     marks = "".join([*_grid(x, y, colors.grid), *_lines(figure, y), *_curves(figure, x, y)])
     picture = (

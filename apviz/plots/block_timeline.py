@@ -65,7 +65,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
         if run.method.skeleton_rank:
-            notes.append(f"{run.method_name}: energies as by its skeletons; passes correct their sum")
+            notes.append(f"{run.method_name}: energies by its skeletons, approximate; passes correct their sum")
         if len(drawn) < total:
             notes.append(f"{run.method_name}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
         decrease = updates["energy_decrease"].values[drawn]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Distance of the numbers of a run below its name, where names are 1 apart.
 _BELOW: Final = {"kappa": 0.42, "kappa_prime": 0.62}
 _SYMBOLS: Final = {"kappa": "diamond", "kappa_prime": "circle"}
-_NAMES: Final = {"kappa": "κ of K, on which CG depends", "kappa_prime": "κ′ of the blocks, of Theorem 1"}
+_NAMES: Final = {"kappa": "κ of K, for CG", "kappa_prime": "κ′ of the blocks, for Theorem 1"}
 #: Relative distance below which two numbers are drawn as one point.
 _SEEN: Final = 1e-6
 #: Bounds on λmax and λ′max, which need the bound on λmin too.
@@ -48,7 +48,7 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])]
     if not several:
-        raise ValueError("no trace has a condition number: κ is recorded for solves with a kernel that apviz has")
+        raise ValueError("no trace has a condition number: κ is recorded for solves with kernels of apviz")
     figure, drawn, explained = go.Figure(), [], set[str]()
     names = run_names(several)
     for place, (trace, name) in enumerate(zip(several, names, strict=True)):
@@ -81,13 +81,13 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
                 )  # fmt: skip
     _name_runs(figure, several, names)
     figure.add_scatter(
-        x=[None], y=[None], mode="lines", name="up to the bound that is certain", hoverinfo="skip",
+        x=[None], y=[None], mode="lines", name="up to the certain bound", hoverinfo="skip",
         line={"color": colors.muted, "width": 2, "dash": BOUND_DASH},
     )  # fmt: skip
     figure.update_xaxes(title_text="condition number", type="log", **log_ticks(drawn))
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs have no condition number and are left out"] if left_out else []
-    return finish(figure, several, colors, "κ of K, and κ′ of its blocks", "condition_numbers", notes)
+    return finish(figure, several, colors, "κ of K and κ′ of its blocks", "condition_numbers", notes)
 
 
 def _bound(trace: Trace, which: str) -> float | None:

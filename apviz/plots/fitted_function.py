@@ -125,7 +125,7 @@ class FittedFunction:
         if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"the function after update {update} was not recorded, or is not finite; there are "
-                f"{len(self.updates)} from {self.updates[0]} to {self.updates[-1]}"
+                f"{len(self.updates)} updates from {self.updates[0]} to {self.updates[-1]}"
             )
         place = self.updates.index(update)
         return self._values[place], self._values[max(0, place - 1)]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-_NOTES = ("The error lies inside the band; dots are bounds in exact arithmetic",)
-_AT_PASSES = "a bar is what a pass found; the thin line between bars is the recursion's estimate"
+_NOTES = ("the error is inside the band; dotted: bounds in exact arithmetic",)
+_AT_PASSES = "bars: error at passes; thin line: the recursion's estimate"
 
 
 def k_norm_error(
@@ -73,12 +73,12 @@ def k_norm_error(
     notes = list(_NOTES)
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
-        notes.append(f"no band is known for {', '.join(without)}")
+        notes.append(f"no error band for {', '.join(without)}")
     if any(was and band.attrs["at_passes"] for was, band in zip(drawn, bands, strict=True)):
         notes.append(_AT_PASSES)
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
-    title = "Squared K-norm error, and its bound"
+    title = "Squared K-norm error and its bound"
     return curves.finish(several, title, f"k_norm_error/{x}", notes)
 
 
@@ -90,8 +90,8 @@ def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
     )
     if len(traces) > 1 or true.shape != (places,):
         raise ValueError(
-            f"errors are those of one trace, before its first epoch and after each; got {true.shape} numbers for "
-            f"{len(traces)} traces, of which the first has {places} of them. Draw one trace at a time"
+            f"errors must be those of one trace, {places} numbers: before its first epoch and after each; got shape "
+            f"{true.shape} for {len(traces)} traces. Draw one trace at a time"
         )
     return true
 
@@ -108,7 +108,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
     if error.attrs["at_passes"]:  # between passes an area would claim too much
         about = positive(error["estimate"].values)
         rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
-        run.add(about, rows, "error, an estimate by the recursion", mode="lines", line=look.line(1), showlegend=False)
+        run.add(about, rows, "error estimated by the recursion", mode="lines", line=look.line(1), showlegend=False)
         reach = (upper - np.nan_to_num(lower))[known] / run.start
         bars = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
         dots: dict[str, Any] = {"mode": "markers", "marker": {"color": look.color, "size": 8}}
@@ -122,7 +122,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
         rows = curves.thin(true, np.arange(len(true)))
         curves.add(
             trace, positive(true)[rows] / run.start, "error", rows, mode="lines",
-            line={"color": curves.theme.ink, "width": 2}, name="the error itself, from W*",
+            line={"color": curves.theme.ink, "width": 2}, name="exact error, from W*",
         )  # fmt: skip
     run.add_bound(error)
     return True

@@ -91,7 +91,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     # the legend names the inputs, so a single training is named in the notes
     own = [] if len(several) > 1 else [entries[0].replace("<br>", " — ")]
     notes = [*notes_of(several), *own, *_grey(several, palette)]
-    return finish(figure, several, colors, "The lengthscales, step by step", "lengthscales", notes)
+    return finish(figure, several, colors, "Lengthscales by step", "lengthscales", notes)
 
 
 def has_lengthscales(trace: Trace) -> bool:
@@ -119,7 +119,7 @@ def _shortest(trace: Trace) -> list[str]:
 
 def _grey(traces: Sequence[Trace], palette: dict[str, str]) -> list[str]:
     others = {name for trace in traces for name in _curves(trace)} - set(palette)
-    return [f"grey: {len(others)} other inputs; hovering names them"] if others else []
+    return [f"grey: {len(others)} other inputs; hover for their names"] if others else []
 
 
 def _axis(figure: go.Figure, trace: Trace, row: int) -> None:

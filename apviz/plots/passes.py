@@ -17,7 +17,7 @@ from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Look, Theme, ThemeName
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-_NOTE: Final = "where a run leaps, a pass put the residual of the recursion right"
+_NOTE: Final = "a jump is a pass that corrects the recursion"
 _SIZE: Final = 12
 # Symbol in the legend, which represents the symbols of all runs.
 _KEY: Final = "diamond"
@@ -60,18 +60,18 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
         _draw(curves, trace, look, legend_entry(name, trace))
     if not kinds:
         raise ValueError(
-            "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
-            "claims to be done, and every `check_every` epochs or iterations: lower that setting"
+            "no trace has a pass, an evaluation of B − KW during a solve; a run makes one when its recursion claims "
+            "convergence, and every `check_every` epochs or iterations: lower that setting"
         )
-    explained = {1: "filled: pass in float64, which may claim", 0: "open: pass in float32, which may not"}
+    explained = {1: "filled: float64 pass, may claim convergence", 0: "open: float32 pass"}
     for is_exact, said in explained.items():
         if is_exact in kinds:
             marker = _marks(_KEY, [is_exact], colors.ink, colors)
             curves.add_key(said, mode="markers", marker=marker)
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
-    notes = [_NOTE, *([f"no pass is known of {', '.join(without)}"] if without else [])]
-    return curves.finish(several, "What is claimed, and what is true", f"passes/{x}", notes)
+    notes = [_NOTE, *([f"no pass recorded for {', '.join(without)}"] if without else [])]
+    return curves.finish(several, "Claimed and true residual", f"passes/{x}", notes)
 
 
 def _marks(symbol: str, is_exact: Sequence[int], color: str, theme: Theme) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _draw(curves: Curves, trace: Trace, look: Look, name: str) -> None:
 
 
 def _said(number: int, claimed: float, drift: float) -> str:
-    return f"pass {number}" + (f": {claimed:.6g} was claimed<br>drift {drift:.3g}" if math.isfinite(claimed) else "")
+    return f"pass {number}" + (f", claimed {claimed:.6g}<br>drift {drift:.3g}" if math.isfinite(claimed) else "")
 
 
 def _path(trace: Trace) -> tuple[dict[str, Any], Any]:

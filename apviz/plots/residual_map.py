@@ -180,7 +180,7 @@ class ResidualMap:
         if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"update {update} of this run was not recorded, or is not finite; there are {len(self.updates)} "
-                f"from {self.updates[0]} to {self.updates[-1]}"
+                f"updates from {self.updates[0]} to {self.updates[-1]}"
             )
         return self.updates.index(update)
 

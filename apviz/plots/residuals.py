@@ -92,4 +92,4 @@ def _equal(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
         " = ".join([*(names[place] for place in group[:_NAMED]), *["…"] * (len(group) > _NAMED)]) for group in groups
     ]
     more = f"; {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-    return [f"on each other, equal within 1%: {'; '.join(said[:_NAMED])}{more}"]
+    return [f"curves equal within 1%: {'; '.join(said[:_NAMED])}{more}"]

@@ -30,7 +30,7 @@ _TALL: Final = 920
 FEW_EPOCHS: Final = 6
 
 #: Panels from top to bottom: variable of a step, and title of its axis.
-_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs a step, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs per step (CG: iterations)", "kappa": "κ {} λmax/λmin of K"}
 
 #: Variables in hover texts, in the order of `customdata`; variables that may be NaN.
 _VARIABLES: Final = ("step", "noise", "epochs", "residual")
@@ -54,7 +54,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         >>> _ = training.run()
         >>> figure = apviz.plots.training(training.trace)
         >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
-        ('σ² (target unit²)', 'epochs a step, of CG: iterations')
+        ('σ² (target unit²)', 'epochs per step (CG: iterations)')
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.method_name for trace in several if "step" not in trace]
@@ -82,7 +82,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure.update_xaxes(title_text=step_title(several), row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
-    return finish(figure, several, colors, "The noise σ², and each step's epochs", "training", notes_of(several))
+    return finish(figure, several, colors, "Noise σ² and epochs of each step", "training", notes_of(several))
 
 
 def _has_kappa(traces: Sequence[Trace]) -> bool:

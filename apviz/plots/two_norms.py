@@ -72,7 +72,7 @@ def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "li
         height=HEIGHT,
         xaxis={"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"},
         yaxis={
-            "title": {"text": "÷ its value at the start"}, "type": "log", **log_ticks([low, high], most=6),
+            "title": {"text": "relative to the start"}, "type": "log", **log_ticks([low, high], most=6),
             "range": [decades[0] - margin, decades[1] + margin],
         },
     )  # fmt: skip

@@ -99,6 +99,6 @@ def test_a_solver_without_blocks_is_an_error_that_names_it(runs, plot):
 
 def test_energies_by_skeletons_are_said_to_be_approximate_and_nothing_is_guaranteed(runs):
     figure = plots.block_timeline([runs["ap"], runs["skeletons"]])
-    assert "energies as by its skeletons" in " ".join(re.sub("<[^>]*>", " ", figure.layout.title.text).split())
+    assert "energies by its skeletons" in " ".join(re.sub("<[^>]*>", " ", figure.layout.title.text).split())
     exact, approximate = (each.hovertemplate for each in figure.data)
     assert "guaranteed" in exact and "guaranteed" not in approximate

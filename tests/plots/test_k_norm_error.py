@@ -56,7 +56,7 @@ def test_the_error_itself_is_a_line_on_the_scale_of_the_band_and_moves_with_the_
     error = errors.k_norm_error(runs["ap"])
     true = np.sqrt(error["upper"].values * error["lower"].values)
     figure = plots.k_norm_error(runs["ap"], errors=true)
-    (line,) = [each for each in figure.data if each.name and "error itself" in each.name]
+    (line,) = [each for each in figure.data if each.name and "exact error" in each.name]
     np.testing.assert_allclose(line.y, true / error["upper"].values[0], rtol=1e-14)
     at = list(figure.data).index(line)
     work = next(each for each in figure.layout.updatemenus[0].buttons if each.label == "work")
@@ -64,7 +64,7 @@ def test_the_error_itself_is_a_line_on_the_scale_of_the_band_and_moves_with_the_
 
 
 def test_errors_that_are_not_of_every_epoch_of_one_trace_are_refused(runs):
-    with pytest.raises(ValueError, match="errors are those of one trace"):
+    with pytest.raises(ValueError, match="errors must be those of one trace"):
         plots.k_norm_error(runs["ap"], errors=[1.0, 0.5])
     with pytest.raises(ValueError, match="2 traces"):
         plots.k_norm_error([runs["ap"], runs["cg"]], errors=np.ones(runs["ap"]["epoch"].sizes["epoch"]))
@@ -109,7 +109,7 @@ def test_runs_without_energy_and_residual_are_named_and_alone_are_an_error(runs,
     epoch = runs["cg"]["epoch"]
     lost = {name: np.full(epoch[name].shape, np.nan) for name in ("energy", "residual_per_rhs")}
     unknown = edited(runs["cg"], **lost)
-    assert "no band is known for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
+    assert "no error band for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
     with pytest.raises(ValueError, match=r"no trace has a K-norm error band"):
         plots.k_norm_error(unknown)
 
@@ -122,7 +122,7 @@ def test_where_the_error_is_known_at_passes_it_is_a_bar_and_between_them_a_line_
     assert line.mode == "lines" and "estimate" in line.hovertemplate and line.line.width == 1
     on_a_log_axis = errors.k_norm_error(trace)["estimate"].values > 0
     np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"][on_a_log_axis])
-    assert upper.mode == lower.mode == "markers" and "what a pass found" in figure.layout.title.text
+    assert upper.mode == lower.mode == "markers" and "error at passes" in figure.layout.title.text
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
     np.testing.assert_array_equal(upper.x, [0, *exact])
     np.testing.assert_allclose(upper.y - upper.error_y.arrayminus, lower.y, rtol=1e-6)

@@ -63,7 +63,7 @@ def test_the_band_can_be_from_the_least_to_the_largest_and_x_the_seconds(seeds):
     np.testing.assert_allclose(low.y, [1.0, 0.4, 0.1, 0.001])
     np.testing.assert_allclose(high.y, [1.0, 0.9, 0.3, 0.009])
     np.testing.assert_allclose(high.x, np.arange(4) / 10)
-    assert "band: least to largest" in figure.layout.title.text
+    assert "band: minimum to maximum" in figure.layout.title.text
     assert figure.layout.xaxis.title.text == "time since the start (s)"
 
 
@@ -136,7 +136,7 @@ def test_systems_that_one_method_was_not_run_on_are_left_out_in_words(seeds):
     for place, trace in enumerate([*cg, *ap]):
         trace.tree.attrs["data"] = f"{place % 3}"
     title = plots.performance_profiles([*cg, *ap]).layout.title.text
-    assert "2 systems" in title and "1 left out, which not all methods were run on" in title.replace("<br>", " ")
+    assert "2 systems" in title and "1 left out: not run by all methods" in title.replace("<br>", " ")
 
 
 # --- over settings ------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_an_unfinished_run_says_so(traces):
 
 @pytest.mark.parametrize("plot", FIGURES)
 def test_errors_say_what_there_is_and_how_to_record_it(plot, traces):
-    with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 from 0 to 5"):
+    with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 updates from 0 to 5"):
         plot(traces["line"], 77)
     with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
         plot(traces["line"], 1, theme="blue")

@@ -38,7 +38,7 @@ def test_only_passes_in_float64_are_filled_and_each_kind_is_explained(runs):
     assert set(is_exact) == {0, 1}
     _, marks = line_and_marks(figure)
     assert [not symbol.endswith("-open") for symbol in marks.marker.symbol] == list(is_exact == 1)
-    explained = {"filled: pass in float64, which may claim", "open: pass in float32, which may not"}
+    explained = {"filled: float64 pass, may claim convergence", "open: float32 pass"}
     assert explained <= {each.name for each in figure.data}
     drifts = trace["pass"]["drift"].values
     assert all(f"drift {drift:.3g}" in text for drift, text in zip(drifts, marks.text, strict=True))
@@ -76,7 +76,7 @@ def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edi
 def test_runs_without_a_pass_are_named_and_alone_are_an_error(runs):
     title = plots.passes([runs["ap"], runs["interrupted"]]).layout.title.text
     words = " ".join(re.sub("<[^>]*>", " ", title).split())
-    assert "no pass is known of Alternating projection (shuffled, b = 50)" in words
+    assert "no pass recorded for Alternating projection (shuffled, b = 50)" in words
     with pytest.raises(ValueError, match="no trace has a pass"):
         plots.passes(runs["interrupted"])
 

@@ -149,7 +149,7 @@ def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
 def test_a_residual_that_is_not_finite_is_left_out_and_that_is_said(picture):
     figure = plots.residual_image(edited(picture, at_3=np.inf, at_5=np.nan))
     assert [frame.name for frame in figure.frames] == ["0", "1", "2", "4", "6", "7"]
-    assert "2 pictures that are not finite left out" in figure.layout.title.text
+    assert "2 non-finite pictures left out" in figure.layout.title.text
     with pytest.raises(ValueError, match="no recorded residual is finite"):
         plots.residual_image(edited(picture, **{f"at_{k}": np.nan for k in range(8)}))
 

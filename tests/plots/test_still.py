@@ -75,7 +75,7 @@ def test_what_cannot_be_on_a_logarithmic_axis_is_left_out():
     go.Figure(go.Heatmap(z=[[1, 2]])), go.Figure([go.Scatter(y=[1]), go.Scatter(y=[1], yaxis="y2")]), go.Figure(),
 ])  # fmt: skip
 def test_other_figures_are_refused(figure):
-    with pytest.raises(ValueError, match="curves over one pair of axes can be drawn, got traces"):
+    with pytest.raises(ValueError, match="curves over one pair of axes can be drawn, got"):
         still(figure)
 
 

@@ -54,7 +54,7 @@ def test_the_ring_is_around_the_fewest_seconds_of_those_that_converged(runs):
     best = min(seconds, key=seconds.get)
     # the residual that each reached is above, for one did not converge
     assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == 1 + len(PANELS)
-    assert f"ring: b = {best}, {seconds[best]:.3g} s, the fewest of 2 converged" in figure.layout.title.text
+    assert f"ring: b = {best}, {seconds[best]:.3g} s, the fastest of 2 converged" in figure.layout.title.text
 
 
 def test_runs_to_another_tolerance_do_not_compete_for_the_ring(edited, runs):
@@ -88,7 +88,7 @@ def test_without_a_converged_run_no_b_is_marked_and_what_was_reached_is_said(edi
     traces = sweep_without_convergence(edited, runs["ap"], {100: 0.99, 200: 0.9, 400: 0.95})
     figure = plots.batch_size_sweep(traces)
     assert not rings(figure)
-    said = f"none of 3 converged; b = 200 came nearest: residual {0.9**40:.2g} after 40 epochs, 40 s (tolerance 0.01)"
+    said = f"none of 3 converged; smallest residual: {0.9**40:.2g}, by b = 200 after 40 epochs, 40 s (tolerance 0.01)"
     assert said in words(figure)
 
 
@@ -98,7 +98,7 @@ def test_what_every_b_reached_is_a_cross_above_the_costs_with_the_tolerance_as_a
     (crosses,) = drawn(figure, 1, "markers")
     assert crosses.marker.symbol == "x" and crosses.x.tolist() == [100, 200, 400]
     np.testing.assert_allclose(crosses.y, [0.99**40, 0.95**40, 0.97**40])
-    assert figure.layout.yaxis.title.text == "residual reached"
+    assert figure.layout.yaxis.title.text == "final residual"
     assert [shape.y0 for shape in figure.layout.shapes if shape.yref == "y"] == [0.01]
     # where all converged, there is nothing to say of it
     assert plots.batch_size_sweep(runs["ap"]).layout.yaxis.title.text == "epochs"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: Top panel if some runs did not converge: the residual of each run at its end.
-REACHED: Final = {"residual": "residual reached"}
+REACHED: Final = {"residual": "final residual"}
 #: Columns of `sweep_table` from top to bottom, and the titles of their axes.
 PANELS: Final = {
     "epochs": "epochs",
@@ -91,7 +91,7 @@ def batch_size_sweep(
     figure.update_xaxes(title_text="batch size b", row=len(panels), col=1)
     figure.update_layout(height=HEIGHT + PANEL * (len(panels) - len(PANELS)))
     return finish(
-        figure, several, colors, "What the batch size costs", "batch_size_sweep", _notes(several, compared, best)
+        figure, several, colors, "Cost of each batch size", "batch_size_sweep", _notes(several, compared, best)
     )
 
 
@@ -111,9 +111,9 @@ def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | Non
         return reached(compared)
     seconds = float(best["epoch"]["seconds"][-1])
     converged = sum(trace.converged for trace in compared)
-    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fewest of {converged} converged"]
+    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fastest of {converged} converged"]
     if len(compared) < len(traces):
-        notes.append(f"of one system, to tolerance {best.attrs['tol']:g}")
+        notes.append(f"on one system, to tolerance {best.attrs['tol']:g}")
     return notes
 
 
@@ -124,7 +124,7 @@ def reached(traces: Sequence[Trace]) -> list[str]:
         return ["no run has ended yet, so no b is marked"]
     last = best["epoch"].isel(epoch=-1)
     return [
-        f"none of {len(ended)} converged; b = {best.block_size:,} came nearest: residual {float(last['residual']):.2g} "
+        f"none of {len(ended)} converged; smallest residual: {float(last['residual']):.2g}, by b = {best.block_size:,} "
         f"after {int(last['epoch']):,} epochs, {float(last['seconds']):.2g} s (tolerance {best.attrs['tol']:g})",
         what_next(best),
     ]

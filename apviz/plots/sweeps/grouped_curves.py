@@ -24,7 +24,7 @@ Variable = Literal["residual", "test_rmse"]
 
 _Y_TITLES: Final = {"residual": RESIDUAL, "test_rmse": f"test RMSE ({EPOCH['test_rmse'].units})"}
 _TITLES: Final = {"residual": "Residual over seeds, and tolerance", "test_rmse": "Test error over seeds"}
-_BANDS: Final = {"quartiles": "quartiles", "range": "least to largest"}
+_BANDS: Final = {"quartiles": "quartiles", "range": "minimum to maximum"}
 
 
 def grouped_curves(
@@ -80,9 +80,9 @@ def grouped_curves(
         curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.grid.axis("y", 1, 1)["title"] = {"text": _Y_TITLES[y]}
     curves.grid.axis("x", 1, 1).update(rangemode="tozero", title={"text": X_TITLES[x]})
-    notes = [f"median, band: {_BANDS[band]}, over seeds, by steps"]
+    notes = [f"median over seeds; band: {_BANDS[band]}"]
     if not all(trace.converged for trace in several):
-        notes.append("cross: the first end of one that did not converge")
+        notes.append("cross: end of the first run that did not converge")
     if len(several) < len(given):
         notes.append(f"{len(given) - len(several)} of {len(given)} runs recorded none and are left out")
     return curves.finish(several, _TITLES[y], f"grouped_curves/{y}/{x}", notes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: Columns of `sweep_table` from top to bottom, and the titles of their axes.
-PANELS: Final = {"epochs": "epochs, of CG: iterations", "work": "work"}
+PANELS: Final = {"epochs": "epochs (CG: iterations)", "work": "work"}
 
 
 def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
@@ -53,7 +53,7 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in several)
     figure.update_xaxes(title_text=f"κ {sign} λmax/λmin of K, by σ²", row=len(PANELS), col=1)
     notes = {"≈": ["κ is an estimate"], "≤": ["κ is a bound"]}.get(sign, [])
-    return finish(figure, several, colors, "What a smaller noise σ² costs", "noise_sweep", notes)
+    return finish(figure, several, colors, "Cost of a smaller noise σ²", "noise_sweep", notes)
 
 
 def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:

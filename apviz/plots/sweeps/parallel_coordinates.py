@@ -85,7 +85,7 @@ def parallel_coordinates(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
     figure.update_yaxes(visible=False, range=[-0.06, 1.06], showticklabels=False, fixedrange=True)
     figure.update_layout(height=_HEIGHT)
     notes = ["at the top: not converged"] if not all(trace.converged for trace in several) else []
-    return finish(figure, several, colors, "Settings, and what they cost", "parallel_coordinates", notes)
+    return finish(figure, several, colors, "Settings and their cost", "parallel_coordinates", notes)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _notes(profile: pd.DataFrame, counted: Sequence[Trace]) -> list[str]:
     to = f", to tolerance {', '.join(f'{tol:g}' for tol in tolerances)}" if tolerances else ""
     notes = [f"{systems} system{'s' * (systems != 1)}{f' of {seeds} seeds' * (seeds > 1)}{to}"]
     if unsolved:
-        notes.append(f"{unsolved} solved by none")
+        notes.append(f"{unsolved} solved by no method")
     if left_out:
-        notes.append(f"{left_out} left out, which not all methods were run on")
+        notes.append(f"{left_out} left out: not run by all methods")
     return [*notes, "a run that did not converge never counts"]

@@ -72,7 +72,7 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     assert set(table["group"]) == {"CG", called}
     page.choice.band = "range"
     settle(page)
-    assert "least to largest" in page.comparison.cards["residuals"].chart.base
+    assert "minimum to maximum" in page.comparison.cards["residuals"].chart.base
 
 
 def test_methods_on_several_systems_have_a_profile_and_fewer_have_none(page, folder):
