@@ -242,9 +242,9 @@ _OF_METHOD: Final = (
 def varied(traces: Sequence[Trace]) -> pd.DataFrame:
     """Return a table of the settings in which runs differ, except the seed, and of their results: one row per run.
 
-    Columns are settings of the system and of the method with at least two values, as numbers or text, None or NaN if a
-    method lacks the setting. Then follow `work` and `seconds` to the tolerance, NaN if it was not reached, and the last
-    `test_rmse`. For lengthscales by input, the column has their geometric mean.
+    Columns are settings of the system and of the method with at least two values, as numbers or text. A method that
+    lacks a setting has None or NaN. Then follow `work` and `seconds` to the tolerance, NaN if it was not reached, and
+    the last `test_rmse`. For lengthscales by input, the column has their geometric mean.
     """
     rows = []
     for trace in traces:

@@ -68,8 +68,9 @@ def system_key(attrs: Mapping[str, Any]) -> str:
 def same_system(one: Trace, other: Trace) -> bool:
     """Test whether two runs solved the same system, with any methods and tolerances.
 
-    Runs without a fingerprint and a name of their data, such as of GPyTorch's own CG, count as the same if the norms of
-    the right-hand sides and λmax agree. The norms alone are not enough: those of standardised targets always agree.
+    GPyTorch's own CG, for example, records no fingerprint of the data. Such runs without a name count as the same if
+    the norms of the right-hand sides and λmax agree. The norms alone are not enough: those of standardised targets
+    always agree.
 
     Examples:
         >>> import torch, apviz

@@ -1,6 +1,6 @@
 """Style of all charts: two themes, one colour per method, one dash per block size, one symbol per variant of a method.
 
-The colours follow Okabe & Ito (2008), adjusted until every pair stays distinguishable under simulated protanopia,
+The colours follow Okabe & Ito (2008), with changes. Every pair is distinguishable under simulated protanopia,
 deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dotted lines always mean "bound";
 dashes distinguish block sizes. Methods that differ only in the partition have different colours. Partitions that are
 a method of their own share the colour of that method.

@@ -34,7 +34,7 @@ def k_norm_error(
 ) -> go.Figure:
     """Draw the band that contains ‖W − W*‖²_K, relative to its upper edge at the start, and its bound.
 
-    W* is unknown. The recorded energies determine the error up to its value at the end, so the figure shows a band and
+    W* is unknown. The recorded energies determine the error up to its value at the end. So the figure shows a band, and
     not a curve that falls to zero. If the error is known only at passes, as in float32, each pass is a bar. A thin line
     then sums the recursion's energies, as an estimate. Bounds are dotted and hold in exact arithmetic: Theorem 1 of the
     paper for alternating projection, Hestenes & Stiefel's rate for CG. They end where rounding exceeds them. Bounds

@@ -66,8 +66,8 @@ def constant(trace: Trace, others: list[Trace]) -> Answer:
 def precision(trace: Trace, others: list[Trace]) -> Answer:
     """Test whether rounding prevented convergence: it stagnated or diverged, or its blocks needed jitter above σ².
 
-    In a trace without passes, such as of GPyTorch's own CG, it also counts if the recursion's drift from B − KW is at
-    least half of the final residual.
+    In a trace without passes, such as of GPyTorch's own CG, large drift counts too: the recursion's drift from B − KW
+    is at least half of the final residual.
     """
     drift, end = of.largest_drift(trace), of.residual(trace)
     failed, passes, jitter = trace.outcome in ("stagnated", "diverged"), of.passes(trace), of.jitter(trace)

@@ -196,9 +196,9 @@ MAX_SEARCHED = 200
 def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
-    A sweep has every method with at least two values of the setting, on the system and with the epoch limit of the
-    newest such run; of equal runs it has the last. Only root attributes are read, because opening a trace takes ten
-    times as long.
+    A sweep has every method with at least two values of the setting. All runs are on the system of the newest such run,
+    and have its epoch limit. Of equal runs the last counts. Only root attributes are read, because opening a trace
+    takes ten times as long.
     """
     found: dict[str, dict[Method, dict[float, str]]] = {}
     # from the oldest, so that the last of equal runs stays
