@@ -30,23 +30,23 @@ from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateG
 from apviz.system import KernelSystem
 from apviz.tracing.attributes import processor
 
-#: largest accepted error of an engine, relative to the largest entry of a product in float64
+#: Largest accepted error of an engine, relative to the largest entry of a product in float64.
 ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}
-#: sizes for correctness and speed: inputs; rows and columns of either
+#: Sizes for correctness and speed: inputs; rows and columns of either.
 INPUTS: Final = (1, 3, 13)
 TRUE_ROWS, FAST_ROWS, FAST_COLUMNS, SIDES = 400, 20_000, 1_000, 16
-#: rows and σ² of the system that is solved
+#: Rows and σ² of the solved system.
 SOLVED_ROWS, SOLVED_NOISE = 1_000, 0.1
-#: relative residual that the solves must reach
+#: Relative residual that the solves must reach.
 TOL: Final = 1e-2
-#: share of the threads that the compiled engine uses on an idle machine, and load per core below which speeds are
-#: meaningful
+#: Share of the threads that the compiled engine uses on an idle machine, and load per core below which speeds are
+#: meaningful.
 USED, BUSY = 0.6, 0.5
-#: gibibytes of free memory below which blocks and stored matrices become small
+#: Gibibytes of free memory below which blocks and stored matrices become small.
 LITTLE_MEMORY = 2.0
-#: summary of the GPU runs
+#: Summary of the GPU runs.
 RUN_ON_GPUS: Final = Path(__file__).with_name("run_on_gpus.json")
-#: optional packages, by the extra that installs them
+#: Optional packages, by the extra that installs them.
 EXTRAS: Final = {
     "panel": "dashboard",
     "gpytorch": "gpytorch",
@@ -55,7 +55,7 @@ EXTRAS: Final = {
     "h5py": "hdf5",
 }
 
-#: textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales
+#: Textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales.
 _TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "matern12": lambda r: torch.exp(-r),
     "matern32": lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),

@@ -18,7 +18,7 @@ import psutil
 if TYPE_CHECKING:
     import torch
 
-#: share of the free memory that one allocation may take
+#: Share of the free memory that one allocation may take.
 SHARE: Final = 0.9
 
 

@@ -163,11 +163,11 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
     return ", ".join(in_words(settings)) or None
 
 
-#: settings that may be numbers
+#: Settings that may be numbers.
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 
 
-#: words of the settings in details, in their order: by value, and for `auto`
+#: Words of the settings in details, in their order: by value, and for `auto`.
 _DETAILS: Final[dict[str, tuple[Callable[[Any], str], str]]] = {
     "partition": (lambda name: PARTITION_WORDS.get(name, f"{name} blocks"), ""),
     "block_size": ("{:,} rows a block".format, "automatic block size"),
@@ -223,5 +223,5 @@ def _differences(methods: Sequence[Method]) -> list[str]:
     return [", ".join(own) for own in found]
 
 
-#: conjugate gradients without a preconditioner
+#: Conjugate gradients without a preconditioner.
 PLAIN_CG: Final = Method(family=CONJUGATE_GRADIENT)

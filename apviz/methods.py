@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: families, by the names under which `apviz.solvers` registers them
+#: Families, by the names under which `apviz.solvers` registers them.
 ALTERNATING_PROJECTION: Final = "alternating-projection"
 CONJUGATE_GRADIENT: Final = "conjugate-gradient"
 CHOLESKY: Final = "cholesky"
 
-#: settings of alternating projection that apviz recommends: overlapping blocks of neighbours, and steps along past ones
+#: Settings of alternating projection recommended by apviz: overlapping blocks of neighbours, and steps along past ones.
 RECOMMENDED: Final[dict[str, Any]] = {
     "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "step": "subspace",
     "columns": "skeletons", "precision": "auto", "fallback_rank": "auto",
@@ -38,7 +38,7 @@ class MethodSetting:
     high: float | None = None
 
 
-#: settings by name, as solvers and preconditioners have them
+#: Settings by name, as solvers and preconditioners have them.
 SETTINGS: Final[dict[str, MethodSetting]] = {
     "rule": MethodSetting(label="Block rules", help="Which block is projected onto next."),
     "partition": MethodSetting(label="Partitions", help="How rows are cut into blocks."),
@@ -148,7 +148,7 @@ METHODS: Final[dict[str, MethodEntry]] = {
 }  # fmt: skip
 
 
-#: names of rules and partitions; others use their registered names
+#: Names of rules and partitions; others use their registered names.
 RULE_WORDS: Final[dict[str, str]] = {
     "gauss-southwell": "greedy", "gauss-southwell (short block last)": "greedy, short block last",
 }  # fmt: skip

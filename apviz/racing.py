@@ -22,7 +22,7 @@ from apviz.system import KernelSystem
 
 By = Literal["work", "seconds"]
 
-#: shortest turn in seconds; a turn is longer if an update is
+#: Shortest turn in seconds; a turn is longer if an update is.
 TURN_SECONDS = 0.02
 
 

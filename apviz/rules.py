@@ -25,7 +25,7 @@ class Rule(Protocol):
         """The name in traces and legends."""
         ...
 
-    #: whether `Selector` uses the norms; if not, they are computed only for recording
+    #: Whether `Selector` uses the norms; if not, they are computed only for recording.
     needs_norms: bool
 
     def begin(self, sizes: list[int]) -> Selector:

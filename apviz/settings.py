@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, Final, Literal
 
-#: largest seed; some draws use three times the seed, which must be valid for PyTorch
+#: Largest seed; some draws use three times the seed, which must be valid for PyTorch.
 LARGEST_SEED: Final = 2**62
 # largest number of characters of a value in a message
 _MOST_SHOWN = 200
-#: value of a setting that apviz chooses, see `apviz.solvers.choices`
+#: Value of a setting that apviz chooses, see `apviz.solvers.choices`.
 Auto = Literal["auto"]
 
 

@@ -19,19 +19,19 @@ from torch import Tensor
 
 from apviz.system import KernelSystem
 
-#: rows up to which λmax and λmin are exact by default, and rows of the subsample beyond
+#: Number of rows up to which λmax and λmin are exact by default; above it, number of rows of the subsample.
 SUBSAMPLE_ROWS = 1_000
-#: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
+#: Rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB.
 DENSE_ROWS = 4_000
-#: number of rows around one row that estimate λmin, and number of rows searched for the closest pair
+#: Number of rows around one row that estimate λmin, and number of rows searched for the closest pair.
 NEAR_ROWS, PAIRED_ROWS = 300, 5_000
-#: with more inputs than this a tree does not speed up the search, and fewer rows are searched
+#: Number of inputs above which a tree does not speed up the search; number of rows searched then.
 WIDE_INPUTS, WIDE_PAIRED_ROWS = 8, 2_000
-#: largest relative rounding error of an eigenvalue that counts as exact
+#: Largest relative rounding error of an eigenvalue that counts as exact.
 EQUAL = 1e-3
 #: λmin within this factor of σ² is reported as σ²
 AT_NOISE_FACTOR = 1.1
-#: number of rows that estimate eigenvalues after the largest, and the share of those that is reliable
+#: Number of rows that estimate eigenvalues after the largest, and the share of those that is reliable.
 LEADING_ROWS, LEADING_SHARE = 500, 0.25
 Method = Literal["exact", "lanczos", "subsample"]
 

@@ -15,9 +15,9 @@ from apviz.operators.interface import count
 
 T = TypeVar("T")
 
-#: devices for which the host must wait to read a number
+#: Devices for which the host must wait to read a number.
 STACKED_ON: Final = ("cuda",)
-#: largest total size of the padded blocks, relative to the numbers in their squares
+#: Largest total size of the padded blocks, relative to the numbers in their squares.
 MOST_FILLED = 1.25
 #: Diagonal of K in padding rows: the update there is 1/this of the residual, in R and in W.
 FILLED: Final = {torch.float32: 2.0**120, torch.float64: 2.0**1000}

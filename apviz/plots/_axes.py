@@ -200,7 +200,7 @@ def log_ticks(values: Any, most: int = 5) -> dict[str, Any]:
 
 X = Literal["work", "epochs", "seconds"]
 
-#: x values of one plotly trace in each unit
+#: Values of x of one plotly trace in each unit.
 Choice = dict[str, list[float | None]]
 
 X_TITLES: Final[dict[str, str]] = {
