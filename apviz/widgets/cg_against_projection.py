@@ -46,8 +46,8 @@ class CGAgainstProjection(LiveWidget):
 
     title = "CG against alternating projection"
     text = (
-        "Both make the error ‖W−W*‖<sub>K</sub> smaller in every step: CG as far as any polynomial in K times b can, "
-        "alternating projection by what one block takes away. The residual r = −K(w−w*) weighs the same error "
+        "Both reduce the error ‖W−W*‖<sub>K</sub> in every step: CG as far as any polynomial in K times b can, "
+        "alternating projection as far as one block can. The residual r = −K(w−w*) weighs the same error "
         "differently: with c<sub>i</sub> = √λ<sub>i</sub> v<sub>i</sub>ᵀ(w−w*) along the eigenvectors of K, "
         "‖W−W*‖²<sub>K</sub> = Σ c<sub>i</sub>², but ‖r‖² = Σ λ<sub>i</sub> c<sub>i</sub>². CG's first step, of length "
         "1/⟨λ⟩, turns c<sub>i</sub> into (1 − λ<sub>i</sub>/⟨λ⟩) c<sub>i</sub>, and multiplies ‖r‖² by ⟨λ²⟩/⟨λ⟩² − 1, "
@@ -69,7 +69,7 @@ class CGAgainstProjection(LiveWidget):
             WORK, 600,
         ),
         "block_size": slider(
-            "block b", "Points a block owns: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
+            "block b", "Points per block: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
             2, MAX_POINTS, 1,
         ),
         "noise": log_slider("noise σ²", "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².", 1e-4, 1),
@@ -85,23 +85,23 @@ class CGAgainstProjection(LiveWidget):
             {_CURVE: _CURVE, _PROBE: _PROBE},
         ),
         "points": slider(
-            "points n", "How many data: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after n iterations at the latest.",
+            "points n", "Number of points: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after at most n iterations.",
             8, MAX_POINTS, 1,
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
+            "Rule of block selection: gauss-southwell, the rule of Theorem 1, takes the block with "
             "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "overlap": slider(
             "overlap",
-            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
             0, 1, 0.25,
         ),
         "plane": choice(
             "plane",
-            "Which two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, the paths are drawn along, by "
+            "Two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, along which the paths are drawn: by "
             "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
             {name: name for name in get_args(Plane)},
         ),

@@ -11,19 +11,19 @@ import numpy as np
 from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
-NO_ANSWER: Final = "No answer yet: put yours instead of the dots in the cell above, run that cell, then this one again."
+NO_ANSWER: Final = "No answer yet: replace the dots in the cell above with yours, run that cell, then this one again."
 #: Least number of digits of a rounded number that counts as correct.
 FEW_DIGITS: Final = 2
 #: Usual mistakes: functions that turn the right number into a wrong one.
 _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
-    "Its sign is the other way round.": lambda right: -right,
+    "Its sign is wrong.": lambda right: -right,
     "You forgot the square.": lambda right: np.sqrt(np.abs(right)),
-    "That is the square of it: you forgot the root.": np.square,
-    "That is twice as much.": lambda right: 2 * right,
-    "That is half of it.": lambda right: right / 2,
-    "That is one over it.": lambda right: 1 / right,
-    "That is one minus it.": lambda right: 1 - right,
-    "That is in per cent; a share is asked for.": lambda right: 100 * right,
+    "That is the square: you forgot the root.": np.square,
+    "That is twice the answer.": lambda right: 2 * right,
+    "That is half the answer.": lambda right: right / 2,
+    "That is the reciprocal.": lambda right: 1 / right,
+    "That is one minus the answer.": lambda right: 1 - right,
+    "That is a percentage; give a fraction.": lambda right: 100 * right,
 }
 
 
@@ -60,37 +60,37 @@ def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, A
         return _compare_texts(answer, right, mistakes)
     if isinstance(right, bool | np.bool_):
         said = isinstance(answer, bool | np.bool_) and bool(answer) == bool(right)
-        return said, f"You say {answer}."
+        return said, f"Your answer: {answer}."
     try:
         yours, theirs = _numbers(answer), _numbers(right)
     except (TypeError, ValueError, ZeroDivisionError, RuntimeError):
-        asked = f"An array of shape {np.shape(right)}" if np.ndim(right) else "A number"
-        return False, f"{asked} is asked for, yours is of type {type(answer).__name__}."
+        asked = f"an array of shape {np.shape(right)}" if np.ndim(right) else "a number"
+        return False, f"Give {asked}; yours is of type {type(answer).__name__}."
     if yours.squeeze().shape != theirs.squeeze().shape:
-        return False, f"The shape is {yours.shape}, and should be {theirs.shape}."
+        return False, f"The shape is {yours.shape}, but should be {theirs.shape}."
     yours = yours.reshape(theirs.shape)
     if not np.isfinite(yours).all():
-        return False, "There is something in it that is no finite number."
+        return False, "It has values that are not finite."
     gap, scale = float(np.abs(yours - theirs).max(initial=0.0)), float(np.abs(theirs).max(initial=0.0)) or 1.0
     if gap <= tolerance * scale:
         return True, ""
     if theirs.size == 1 and _is_rounded(_entries(answer)[0], float(theirs.item())):
-        return True, f"To more digits it is {float(theirs.item()):.6g}."
+        return True, f"With more digits: {float(theirs.item()):.6g}."
     if theirs.size > 1 and _all_rounded(_entries(answer), theirs, tolerance * scale):
         more = " …" if theirs.size > 4 else "."
-        return True, f"To more digits it is {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
+        return True, f"With more digits: {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
     return False, _what_it_is(yours, theirs, tolerance, mistakes) or (
         f"Yours differs by {gap / scale:.2g} of the largest entry." if theirs.size > 1
-        else f"Yours is {'more' if yours.item() > theirs.item() else 'less'} than that."
+        else f"Yours is too {'large' if yours.item() > theirs.item() else 'small'}."
     )  # fmt: skip
 
 
 def _compare_texts(answer: Any, right: str, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
     if not isinstance(answer, str):
-        return False, f"You say {answer}. A text in quotation marks is asked for."
+        return False, f"Your answer: {answer}. Give a text in quotation marks."
     plain = answer.strip().casefold()
-    why = next((said for said, wrong in mistakes.items() if str(wrong).casefold() == plain), f"You say {answer}.")
-    return plain == right.casefold(), f"You say {answer}." if plain == right.casefold() else why
+    why = next((said for said, wrong in mistakes.items() if str(wrong).casefold() == plain), f"Your answer: {answer}.")
+    return plain == right.casefold(), f"Your answer: {answer}." if plain == right.casefold() else why
 
 
 def _numbers(given: Any) -> NDArray[Any]:
@@ -134,7 +134,7 @@ def _what_it_is(yours: NDArray[Any], theirs: NDArray[Any], tolerance: float, mis
     with np.errstate(all="ignore"):
         usual = {said: make(theirs) for said, make in _USUAL.items()}
         if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:
-            usual["Rows and columns are the other way round."] = theirs.T
+            usual["Rows and columns are swapped."] = theirs.T
     for said, wrong in ({said: _numbers(each) for said, each in mistakes.items()} | usual).items():
         if wrong.shape == theirs.shape and np.isfinite(wrong).all():
             scale = float(np.abs(wrong).max(initial=0.0)) or 1.0

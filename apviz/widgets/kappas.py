@@ -47,20 +47,20 @@ class Kappas(LiveWidget):
         (127, 113)
     """
 
-    title = "κ and κ′: what the theorem promises, and what happens"
+    title = "κ and κ′: the bound and the measured error"
     text = (
         "Theorem 1: gauss-southwell leaves at most exp(−t/κ′) of ‖W−W*‖²<sub>K</sub> after t epochs, where "
         "κ′ = λ′max/λmin(K) and λ′max is the largest eigenvalue of any block K[I, I]. Blocks of consecutive rows are "
-        "scattered, for the rows come in random order; those of a k-d tree are neighbours. All eigenvalues here are "
-        "exact, from dense matrices."
+        "scattered, because the rows are in random order; blocks of a k-d tree are neighbours. All eigenvalues here "
+        "are exact, from dense matrices."
     )
     sentence = (
         "With blocks of {block_size} of 300 points, lengthscale {lengthscale} and noise σ² = {noise}, κ is [kappa]; "
         "κ′ is [sequential] over consecutive rows, and [tree] over a k-d tree."
     )
     betting = (
-        "<b>Your bet:</b> over which blocks does gauss-southwell need fewer epochs until ‖W−W*‖²<sub>K</sub> is 1% of "
-        "what it was?",
+        "<b>Your bet:</b> with which blocks does gauss-southwell need fewer epochs to reduce ‖W−W*‖²<sub>K</sub> to "
+        "1%?",
         {"sequential": "consecutive rows", "kd-tree": "a k-d tree"},
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
@@ -69,7 +69,7 @@ class Kappas(LiveWidget):
         ),
         "lengthscale": log_slider(
             "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the more alike points are, and the larger λmax(K) ≤ n + σ².",
+            "ℓ of the Matérn-5/2 kernel: a longer ℓ makes points more alike and λmax(K) ≤ n + σ² larger.",
             0.03, 5,
         ),
         "noise": log_slider(

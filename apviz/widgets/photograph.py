@@ -68,11 +68,10 @@ class Photograph(LiveWidget):
 
     title = "A photograph, block by block"
     text = (
-        "Every pixel of the photograph is a row of K: its place is x, its grey value b. The residual starts as the "
-        "photograph itself, and every update wipes out one block of it, the marked one: r<sub>I</sub> = 0 on the rows "
-        "it solved for. It also pulls at the pixels around, up to a few lengthscales away. Blocks of the paper are "
-        "consecutive rows of shuffled data, here pixels from all over the picture, on the left. Both pictures are "
-        "solved here, while you look."
+        "Every pixel of the photograph is a row of K: its position is x, its grey value b. The residual starts as the "
+        "photograph itself, and every update makes it zero on one block, the marked one: r<sub>I</sub> = 0 on the "
+        "rows it solved for. The update also changes pixels up to a few lengthscales away. The paper's blocks, on the "
+        "left, are consecutive rows of shuffled data: pixels from all over the picture. Both solves run in this page."
     )
     sentence = (
         "After {step} updates, with blocks of {block_size} pixels and a margin of {overlap} of that, scattered blocks "
@@ -81,28 +80,28 @@ class Photograph(LiveWidget):
     controls: ClassVar[dict[str, dict[str, Any]]] = {
         "step": steps(
             "update",
-            "Updates done on either side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played, one a frame.",
+            "Updates on each side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played one per frame.",
             UPDATES, FRAME,
         ),
         "overlap": slider(
             "margin",
-            "A block of b pixels solves on its ⌊margin·b⌋ nearest others too: an update's work = (1 + margin)·b/n.",
+            "A block of b pixels also solves on the ⌊margin·b⌋ nearest others: an update's work = (1 + margin)·b/n.",
             0, 1, 0.5,
         ),
         "partition": choice(
             "neighbours",
-            "Which pixels make a block on the right: halves along the longest side, or across the principal axis, "
-            "until a part holds b; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
+            "Partition on the right: halves along the longest side, or across the principal axis, until a part has b "
+            "pixels; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
             {"sequential": "sequential", "kd-tree": "kd-tree", "principal-axis-tree": "principal-axis-tree"},
         ),
         "block_size": slider(
             "block b",
-            "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
+            "Pixels per block: a picture of n pixels has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
             50, 500, 50,
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "tol": log_slider(
@@ -115,13 +114,13 @@ class Photograph(LiveWidget):
             f"{_FINE_COLUMNS} columns in the middle.",
         },
         "picture": choice(
-            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey goes with the root of what is "
-            "shown, so that little is seen too.",
-            {"residual": "the residual", "mean": "what is built"},
+            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey shows the square root, so "
+            "that small values are visible.",
+            {"residual": "the residual", "mean": "the mean"},
         ),
         "axis": choice(
-            "curves", "Work = entries of K that were evaluated ÷ n², all factors at the start; or updates, of which "
-            "an epoch has m = ⌈n/b⌉.",
+            "curves", "Work = evaluated entries of K ÷ n², all factors at the start; or updates, m = ⌈n/b⌉ per "
+            "epoch.",
             {"work": "over work", "updates": "over updates"},
         ),
     }  # fmt: skip

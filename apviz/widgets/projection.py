@@ -50,9 +50,9 @@ class Projection(LiveWidget):
 
     title = "A projection in the kernel's Hilbert space"
     text = (
-        "Three points span three dimensions: what you see is no sketch. g is the function of least norm with "
+        "Three points span three dimensions, so this picture is exact. g is the function of least norm with "
         "g(xᵢ) = bᵢ, and the kernel includes σ²δ, so that ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = K[i, j]. An update projects "
-        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle."
+        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is the rest, orthogonal to that span."
     )
     sentence = (
         "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of ‖g‖<sub>H</sub>, with lengthscale {lengthscale} "
@@ -68,23 +68,23 @@ class Projection(LiveWidget):
         ),
         "noise": log_slider(
             "noise σ²",
-            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: a direction of its own for every point, which "
-            "opens the angles.",
+            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
+            "angles.",
             1e-3, 1,
         ),
         "picture": choice(
-            "picture", "The same step where r⁽ʲ⁾ starts at 0, or where it ends at g = s⁽ʲ⁾ + r⁽ʲ⁾.",
+            "picture", "Draw r⁽ʲ⁾ from 0, or from s⁽ʲ⁾ to g = s⁽ʲ⁾ + r⁽ʲ⁾.",
             {"residual": "r goes to 0", "solution": "s goes to g"},
         ),
         "blocks": choice(
             "blocks",
-            "Which points share a block: one spans a line, two a plane; "
+            "Points of each block: one point spans a line, two span a plane; "
             "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
             {name: name for name in BLOCKS},
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "kernel": kernel_choice(),

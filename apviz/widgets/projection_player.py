@@ -60,24 +60,23 @@ class ProjectionPlayer(LiveWidget):
         "step": steps("step j", "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", STEPS),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "points": slider(
             "points n",
-            "How many data, xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), until one is "
-            "dragged: K is n × n.",
+            "Number of points, with xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ, εᵢ ~ N(0, 1), until you "
+            "drag one: K is n × n.",
             8, MAX_POINTS, 1,
         ),
         "block_size": slider(
             "block b",
-            "Points a block owns, the last of the m = ⌈n/b⌉ blocks what is left; one update solves with K[I, I], "
-            "b × b.",
+            "Points per block, fewer in the last of the m = ⌈n/b⌉ blocks; one update solves with K[I, I], b × b.",
             1, 20, 1,
         ),
         "overlap": slider(
             "overlap",
-            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
             0, 1, 0.25,
         ),
         "lengthscale": log_slider(
@@ -86,7 +85,7 @@ class ProjectionPlayer(LiveWidget):
             0.03, 1,
         ),
         "noise": log_slider("noise σ²", "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².", 1e-4, 1),
-        "speed": log_slider("speed", "While it plays, an update every Δt = 1/speed seconds.", 0.5, 8),
+        "speed": log_slider("speed", "Updates per second during play: one every Δt = 1/speed seconds.", 0.5, 8),
     }  # fmt: skip
     in_sight = ("step", "rule")
     presets: ClassVar[dict[str, dict[str, Any]]] = {

@@ -61,12 +61,12 @@ class WhichBlock(LiveWidget):
 
     title = "Which block next?"
     text = (
-        "All four rules project onto the same blocks; they differ in the order only. Look at the residual, bet on a "
+        "All four rules project onto the same blocks; they differ only in the order. Look at the residual, bet on a "
         "rule and on a block, then reveal."
     )
     sentence = (
         "After {step} of [last] updates of {rule}, in blocks of {block_size}, with lengthscale {lengthscale} and "
-        "noise σ² = {noise}: I bet that {bet_rule} will have the least left, and that gauss-southwell takes block "
+        "noise σ² = {noise}: I bet that {bet_rule} will have the smallest error, and that gauss-southwell takes block "
         "{bet_block} next. [verdict]"
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
@@ -77,7 +77,7 @@ class WhichBlock(LiveWidget):
         ),
         "reveal": switch(
             "reveal",
-            "Shows the four curves, and what each block would remove now: "
+            "Show the four curves, and the energy each block would remove now: "
             "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
         ),
         "bet_rule": choice(
@@ -92,11 +92,11 @@ class WhichBlock(LiveWidget):
             NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
         ),
         "rule": choice(
-            "stand in", "Whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ you look at; the block it takes next is lit.",
+            "rule shown", "Rule whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ is shown, with its next block highlighted.",
             {name: name for name in RULES},
         ),
         "data": choice(
-            "data", "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
+            "data", "The right-hand side b and the positions of its points; the system is (k(X, X) + σ²I) w = b.",
             {name: name for name in SYSTEMS},
         ),
         "block_size": slider(
@@ -104,19 +104,19 @@ class WhichBlock(LiveWidget):
         ),
         "lengthscale": log_slider(
             "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere, r −= K[:, I] u.",
+            "ℓ of the Matérn-5/2 kernel: the longer, the more an update changes other blocks, r −= K[:, I] u.",
             0.01, 1,
         ),
         "noise": log_slider(
             "noise σ²",
-            "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
-            "close.",
+            "σ² in K: λmin ≥ σ²; if σ² is large, K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
+            "tight.",
             1e-3, 1,
         ),
         "seed": slider(
             "seed",
-            "Another draw for random, I ~ U{0, …, m − 1} at every update, and for shuffled, a new order of the m "
-            "blocks every epoch.",
+            "Seed of random, I ~ U{0, …, m − 1} at every update, and of shuffled, a new order of the m blocks every "
+            "epoch.",
             0, SEEDS, 1,
         ),
     }  # fmt: skip

@@ -35,20 +35,20 @@ def test_a_right_answer_is_right(answer, right, said):
 @pytest.mark.parametrize(
     "answer, right, text",
     [
-        (3.1, 3, "Yours is more than that"),
-        (np.ones(2), np.ones(3), r"shape is (2,), and should be (3,)"),
-        ("cyclic", "random", "You say cyclic"),
-        (False, True, "You say False"),
-        (np.nan, 1.0, "no finite number"),
-        ("many", 3.0, "A number is asked for, yours is of type str"),
-        ("1/0", 3.0, "A number is asked for"),
+        (3.1, 3, "Yours is too large"),
+        (np.ones(2), np.ones(3), r"shape is (2,), but should be (3,)"),
+        ("cyclic", "random", "Your answer: cyclic"),
+        (False, True, "Your answer: False"),
+        (np.nan, 1.0, "not finite"),
+        ("many", 3.0, "Give a number; yours is of type str"),
+        ("1/0", 3.0, "Give a number"),
         ([1.0, 2.1], [1.0, 2.0], "differs by 0.05 of the largest entry"),
-        ([1, 2], "cyclic", "You say [1, 2]"),
-        ("yes", True, "You say yes"),
-        ([True], True, "You say [True]"),
-        (1 + 2j, 3.0, "A number is asked for, yours is of type complex"),
-        ([1, [2, 3]], [1.0, 2.0], "An array of shape (2,) is asked for"),
-        (None, [1.0, 2.0], "The shape is (), and should be (2,)"),
+        ([1, 2], "cyclic", "Your answer: [1, 2]"),
+        ("yes", True, "Your answer: yes"),
+        ([True], True, "Your answer: [True]"),
+        (1 + 2j, 3.0, "Give a number; yours is of type complex"),
+        ([1, [2, 3]], [1.0, 2.0], "Give an array of shape (2,)"),
+        (None, [1.0, 2.0], "The shape is (), but should be (2,)"),
     ],
 )
 def test_a_wrong_answer_is_wrong_and_gets_the_hint(answer, right, text, said):
@@ -87,10 +87,10 @@ def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(an
 @pytest.mark.parametrize(
     "answer, right, said_of_it",
     [
-        (-3.0, 3.0, "Its sign is the other way round."), (0.3, 0.09, "You forgot the square."),
-        (0.0081, 0.09, "you forgot the root"), (6, 3.0, "twice as much"), (1.5, 3, "half of it"),
-        (0.25, 4.0, "one over it"), (0.7, 0.3, "one minus it"), (12.5, 0.125, "per cent"),
-        (np.array([[1.0, 3.0], [2.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]], "Rows and columns are the other way round."),
+        (-3.0, 3.0, "Its sign is wrong."), (0.3, 0.09, "You forgot the square."),
+        (0.0081, 0.09, "you forgot the root"), (6, 3.0, "twice the answer"), (1.5, 3, "half the answer"),
+        (0.25, 4.0, "the reciprocal"), (0.7, 0.3, "one minus the answer"), (12.5, 0.125, "a percentage"),
+        (np.array([[1.0, 3.0], [2.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]], "Rows and columns are swapped."),
         (7.0, 5.0, "That counts the last block twice."),
     ],
 )  # fmt: skip
@@ -106,5 +106,5 @@ def test_capitals_of_a_text_do_not_count_and_a_usual_mistake_in_words_is_named(s
 
 
 def test_what_is_said_of_how_far_a_right_answer_is_off_is_right(said):
-    assert check(0.3333, 1 / 3, hint="none needed") and "To more digits it is 0.333333" in said[0]
+    assert check(0.3333, 1 / 3, hint="none needed") and "With more digits: 0.333333" in said[0]
     assert check([0.33, 0.67], [1 / 3, 2 / 3], hint="none needed") and "0.333333, 0.666667" in said[1]
