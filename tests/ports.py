@@ -29,7 +29,7 @@ def opens(url: str) -> bool:
 def wait_until(
     answers: Callable[[], bool], process: subprocess.Popen[bytes], said: Callable[[], str], patience: float
 ) -> None:
-    """Waits for a process so many seconds; fails with what it `said` where it ends or stays silent."""
+    """Wait up to `patience` seconds for a process; fail with what it `said` if it ends or never answers."""
     until = monotonic() + patience
     while not answers():
         assert process.poll() is None and monotonic() < until, said()

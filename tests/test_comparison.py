@@ -140,7 +140,7 @@ def test_an_unknown_method_is_named_with_those_there_are():
 
 
 def test_one_failing_solver_does_not_end_the_comparison(tmp_path):
-    """Many equal rows and hardly any noise: no block factor, but conjugate gradients can go on."""
+    """Many equal rows and hardly any noise: no block factor, but conjugate gradients still run."""
     x = torch.zeros(40, 1)
     system = apviz.KernelSystem(x, torch.randn(40), apviz.RBF(lengthscale=1e-3, outputscale=1e6), noise=1e-8)
     solvers = comparison.choose_solvers(["cholesky", "cg"], max_epochs=3)

@@ -98,8 +98,8 @@ def test_a_driver_without_a_gpu_for_torch_is_told_of(monkeypatch):
 
 @pytest.mark.parametrize(("is_wrong", "status"), [(False, 0), (True, 2)])
 def test_the_command_marks_what_is_wrong_and_ends_so(monkeypatch, is_wrong, status):
-    found = [Finding("memory", "[much]"), Finding("tiles", "odd", "mend it", is_wrong=is_wrong)]
+    found = [Finding("memory", "[much]"), Finding("tiles", "odd", "fix it", is_wrong=is_wrong)]
     monkeypatch.setattr("apviz.cli.solving.examine", lambda keops: iter(found))
     done = CliRunner().invoke(app, ["doctor"])
-    assert done.exit_code == status and "memory: [much]" in done.stdout and "→ mend it" in done.stdout
+    assert done.exit_code == status and "memory: [much]" in done.stdout and "→ fix it" in done.stdout
     assert ("wrong here: tiles" in done.output) == is_wrong

@@ -126,7 +126,7 @@ def test_margins_far_from_the_origin_are_as_good_in_float32():
 def test_an_overlap_that_takes_everything_solves_on_all_rows_in_every_block(partitioner):
     partition = partitioner(points(53, 2), 10, 6.0)
     assert all(sorted(solved_rows(partition, j)) == list(range(53)) for j in range(5))
-    # ⌊6 · 3⌋ rows beside the three of the last block
+    # ⌊6 · 3⌋ rows in addition to the three of the last block
     assert partition.solved_sizes() == [53] * 5 + [21]
 
 

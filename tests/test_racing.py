@@ -36,7 +36,7 @@ SOLVERS = [
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-2),
     apviz.Cholesky(tol=1e-2),
 ]
-#: solves that go on until they are stopped
+#: solves that run until they are stopped
 ENDLESS = [
     apviz.AlternatingProjection(block_size=20, rule=rule, tol=1e-200, max_epochs=10**6) for rule in ("cyclic", "random")
 ]

@@ -29,7 +29,7 @@ system = apviz.KernelSystem(x, b, apviz.Matern12(lengthscale=0.3), noise=1e-4, d
 class Trouble(apviz.Hook):
     def on_epoch(self, epoch):
         if epoch.number == 3:
-            print("going on", ranks.rank, flush=True)
+            print("under way", ranks.rank, flush=True)
             if ranks.rank == ranks.size - 1:
                 exec(sys.argv[2])
 hooks = [apviz.Recorder(sys.argv[1] + "/ap.zarr"), apviz.KeepWeights(sys.argv[1] + "/w.npz"), Trouble()]
@@ -59,7 +59,7 @@ class Job:
         until = time.monotonic() + 240
         while not (self.folder / "0.out").read_text() and time.monotonic() < until:
             time.sleep(0.1)
-        assert "going on" in (self.folder / "0.out").read_text(), self.said(0)
+        assert "under way" in (self.folder / "0.out").read_text(), self.said(0)
 
     def said(self, rank: int) -> str:
         return (self.folder / f"{rank}.err").read_text()

@@ -1,4 +1,4 @@
-"""What would change the advice: held against solves and rehearsals with the change made."""
+"""What would change the advice, checked against solves and rehearsals with the change made."""
 
 from __future__ import annotations
 
@@ -83,16 +83,16 @@ def test_a_tighter_tolerance_takes_as_much_more_as_is_said():
 # --- right-hand sides ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_right_hand_side_alone_takes_what_it_takes_beside_others():
+def test_the_first_right_hand_side_takes_as_long_alone_as_with_others():
     system = made(n=900, lengthscale=0.2, noise=0.05)
     alone = with_columns(system, system.b[:, :1])
-    beside, own = (PilotSystem(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
-    assert beside.epochs > own.epochs  # random right-hand sides are rougher
+    together, own = (PilotSystem(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
+    assert together.epochs > own.epochs  # random right-hand sides are rougher
     # products of one column and of four are rounded differently, which moves CG by less than an iteration
-    assert beside.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
+    assert together.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
 
 
-def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take():
+def test_random_right_hand_sides_added_to_one_take_as_long_as_those_of_a_training():
     system = made(n=900, lengthscale=0.2, noise=1e-3)  # its own second to fourth are random signs
     alone = with_columns(system, system.b[:, :1])
     given, drawn = PilotSystem(system, 300), PilotSystem(alone, 300, probes=3)

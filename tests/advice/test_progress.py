@@ -22,7 +22,7 @@ def forecast_of(likely, low, high, chance=0.9):
 
 
 def followed(progress, decay, epochs, setup=1.0, each=0.5):
-    """Epochs of so many seconds, each of which leaves `decay` of the residual."""
+    """Follow `epochs` epochs of `each` seconds; each one multiplies the residual by `decay`."""
     for number in range(epochs + 1):
         progress.follow(setup + each * number, max(decay**number, 1e-12), setup, TOL)
     return progress

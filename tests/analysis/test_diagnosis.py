@@ -34,11 +34,11 @@ def recorded(problem, solver, *hooks):
 
 
 def predicting(x, y):
-    """A hook that records the test error, on points beside those of `system`."""
+    """A hook that records the test error, at points between those of `system`."""
     return apviz.PredictionHook(torch.as_tensor(x), torch.as_tensor(y))
 
 
-def points_beside(count=200):
+def other_points(count=200):
     x = np.random.default_rng(1).uniform(-1, 1, (count, 2))
     return x, np.sin(5 * x[:, 0])
 
@@ -111,7 +111,7 @@ def test_the_drift_of_a_run_without_passes_that_put_it_right_is_named():
     drift = trace["epoch"]["drift"].values
     drift[-1] = 0.6 * float(trace["epoch"]["residual"][-1])
     trace.tree["epoch"] = trace["epoch"].assign(drift=("epoch", drift))
-    assert diagnose(trace).limit is not Limit.PRECISION  # passes went on from B − KW
+    assert diagnose(trace).limit is not Limit.PRECISION  # after each pass the solve continued from B − KW
     without = trace.tree.copy()
     del without["pass"]
     found = diagnose(apviz.Trace(without))
@@ -219,35 +219,35 @@ def test_every_change_is_a_setting_that_exists():
 
 
 def test_the_end_of_a_run_that_was_cut_off_is_no_measure_of_its_tolerance():
-    problem, beside = system(1e-2, 1.5), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*beside))
+    problem, other = system(1e-2, 1.5), other_points()
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*other))
     assert cut.outcome == "max_epochs"
     # by its own end it has all the signs of a tolerance that is too tight
     first, work = errors.sufficient_epoch(cut), cut["epoch"]["work"].values
     assert float(cut["epoch"]["residual"][first]) > 0.05 and work[first] < 0.2 * work[-1]
     assert diagnose(cut).limit is not Limit.TOLERANCE
-    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
+    exact = recorded(problem, apviz.Cholesky(), predicting(*other))
     ends = [float(trace["epoch"]["test_rmse"][-1]) for trace in (cut, exact)]
     assert ends[0] > 1.01 * ends[1]
     assert diagnose(cut, [cut, exact]).limit is not Limit.TOLERANCE
 
 
 def test_a_run_that_was_cut_off_is_measured_by_one_that_converged_on_the_same_system():
-    problem, beside = system(), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*beside))
-    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
-    elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*beside))
+    problem, other = system(), other_points()
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*other))
+    exact = recorded(problem, apviz.Cholesky(), predicting(*other))
+    elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*other))
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
     assert found.limit is Limit.TOLERANCE and "the best that runs on this system ended at" in found.evidence
-    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*beside))
+    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*other))
     assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
 
 
 def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good():
     """Residuals may rise: what counts is the lowest up to the epoch from which on the predictions are good."""
     problem = system()
-    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*points_beside()))
+    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*other_points()))
     residual, rmse = trace["epoch"]["residual"].values, trace["epoch"]["test_rmse"].values
     epochs = len(residual)
     assert epochs > 12
@@ -265,7 +265,7 @@ def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good
 
 def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothing():
     # so short a lengthscale that no row knows of another
-    problem, (x, y) = system(lengthscale=1e-4), points_beside()
+    problem, (x, y) = system(lengthscale=1e-4), other_points()
     for solver in (apviz.ConjugateGradient(tol=1e-6), apviz.AlternatingProjection(block_size=50, tol=1e-6)):
         trace = recorded(problem, solver, predicting(x, y))
         assert trace["epoch"]["test_rmse"].values == pytest.approx(np.sqrt(np.mean(y**2)), rel=0.02)
@@ -276,7 +276,7 @@ def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothin
 def test_a_run_that_was_cut_off_near_zero_is_not_said_to_predict_nothing():
     problem = system(1e-3, 0.5)
     trace = recorded(
-        problem, apviz.AlternatingProjection(block_size=2, tol=1e-5, max_epochs=1), predicting(*points_beside())
+        problem, apviz.AlternatingProjection(block_size=2, tol=1e-5, max_epochs=1), predicting(*other_points())
     )
     trace.tree["epoch"] = trace["epoch"].assign(test_rmse=("epoch", [0.7, 0.7]), residual=("epoch", [1.0, 0.97]))
     assert diagnose(trace).limit is not Limit.MODEL
@@ -417,10 +417,10 @@ def test_noise_is_not_blamed_where_more_of_it_changes_nothing():
 
 def test_a_better_end_of_a_run_that_was_cut_off_counts_against_a_looser_tolerance():
     """RMSE flat for this run, and another, though it did not converge, is 4% better."""
-    problem, beside = system(), points_beside()
-    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-9), predicting(*beside))
+    problem, other = system(), other_points()
+    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-9), predicting(*other))
     assert diagnose(trace).limit is Limit.TOLERANCE
-    better = recorded(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=30), predicting(*beside))
+    better = recorded(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=30), predicting(*other))
     rmse = better["epoch"]["test_rmse"].values
     rmse[-1] = 0.96 * float(trace["epoch"]["test_rmse"][-1])
     better.tree["epoch"] = better["epoch"].assign(test_rmse=("epoch", rmse))
@@ -429,7 +429,7 @@ def test_a_better_end_of_a_run_that_was_cut_off_counts_against_a_looser_toleranc
 
 def test_of_a_run_that_took_next_to_nothing_the_tolerance_is_not_spoken_of():
     overlapping = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=0.5, tol=1e-4)
-    trace = recorded(system(), overlapping, predicting(*points_beside()))
+    trace = recorded(system(), overlapping, predicting(*other_points()))
     assert float(trace["epoch"]["work"][-1]) < 8 and diagnose(trace).limit is Limit.NOTHING
 
 

@@ -155,7 +155,7 @@ def on_systems(**costs):
 
 
 def share(profile, method, ratio):
-    """Of systems solved within so many times the best."""
+    """Return the share of systems that `method` solves within `ratio` times the best time."""
     rows = profile[(profile["method"] == method) & (profile["ratio"] <= ratio)]
     return rows["share"].max()
 

@@ -68,7 +68,7 @@ def test_pytorch_is_the_processors_build_that_make_takes_too():
 
 
 def test_the_image_does_not_change_with_the_code_because_no_requirement_is_a_path():
-    # repo2docker: a line that begins so is a path, and everything is installed anew for every commit
+    # for repo2docker such a line is a path, and it reinstalls everything for every commit
     lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
     assert not [line for line in lines if line.startswith((".", "-e", "-r", "--editable", "file:"))]
 
@@ -107,7 +107,7 @@ def in_post_build() -> str:
 
 
 def runs_made(folder: Path) -> list[str]:
-    """What the script makes beside what is in a folder."""
+    """Return the traces in `folder` after the script ran there."""
     pytest.importorskip("panel")
     with chdir(folder):
         exec(in_post_build(), {})
@@ -146,7 +146,7 @@ def test_the_limits_of_the_dashboard_are_options_it_has():
     options = {name for each in known for name in each.opts + each.secondary_opts}
     used = set(re.findall(r'"(--[a-z-]+)"', source))
     assert {"--port", "--max-n", "--max-solves", "--max-block-gb"} <= used <= options
-    # only this machine may come to it: others come through Jupyter
+    # it listens on this machine only: others reach it through Jupyter
     assert not used & {"--address", "--no-auth"}
 
 

@@ -98,7 +98,7 @@ def test_jupyter_asks_nothing_about_news_and_ends_the_kernel_with_its_notebook(v
 
 def test_the_link_opens_the_dashboard_and_leaves_the_token_out_of_the_address(visit):
     visitor = requests.Session()
-    # whoever comes first gets a page that waits for it
+    # the first visitor gets a page that waits for the dashboard
     answer = visitor.get(visit.address("apviz/"), timeout=PATIENCE)
     assert answer.status_code == 200 or "The dashboard is starting" in answer.text
     visit.wait_for_dashboard()

@@ -41,7 +41,7 @@ class Visit:
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}{BASE}"
         self.log = image.home.parent / f"{port}.log"
-        # the arguments of BinderHub's spawner; it listens on the container's interface, here only this machine may come
+        # the arguments of BinderHub's spawner, but listening on this machine only, not on the container's interface
         settings = [f"--port={port}", "--ip=127.0.0.1", "--no-browser", f"--ServerApp.base_url={BASE}",
                     f"--ServerApp.token={self.token}", "--ServerApp.trust_xheaders=True"]  # fmt: skip
         root = ["--allow-root"] if os.geteuid() == 0 else []

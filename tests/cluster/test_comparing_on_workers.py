@@ -95,7 +95,7 @@ def test_a_solve_beyond_the_memory_of_its_process_is_told_apart_so_that_a_larger
 
 
 class Killer(threading.Thread):
-    """Kills a worker that has a solve under way, after a moment, so many times."""
+    """Kills, after each of `delays`, a worker that is solving."""
 
     def __init__(self, cluster, folder, delays):
         super().__init__()

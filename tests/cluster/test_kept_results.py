@@ -60,10 +60,10 @@ def test_a_kept_result_is_returned_by_a_worker_that_gets_the_task_again_and_only
 
 def planted(tmp_path):
     pickled = pickle.dumps(Evil(tmp_path / "evil"))
-    return {"a pickle": pickled, "a pickle as text": repr(pickled).encode(), "cut off": b'["calls', "empty": b""}
+    return {"a pickle": pickled, "a pickle as text": repr(pickled).encode(), "truncated": b'["calls', "empty": b""}
 
 
-@pytest.mark.parametrize("what", ["a pickle", "a pickle as text", "cut off", "empty"])
+@pytest.mark.parametrize("what", ["a pickle", "a pickle as text", "truncated", "empty"])
 def test_a_file_that_is_not_json_is_ignored_and_nothing_in_it_runs(run, tmp_path, what):
     (tmp_path / "first run").mkdir()
     (tmp_path / "first run" / "a-task.json").write_bytes(planted(tmp_path)[what])

@@ -16,7 +16,7 @@ def send(dropper: Dropper, name: Any, chunk: Any, total_chunks: Any, data: Any) 
 
 
 def drop(dropper: Dropper, name: str, content: bytes, pieces: int = 1) -> None:
-    """A whole file, in so many pieces."""
+    """Send a whole file in `pieces` pieces."""
     size = -(-len(content) // pieces)
     for number in range(pieces):
         send(dropper, name, number + 1, pieces, content[number * size : (number + 1) * size])

@@ -80,7 +80,7 @@ def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(sess
     for place in range(len(PAGES)):
         session._tabs.active = place
         new = {model.id for model in document.models} - had
-        assert len(new) < len(had) / 100, "what a page says anew, and none of its widgets"
+        assert len(new) < len(had) / 100, "only what a page says is new, and none of its widgets"
 
 
 @pytest.mark.slow

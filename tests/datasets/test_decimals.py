@@ -103,9 +103,9 @@ def test_points_are_decimal_unless_another_column_has_decimal_commas(tmp_path):
     usual = inspect_table(table(tmp_path / "t.csv", ",", a=a)).column("a")
     for column in (proven, usual):
         assert column.question is None and column.values[0] == 70.567
-    beside = inspect_table(table(tmp_path / "t.csv", a=a, b=decimals(np.arange(ROWS) / 7))).column("a")
+    paired = inspect_table(table(tmp_path / "t.csv", a=a, b=decimals(np.arange(ROWS) / 7))).column("a")
     alone = inspect_table(table(tmp_path / "t.csv", a=a)).column("a")  # as a German table of whole numbers is
-    for column in (beside, alone):
+    for column in (paired, alone):
         expected = "a can be read in two ways: “70.567” is 70.567 (decimal point) or 70567 (points between thousands)"
         assert column.question.of("a") == expected
 

@@ -35,7 +35,7 @@ def all_rows(data):
 
 
 def scaled(columns, target):
-    """What the same rows are by the paper's preprocessing, written anew."""
+    """Return the same rows after the paper's preprocessing, written independently of apviz."""
     x = np.column_stack(columns).astype(float)
     x = 2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1
     y = (target - target.mean()) / target.std(ddof=1)

@@ -39,10 +39,10 @@ def test_healthy_columns_of_11_to_100_000_rows_are_not_reported(name):
     for n, times in ((11, 5), (40, 3), (300, 2), (3_000, 1), (100_000, 1)):
         for _ in range(times):
             column = HEALTHY[name](rng, n)
-            beside = np.column_stack([column, rng.uniform(size=n)])
-            # that all of few draws are equal, or that rounded values come again, is the truth
+            paired = np.column_stack([column, rng.uniform(size=n)])
+            # a few draws may all be equal, and rounded values may repeat: these findings are true
             true = {OddityKind.CONSTANT_COLUMN, OddityKind.DUPLICATE_ROWS}
-            assert kinds(beside, column) <= true, n
+            assert kinds(paired, column) <= true, n
         assert kinds(column[:, None]) <= true, n
 
 

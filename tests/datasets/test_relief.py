@@ -1,4 +1,4 @@
-"""The earth's relief, on small grids written here and on the real one, held against what maps say."""
+"""The earth's relief, on small grids written here, and on the real one checked against maps."""
 
 import hashlib
 import math

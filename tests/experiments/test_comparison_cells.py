@@ -1,4 +1,4 @@
-"""Ours beside the paper's: in that order, with a mark on what did not converge."""
+"""Our numbers next to the paper's: in that order, with a mark on those of solves that did not converge."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finishe
 
 
 @pytest.mark.parametrize("width", [80, 100, 150, 300])
-def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
+def test_numbers_are_not_wrapped_and_the_papers_stay_next_to_ours(width):
     table = Table(
         "Training",
         ["data", "method", "test RMSE", "paper", "CG iterations or AP epochs", "paper", "time", "paper"],

@@ -266,7 +266,7 @@ def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_lo
 
 @dataclass(frozen=True)
 class Explodes(Solver):
-    """A solver of one's own, whose solves diverge."""
+    """A custom solver whose solves diverge."""
 
     name = "Explodes"
     label = "explodes"

@@ -1,4 +1,4 @@
-"""A training that is interrupted anywhere in a step, or whose disk fails at any call, goes on to the same end."""
+"""A training that is interrupted within any step, or whose disk fails at any call, resumes to the same end."""
 
 import errno
 import sys

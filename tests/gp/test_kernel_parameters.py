@@ -1,4 +1,4 @@
-"""A kernel with a parameter of its shape, on its way through traces, trainings, saved models and GPyTorch's models."""
+"""A kernel's shape parameter survives traces, trainings, saved models and GPyTorch's models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed over in the place of inputs, targets and settings of processes: refused by its name, or used."""
+"""Odd inputs, targets and settings of Gaussian processes: each is used, or rejected with its name."""
 
 from __future__ import annotations
 

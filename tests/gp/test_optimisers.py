@@ -1,4 +1,4 @@
-"""Trainings by L-BFGS, and of any kernel: what they find, record and go on from."""
+"""Trainings by L-BFGS, and of any kernel: what they find, record and resume from."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_the_gradient_of_adams_first_step_is_that_of_scikit_learns_likelihood():
     # Adam's first step has the sign of the gradient, and the size of its step
     moved = {name: value - mine.numbers[name] for name, value in found.hyperparameters.build_kernel().numbers.items()}
     assert np.sign(moved["0.lengthscale"]) == np.sign(slopes[0])
-    assert np.sign(moved["2.outputscale"]) == np.sign(slopes[1])  # σ₀², the constant beside the linear kernel
+    assert np.sign(moved["2.outputscale"]) == np.sign(slopes[1])  # σ₀², the constant added to the linear kernel
     assert np.sign(found.hyperparameters.noise - noise) == np.sign(slopes[2])
 
 

@@ -318,7 +318,7 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     p = problem()
     found = posterior(p)
     assert found._by_batches.width() == variances.MAX_BATCH
-    # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, beside a chosen history
+    # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, plus a chosen history
     monkeypatch.setattr(variances, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
     narrow = found._by_batches.width()
     assert 90 <= narrow <= 110

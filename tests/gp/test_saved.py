@@ -107,10 +107,10 @@ def test_a_file_holds_no_place_on_this_machine_and_no_random_state(tmp_path):
 
 
 class Own(apviz.Cholesky):
-    """A solver of one's own."""
+    """A custom solver."""
 
 
-def test_a_solver_of_ones_own_cannot_be_saved_and_what_was_there_stays(path):
+def test_a_custom_solver_cannot_be_saved_and_an_existing_file_stays(path):
     before = path.read_bytes()
     with pytest.raises(
         ValueError, match=r"solver = Own\(tol=0.01\) cannot be saved; those that can are .*AlternatingProjection"

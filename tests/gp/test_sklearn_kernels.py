@@ -1,4 +1,4 @@
-"""Kernels of scikit-learn mean what they mean there: raw units, fixed numbers, bounds; held against scikit-learn."""
+"""Kernels of scikit-learn keep their meaning: raw units, fixed numbers and bounds, checked against scikit-learn."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
 
     if native.library() is None:
         pytest.skip("no C++ compiler on this machine")
-    # so many entries that the engines differ in the last digits on every processor
+    # n is large enough for the engines to differ in the last digits on every processor
     settings = {"solver": solver, "kernel": "matern52", "n": 200}
     monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
     by_the_other = values(training(**settings).run())

@@ -60,7 +60,7 @@ class OtherScale(kernels.ScaleKernel):
 
 
 class Named(kernels.RBFKernel):
-    """Only made otherwise, with something of its own beside."""
+    """An RBF kernel with another constructor and an attribute of its own."""
 
     def __init__(self):
         super().__init__(ard_num_dims=2)
@@ -70,15 +70,15 @@ class Named(kernels.RBFKernel):
         return self.made
 
 
-class Beside:
+class PlainMixin:
     """Of plain Python, with the attributes that Python gives a class."""
 
 
-class Mixed(Named, Beside, kernels.RBFKernel):
+class Mixed(Named, PlainMixin, kernels.RBFKernel):
     pass
 
 
-class MixedFirst(Beside, kernels.RBFKernel):
+class MixedFirst(PlainMixin, kernels.RBFKernel):
     pass
 
 

@@ -1,4 +1,4 @@
-"""What is handed over in the place of numbers of kernels: refused by its name."""
+"""Odd values for the parameters of kernels are rejected with their names."""
 
 from __future__ import annotations
 

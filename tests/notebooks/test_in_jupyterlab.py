@@ -88,7 +88,7 @@ def test_a_live_widget_and_python_have_one_state_and_without_a_kernel_it_lives_o
     noise = widget.locator("[data-number=noise]")
     desk.tab.wait_for_function("each => each.textContent === '0.5'", arg=noise.element_handle())
     assert number.inner_text() == "0.5" and desk.errors() == []
-    # an arrow key is the widget's, not the notebook's, which would go on to another cell
+    # an arrow key is the widget's, not the notebook's, which would select another cell
     active = "() => [...document.querySelectorAll('.jp-Cell')].findIndex(each => each.matches('.jp-mod-active'))"
     was = desk.tab.evaluate(active)
     for each in (number, widget.locator("[data-control=shared] input")):

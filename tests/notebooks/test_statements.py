@@ -398,7 +398,8 @@ def test_each_line_of_the_proof_in_notebook_03_gives_away_what_its_answer_says()
     (first_2, first_3, first_4), (last_2, last_3, last_4) = np.median(lines[:8], axis=0), np.median(lines[-8:], axis=0)
     assert first_4 < min(first_2, first_3) and last_4 < min(last_2, last_3)  # line 4 gives away the most
     assert (round(1 / last_4), round(1 / first_4)) == (4, 7) and "four to seven times as large" in prose("03")
-    assert last_2 > first_2 and last_3 > first_3 and "Lines 2 and 3 lose less as the solve goes on" in prose("03")
+    assert last_2 > first_2 and last_3 > first_3
+    assert "Lines 2 and 3 lose less as the solve goes on" in prose("03")  # codespell:ignore
 
 
 def test_scattered_blocks_of_notebook_03_have_alike_residuals_and_neighbours_not_and_random_wastes_draws(picture):
@@ -540,7 +541,7 @@ def test_the_first_sweep_may_leave_cos_and_every_later_one_leaves_cos_squared_at
     q1, q2 = (np.eye(n) - basis @ basis.T for basis in (one, other))
     cos = friedrichs(one, other)
     v = np.linalg.svd(one.T @ other)[2]
-    # in the complement of the first span, beside the nearest vector of the second
+    # in the complement of the first span, closest to the nearest vector of the second
     worst = q1 @ (other @ v[0])
     common = scipy.linalg.null_space(np.hstack([one, other]).T)
     for f in (worst, *draws.standard_normal((50, n))):
@@ -723,7 +724,7 @@ LAST_OF_CG = ((0.0862, 0.171), 1.196, 0.0647, 0.038)
 
 
 def stopped_cg(K: np.ndarray, B: np.ndarray, least: int = 11) -> np.ndarray:
-    """W where the mean relative residual is first below 1, after so many iterations at least."""
+    """Return W once the mean relative residual is below 1, after at least `least` iterations."""
     w, r = np.zeros_like(B), B.copy()
     p, done = r, 0
     while done < least or (np.linalg.norm(r, axis=0) / np.linalg.norm(B, axis=0)).mean() >= 1:

@@ -128,8 +128,8 @@ def test_a_cache_that_cannot_be_written_is_named_in_a_warning_and_tiles_run_in_p
         assert prepared().startswith("in-place torch tiles")
 
 
-#: loads the engine from libraries that were cut off at several lengths, each in a process of its own
-LOAD_CUT_OFF = """
+#: loads the engine from libraries truncated to several lengths, each in a process of its own
+LOAD_TRUNCATED = """
 import os, pathlib, sys
 from apviz.operators import native
 built = pathlib.Path(sys.argv[1])
@@ -198,7 +198,7 @@ def test_a_damaged_library_is_built_again(fresh, quick_compiler):
 @pytest.mark.slow
 def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(fresh, quick_compiler):
     native.library()
-    program = [sys.executable, "-c", LOAD_CUT_OFF, str(native.path_of())]
+    program = [sys.executable, "-c", LOAD_TRUNCATED, str(native.path_of())]
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

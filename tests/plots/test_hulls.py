@@ -1,4 +1,4 @@
-"""The hulls that outline blocks of points, held against directions and Delaunay's triangles."""
+"""The hulls that outline blocks of points, checked by directions and by Delaunay's triangles."""
 
 from __future__ import annotations
 

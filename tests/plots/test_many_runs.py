@@ -184,8 +184,8 @@ def test_what_a_method_does_not_have_is_a_dash_below_its_axis(runs):
     place = headings(figure).index("b")
     heights = [line.y[place] for line in lines(figure)]
     assert heights[2] == 0.0 < heights[0] < heights[1]
-    beside = [each.text for each in figure.layout.annotations if each.x == place and each.yref != "paper"]
-    assert "–" in beside and {"50", "100"} < set(beside)
+    labels = [each.text for each in figure.layout.annotations if each.x == place and each.yref != "paper"]
+    assert "–" in labels and {"50", "100"} < set(labels)
 
 
 def test_the_lengthscale_of_inputs_with_their_own_is_their_geometric_mean(runs, edited):

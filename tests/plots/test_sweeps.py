@@ -71,7 +71,7 @@ def words(figure):
 
 
 def sweep_without_convergence(edited, run, kept, epochs=40):
-    """Runs over b that were cut off: each keeps such a share of its residual an epoch."""
+    """Return runs over b that hit the epoch limit; an epoch multiplies the residual by the value in `kept`."""
     found = []
     for size, share in kept.items():
         tree = run.tree.copy(deep=True)
@@ -119,8 +119,8 @@ def test_what_to_do_next_follows_from_how_the_residual_fell(edited, runs, kept, 
     assert said in what_next(trace) and said in words(plots.batch_size_sweep(trace))
 
 
-def test_the_forecast_of_epochs_is_where_the_run_comes_to_its_tolerance(edited, runs):
-    """By a residual that goes on as it fell: the run itself, for as long as it takes."""
+def test_the_forecast_is_the_epoch_at_which_the_run_reaches_its_tolerance(edited, runs):
+    """The oracle extends the run itself, whose residual keeps falling at its rate."""
     (trace,) = sweep_without_convergence(edited, runs["ap"], {100: 0.93}, epochs=20)
     more = int(re.search(r"some (\d+) epochs more", what_next(trace))[1])
     residual = [0.93**k for k in range(200)]

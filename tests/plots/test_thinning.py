@@ -35,7 +35,7 @@ def test_what_is_not_finite_is_no_peak():
 
 
 def long(trace, epochs=5_000):
-    """The trace with so many epochs."""
+    """Return the trace stretched to `epochs` epochs."""
     nodes = {name: node.to_dataset() for name, node in trace.tree.children.items() if name in ("epoch", "spectrum")}
     rows = np.resize(np.arange(nodes["epoch"].sizes["epoch"]), epochs)
     grown = nodes["epoch"].isel(epoch=rows).assign_coords(epoch=np.arange(epochs))

@@ -1,4 +1,4 @@
-"""How far a recursion goes between two passes, and when going on is in vain: sums done by hand."""
+"""How far a recursion runs between two passes, and when to stop it: sums done by hand."""
 
 import math
 

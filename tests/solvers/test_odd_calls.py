@@ -1,4 +1,4 @@
-"""What is handed over in the place of systems, solvers, hooks, seeds and weights: refused by its name, or used."""
+"""Odd systems, solvers, hooks, seeds and weights: each is used, or rejected with its name."""
 
 from __future__ import annotations
 

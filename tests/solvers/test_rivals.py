@@ -263,7 +263,7 @@ def test_a_setting_that_is_out_of_range_is_named(make, message):
         make()
 
 
-# --- beside their authors' code ---------------------------------------------------------------------------------------
+# --- compared with their authors' code --------------------------------------------------------------------------------
 
 
 def residuals(system, solver):

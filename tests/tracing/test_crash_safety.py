@@ -179,7 +179,7 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_tra
 
 
 class LimitFiles(apviz.Hook):
-    """Lets no file grow beyond so many bytes from an epoch on."""
+    """Limits the size of files, in bytes, from given epochs on."""
 
     def __init__(self, limits):
         self.limits = limits

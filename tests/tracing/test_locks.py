@@ -285,7 +285,7 @@ def test_a_trace_with_a_chunk_that_was_cut_is_refused_when_it_is_opened_not_when
 def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_not_its_own(
     tmp_path, monkeypatch, at, another_comes, goes
 ):
-    """An experiment that goes on does so with the trace of a cut solve; its reader was told of lost numbers."""
+    """A resumed experiment replaces the trace of an interrupted solve, which a reader then saw as damaged."""
     path, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     recorder = apviz.Recorder(other)
@@ -315,8 +315,8 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
             apviz.open_trace(path)
 
 
-def test_what_never_stays_the_same_while_it_is_read_is_given_up_in_a_sentence(tmp_path, monkeypatch):
-    """As on file systems that number their folders anew at every look."""
+def test_reading_gives_up_with_one_sentence_if_the_files_never_stay_the_same(tmp_path, monkeypatch):
+    """Some file systems give a folder another number at every look."""
     path, numbers = tmp_path / "a.zarr", iter(range(1000))
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     monkeypatch.setattr(opening, "_identity", lambda place: (0, next(numbers)))

@@ -75,7 +75,7 @@ class Killed(BaseException):
 
 
 class DieAfter(apviz.Hook):
-    """Lets so many objects be put, and no more, as a kill does."""
+    """Ends the process after `puts` objects were written, as a kill does."""
 
     def __init__(self, monkeypatch, puts):
         memory, left = type(fsspec.filesystem("memory")), count(puts, -1)

@@ -1,4 +1,4 @@
-"""What is handed over in the place of a trace, of limits and of test data: refused by its name, or used."""
+"""Odd traces, limits and test data: each is used, or rejected with its name."""
 
 from __future__ import annotations
 

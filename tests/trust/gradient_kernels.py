@@ -21,7 +21,7 @@ class Family:
     Args:
         build: from the number of columns, and settings: `batch_shape`, and `ard_num_dims` where it has ARD.
         columns: numbers of columns that it takes.
-        outputs: of an input with so many columns.
+        outputs: of an input with that number of columns.
         batch: whether it takes a batch shape.
         parts: whether it can be a part of another kernel.
         alone: whether what it returns can be taken as it is.

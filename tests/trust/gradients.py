@@ -196,7 +196,7 @@ def _of_structure(
 
 
 def _fits(family: Family, q: int) -> bool:
-    """Whether it can be a part beside another, of any inputs."""
+    """Return whether a family can be combined with another one, for any inputs."""
     return family.parts and family.inputs == "any" and q in family.columns
 
 

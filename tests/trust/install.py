@@ -2,7 +2,7 @@
 without a compiler, a network or a home, in other locales and encodings, in folders with odd names.
 
 A case is a place; a round goes through all. In each a process does what `journey.py` says. Places of other versions are
-environments that `uv` makes from the wheel, where it and the Python are to be had; there the fast tests of the
+environments that `uv` makes from the wheel, if `uv` and the Python are available; there the fast tests of the
 mathematics run too.
 """
 
@@ -57,7 +57,7 @@ socket.getaddrinfo = nobody
 
 
 class NotHere(Exception):
-    """What a place needs is not to be had on this machine."""
+    """This machine lacks what a place needs."""
 
 
 @dataclass
@@ -268,7 +268,7 @@ def _visited(place: Place) -> Verdict:
 
 
 def _tested(place: Place) -> Verdict:
-    """Runs tests beside no source: what is installed is what is imported."""
+    """Run the tests away from the source, so that they import the installed package."""
     copied = place.folder / "tests-alone"
     ignored = shutil.ignore_patterns("apviz", ".*", "runs", "build", "dist", "html")
     shutil.copytree(ROOT, copied, ignore=lambda at, names: ignored(at, names) if Path(at) == ROOT else ())

@@ -312,7 +312,7 @@ def _judged(made: Case) -> Verdict:
         assert again == want, f"the system that was disturbed solves otherwise, {where}"
     assert solved(made) == want, f"the next solve differs from that of a fresh process, {where}"
     if one is not None:
-        assert trained(one) == want_trained, f"the training goes on to another end, {where}"
+        assert trained(one) == want_trained, f"the training resumes to another end, {where}"
     return Verdict(how, where)
 
 
@@ -363,7 +363,7 @@ def _in_threads(made: Case) -> tuple[str, str]:
         thread.join()
     for number, each in enumerate(cases):
         assert found[number] == fresh(each.solver, each.operator, each.dtype, False)[0], (
-            f"{each.solver} beside others: {found[number] if isinstance(found[number], BaseException) else 'differs'}"
+            f"{each.solver} next to others: {found[number] if isinstance(found[number], BaseException) else 'differs'}"
         )
     return "threads at once", ""
 

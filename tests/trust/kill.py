@@ -146,7 +146,7 @@ def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = No
 
 @contextmanager
 def _engine(folder: Path, kind: str) -> Iterator[None]:
-    """What begins is computed by torch, whatever others compile; what goes on has the other engine within reach."""
+    """Make a new run compute with torch, and let a resumed one find the compiled engine as well."""
     if kind == "training" and can_resume(folder / "a.zarr"):
         with mock.patch.object(native, "is_built", lambda *_: True):
             yield
@@ -205,7 +205,7 @@ def _without_time(group: xr.Dataset) -> xr.Dataset:
 
 
 def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
-    """Holds a trace against the one that nobody killed; it must have so many rows at least. Returns how many it has."""
+    """Check a trace against that of an unkilled run; it must have at least `rows` rows. Return its number of rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # xarray warns where consolidated metadata are gone
         found, reference = apviz.open_trace(path), apviz.open_trace(whole)
@@ -286,7 +286,7 @@ def _killed(folder: Path, made: Case) -> str:
     if made.kind in ("training", "experiment"):
         with started(folder, made) as process:
             process.join(ENDLESS)
-            assert process.exitcode == 0, "it does not go on to its end"
+            assert process.exitcode == 0, "it does not resume to its end"
     if made.kind == "training":
         assert check_beginning(path, whole / "a.zarr", STEPS, "step") == STEPS
         assert _state(folder) == _state(whole), "the end differs from that of a training that nobody killed"
@@ -306,7 +306,7 @@ def _killed(folder: Path, made: Case) -> str:
 
 
 def _state(folder: Path) -> dict[str, bytes]:
-    """What a training goes on from, byte for byte, and what it says it has found."""
+    """Return the state that a training resumes from, byte for byte, and the results in its attributes."""
     with np.load(folder / "a.zarr.checkpoint.npz") as archive:
         arrays = {name: archive[name].tobytes() for name in archive.files if name in ("raw", "weights")}
     said = apviz.open_trace(folder / "a.zarr").attrs

@@ -36,7 +36,7 @@ TAB_SECONDS, JOB_SECONDS = 4, 15
 WARM = 4
 #: MB by which memory may have grown since then, of all rounds
 MOST_MB = 100.0
-#: seconds within which the visitors of a round come, and a job goes on that nobody waits for
+#: seconds within which the visitors of a round arrive; seconds for which a job without a viewer keeps running
 COMING, STAYING = 10.0, 3.0
 #: seconds that a busy machine may take to let go, after the limits have passed
 PATIENCE = 60.0
@@ -44,7 +44,7 @@ DOES = (
     "compares", "compares", "races", "trains", "brings a table", "asks for advice", "turns the pages", "only asks",
     "solves without an end", "says nothing",
 )  # fmt: skip
-LEAVES = ("closes", "is cut off", "falls asleep", "comes back")
+LEAVES = ("closes", "loses its connection", "falls asleep", "comes back")
 SMALL = {"n": 200, "methods": "ap,cg", "block_sizes": 50, "max_epochs": 20, "source": "by hand", "noise": 0.1}
 PAGES = 6
 
@@ -134,14 +134,14 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
         raise
     if visit.leaves == "comes back":
         await tab.lose()
-        await asyncio.sleep(TAB_SECONDS + 2)  # its page is gone, and its job goes on
+        await asyncio.sleep(TAB_SECONDS + 2)  # its page is gone, and its job still runs
         again = Tab(url, tab.visitor)
         await again.open(_address(visit))
         if visit.does == "solves without an end":
             await again.press("Stop")
             await again.says("Stopped:")
         await again.close()
-    elif visit.leaves == "is cut off":
+    elif visit.leaves == "loses its connection":
         await tab.lose()
     elif visit.leaves == "falls asleep":
         await tab.freeze()

@@ -1,6 +1,6 @@
 """Mutants of the core: `make mutants ONLY='apviz.rules*'` changes one thing after another; does a test fail?
 
-`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; `SAMPLE=40` tries so many of a
+`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; `SAMPLE=40` tries 40 of a
 file, at random. How many of a file's were made, tried and killed goes into `benchmarks/results/trust.json`.
 """
 
@@ -21,7 +21,7 @@ from apviz.files import file_made_whole
 from benchmarks.machine import describe
 from tests.trust.__main__ import FIGURES, json, read
 
-#: under which the figures are, beside those of the campaigns
+#: the key of the figures, next to those of the campaigns
 KEY = "mutants"
 _LINE = re.compile(r"^\s*(?P<name>[\w.ǁ]+__mutmut_\d+): (?P<how>[a-z ]+)$")
 

@@ -1,4 +1,4 @@
-"""What people and programs hand over in the place of numbers, texts, flags and arrays."""
+"""Odd values that people and programs pass for numbers, texts, flags and arrays."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ FLAGS: tuple[Any, ...] = (True, False, None, 0, 1, "", "yes", np.bool_(True), ma
 
 
 def arrays_like(good: np.ndarray) -> tuple[Callable[[], Any], ...]:
-    """Other arrays in the place of a good one, made when they are drawn."""
+    """Return functions that make other arrays to replace a good one."""
     n = len(good)
 
     def with_value(value: float) -> np.ndarray:

@@ -147,7 +147,7 @@ def case(seed: int) -> Case:
 
 
 class _Held:
-    """Numbers of apviz beside exact ones; the first that is too far off is an AssertionError that says which."""
+    """Compares numbers of apviz with exact ones; the first that is too far off raises an AssertionError naming it."""
 
     def __init__(self, exact: Exact, dtype: torch.dtype, x: np.ndarray, kernel: Any) -> None:
         self.exact, self.n = exact, len(exact.k)

@@ -1,4 +1,4 @@
-"""Which public functions are called, with which arguments, and what may be in the place of each."""
+"""Which public functions are called, with which arguments, and what may replace each argument."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Recipe:
         name: public.
         use: makes it with some arguments, and uses what it gives.
         arguments: and what may be in their place: `number`, `text`, or the name of a good array.
-        also: words by which a refusal may name an argument, beside the argument's own.
+        also: words by which a refusal may name an argument, in addition to its own name.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Traces of strangers: bytes flipped, files lost, numbers and texts that lie. One sentence, or shown escaped.
+"""Traces from strangers: flipped bytes, lost files, false numbers and texts. Each gives one sentence, or is escaped.
 
 A case is its seed: a good trace is copied, and one to four changes are made. What opens must be drawn, listed and
-diagnosed; beside it the good trace of its folder stays in the report.
+diagnosed; next to it, the good trace of its folder stays in the report.
 """
 
 from __future__ import annotations

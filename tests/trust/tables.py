@@ -1,8 +1,8 @@
 """Tables as people and programs write them, whole, damaged and mislabelled: read as they are, or refused in a sentence.
 
-A case is its seed. Half of the files are whole: what is read of them is held against the numbers they were written
-from. The others are cut, changed, or no tables at all. Both are read by `apviz.datasets.load_table`, and as an upload
-to the dashboard is, within its limits.
+A case is its seed. Half of the files are whole: what is read from them is checked against the numbers they were
+written from. The others are cut, changed, or no tables at all. Both are read by `apviz.datasets.load_table`, and like
+an upload to the dashboard, within its limits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def judge(seed: int) -> Verdict:
             with bounded():
                 how = _uploaded(path)
             if made.words.get("then", "").startswith("a bomb"):
-                return Verdict(how)  # of whoever starts apviz a file may be as large as the memory
+                return Verdict(how)  # a user of their own machine may read a file as large as the memory
             with bounded():
                 return Verdict(_loaded(path, made))
         except AssertionError as wrong:

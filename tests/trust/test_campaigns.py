@@ -201,7 +201,7 @@ def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_pat
         kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 7, "epoch")
 
 
-QUICK = ("solve", "training goes on", "note", "save a model")
+QUICK = ("solve", "training resumes", "note", "save a model")
 
 
 @pytest.mark.parametrize(
@@ -462,10 +462,10 @@ def test_what_was_wrong_is_tried_again(monkeypatch, tmp_path):
     monkeypatch.setattr(campaigns, "FIGURES", tmp_path / "trust.json")
     monkeypatch.setitem(campaigns.CAMPAIGNS, "made", SimpleNamespace(judge=judge, described=lambda seed: {}))
     found = campaigns.work_on("made", 0.05)
-    assert found["how"]["false"] == 1 and list(found["wrong"]) == ["3"] and found["mended"] == 0
+    assert found["how"]["false"] == 1 and list(found["wrong"]) == ["3"] and found["fixed"] == 0
     is_mended = True
     again = campaigns.work_on("made", 0.0)
-    assert again["wrong"] == {} and again["mended"] == 1 and again["how"] == {"ended": again["cases"]}
+    assert again["wrong"] == {} and again["fixed"] == 1 and again["how"] == {"ended": again["cases"]}
 
 
 def test_the_page_has_a_row_for_every_campaign_with_its_figures():

@@ -1,8 +1,8 @@
 """Every write fails once: the disk is full, read-only, broken or gone at the k-th call that changes something.
 
-A case is its seed: what is done, which call fails, how, and for how many calls. Solves and trainings go on, with one
-warning where the disk has less than they know; what was there before is as it was; what is saved is there whole or not
-at all. Some solves run on a small file system that really is full, where one may be mounted.
+A case is its seed: what is done, which call fails, how, and for how many calls. Solves and trainings continue, with
+one warning if the disk has less than they know. Earlier files are unchanged; what is saved is there whole or not at
+all. Some solves run on a small file system that really is full, if one can be mounted.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _undisturbed_solve() -> Any:
 
 
 def _solved(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None, f"the solve did not go on: {error}"
+    assert error is None, f"the solve did not continue: {error}"
     weights, trace = _undisturbed_solve()
     recorder, found = result
     assert torch.equal(found, weights) and _same(recorder.trace, trace), "the disk changed a number"
@@ -152,12 +152,12 @@ def _half_trained(folder: Path) -> None:
 
 
 def _has_trained(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None, f"the training did not go on: {error}"
+    assert error is None, f"the training did not continue: {error}"
     assert _same(result.trace, _undisturbed_training()), "the disk changed a number"
     path = folder / "runs" / "a.zarr"
     warned = sum(WARNED in each for each in said)
     assert warned <= 1, f"{warned} warnings"
-    assert not list((folder / "runs").glob("*continued*")), f"it went on elsewhere, and nobody was there: {said}"
+    assert not list((folder / "runs").glob("*continued*")), f"it continued elsewhere though its place was free: {said}"
     done = path.exists() and apviz.open_trace(path).finished
     assert done or warned == 1, "less is on disk than is known, and no warning says so"
     again = _training(path)
@@ -213,7 +213,7 @@ def _compare(folder: Path) -> Any:
 
 
 def _compared(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None and not any(each.error for each in result), "a solver did not go on"
+    assert error is None and not any(each.error for each in result), "a solver did not continue"
     assert sum(WARNED in each for each in said) <= 2
     for each in result:
         if each.path.exists() and apviz.open_trace(each.path).finished:
@@ -281,7 +281,7 @@ SCENARIOS: dict[str, Scenario] = {
     "solve": Scenario(_nothing, _solve, _solved, "runs"),
     "solve, trace goes": Scenario(_nothing, _solve, _solved, "runs/a.zarr"),
     "training": Scenario(_nothing, _trained, _has_trained, "runs"),
-    "training goes on": Scenario(_half_trained, _trained, _has_trained),
+    "training resumes": Scenario(_half_trained, _trained, _has_trained),
     "save a trace": Scenario(_nothing, lambda folder: _recorded().save(folder / "runs" / "a.zarr"), _saved),
     "save a model": Scenario(
         lambda folder: (_nothing(folder), _model(ROWS - 5).save(folder / "runs" / "m.npz")),
@@ -330,7 +330,7 @@ def _tried(scenario: Scenario, folder: Path, disk: FailingDisk) -> tuple[Any, OS
 
 @functools.cache
 def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
-    """What is there before, in a folder, and beside it an earlier trace that nothing is done with."""
+    """Return a folder prepared for a scenario, next to an earlier trace that nothing touches."""
     made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
     folder = Path(made.name)
     (folder / "earlier").mkdir()
@@ -410,7 +410,7 @@ def _injected(made: Case) -> Verdict:
         except Exception as problem:
             return Verdict("error", f"{type(problem).__name__}: {problem} ({disk.failed.replace(temporary, '')})")
     warned = any(WARNED in each or "something else has come" in each for each in said)
-    return Verdict("raised, nothing half" if error else "went on, warned" if warned else "went on")
+    return Verdict("raised, nothing half" if error else "continued, warned" if warned else "continued")
 
 
 # --- a file system that is full -----------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def _solve_on_a_small_disk(folder: Path, kilobytes: int, told: Any) -> None:
         result, error, said = _tried(SCENARIOS["solve"], folder, FailingDisk(folder))
         _solved(folder, result, error, said)
         shutil.rmtree(folder / "runs" / "a.zarr", ignore_errors=True)
-        told.send("went on, warned" if any(WARNED in each for each in said) else "went on")
+        told.send("continued, warned" if any(WARNED in each for each in said) else "continued")
     except Exception as problem:
         told.send(f"{type(problem).__name__}: {problem}")
 
@@ -448,7 +448,7 @@ def _small(made: Case) -> Verdict:
         process.join()
     if said == "not allowed":
         return Verdict("small disk not allowed here")
-    return Verdict(f"small disk: {said}") if said.startswith("went on") else Verdict("false", said)
+    return Verdict(f"small disk: {said}") if said.startswith("continued") else Verdict("false", said)
 
 
 def described(seed: int) -> dict[str, str]:

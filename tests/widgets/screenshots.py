@@ -47,7 +47,7 @@ def photograph(browser, lab: Lab, name: str, theme: str, folder: Path) -> None:
     desk = Desk(lab, tab).open(f"{name}.ipynb")
     desk.run_all(PATIENCE)
     (widget,) = desk.widgets()
-    tab.keyboard.press("Control+b")  # the files beside it
+    tab.keyboard.press("Control+b")  # hides the file browser
     for label, width in WIDTHS.items():
         # the notebook scrolls inside the page: a window as high as all of it
         tab.set_viewport_size({"width": width, "height": 4000})

@@ -46,7 +46,7 @@ def test_blocks_of_neighbours_need_less_than_scattered_ones_in_every_preset(pres
 
 @pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
 def test_blocks_of_neighbours_are_ahead_at_the_step_that_every_preset_shows_first(preset):
-    """In the first updates scattered blocks lead; whoever sees no more learns the wrong thing."""
+    """Scattered blocks lead in the first updates, which alone would teach the wrong lesson."""
     widget = Photograph()
     widget.choose(preset)
     x, b = widget.rows

@@ -17,7 +17,7 @@ from tests.ports import free_port, opens, wait_until
 PATIENCE = 180
 #: of what is found, what is seen: other pages, made ahead, are there too
 SHOWN = "visible=true"
-#: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
+#: a solve that runs until it is stopped: nearly singular, and no residual is small enough
 ENDLESS = {
     "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
     "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,

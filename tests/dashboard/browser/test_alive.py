@@ -1,4 +1,4 @@
-"""A server that starts, is slow, is killed or goes on: what a page shows of it, without being asked."""
+"""A page shows by itself when its server starts, is slow, is killed or runs again."""
 
 from __future__ import annotations
 

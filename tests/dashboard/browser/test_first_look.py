@@ -132,7 +132,7 @@ def test_in_a_race_the_runs_are_named_beside_their_curves_while_rows_come_anew(v
     before = table.get_by_role("row").nth(1).inner_text()
     someone.tab.wait_for_function("([row, before]) => row.innerText !== before",
                                   arg=[table.get_by_role("row").nth(1).element_handle(), before])  # fmt: skip
-    # the name, once, and beside it no more than the marker
+    # the name once, and only the marker next to it
     assert all(text.count("AP ") == 1 for text in names.all_inner_texts()) and names.count() == 2
     assert table.locator(".swatch svg").count() == 2
     someone.press("Stop")

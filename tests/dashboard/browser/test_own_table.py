@@ -1,4 +1,4 @@
-"""A file of one's own, from the drop to an answer."""
+"""Your own file, from dropping it to an answer."""
 
 from __future__ import annotations
 

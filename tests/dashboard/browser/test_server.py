@@ -1,4 +1,4 @@
-"""The server: who may come, and what is left when it is killed."""
+"""The server: who may connect, and what remains when it is killed."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present
     press("ArrowUp")
     press("Space")
     shown.until_server(lambda: shown.clicked == ["run 4", "run 3"])
-    # one stop: the tab key goes on behind the table, and comes back to the same row
+    # the table is one tab stop: Tab leaves it, and Shift+Tab returns to the same row
     press("Shift+Tab")
     assert shown.focused().startswith("RMSE")
     press("Tab")

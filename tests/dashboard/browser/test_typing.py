@@ -23,7 +23,7 @@ def both_runs(visitor) -> list[str]:
 
 
 def held(visitor, *words: str) -> None:
-    """Waits until the alert beside Run says all of this."""
+    """Wait until the alert next to Run says all of `words`."""
     alert = visitor.tab.get_by_role("alert").filter(has_text="Nothing runs yet")
     for word in words:
         alert = alert.filter(has_text=word)

@@ -1,4 +1,4 @@
-"""Files that are dropped: counted as they come, kept on disk, and gone with whoever sent them."""
+"""Dropped files are counted as they arrive, kept on disk, and deleted when their sender leaves."""
 
 from __future__ import annotations
 

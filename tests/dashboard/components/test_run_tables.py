@@ -48,7 +48,8 @@ def test_the_table_of_solves_says_how_each_ended(folder):
         and cut["how it ended"] == "Not converged: epoch limit"
         and cut["epochs (CG: iterations)"] == 2
     )
-    assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]  # measured, though it was cut off
+    # measured, though it hit the epoch limit
+    assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]
     assert shown.table.details == {"ap": "consecutive blocks", "cut": "consecutive blocks"}
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")

@@ -44,7 +44,7 @@ def test_where_a_solve_is_is_said_at_most_eight_times_a_second(monkeypatch, paus
 
 
 def forecasts(residuals, cap=100, tol=0.01, seconds=2.0):
-    """`(seconds_left, until_cap)` after each epoch of so many seconds, and the hook."""
+    """Return `(seconds_left, until_cap)` after each epoch of `seconds`, and the hook."""
     hook = LiveHook(lambda: None)
     solver = apviz.ConjugateGradient(tol=tol, max_epochs=cap)
     hook.on_start(

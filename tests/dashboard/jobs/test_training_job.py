@@ -1,4 +1,4 @@
-"""Trainings in a thread: what they leave in the folder, how they stop and go on, and what is refused."""
+"""Trainings in a thread: what they write to the folder, how they stop and resume, and what they reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visitors: whose jobs are whose, and how long they go on when nobody looks."""
+"""Visitors: which jobs belong to whom, and how long a job runs without a viewer."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
 
-#: a solve that goes on until it is stopped
+#: a solve that runs until it is stopped
 ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1e-14, "max_epochs": 100_000}
 
 

@@ -1,4 +1,4 @@
-"""The page Conditioning without a browser: its settings, its job, the trainings beside it."""
+"""The page Conditioning without a browser: its settings, its job, and trainings in the same folder."""
 
 from __future__ import annotations
 

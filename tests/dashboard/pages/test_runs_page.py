@@ -130,7 +130,7 @@ def test_a_broken_trace_is_named_with_the_reason_and_can_be_deleted(page, folder
 
 
 def test_a_trace_whose_data_are_damaged_is_named_and_the_others_are_drawn(page, folder):
-    (folder / "ap.zarr" / "epoch" / "work" / "c" / "0").write_bytes(b"cut off")
+    (folder / "ap.zarr" / "epoch" / "work" / "c" / "0").write_bytes(b"truncated")
     page.choose(["ap", "cg"])
     settle(page)
     assert set(page.chosen) == {"cg"} and message(page).startswith("ap does not open as a Zarr trace")

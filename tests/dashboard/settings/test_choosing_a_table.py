@@ -1,4 +1,4 @@
-"""Dropping a file of one's own, choosing its columns, and using it."""
+"""Dropping your own file, choosing its columns, and using it."""
 
 from __future__ import annotations
 

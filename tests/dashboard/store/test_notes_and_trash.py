@@ -1,4 +1,4 @@
-"""What is kept beside the traces: notes, and deleted runs for some days."""
+"""What is kept next to the traces: notes, and deleted runs for some days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that visitors bring: what is taken, what is refused in words, and what is kept beside the runs."""
+"""Tables that visitors upload: which are accepted, which are rejected, and what is kept next to the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every experiment: it says what it measured, keeps it, and goes on where it was cut."""
+"""What holds for every experiment: it reports what it measured, keeps it, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_stand_in_is_named_as_one(finished, name, look):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "flops"])  # formulas hold on any data
-def test_no_number_of_the_paper_stands_beside_another_data_set(finished, name):
+def test_no_number_of_the_paper_stands_next_to_another_data_set(finished, name):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
         for index, heading in enumerate(table.headings):

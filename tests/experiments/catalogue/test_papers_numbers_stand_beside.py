@@ -1,4 +1,4 @@
-"""The paper's numbers stand beside the same data set, and nowhere else."""
+"""The paper's numbers stand next to the same data set, and nowhere else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def moved(rows, name):
 
 
 def after(table, row, heading):
-    """The paper's cell beside ours."""
+    """Return the paper's cell next to ours."""
     return row[list(table.headings).index(heading) + 1]
 
 
@@ -45,8 +45,8 @@ def test_trainings_on_a_set_of_the_paper_have_its_numbers_of_that_set(finished, 
     tables = EXPERIMENTS["training"].tables(moved(rows, name), options)
     assert [table.title for table in tables] == ["Training, Matérn-5/2", "Training, Matérn-3/2"]
     by_method = {row[1]: row for row in tables[0].rows}
-    beside = [after(tables[0], by_method[method], "CG iterations or AP epochs") for method in ("CG", "AP")]
-    assert tuple(beside) == SOLVES[name]
+    paper = [after(tables[0], by_method[method], "CG iterations or AP epochs") for method in ("CG", "AP")]
+    assert tuple(paper) == SOLVES[name]
     ours = by_method["AP overlapping"]
     assert ours[3::2] == ["–"] * 5  # the paper does not have it
 

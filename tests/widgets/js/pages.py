@@ -94,7 +94,7 @@ def middle(tab: Any, label: str) -> tuple[float, float]:
 
 
 def drag(tab: Any, label: str, right: float, down: float) -> None:
-    """Drags a handle by so many pixels, in a few moves."""
+    """Drag a handle by `right` and `down` pixels in a few moves."""
     tab.get_by_role("slider", name=label, exact=True).scroll_into_view_if_needed()
     x, y = middle(tab, label)
     tab.mouse.move(x, y)

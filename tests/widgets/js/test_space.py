@@ -22,6 +22,6 @@ def test_what_is_seen_is_the_length_less_the_part_along_the_eye(compute, seed):
     # not mirrored: the turn from one arrow to another is that about the eye
     flat = (pixels[:1] - pixels[1:3]) * [1, -1]
     assert np.sign(np.linalg.det(flat)) == np.sign(np.cross(gaps[0, 1], gaps[0, 2]) @ eye)
-    # what moves so many pixels in the plane of the picture
+    # the move that corresponds to this drag in the plane of the picture
     along = gaps[0, 1] - (gaps[0, 1] @ eye) * eye
     np.testing.assert_allclose(found["move"], along, atol=1e-9)
