@@ -11,14 +11,14 @@ from time import monotonic, sleep
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def opens(url: str) -> bool:
-    """Whether somebody answers there."""
+    """Test whether a server answers."""
     try:
         urllib.request.urlopen(url).close()
     except urllib.error.URLError:

@@ -1,4 +1,4 @@
-"""Ranks that tests start: processes that meet as those of torchrun do."""
+"""Ranks of tests: processes that connect like those of torchrun."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_lint_passes(check):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_make_lint_runs_the_same():
+def test_make_lint_runs_the_same_checks():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     mark = next(each for each in test_lint_passes.pytestmark if each.name == "parametrize")
@@ -53,7 +53,7 @@ def test_every_folder_that_is_not_checked_yet_exists():
 
 
 def test_the_repository_speaks_of_apviz_alone():
-    """No registry hosts and no machine paths in what git tracks."""
+    """Tracked files contain no hosts of registries and no paths of one machine."""
     banned = ["pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "deb.debian" + ".org", "/wo" + "rk/"]
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if tracked.returncode:
