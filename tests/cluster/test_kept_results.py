@@ -52,7 +52,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_a_kept_result_is_returned_by_a_worker_that_gets_the_task_again_and_only_in_its_run(run):
+def test_a_kept_result_is_returned_for_the_same_task_of_the_same_run_only(run):
     assert run() == run()
     assert run().result == ["calls so far", 1]
     assert run(marker="second run").result == ["calls so far", 2]
@@ -71,12 +71,12 @@ def test_a_file_that_is_not_json_is_ignored_and_nothing_in_it_runs(run, tmp_path
     assert not (tmp_path / "evil").exists()
 
 
-def test_the_evil_one_would_have_run(tmp_path):
+def test_the_planted_pickle_would_run_if_it_were_loaded(tmp_path):
     pickle.loads(planted(tmp_path)["a pickle"])
     assert (tmp_path / "evil").exists()
 
 
-def test_what_is_kept_is_json_and_a_result_that_json_cannot_hold_is_an_error(run, tmp_path):
+def test_kept_results_are_json_and_others_raise(run, tmp_path):
     run()
     assert json.loads((tmp_path / "first run" / "a-task.json").read_text()) == ["calls so far", 1]
     answer = run(marker="second run", task=returns_an_object)
