@@ -58,12 +58,12 @@ def test_an_operation_counts_what_it_adds_multiplies_and_divides(operation, flop
     assert set(count.flops) == {OTHER}
 
 
-def test_an_operation_without_a_rule_is_named_and_not_silently_free():
+def test_an_operation_without_a_rule_is_reported_and_not_silently_free():
     assert counted(lambda: torch.erf(a)).unknown == {"erf"}
     assert counted(lambda: a @ b[:, 0]).unknown == {"mv"}
 
 
-def test_nothing_is_counted_outside():
+def test_nothing_is_counted_outside_the_context():
     count = counted(lambda: None)
     a + c
     assert not count.flops
@@ -82,7 +82,7 @@ def outer():
     return middle()
 
 
-def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_apart():
+def test_flops_are_assigned_to_the_outermost_listed_caller_and_others_are_separate():
     count = FlopCount({outer: "everything", middle: "part", inner: "part of the part"}, {})
     with count:
         outer()
@@ -91,14 +91,14 @@ def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_ap
     assert count.flops == {"everything": 3 * M * K, "part": 2 * M * K, OTHER: M * K}
 
 
-def test_some_functions_answer_for_what_runs_inside_them_whoever_called():
+def test_some_functions_own_the_flops_inside_them_for_any_caller():
     count = FlopCount({outer: "everything"}, {inner: "entries"})
     with count:
         outer()
     assert count.flops == {"everything": 2 * M * K, "entries": M * K}
 
 
-def test_the_largest_result_is_that_of_the_largest_tensor():
+def test_the_largest_result_is_the_size_of_the_largest_tensor():
     count = FlopCount({}, {middle: "part"})
     with count:
         middle()

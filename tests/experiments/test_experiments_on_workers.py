@@ -38,7 +38,7 @@ def rows_on(cluster, experiment, options):
     return {cell.key: row for cell, row in run(experiment, options, cluster)}
 
 
-def test_rows_and_traces_of_workers_are_those_of_one_process_and_are_kept(finished, look, tmp_path, workers_here):
+def test_rows_and_traces_of_workers_equal_those_of_one_process_and_are_kept(finished, look, tmp_path, workers_here):
     options, rows, _ = finished("rules")
     options = replace(options, out=tmp_path, hooks=())
     found = rows_on(workers_here, EXPERIMENTS["rules"], options)
@@ -75,7 +75,7 @@ def test_a_cell_that_fails_does_not_end_the_others_and_is_named_at_the_end(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
-def test_a_cell_opens_the_trace_of_one_before_it_also_where_workers_do_not_see_the_folder(tmp_path, workers_elsewhere):
+def test_a_cell_can_open_the_trace_of_an_earlier_one_even_on_workers_without_the_folder(tmp_path, workers_elsewhere):
     descriptor = os.open(tmp_path, os.O_RDONLY)
     unseen = Options(200, "cpu", out=Path(f"/proc/self/fd/{descriptor}"))
     for options in (Options(200, "cpu", out=tmp_path / "seen"), unseen):

@@ -70,7 +70,7 @@ def test_the_table_of_noise_floors_is_as_printed():
     assert "CG" not in NOISE_FLOOR[1e-4]
 
 
-def test_every_table_has_the_papers_seven_data_sets():
+def test_every_table_has_the_seven_data_sets_of_the_paper():
     assert list(published.DATASETS) == SETS
     assert all(list(table) == SETS for table in (*TRAINING.values(), PREDICTIVE_MEAN))
     assert all(set(rows) == {"CG", "AP", "SVGP"} for table in TRAINING.values() for rows in table.values())

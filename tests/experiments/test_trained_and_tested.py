@@ -32,7 +32,9 @@ def dense_prediction(source, h):
 
 
 @pytest.mark.parametrize("method", ["CG", "AP", "AP overlapping"])
-def test_rmse_and_nll_are_those_of_the_exact_gp_with_the_trained_hyperparameters(small, method, monkeypatch, tmp_path):
+def test_rmse_and_nll_equal_those_of_the_exact_gp_with_the_trained_hyperparameters(
+    small, method, monkeypatch, tmp_path
+):
     monkeypatch.setattr(sources, "TEST_TOL", 1e-4)
     monkeypatch.setattr(sources, "OURS", replace(sources.OURS, tol=1e-4))
     monkeypatch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 400)
@@ -54,7 +56,7 @@ def test_the_noise_floor_of_a_training_is_kept(finished):
     assert set(floors) == {0.1, 1e-4} and all(noise > floor for floor, noise in floors.items())
 
 
-def test_a_training_that_is_cut_in_the_middle_goes_on_from_its_last_step(finished, look, tmp_path):
+def test_an_interrupted_training_resumes_from_its_last_step(finished, look, tmp_path):
     """The solve that was cut is the training's third; the two before are not done again."""
     experiment = EXPERIMENTS["training"]
     options, uncut, _ = finished("training")

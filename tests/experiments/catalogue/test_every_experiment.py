@@ -42,7 +42,7 @@ def test_the_tables_name_n_and_the_machine(finished, name, look):
 
 
 @pytest.mark.parametrize("name", STANDS_IN)
-def test_a_stand_in_is_named_as_one(finished, name, look):
+def test_a_stand_in_for_a_data_set_is_marked(finished, name, look):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
         assert re.search(r"china \(for (airquality|sgemm|3droad|houseelectric)\), n = 200", look.words([table]))
@@ -59,7 +59,7 @@ def test_no_number_of_the_paper_stands_next_to_another_data_set(finished, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_traces_of_the_cells_are_kept_and_open(finished, name):
+def test_traces_of_the_cells_are_kept_and_can_be_opened(finished, name):
     options, rows, _ = finished(name)
     folder = folder_of(EXPERIMENTS[name], options)
     traced = [key for key in rows if "svgp" not in key]
@@ -76,7 +76,7 @@ def same_cells(look, rows, others) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_is_cut_goes_on_where_it_was_with_the_same_result(finished, name, look, tmp_path):
+def test_an_interrupted_run_resumes_with_the_same_result(finished, name, look, tmp_path):
     experiment = EXPERIMENTS[name]
     options, uncut, solves = finished(name)
     options = replace(options, out=tmp_path)
@@ -93,7 +93,7 @@ def test_a_run_that_is_cut_goes_on_where_it_was_with_the_same_result(finished, n
 
 # a cell of lanczos-rank has many solves, and is begun again
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "lanczos-rank"])
-def test_a_run_that_is_cut_in_every_second_solve_solves_each_once_but_for_those_cut(finished, name, look, tmp_path):
+def test_a_run_interrupted_in_every_second_solve_repeats_only_those(finished, name, look, tmp_path):
     options, uncut, solves = finished(name)
     started = cuts = 0
     rows = None
@@ -110,7 +110,7 @@ def test_a_run_that_is_cut_in_every_second_solve_solves_each_once_but_for_those_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_is_finished_solves_nothing_again(finished, name, look):
+def test_a_finished_run_solves_nothing_again(finished, name, look):
     options, rows, _ = finished(name)
     hook = look.Cut()
     again = {cell.key: row for cell, row in run(EXPERIMENTS[name], replace(options, hooks=[hook]))}
@@ -118,7 +118,7 @@ def test_a_run_that_is_finished_solves_nothing_again(finished, name, look):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_of_the_cells_so_far_can_be_shown_after_each_cell(finished, name, look):
+def test_tables_can_be_shown_after_each_cell(finished, name, look):
     options, rows, _ = finished(name)
     experiment, folder = EXPERIMENTS[name], folder_of(EXPERIMENTS[name], options)
     for count in range(1, len(rows)):
@@ -129,7 +129,7 @@ def test_tables_of_the_cells_so_far_can_be_shown_after_each_cell(finished, name,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_report_has_the_tables_and_loads_nothing_from_elsewhere(finished, name):
+def test_the_report_has_the_tables_and_loads_nothing_from_other_hosts(finished, name):
     options, rows, _ = finished(name)
     page = write_experiment_report(EXPERIMENTS[name], rows, options)
     assert page == folder_of(EXPERIMENTS[name], options) / "report.html"

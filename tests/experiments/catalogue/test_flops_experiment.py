@@ -18,7 +18,7 @@ def counted(tmp_path_factory):
     return options, {row["kind"]: row for _, row in run(FLOPS, options)}
 
 
-def test_every_operation_had_a_rule_and_a_caller(counted):
+def test_every_operation_has_a_rule_and_a_caller(counted):
     _, rows = counted
     for row in rows.values():
         assert row["unknown"] == []
@@ -32,7 +32,7 @@ def to_share_a_square(b, blocks):
     return blocks * (b**2 + b) + blocks // 2 * b**2
 
 
-def test_factors_and_updates_of_the_weights_are_the_papers_and_what_it_takes_to_hold_two_factors_in_a_square(counted):
+def test_factors_and_updates_of_the_weights_cost_the_flops_of_the_paper_plus_shared_storage(counted):
     """n b²/3, and (b² + b) l an update: half of the two triangular solves, and an addition; b l divisions by D."""
     flops = counted[1]["an epoch"]["flops"]
     assert flops["cache"] == pytest.approx(M * B**3 / 3 + to_share_a_square(B, M), abs=M)
@@ -41,14 +41,14 @@ def test_factors_and_updates_of_the_weights_are_the_papers_and_what_it_takes_to_
     assert counted[1]["an epoch"]["held"] == N * B / 2
 
 
-def test_updates_of_the_residual_are_the_product_and_little_else(counted):
+def test_updates_of_the_residual_cost_the_product_and_little_else(counted):
     """2nb l an update; what is added is of order b l, instead of the n l of the paper's subtraction."""
     flops = counted[1]["an epoch"]["flops"]
     product = M * 2 * N * B * L
     assert product <= flops["residual"] <= product + M * 4 * B * L
 
 
-def test_an_iteration_of_cg_is_one_product_with_the_matrix_and_vector_operations(counted):
+def test_an_iteration_of_cg_costs_one_product_with_the_matrix_and_vector_operations(counted):
     """The initial residual is b itself: 2n² l, and at most 20 operations on (n, l) arrays."""
     row = counted[1]["an iteration of CG"]
     flops = sum(value for what, value in row["flops"].items() if what != "entries")
