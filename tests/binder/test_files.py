@@ -47,18 +47,18 @@ def test_every_requirement_is_one_version():
         assert only.operator == "==" and Version(only.version) and not requirement.extras, name
 
 
-def test_binder_has_what_a_user_of_the_package_needs_and_no_tool_of_its_developers():
+def test_binder_has_the_requirements_of_users_and_no_developer_tools():
     assert set(pinned()) == set(wanted(*EXTRAS)) | SERVERS
 
 
 @pytest.mark.parametrize("name", sorted(wanted(*EXTRAS)))
-def test_a_version_is_one_that_the_package_accepts(name):
+def test_every_version_is_accepted_by_the_package(name):
     (only,) = pinned()[name].specifier
     # the build of a version is no other version
     assert wanted(*EXTRAS)[name].specifier.contains(Version(only.version).public), name
 
 
-def test_pytorch_is_the_processors_build_that_make_takes_too():
+def test_pytorch_is_the_same_cpu_build_as_in_the_makefile():
     (only,) = pinned()["torch"].specifier
     lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
     makefile = (ROOT / "Makefile").read_text("utf-8")
@@ -73,25 +73,25 @@ def test_the_image_does_not_change_with_the_code_because_no_requirement_is_a_pat
     assert not [line for line in lines if line.startswith((".", "-e", "-r", "--editable", "file:"))]
 
 
-def test_python_is_one_that_the_package_accepts():
+def test_the_python_version_is_accepted_by_the_package():
     version = re.fullmatch(r"python-(\d+\.\d+)\n", (BINDER / "runtime.txt").read_text("utf-8"))
     assert version is not None
     assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(version[1])
 
 
 @pytest.mark.parametrize("name", ["start", "postBuild"])
-def test_a_script_can_be_executed(name):
+def test_scripts_are_executable(name):
     script = BINDER / name
     assert os.access(script, os.X_OK)
     assert script.read_text("utf-8").startswith("#!/bin/bash\n")
 
 
-def test_the_start_script_hands_over_to_binders_command_with_one_thread_a_process():
+def test_the_start_script_runs_the_command_of_binder_with_one_thread_per_process():
     lines = (BINDER / "start").read_text("utf-8").splitlines()
     assert lines[-1] == 'exec "$@"' and "export OMP_NUM_THREADS=1" in lines
 
 
-def test_the_post_build_script_installs_files_that_are_there():
+def test_the_post_build_script_installs_existing_files():
     script = (BINDER / "postBuild").read_text("utf-8")
     copied = re.findall(r"\bbinder/\S+", script)
     assert len(copied) == 2
@@ -114,7 +114,7 @@ def runs_made(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "runs").glob("*.zarr"))
 
 
-def test_the_dashboard_of_the_image_begins_with_what_every_new_one_begins_with(tmp_path):
+def test_the_dashboard_of_the_image_starts_with_the_usual_first_runs(tmp_path):
     recorder = apviz.Recorder(tmp_path / "runs/one.zarr")
     system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(lengthscale=0.5), noise=0.1)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
@@ -130,12 +130,12 @@ def test_no_page_of_the_dashboard_of_the_image_is_empty(tmp_path):
     assert len(noises) == 5
 
 
-def test_the_settings_of_jupyter_are_python_and_json_that_can_be_read():
+def test_the_settings_of_jupyter_are_valid_python_and_json():
     ast.parse((BINDER / "jupyter_server_config.py").read_text("utf-8"))
     assert all(isinstance(each, dict) for each in json.loads((BINDER / "overrides.json").read_text("utf-8")).values())
 
 
-def test_the_limits_of_the_dashboard_are_options_it_has():
+def test_the_limits_of_the_dashboard_are_existing_options():
     pytest.importorskip("typer")
     from typer.main import get_command
 
@@ -172,6 +172,6 @@ def test_the_address_of_the_repository_is_in_one_place():
     assert all(link in "\n".join(lines[place : place + 4]) for link in launch_links())
 
 
-def test_nothing_in_it_names_this_machine():
+def test_no_file_names_this_machine():
     for path in BINDER.iterdir():
         assert not re.search(r"/(work|tmp|root|home)/", path.read_text("utf-8")), path.name
