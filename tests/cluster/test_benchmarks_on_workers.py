@@ -1,4 +1,4 @@
-"""Benchmarks on workers: the cells are those of one process."""
+"""Benchmarks on workers give the same cells as one process."""
 
 from __future__ import annotations
 

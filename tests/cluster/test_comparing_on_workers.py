@@ -1,4 +1,4 @@
-"""Comparisons on workers: the traces are those of one process, whatever is killed on the way."""
+"""Comparisons on workers give the same traces as one process, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOLVERS = [small.ap(20), small.ap(20, rule="random"), apviz.ConjugateGradient(to
 
 
 def same_but_for_time(trace, other):
-    """Whether every number is the same, to the last bit, but for those of a clock."""
+    """Test whether all numbers except times are the same to the last bit."""
     for group in trace.tree.children:
         mine, theirs = (each[group].drop_vars("seconds", errors="ignore") for each in (trace, other))
         xr.testing.assert_identical(mine.drop_attrs(), theirs.drop_attrs())
@@ -73,7 +73,7 @@ def test_traces_are_written_to_a_store_that_workers_cannot_reach(two_workers):
     place = place_of("memory://compared/runs")
     for each in compare_on(two_workers, small.a_system, SOLVERS, place):
         assert each.trace.finished and str(each.path).startswith("memory://compared/runs/made-up-n60-")
-    assert len({name.partition("/")[0] for name in place.files()}) == 4  # and nothing hidden
+    assert len({name.partition("/")[0] for name in place.files()}) == 4  # and no hidden file
     fsspec.filesystem("memory").rm("/compared", recursive=True)
 
 
@@ -121,16 +121,16 @@ class Killer(threading.Thread):
 
 
 def processing(dask_worker):
-    """The process of a worker, and what it computes."""
+    """Return the process of a worker and its current task."""
     return os.getpid(), [task.key for task in dask_worker.state.executing]
 
 
-# seconds of a processor, of which a kill in the middle falls into some
+# CPU seconds, long enough for a kill in the middle of a solve
 LONG = [small.ap(1500, rule="random"), small.ap(1500)]
 
 
 def check_every_trace(folder, solvers, outcomes):
-    """All open; of each solver one is whole, and what was begun otherwise says interrupted."""
+    """Check that all traces open, one of each solver is complete, and others are marked as interrupted."""
     opened = [apviz.open_trace(path) for path in folder.glob("*.zarr")]
     for solver in solvers:
         mine = [trace for trace in opened if trace.method_name == solver.method.name]
@@ -164,7 +164,7 @@ def test_ten_kills_of_workers_at_random_moments_never_hang_and_every_trace_opens
     killer.join()
     assert killer.killed >= 8
     assert len(outcomes) == len(solvers)
-    # a dozen losses would be a solve's own fault; there were ten in all
+    # a solve fails after a dozen lost workers; there are ten kills in total
     assert not any(each.error for each in outcomes)
     opened = [apviz.open_trace(path) for path in tmp_path.glob("*.zarr")]
     whole = [trace for trace in opened if trace.finished]
@@ -188,7 +188,7 @@ def test_runs_appear_in_the_folder_of_the_dashboard_while_they_are_computed(two_
     watcher.join()
     names = {entry.name for entry in runs.entries()}
     assert len(names) == 2 and all(entry.finished for entry in runs.entries())
-    # they grew in sight
+    # they were visible while they grew
     assert {(name, "interrupted") for name in names} <= seen
 
 
@@ -196,7 +196,7 @@ def test_runs_appear_in_the_folder_of_the_dashboard_while_they_are_computed(two_
 
 
 def started(folder, *words):
-    """`apviz compare` on two workers, in a session of its own, as a terminal has one; one of its solves never ends."""
+    """Start `apviz compare` on two workers in a new session, like a terminal; one of its solves never ends."""
     command = [
         sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--rhs", "2", "--workers", "2",
         "--out", str(folder / "runs"), "--device", "cpu", "--block-sizes", "5", "--rules", "random", "--tol", "1e-14",
@@ -209,7 +209,7 @@ def started(folder, *words):
 
 
 def until(command, folder, there):
-    """Waits for files of a command; returns its descendants."""
+    """Wait for files of a command, and return its descendants."""
     while not there():
         assert command.poll() is None, (folder / "said").read_text()
         time.sleep(0.05)

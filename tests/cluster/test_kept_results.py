@@ -1,4 +1,4 @@
-"""Results that workers keep in a shared folder are JSON: what somebody else puts there never runs."""
+"""Workers keep results in a shared folder as JSON, so planted files never run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def returns_an_object(out, hooks, shared):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs a task on a worker that sees the folder."""
+    """Return a function that runs a task on a worker with access to the folder."""
     worker = SimpleNamespace(address="tcp://here", memory_manager=SimpleNamespace(memory_limit=None))
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     monkeypatch.setattr("apviz.cluster.worker.StopIfCancelled", object)

@@ -1,4 +1,4 @@
-"""Tasks on workers: what comes back, memory, retries, lost workers, and settings that cannot be."""
+"""Tasks on workers: results, memory, retries, lost workers, and invalid settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_network_failures_are_retried(two_workers, tmp_path):
 
 @pytest.fixture
 def unseen(tmp_path):
-    """A folder by a name that other processes do not know."""
+    """Return a folder under a name that other processes cannot open."""
     descriptor = os.open(tmp_path, os.O_RDONLY)
     yield Path(f"/proc/self/fd/{descriptor}")
     os.close(descriptor)
@@ -66,7 +66,7 @@ def test_files_of_workers_without_the_folder_are_sent_back_and_to_tasks_that_nee
         if done.task.name == "writes":
             assert (done.came_back / "a.txt").read_text() == "of the first"
         else:
-            # what it was given does not come back once more
+            # the given file is not sent back again
             assert done.result == "of the first" and not done.came_back
     assert os.listdir(unseen) == []
 
@@ -87,13 +87,13 @@ def test_ctrl_c_during_the_handling_of_a_result_waits_for_the_next_one_and_a_sec
     tasks = [Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 2.0))]
     done = two_workers.run(tasks, tmp_path)
     assert next(done).task.name == "who"
-    signal.raise_signal(signal.SIGINT)  # nothing is lost here
+    signal.raise_signal(signal.SIGINT)  # nothing is lost
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         list(done)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # nor is it forgotten where no more are asked for
+    # it is also raised if no further results are requested
     done = two_workers.run(tasks, tmp_path)
     next(done)
     signal.raise_signal(signal.SIGINT)
@@ -102,7 +102,7 @@ def test_ctrl_c_during_the_handling_of_a_result_waits_for_the_next_one_and_a_sec
 
 
 class Patient:
-    """Kills the process of the first task that has begun, once."""
+    """Kills the process of the first running task, once."""
 
     def __init__(self, folder):
         self.folder, self.killed = folder, None
@@ -129,7 +129,7 @@ def test_the_task_of_a_worker_that_is_killed_runs_again_on_another(two_workers, 
 
 
 class Commands:
-    """`dask scheduler` and `dask worker`, as a user starts them."""
+    """Starts `dask scheduler` and `dask worker` like a user."""
 
     def __init__(self):
         self.address = f"tcp://127.0.0.1:{free_port()}"
@@ -188,7 +188,7 @@ def test_without_remaining_workers_nothing_waits_and_finished_results_are_kept(c
             list(cluster.run([Task("sleeps", partial(small.sleeps, 60.0))], tmp_path))
         patient.thread.join()
         worker.wait(60)
-        # and where there never is one
+        # also if there never was a worker
     monkeypatch.setattr(client, "FIRST_WORKER_SECONDS", 1.0)
     with pytest.raises(OSError, match=f"has no worker: start some with `dask worker {commands.address} --nthreads 1`"):
         Cluster(commands.address)
@@ -201,9 +201,9 @@ def test_a_worker_lost_during_a_long_handling_of_a_result_is_noticed(commands, t
     with Cluster(commands.address) as cluster:
         done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
         assert next(done).task.name == "who"
-        time.sleep(31)  # beyond the seconds without a worker, of which there were none
+        time.sleep(31)  # longer than the limit without workers, though there always was one
         worker.kill()
-        time.sleep(2)  # the scheduler hears of it
+        time.sleep(2)  # the scheduler notices it
         threading.Timer(5, commands.worker).start()
         assert next(done).task.name == "sleeps"
 
@@ -265,7 +265,7 @@ def test_workers_of_another_version_are_rejected_with_both_versions(two_workers,
     monkeypatch.setattr(metadata, "version", lambda name: "9.9" if name == "apviz" else known(name))
     with pytest.raises(ValueError, match=rf"has apviz {re.escape(here['apviz'])}, here 9.9: install the same on both"):
         two_workers._check_workers()
-    # one that joins later is found out by its first task
+    # the first task of a worker that joins later finds it
     (done,) = two_workers.run([Task("who", small.whoami)])
     assert "here 9.9: install the same on both" in done.error
 
