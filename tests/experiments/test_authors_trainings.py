@@ -1,4 +1,4 @@
-"""The authors' own trainings, as far as they were published and are here."""
+"""The published trainings of the authors, if the file is available."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_published_training_has_the_steps_of_the_paper_with_at_least_eleven_ep
 
 @needs_runs
 def test_cg_takes_the_iterations_of_table_1_on_air_quality():
-    """2965 ± 19 over seeds; section 5.2: over 120 in the last steps, 11 for alternating projection throughout."""
+    """Table 1 has 2965 ± 19 over seeds; section 5.2: over 120 in the last steps, and 11 for alternating projection."""
     cg, ap = published.training_of("airquality", CG), published.training_of("airquality", AP)
     assert abs(sum(len(step.residual_trace) for step in cg) - 2965) < 3 * 19
     assert len(cg[-1].residual_trace) > 120

@@ -1,4 +1,4 @@
-"""Flops counted against counts by hand, operation by operation."""
+"""Counted flops against counts by hand, operation by operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counted(operation) -> FlopCount:
         (lambda: a @ b, 2 * M * K * N),
         (lambda: a.T @ c, 2 * K * M * K),
         (lambda: torch.bmm(a.expand(4, M, K), b.expand(4, K, N)), 4 * 2 * M * K * N),
-        # the product has K multiplications and K − 1 additions an element, and one more to add to what is there
+        # the product has K multiplications and K − 1 additions per element, and one more to add it to the target
         (lambda: torch.addmm(torch.zeros(M, N), a, b), 2 * M * K * N),
         (lambda: torch.zeros(M, N).addmm_(a, b, alpha=-1), 2 * M * K * N),
         (lambda: a + c, M * K),
@@ -45,7 +45,7 @@ def counted(operation) -> FlopCount:
         (lambda: torch.linalg.cholesky_ex(spd), K**3 // 3),
         (lambda: torch.linalg.solve_triangular(lower, b, upper=False), K**2 * N),
         (lambda: torch.zeros(9, K).index_add_(0, torch.arange(M), a), M * K),
-        # none: signs, comparisons, copies and views
+        # no flops: signs, comparisons, copies and views
         (lambda: -a.abs().clamp_(min=0.2), 0),
         (lambda: (a > c).any().item(), 0),
         (lambda: torch.where(a > c, a, c)[1:3].T.clone(), 0),

@@ -86,7 +86,7 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
 
 @pytest.mark.slow
 def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_resumes(tmp_path):
-    # a solve of a second or more, so that it is there to be interrupted
+    # a solve of a second or more, long enough to be interrupted
     options = ("--n", "2000", *OPTIONS[2:])
     process = subprocess.Popen(
         [sys.executable, "-m", "apviz", "experiment", "rules", *options, "--out", str(tmp_path / "out")],

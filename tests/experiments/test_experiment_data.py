@@ -1,4 +1,4 @@
-"""The data of an experiment: the paper's share of everything at any n, stand-ins that are named, errors that help."""
+"""The data of an experiment: scaling with n, marked stand-ins, and helpful errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apviz.datasets import DatasetUnavailable
 from apviz.experiments import EXPERIMENTS, Options, run, sources
 from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 
-#: the appendix's table of preconditioner sizes and batch sizes: training rank, test rank, batch size; and rows
+#: preconditioner and batch sizes in the appendix: training rank, test rank, batch size; and rows
 PAPER = {
     "sgemm": (500, 500, 6000, 241_600),
     "airquality": (500, 500, 6000, 382_168),

@@ -1,4 +1,4 @@
-"""The methods' settings: section 5.1 and the appendix of the paper, and its share of them at a smaller n."""
+"""The settings of methods: section 5.1 and the appendix of the paper, scaled to a smaller n."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reduced():
 
 @pytest.fixture(scope="module")
 def whole(reduced):
-    """As if these were all rows."""
+    """Return a data set whose rows count as the full size."""
     return replace(reduced, full_n=reduced.n)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in tables: what a reader makes of them is the number, to the digits shown."""
+"""Numbers in tables equal the values up to the digits shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of an experiment: checked where they enter; other ones never share a folder."""
+"""Options of an experiment are validated on entry, and different options never share a folder."""
 
 from __future__ import annotations
 

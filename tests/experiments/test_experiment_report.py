@@ -1,4 +1,4 @@
-"""What a person reads of an experiment: the table in a terminal of any width, and the page, in a real browser too."""
+"""The output of an experiment: the table in a terminal of any width, and the page in a real browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_numbers_are_not_wrapped_and_the_papers_stay_next_to_ours(width):
     for ours, theirs in (("0.261 ± 0.001", "0.262 ± 0.001"), ("550*", "16726 ± 2724"), ("12.5 s", "16.9 min ± 0.5")):
         assert re.search(rf"{re.escape(ours)} +{re.escape(theirs)}", text)
     assert ("continued" in text) == (width < 150)
-    # every part says what its rows are of
+    # every part states what its rows describe
     assert text.count("airquality") == text.count("Training")
 
 

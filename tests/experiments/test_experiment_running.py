@@ -1,4 +1,4 @@
-"""Running: what was computed of other data, or at another size, is never taken for what is asked for now."""
+"""Running: results of other data or sizes are never used for the current options."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_more_seeds_keep_the_finished_ones(finished, look, tmp_path):
     "here", [{"sgemm", "airquality", "protein"}, set(apviz.datasets.registry)], ids=["few here", "all here"]
 )
 def test_results_of_a_stand_in_are_not_used_for_a_data_set_that_becomes_available(name, here, monkeypatch, tmp_path):
-    """Without a data set in the options the folder is the same, so every cell is named after its own."""
+    """The folder does not depend on the available data, so the name of a cell includes its data set."""
     monkeypatch.setattr(apviz.datasets, "is_here", here.__contains__)
     keys = [cell.key for cell in EXPERIMENTS[name].cells(Options(n=200, out=tmp_path))]
     assert keys and len(set(keys)) == len(keys)

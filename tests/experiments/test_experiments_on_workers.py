@@ -1,4 +1,4 @@
-"""Experiments on workers of Dask: the rows are those of one process, cells that need others come after them."""
+"""Experiments on Dask workers give the same rows as one process, and cells run after those they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.experiments.chained import Chained
 
 @pytest.fixture(scope="module")
 def workers_here():
-    """Workers in threads of this process, so that what tests make small is small for them."""
+    """Start workers in threads of this process, so that patches of tests apply to them."""
     distributed = pytest.importorskip("distributed")
     made = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address="127.0.0.1:0"
@@ -83,10 +83,10 @@ def test_a_cell_can_open_the_trace_of_an_earlier_one_even_on_workers_without_the
         rows = rows_on(workers_elsewhere, Chained(), options)
         assert rows["second"]["residual of the first"] == rows["first"]["residual"]
         assert sorted(os.listdir(folder)) == ["first.json", "first.zarr", "second.json"]
-        # what is kept here is sent to workers that need it
+        # kept results are sent to workers that need them
         (folder / "second.json").unlink()
         assert rows_on(workers_elsewhere, Chained(), options) == rows
-        # a trace that was cut is set aside for the one that comes
+        # an interrupted trace is moved away for the new one
         (folder / "first.json").unlink()
         assert rows_on(workers_elsewhere, Chained(), options) == rows
         names = ["first-interrupted.zarr", "first.json", "first.zarr", "second.json"]

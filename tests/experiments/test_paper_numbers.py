@@ -1,4 +1,4 @@
-"""The paper's numbers, typed a second time from its source, and what they have to fulfil among themselves."""
+"""The numbers of the paper, typed a second time from its source, and their consistency."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def seconds(time: str) -> float:
 @pytest.mark.parametrize("table", [*TRAINING.values(), PREDICTIVE_MEAN], ids=[*TRAINING, "predictive mean"])
 def test_speed_ups_are_the_times_of_cg_over_those_of_alternating_projection(table):
     for name, rows in table.items():
-        # the paper's own do not agree there
+        # the numbers in the paper are inconsistent here
         if rows["AP"].speed_up != "–" and not (table is PREDICTIVE_MEAN and name == "sgemm"):
             printed = float(rows["AP"].speed_up.strip("≥ ×"))
             assert seconds(rows["CG"].time) / seconds(rows["AP"].time) == pytest.approx(printed, rel=0.06, abs=0.08)

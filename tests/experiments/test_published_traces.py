@@ -1,4 +1,4 @@
-"""The authors' trainings as traces."""
+"""Trainings of the authors as traces."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_step_has_the_noise_of_its_solve_which_is_that_after_the_previous_step
     steps = published_trace("airquality", AP)["step"]
     runs = datasets.published_training("airquality", method="altproj", seed=0)
     np.testing.assert_array_equal(steps["noise"].values[1:], [run.noise for run in runs[:-1]])
-    # raw parameters at zero, above GPyTorch's floor
+    # raw parameters of zero, above the floor of GPyTorch
     assert steps["noise"].values[0] == pytest.approx(np.log(2) + 1e-4)
     np.testing.assert_array_equal(steps["epochs"].values, [len(run.residual_trace) for run in runs])
 

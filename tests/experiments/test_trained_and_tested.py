@@ -1,4 +1,4 @@
-"""Training and testing a Gaussian process as the paper's tables do."""
+"""Training and testing a Gaussian process as in the tables of the paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apviz.experiments.sources import load
 
 
 def dense_prediction(source, h):
-    """Mean and variance of y at the test rows by a Cholesky factor in float64."""
+    """Return mean and variance of y at the test rows by a Cholesky factor in float64."""
     x, z = (t.double().numpy() / np.array(h["lengthscale"]) for t in (source.data.train_x, source.data.test_x))
 
     def k(a, b):
@@ -57,7 +57,7 @@ def test_the_noise_floor_of_a_training_is_kept(finished):
 
 
 def test_an_interrupted_training_resumes_from_its_last_step(finished, look, tmp_path):
-    """The solve that was cut is the training's third; the two before are not done again."""
+    """The interrupted solve is the third of the training; the first two are not repeated."""
     experiment = EXPERIMENTS["training"]
     options, uncut, _ = finished("training")
     options = replace(options, out=tmp_path)

@@ -1,4 +1,4 @@
-"""What a row says about a solve, against what a hook saw of it."""
+"""The row of a solve, against the observations of a hook."""
 
 from __future__ import annotations
 

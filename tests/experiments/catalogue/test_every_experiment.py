@@ -1,4 +1,4 @@
-"""What holds for every experiment: it reports what it measured, keeps it, and resumes after an interruption."""
+"""Properties of every experiment: it reports and keeps its results, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apviz.experiments.running import folder_of
 
 NAMES = ("convergence", "rules", "batch-size", "conditioning", "test-time", "training", "predictive-mean",
          "noise-floor", "lanczos-rank", "flops")  # fmt: skip
-#: those of one data set, or some, whose place another takes; conditioning needs no stand-in
+#: experiments on one or some data sets, which another one replaces; conditioning needs no stand-in
 STANDS_IN = [name for name in NAMES if name != "conditioning"]
 
 
@@ -69,7 +69,7 @@ def test_traces_of_the_cells_are_kept_and_can_be_opened(finished, name):
 
 
 def same_cells(look, rows, others) -> bool:
-    """The same results, whatever the clock said."""
+    """Test whether results are the same except for times."""
     return [(key, look.same_but_for_time(row)) for key, row in rows.items()] == [
         (key, look.same_but_for_time(row)) for key, row in others.items()
     ]
@@ -91,7 +91,7 @@ def test_an_interrupted_run_resumes_with_the_same_result(finished, name, look, t
     assert {name: file for name, file in look.files_of(folder).items() if name in done} == done
 
 
-# a cell of lanczos-rank has many solves, and is begun again
+# a cell of lanczos-rank has many solves, and restarts
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "lanczos-rank"])
 def test_a_run_interrupted_in_every_second_solve_repeats_only_those(finished, name, look, tmp_path):
     options, uncut, solves = finished(name)

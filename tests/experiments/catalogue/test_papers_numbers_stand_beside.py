@@ -30,7 +30,7 @@ def needs(name: str) -> None:
 
 
 def moved(rows, name):
-    """Rows as they would be of another data set."""
+    """Return the rows as for another data set."""
     return {key: row | {"dataset": name, "data": f"{name}, n = 200"} for key, row in rows.items()}
 
 
@@ -48,7 +48,7 @@ def test_trainings_on_a_data_set_of_the_paper_show_its_numbers(finished, name):
     paper = [after(tables[0], by_method[method], "CG iterations or AP epochs") for method in ("CG", "AP")]
     assert tuple(paper) == SOLVES[name]
     ours = by_method["AP overlapping"]
-    assert ours[3::2] == ["–"] * 5  # the paper does not have it
+    assert ours[3::2] == ["–"] * 5  # not in the paper
 
 
 def test_footnotes_of_the_numbers_of_the_paper_are_shown_with_them(finished):

@@ -1,4 +1,4 @@
-"""What each experiment solves is what the paper solved, and what did not converge is marked in its table."""
+"""Each experiment solves the systems of the paper, and its table marks solves that did not converge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.experiments.running import folder_of
 
 def run_small(name, folder, **options):
     chosen = Options(200, "cpu", out=folder, dataset="china", **options)
-    with warnings.catch_warnings(record=True):  # of trainings that do not converge
+    with warnings.catch_warnings(record=True):  # trainings that do not converge warn
         rows = {cell.key: row for cell, row in run(EXPERIMENTS[name], chosen)}
     return EXPERIMENTS[name].tables(rows, chosen)
 
