@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BINDER = ROOT / "binder"
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-#: what a visitor may import and open; not what developers need
+#: packages that a visitor may import and open, without those of developers
 EXTRAS = ("dashboard", "gpytorch", "notebook")
-#: Jupyter's side of a session
+#: packages of Jupyter
 SERVERS = {"jupyter-server-proxy", "notebook"}
 
 
@@ -54,7 +54,7 @@ def test_binder_has_the_requirements_of_users_and_no_developer_tools():
 @pytest.mark.parametrize("name", sorted(wanted(*EXTRAS)))
 def test_every_version_is_accepted_by_the_package(name):
     (only,) = pinned()[name].specifier
-    # the build of a version is no other version
+    # another build is the same version
     assert wanted(*EXTRAS)[name].specifier.contains(Version(only.version).public), name
 
 
@@ -100,7 +100,7 @@ def test_the_post_build_script_installs_existing_files():
 
 
 def in_post_build() -> str:
-    """The Python that the script ends with, as the shell hands it over."""
+    """Return the Python code at the end of the script, after the shell."""
     script = (BINDER / "postBuild").read_text("utf-8")
     (found,) = re.findall(r"^python -c '\n(.*)'\n\Z", script, re.DOTALL | re.MULTILINE)
     return found
@@ -157,7 +157,7 @@ def launch_links() -> list[str]:
 def test_the_readme_has_a_link_to_the_first_notebook_and_one_to_the_dashboard():
     links = [urlsplit(link) for link in launch_links()]
     assert len(links) == 2
-    # /v2/gh/OWNER/NAME/BRANCH, the same for both
+    # /v2/gh/OWNER/NAME/BRANCH is the same in both
     assert len({link.path for link in links}) == 1
     assert re.fullmatch(r"/v2/gh/[\w.-]+/[\w.-]+/main", links[0].path)
     (notebook,), (dashboard,) = (parse_qs(link.query)["urlpath"] for link in links)

@@ -24,10 +24,10 @@ from tests.dashboard.browser.server import SHOWN  # noqa: E402
 pytestmark = pytest.mark.slow
 
 FIRST = "lab/tree/notebooks/00-start-here.ipynb"
-#: bytes that mybinder.org gives a session
+#: memory limit of a session on mybinder.org, in bytes
 MEMORY = 2 * 10**9
 ELSEWHERE = "https://elsewhere.example"
-#: of a session, in the dashboard's page
+#: pattern of the session token in the page of the dashboard
 TOKEN = r'"token":"([^"]+)"'
 
 
@@ -152,7 +152,7 @@ def test_the_dashboard_was_started_without_autoreload(page):
 def test_no_other_port_of_the_machine_is_served(visit, page):
     (port,) = [each.laddr.port for each in visit.dashboard().net_connections() if each.status == psutil.CONN_LISTEN]
     for place in (port, f"127.0.0.1:{port}", f"localhost:{port}", f"absolute/{port}", f"absolute/127.0.0.1:{port}"):
-        # the dashboard answers both
+        # the dashboard accepts both
         assert visit.get(f"proxy/{place}/metadata").status_code == 404, place
         with pytest.raises(websocket.WebSocketBadStatusException, match="404"):
             visit.connect(f"proxy/{place}/ws", subprotocols=["bokeh", "none"])
