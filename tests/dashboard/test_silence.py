@@ -47,7 +47,7 @@ async def some_fall_silent(server):
 
 
 @pytest.mark.slow
-def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_there_is_not(tmp_path):
+def test_sleeping_machines_and_unfinished_requests_are_dropped_and_active_tabs_are_not(tmp_path):
     server = Server(tmp_path / "runs", "--tab-seconds", "1")
     try:
         asyncio.run(some_fall_silent(server))
@@ -83,7 +83,7 @@ async def one_leaves(url, said):
     await stays.close()
 
 
-def test_when_a_visitor_has_gone_free_memory_is_given_back_though_others_are_there(tmp_path):
+def test_free_memory_is_returned_after_a_visitor_leaves_even_if_others_stay(tmp_path):
     port, said = free_port(), queue.Queue()
     process = subprocess.Popen(
         [sys.executable, "-c", TELLING, str(tmp_path), str(port)], stdout=subprocess.PIPE, text=True

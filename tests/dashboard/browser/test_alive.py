@@ -22,7 +22,7 @@ def on_tab(visitor, title: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_that_comes_before_the_dashboard_is_there_becomes_the_dashboard(recorded, visit, tmp_path):
+def test_a_page_opened_during_the_start_becomes_the_dashboard(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), wait=False)
     try:
         wait_until(lambda: answers(server.url) == 503, server.process, lambda: "nobody answers", PATIENCE)
@@ -49,7 +49,7 @@ def answers(url: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, tmp_path):
+def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
     before = {path.name for path in server.runs.iterdir()}
     try:
@@ -75,7 +75,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
 
 
 @pytest.mark.slow
-def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_but_to_nobody_else(visit):
+def test_a_running_job_is_shown_in_all_tabs_of_its_visitor_and_to_no_other(visit):
     someone, other = visit().go(**ENDLESS), visit().go(page="runs")
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
@@ -103,7 +103,7 @@ def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_bu
 
 
 @pytest.mark.slow
-def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
+def test_slow_parts_show_a_spinner_until_they_are_ready(visit, server):
     someone = visit().go()
     someone.chart("Residual.")
     someone.tab.wait_for_function(f"() => !{BUSY}")
@@ -118,7 +118,7 @@ def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
 
 
 @pytest.mark.slow
-def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_one_comes_back(visit):
+def test_a_page_shown_again_fits_the_window_and_has_the_current_theme(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
     wide, ink = chart.evaluate("chart => chart.clientWidth"), "chart => chart._fullLayout.font.color"
@@ -135,7 +135,7 @@ def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_on
 
 
 @pytest.mark.slow
-def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, browser, tmp_path):
+def test_tabs_closed_during_a_run_leave_no_traceback(recorded, browser, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), log=tmp_path / "log")
     try:
         context = browser.new_context()

@@ -35,7 +35,7 @@ server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds
 
 
 @pytest.mark.slow
-def test_of_those_who_have_gone_nothing_is_kept(browser, recorded):
+def test_nothing_of_departed_visitors_is_kept(browser, recorded):
     port = free_port()
     command = [sys.executable, "-c", COUNTING, str(recorded), str(port)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

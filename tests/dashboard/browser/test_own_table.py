@@ -56,7 +56,7 @@ def finished(visitor) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(visit, recorded, tmp_path):
+def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), "--max-upload", "1", "--max-n", "5000")
     try:
         someone = visit(to=server).go(rhs=2, methods="cg", max_epochs=5)
@@ -102,7 +102,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
 
 
 @pytest.mark.slow
-def test_bad_files_are_refused_with_the_reason_and_the_next_one_is_taken(visit, server, tmp_path):
+def test_bad_files_are_rejected_with_the_reason_and_the_next_one_is_accepted(visit, server, tmp_path):
     someone = visit().go(rhs=2, methods="cg", max_epochs=5)
     someone.tab.get_by_text("Your own data").first.click()
     offer(someone, tmp_path, "one.csv", "price\n1\n2\n")

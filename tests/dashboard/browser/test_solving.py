@@ -22,7 +22,7 @@ def finished(visitor) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
+def test_a_run_is_drawn_while_it_grows_and_stop_keeps_its_record(visit, server):
     someone = visit().go(**ENDLESS)
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic, b = 60): ")
@@ -58,7 +58,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
 
 
 @pytest.mark.slow
-def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, server):
+def test_curves_that_grow_in_the_browser_equal_the_trace(visit, server):
     someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200})
     someone.press("Run")
     chart = someone.tab.locator("[role=img]").first
@@ -81,7 +81,7 @@ def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, s
 
 
 @pytest.mark.slow
-def test_two_visitors_at_once_see_only_their_own_runs(visit):
+def test_two_simultaneous_visitors_see_only_their_own_runs(visit):
     first, second = visit().go(**SMALL), visit().go(dataset="diabetes", n=200, rhs=2, methods="pcg", ranks=20)
     first.press("Run")
     second.press("Run")
@@ -110,7 +110,7 @@ SENDS_BACK_AN_OLDER_TEXT = """() => {
 
 
 @pytest.mark.slow
-def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
+def test_an_outdated_state_sent_by_the_browser_is_discarded(visit):
     someone = visit().go(**SMALL)
     someone.press("Run")
     finished(someone)
@@ -121,7 +121,7 @@ def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
 
 
 @pytest.mark.slow
-def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
+def test_with_two_slots_the_third_solve_waits_visibly(visit):
     visitors = [visit().go(**ENDLESS) for _ in range(3)]
     for visitor in visitors[:2]:
         visitor.press("Run")
@@ -137,7 +137,7 @@ def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
 
 
 @pytest.mark.slow
-def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
+def test_a_solve_outlives_its_tab_and_is_found_again(visit, server):
     someone, other = visit().go(**ENDLESS), visit().go()
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic")

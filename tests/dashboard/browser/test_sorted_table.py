@@ -123,7 +123,7 @@ def present(browser):
     assert problems == []
 
 
-def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(present):
+def test_cells_follow_the_format_of_their_columns_and_missing_values_are_dashes(present):
     shown = present({"a": ["a", 1234567, 0.00123, 1234.5, math.nan], "b": ["b", None, math.inf, 2, 0.5]})
     rows = shown.tab.locator("tbody tr")
     assert rows.nth(0).locator("td").all_inner_texts() == ["1,234,567", "1.23e-3", "1,234.50", "–"]
@@ -132,7 +132,7 @@ def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(pr
 
 
 @pytest.mark.slow
-def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present):
+def test_a_number_with_a_sign_is_shown_with_it_and_sorted_as_a_number(present):
     residuals = {"exact": (1.0, ""), "large": (900.0, "≈"), "small": (0.5, "≈"), "none": (math.nan, "≈")}
     shown = present({name: [name, 1, residual, 1.0, 1.0] for name, residual in residuals.items()})
     cells = shown.tab.locator("tbody tr td:nth-child(3)")
@@ -141,7 +141,7 @@ def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present)
     shown.until_names("small", "exact", "large", "none")
 
 
-def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_lets_go(present):
+def test_a_heading_sorts_in_both_directions_with_missing_values_last_and_then_resets(present):
     shown = present(some_rows(12))
     given = shown.names()
     shown.sort("residual")
@@ -163,7 +163,7 @@ def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_l
 
 
 @pytest.mark.slow
-def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tells_again(present):
+def test_a_click_in_a_row_selects_and_marks_it_and_a_second_click_is_reported_too(present):
     shown = present(some_rows(4))
     row = shown.tab.get_by_role("row").filter(has_text="run 3")
     row.get_by_role("cell").nth(1).click()
@@ -178,7 +178,7 @@ def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tel
 
 
 @pytest.mark.slow
-def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present):
+def test_the_keyboard_reaches_every_row_through_one_tab_stop(present):
     shown = present(some_rows(5))
     shown.heading("RMSE").get_by_role("button").focus()
     press = shown.tab.keyboard.press
@@ -200,7 +200,7 @@ def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present
 
 
 @pytest.mark.slow
-def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_at_them(present):
+def test_boxes_tick_rows_by_pointer_and_keyboard_without_selecting_them(present):
     shown = present(some_rows(20), can_tick=True, page_rows=12)
     shown.tab.get_by_label("Tick run 2", exact=True).check()
     shown.until_server(lambda: shown.table.ticked == ["run 2"])
@@ -217,7 +217,7 @@ def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_
     assert shown.clicked == [] and shown.table.selected == ""
 
 
-def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
+def test_a_tick_that_the_server_rejects_is_removed_visibly(present):
     shown = present(some_rows(3), can_tick=True)
 
     def refuse(event: Any) -> None:
@@ -232,7 +232,7 @@ def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
 
 
 @pytest.mark.slow
-def test_pages_are_turned_and_say_where_one_is(present):
+def test_pages_can_be_turned_and_show_their_numbers(present):
     shown = present(some_rows(40), page_rows=12)
     where = shown.tab.get_by_role("status")
     assert where.inner_text() == "1–12 of 40" and len(shown.names()) == 12
@@ -257,7 +257,7 @@ def test_pages_are_turned_and_say_where_one_is(present):
 
 
 @pytest.mark.slow
-def test_new_rows_keep_order_page_focus_and_place(present):
+def test_new_rows_keep_order_page_focus_and_scroll_position(present):
     shown = present(some_rows(60), page_rows=50)
     shown.sort("n")
     shown.sort("n")
@@ -288,7 +288,7 @@ def test_new_rows_keep_order_page_focus_and_place(present):
 
 
 @pytest.mark.slow
-def test_rows_that_come_while_the_browser_builds_the_table_are_all_there(present):
+def test_rows_added_while_the_browser_builds_the_table_are_shown(present):
     made = []
 
     def app() -> pn.Column:

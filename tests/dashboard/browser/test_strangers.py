@@ -44,7 +44,7 @@ def strange(recorded, tmp_path):
 
 
 @pytest.mark.slow
-def test_scripts_in_names_labels_and_notes_of_runs_are_texts_on_every_page(strange, visit):
+def test_scripts_in_names_labels_and_notes_of_runs_are_shown_as_text_on_every_page(strange, visit):
     server = Server(strange)
     try:
         someone = visit(to=server)

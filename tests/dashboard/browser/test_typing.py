@@ -40,7 +40,7 @@ FIELDS = {
 
 
 @pytest.mark.slow
-def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_show(visit, server):
+def test_nothing_runs_while_a_field_is_invalid_and_then_all_shown_values_are_used(visit, server):
     someone = visit().go(**SMALL)
     before = traces(server)
     fields = {label: someone.field(label) for label in FIELDS}
@@ -67,7 +67,7 @@ def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_sho
 
 
 @pytest.mark.slow
-def test_a_value_that_was_typed_and_not_left_yet_is_the_one_that_runs(visit, server):
+def test_a_typed_value_is_used_before_its_field_is_left(visit, server):
     someone = visit().go(**SMALL)
     field = someone.field("Noise variance σ²")
     field.press("ControlOrMeta+a")

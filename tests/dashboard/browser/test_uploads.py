@@ -15,7 +15,7 @@ MB = 10**6
 
 
 @pytest.mark.slow
-def test_uploads_beyond_the_limit_are_refused_and_take_neither_memory_nor_disk(recorded, tmp_path, monkeypatch):
+def test_uploads_beyond_the_limit_are_rejected_and_use_neither_memory_nor_disk(recorded, tmp_path, monkeypatch):
     (place := tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     server = Server(recorded, "--max-upload", "5", "--tab-seconds", "1")

@@ -17,7 +17,7 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
     [(1500, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
     ids=["on a desk", "on a phone in the dark"],
 )
-def test_which_method_is_said_before_anything_is_solved_and_its_button_solves_with_it(visit, server, width, theme):
+def test_a_method_is_advised_before_any_solve_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)
     if width < 600:  # the drawer lies over the page
         someone.tab.keyboard.press("Escape")

@@ -68,7 +68,7 @@ def as_sent(figure) -> dict:
 
 
 @pytest.mark.parametrize("draw", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_the_whole_and_its_changes_are_the_figure_of_the_last_moment(moments, draw):
+def test_the_first_figure_plus_its_changes_equals_the_last_figure(moments, draw):
     growing, sent = Growing(), []
     for trace in moments[1:]:
         figure = bare(draw, trace)
@@ -81,7 +81,7 @@ def test_the_whole_and_its_changes_are_the_figure_of_the_last_moment(moments, dr
         assert any(curve["y"] == residuals.tolist() for curve in had["data"])
 
 
-def test_of_a_curve_that_only_became_longer_the_new_points_alone_are_sent(moments):
+def test_only_new_points_of_a_growing_curve_are_sent(moments):
     growing, seen = Growing(), 0
     for before, trace in zip(moments[4:], moments[5:], strict=False):
         growing.whole(bare(plots.residuals, before))
@@ -94,7 +94,7 @@ def test_of_a_curve_that_only_became_longer_the_new_points_alone_are_sent(moment
     assert seen > 10
 
 
-def test_a_figure_that_has_another_form_is_sent_whole():
+def test_a_figure_of_another_structure_is_sent_completely():
     growing, line = Growing(), {"type": "scatter", "x": [1.0, 2.0], "y": [3.0, 4.0]}
     growing.whole(go.Figure([line]))
     assert growing.changes(go.Figure([line, line])) is None
@@ -103,7 +103,7 @@ def test_a_figure_that_has_another_form_is_sent_whole():
     assert json.loads(growing.changes(go.Figure([line])))["curves"] == []
 
 
-def test_a_browser_that_has_missed_something_gets_the_whole():
+def test_a_browser_that_missed_a_change_gets_the_complete_figure():
     line = {"type": "scatter", "x": [1.0, 2.0], "y": [3.0, 4.0]}
     chart = Chart()
     chart.show(None, go.Figure([line]))
@@ -120,7 +120,7 @@ def test_a_browser_that_has_missed_something_gets_the_whole():
 
 @pytest.mark.parametrize("lecture", [False, True])
 @pytest.mark.parametrize("draw", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_a_figure_that_plotly_does_not_check_is_the_one_that_it_checks_and_can_be_sent(moments, draw, lecture):
+def test_an_unvalidated_figure_equals_the_validated_one_and_can_be_sent(moments, draw, lecture):
     card = ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme), lecture=lecture)
     checked, unchecked = card._figure([moments[-1]], "dark"), card._live_figure([moments[-1]], "dark")
     assert json.loads(checked.to_json()) == json.loads(unchecked.to_json(), object_hook=without_nothing)

@@ -59,7 +59,7 @@ def test_the_settings_survive_the_address():
     assert after[1].methods == ["cg", "auto"] and after[1].block_sizes == [50]
 
 
-def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_is_found_again(shared):
+def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened(shared):
     page = Conditioning(shared)
     page.main()
     page.sidebar()
@@ -76,14 +76,14 @@ def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_is_found_again(
     assert len(drawn(again)["sweep"].drawn) == 4
 
 
-def test_without_a_method_nothing_is_run(shared):
+def test_without_a_method_nothing_runs(shared):
     page = Conditioning(shared)
     page.methods.methods = []
     page.run()
     assert page.job is None and "no method is chosen" in page._bar._text.object
 
 
-def test_the_newest_training_of_the_folder_is_beside_the_sweep(shared, training):
+def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, training):
     page = Conditioning(shared)
     page.open()
     assert page.trainings.trainings == [training]
@@ -93,7 +93,7 @@ def test_the_newest_training_of_the_folder_is_beside_the_sweep(shared, training)
     assert "2 Adam steps" in card.words()
 
 
-def test_without_any_training_the_page_says_where_one_comes_from(shared):
+def test_without_a_training_the_page_says_how_to_make_one(shared):
     page = Conditioning(shared)
     page.open()
     cards = drawn(page)

@@ -62,7 +62,7 @@ def panel(tmp_path):
     return Panel(tmp_path)
 
 
-def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
+def test_a_messy_file_is_read_shown_and_used_at_once(panel):
     panel.drops(MESSY.encode("latin-1"))
     assert panel.dialog.open and not panel.note.visible
     assert "65 rows, 6 columns. Latin-1 (Windows-1252), separated by semicolons, decimal commas" in panel.how.object
@@ -89,7 +89,7 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
     assert panel.received() == []
 
 
-def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
+def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     panel.drops(MESSY)
     panel.columns.ticked = ["größe", "währung", "preis"]
     panel.missing.value, panel.copies.value = "fill", "drop"
@@ -105,7 +105,7 @@ def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
     assert "left out because every row has the same value: währung" in data.notes
 
 
-def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):
+def test_a_choice_that_leaves_no_data_is_reported_and_cannot_be_used(panel):
     panel.drops(MESSY)
     for ticked, words in ((["preis"], "No input is ticked"), (["währung"], "no input column varies")):
         panel.columns.ticked = ticked
@@ -121,7 +121,7 @@ TICKS = "volume;price;spread\n" + "\n".join(
 )
 
 
-def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(panel):
+def test_ambiguous_numbers_are_shown_raw_with_a_question(panel):
     panel.drops(TICKS)
     (choice,) = panel.marks.objects
     assert panel.marks.visible and choice.label == "volume: “1,100” is" and choice.value == ""
@@ -147,13 +147,13 @@ def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(pane
     assert not panel.marks.visible and panel.marks.objects == []
 
 
-def test_outliers_and_equal_columns_are_said_before_a_table_is_used(panel):
+def test_outliers_and_equal_columns_are_reported_before_a_table_is_used(panel):
     lines = [f"{k / 60},{k / 60},{(7 * k % 60) / 60 if k != 4 else 1e6},{(k % 13) / 13}" for k in range(60)]
     panel.drops("a,b,c,price\n" + "\n".join(lines))
     assert "C is 1e+06 in row 5" in panel.said and "A and b are equal" in panel.said
 
 
-def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
+def test_a_file_without_names_is_shown_so_and_the_header_can_be_switched(panel):
     lines = GOOD.split("\n")
     panel.drops("\n".join(lines[2:]))
     assert panel.target.options == ["column 1", "column 2", "column 3"] and not panel.header.value
@@ -166,7 +166,7 @@ def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
     assert panel.dialog.open and not panel.header.value and panel.target.options == ["column 1", "column 2", "column 3"]
 
 
-def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
+def test_a_server_that_solves_fewer_rows_states_their_number(tmp_path):
     panel = Panel(tmp_path, Limits(max_n=20))
     panel.drops(GOOD)
     assert "48 to train on" in panel.said and "This server solves up to 20 of them" in panel.said
@@ -174,7 +174,7 @@ def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
     assert panel.system.n == 20
 
 
-def test_a_file_that_was_only_dropped_changes_nothing_of_the_one_in_use(panel):
+def test_a_dropped_file_does_not_change_the_one_in_use(panel):
     panel.drops(GOOD)
     assert panel.system.dataset == "china"
     panel.press(panel.use)
@@ -203,14 +203,14 @@ def test_a_table_can_be_used_again_with_other_columns_and_removed(panel):
     assert panel.system.own.names() == ["mine.csv"] and "mine.csv (2)" not in panel.system.param.dataset.objects
 
 
-def test_files_that_nobody_used_do_not_pile_up(panel):
+def test_unused_files_do_not_accumulate(panel):
     for text in (GOOD, OTHER, GOOD, "one\n1\n"):
         panel.drops(text)
     assert panel.received() == [] and panel.system.own.names() == []
     assert panel.note.visible and "mine.csv has 1 column" in panel.note.object and not panel.dialog.open
 
 
-def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_away(panel):
+def test_a_file_stays_after_a_late_message_about_the_removal_of_the_previous_one(panel):
     panel.drops(OTHER, "large.csv")
     panel.drops(GOOD)
     panel.takes_away("large.csv")
@@ -218,6 +218,6 @@ def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_
     assert panel.system.dataset == "mine.csv"
 
 
-def test_another_kind_of_file_is_refused_in_words(panel):
+def test_another_type_of_file_is_rejected_with_the_reason(panel):
     panel.drops(b"x", "mine.xlsx")
     assert panel.note.visible and "mine.xlsx: files ending in .csv" in panel.note.object

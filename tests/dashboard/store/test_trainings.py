@@ -14,7 +14,7 @@ from tests.dashboard.small_trainings import SETTINGS, SOLVER
 from tests.dashboard.store.on_disk import rewrite
 
 
-def test_only_trainings_are_listed_also_those_of_experiments_the_newest_first(trained, tmp_path):
+def test_trainings_including_those_of_experiments_are_listed_newest_first(trained, tmp_path):
     x, y = apviz.datasets.load("china", n=60).train_x, apviz.datasets.load("china", n=60).train_y
     settings = replace(SETTINGS, steps=1)
     apviz.Training(x, y, settings, path=tmp_path / "first.zarr").run()
