@@ -1,4 +1,4 @@
-"""The address of a view, and back."""
+"""The address of a view, written and read."""
 
 from __future__ import annotations
 

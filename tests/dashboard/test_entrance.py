@@ -1,4 +1,4 @@
-"""What answers before the dashboard is there."""
+"""The server that answers before the dashboard is ready."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_slow_module_is_imported_before_it_listens():
 def test_pending_requests_are_answered_when_it_closes():
     port = free_port()
     with Entrance("127.0.0.1", port) as entrance:
-        # as when imports keep its thread from running: nobody is let in
+        # as when imports block its thread: no request is accepted
         entrance._server.shutdown()
         with socket.create_connection(("127.0.0.1", port)) as waiting:
             waiting.sendall(b"HEAD / HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What a new folder of runs begins with."""
+"""The first runs in a new folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 def opened(name, folder):
-    """A page of a new visitor, with everything drawn that waits."""
+    """Open the page of a new visitor, and draw all pending charts."""
     page = PAGES[name](Shared(Limits(), JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
     page.main()
     page.open()

@@ -1,4 +1,4 @@
-"""The HTML that a page is sent with."""
+"""The static HTML preview of a page."""
 
 from __future__ import annotations
 

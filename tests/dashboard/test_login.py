@@ -1,4 +1,4 @@
-"""Passwords: the right one gets in, and guessing takes hours."""
+"""Passwords: the right one gives access, and guessing takes hours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 
 def hours_for(guesses: int) -> float:
-    """Of one who sends the next guess when the last was answered."""
+    """Return the hours for guesses that are sent one after another."""
     tries, now = Tries(), 0.0
     for _ in range(guesses):
         now += tries.begin("1.2.3.4", now)
@@ -81,7 +81,7 @@ def test_guesses_from_many_addresses_use_limited_memory():
 
 
 class Proxy(tornado.web.RequestHandler):
-    """Serves the dashboard below /gp/, as nginx does: the prefix is taken away, Host is the dashboard's or its own."""
+    """Serves the dashboard below /gp/ like nginx: removes the prefix, and sends the host of either."""
 
     def initialize(self, port: int, keeps_host: bool) -> None:
         self.port, self.keeps_host = port, keeps_host
@@ -106,14 +106,14 @@ class Proxy(tornado.web.RequestHandler):
 
 
 class Browser:
-    """Follows redirects and keeps cookies as a browser does."""
+    """Follows redirects and keeps cookies like a browser."""
 
     def __init__(self, url: str, **headers: str) -> None:
         self.url, self.headers, self.jar = url, headers, SimpleCookie()
         self.set: list[str] = []
 
     async def ask(self, path: str, **form: str) -> tuple[int, str, str]:
-        """Status, address and text of the answer that a path leads to."""
+        """Return status, address and text of the final answer for a path."""
         url, method = urljoin(self.url, path), "POST" if form else "GET"
         for _ in range(5):
             headers = self.headers | {"Cookie": "; ".join(f"{k}={each.value}" for k, each in self.jar.items())}
@@ -132,14 +132,14 @@ class Browser:
         raise AssertionError("it is redirected for ever")
 
     async def log_in(self, password: str, path: str = "") -> tuple[int, str, str]:
-        """Fills in the form that a path leads to."""
+        """Fill in the form at a path."""
         _, url, text = await self.ask(path)
         (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', text)
         return await self.ask(url, username="", password=password, _xsrf=token)
 
 
 def visit(do, *, keeps_host: bool = True, password: str = "open sesame"):
-    """Runs `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
+    """Run `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
 
     async def main():
         port, front = free_port(), HTTPServer(tornado.web.Application())

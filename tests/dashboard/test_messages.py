@@ -1,4 +1,4 @@
-"""What browsers send is bounded before it is unpacked."""
+"""Messages of browsers are limited before they are unpacked."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_file_names_sent_as_images_are_not_read(tmp_path):
 
 
 class Socket(messages.BoundedSocket):
-    """A visitor's end of the line, without the line."""
+    """A simulated websocket of a visitor."""
 
     def __init__(self, document: Document) -> None:
         from bokeh.protocol import Protocol

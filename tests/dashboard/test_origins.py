@@ -1,4 +1,4 @@
-"""Which hosts and origins are answered: a page elsewhere neither reads nor drives the dashboard."""
+"""Accepted hosts and origins: pages of other origins can neither read nor control the dashboard."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_proxy_is_named_by_the_host_that_visitors_see():
     assert why_refused(PROXIED, {"Host": "gp.example.org", **origin}) == ""
     assert why_refused(PROXIED, {"Host": "127.0.0.1:5006", **origin}) == ""
     assert why_refused(PROXIED, {"Host": "127.0.0.1:5006", **origin, "Origin": "https://gp.example.org:8443"}) != ""
-    # a header that anyone can send admits nobody
+    # a header that anyone can send gives no access
     forged = {"X-Forwarded-Host": "127.0.0.1:5006", "X-Forwarded-For": "127.0.0.1"}
     assert why_refused(LOCAL, {"Host": "evil.example", **forged}) != ""
     assert "--allow-origin gp.example.org" in why_refused(LOCAL, HERE | origin | {"X-Forwarded-Host": "gp.example.org"})
@@ -129,7 +129,7 @@ def test_the_guard_protects_every_handler_including_websockets():
     async def main() -> dict[str, int]:
         app = tornado.web.Application([("/ws", Echo), ("/.*", tornado.web.RequestHandler)])
         PROXIED.guard(app)
-        # a handler that is added later, as the login, is behind it too
+        # handlers added later, like the login, are protected too
         app.add_handlers(".*", [("/login", tornado.web.RedirectHandler, {"url": "/"})])
         server = HTTPServer(app)
         server.listen(0, "127.0.0.1")
@@ -145,6 +145,6 @@ def test_the_guard_protects_every_handler_including_websockets():
     found = asyncio.run(main())
     refused = {each: code for each, code in found.items() if "evil" in each or each == "ws {}"}
     assert len(refused) == 9 and set(refused.values()) == {403}, found
-    # by which a page asks whether its WebSocket would be refused
+    # by this request a page asks whether its WebSocket would be rejected
     assert found['OPTIONS {"Origin": "http://127.0.0.1:port"}'] == 204
     assert 403 not in {code for each, code in found.items() if each not in refused}, found

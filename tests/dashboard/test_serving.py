@@ -1,4 +1,4 @@
-"""Which addresses the server listens on, and what it asks for before it does."""
+"""Addresses of the server, and checks before it listens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apviz.dashboard import serve, server
 
 @pytest.fixture
 def nothing_here(tmp_path, monkeypatch):
-    """A machine without any data but what comes with apviz."""
+    """Hide all data except those included in apviz."""
     for name in ("APVIZ_DATA", "APVIZ_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
 

@@ -1,4 +1,4 @@
-"""One visitor: what the pages of a session leave behind."""
+"""The session of one visitor: its pages, settings and jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 @pytest.fixture
 def session(tmp_path):
-    """A session whose page the browser shows, without the clock."""
+    """Return a session shown in a browser, without its clock."""
     with set_curdoc(Document()):
         made = loaded(tmp_path)
         yield made
@@ -35,7 +35,7 @@ def session(tmp_path):
 
 
 def loaded(folder, **others):
-    """A session of its own document, as it is when the browser has it."""
+    """Return a session with its own document, as loaded in the browser."""
     made = Session(Limits(), JobQueue(1), RunsFolder(folder), dataset=None, lecture=False, **others)
     made._is_loaded = True
     made._show_page()
@@ -43,7 +43,7 @@ def loaded(folder, **others):
 
 
 def watchers(session) -> int:
-    """Of all settings of a session."""
+    """Count the watchers of all settings of a session."""
     models = [
         session.shared.view,
         session.shared.system,
@@ -195,7 +195,7 @@ def test_an_identified_tab_continues_with_the_job_of_the_previous_one(tmp_path):
 def test_after_a_lost_connection_the_page_says_what_continued(tmp_path, recorded_runs, is_same):
     for name in ("cg", "cut"):
         shutil.copytree(recorded_runs / f"{name}.zarr", tmp_path / f"{name}.zarr")
-    # as a kill leaves it
+    # as after a kill
     root = json.loads((tmp_path / "cut.zarr" / "zarr.json").read_text())
     root["attributes"] |= {"status": "interrupted"}
     del root["attributes"]["stop_reason"]

@@ -1,4 +1,4 @@
-"""Who falls silent holds nothing of the server for long; who is there is not sent away."""
+"""Silent visitors do not hold resources of the server for long, and active ones are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def some_fall_silent(server):
     while sockets(server) > 1 and time.monotonic() < until:
         await asyncio.sleep(0.2)
     assert sockets(server) == 1, "of a machine that sleeps, or of half a request, something is left"
-    # many times as long as those were given
+    # many times the limit for silent visitors
     await asyncio.sleep(5)
     await awake.press("Run")
     await awake.says("Done:")
@@ -55,7 +55,7 @@ def test_sleeping_machines_and_unfinished_requests_are_dropped_and_active_tabs_a
         server.kill()
 
 
-#: serves a folder, and says when it gives memory back
+#: serves a folder, and reports when it returns memory
 TELLING = """
 import sys
 from pathlib import Path

@@ -27,7 +27,7 @@ def test_a_page_opened_during_the_start_becomes_the_dashboard(recorded, visit, t
     try:
         wait_until(lambda: answers(server.url) == 503, server.process, lambda: "nobody answers", PATIENCE)
         someone = visit(to=server)
-        # that the server is not there yet is an answer the browser calls an error
+        # the browser reports the answer "not ready yet" as an error
         someone.server_may_go = True
         assert someone.tab.goto(server.url).status == 503
         someone.says("The dashboard is starting")
@@ -38,7 +38,7 @@ def test_a_page_opened_during_the_start_becomes_the_dashboard(recorded, visit, t
 
 
 def answers(url: str) -> int:
-    """Status of an answer; 0 for none."""
+    """Return the status of an answer; 0 if there is none."""
     try:
         with urllib.request.urlopen(url) as answer:
             return answer.status
@@ -57,7 +57,7 @@ def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit,
         someone.press("Run")
         someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
-        someone.tab.wait_for_timeout(2_000)  # until it has told that something runs, and something is on disk
+        someone.tab.wait_for_timeout(2_000)  # until the run is announced and something is on disk
         someone.server_may_go = True
         server.kill()
         someone.says("No connection to the server since")
@@ -66,7 +66,7 @@ def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit,
         someone.says("The server was started again meanwhile. What ran was interrupted: A comparison on page Compare.")
         someone.says(f"As far as it was recorded it is in the folder: {new.stem}")
         assert not someone.tab.get_by_text("Running: ").count()
-        # its settings are those it had
+        # its settings are unchanged
         assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
         assert "max_epochs=100000" in someone.tab.url
         someone.chart("Residual.")

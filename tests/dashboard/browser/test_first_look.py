@@ -17,14 +17,14 @@ from tests.dashboard.browser.pointer import click, hover
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
 WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
-#: what the verdict says of the best of runs that converged
+#: the verdict on the best converged run
 COST = re.compile(r"solved it in [\d.e-]+ (s|min)")
 METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
-#: on which projections take longer than anybody waits
+#: a system on which projections take too long to wait for
 NEARLY_SINGULAR = {
     "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "tol": 1e-14, "max_epochs": 100_000,
 }  # fmt: skip
-#: the boxes that can be scrolled sideways because what is in them is too wide; tabs and tables may be
+#: finds boxes whose content is too wide; tabs and tables may scroll sideways
 TOO_NARROW = """() => {
     const found = [], look = root => {
         for (const each of root.querySelectorAll("*")) {
@@ -75,7 +75,7 @@ def test_the_static_preview_is_replaced_by_a_page_with_the_same_text(visit, serv
 
 
 def boxes(visitor, chart, *parts):
-    """Where parts of a chart are in the window, as [left, top, right, bottom]."""
+    """Return the positions of parts of a chart in the window, as [left, top, right, bottom]."""
     find = "(chart, part) => { const box = chart.querySelector(part).getBoundingClientRect(); " \
            "return [box.left, box.top, box.right, box.bottom]; }"  # fmt: skip
     return [chart.evaluate(f"chart => ({find})(chart, '{part}')") for part in parts]
@@ -95,7 +95,7 @@ def test_verdict_curves_with_axes_and_every_run_are_above_the_fold(visit, server
     verdict.wait_for()
     rows = someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row")
     rows.nth(4).wait_for()
-    # the window has been measured once all that stands above the chart is there
+    # the window is measured after everything above the chart is drawn
     someone.until(f"chart.getBoundingClientRect().bottom <= {size[1]}", chart)
     parts = ("path.xtick, .xaxislayer-above", ".shapelayer, .layer-above", ".g-xtitle", ".g-ytitle")
     found = boxes(someone, chart, *parts)
@@ -138,10 +138,10 @@ def test_in_a_race_runs_are_named_next_to_their_curves_while_rows_are_updated(vi
     someone.press("Stop")
     someone.says("None of the 2 runs converged")
     chart = someone.chart("Residual.")
-    # what the bar says of a job that ended leaves the axis in the window
+    # the message about a finished job leaves the axis in the window
     someone.until("chart.getBoundingClientRect().bottom <= 900", chart)
     assert is_inside(boxes(someone, chart, ".g-xtitle"), 1440, 900)
-    # the folder is that of other tests too, which begin with the newest runs
+    # the folder is shared with other tests, which start with the newest runs
     for path in set(lecture.runs.glob("*.zarr")) - before_it:
         shutil.rmtree(path)
 
@@ -164,7 +164,7 @@ def test_the_table_next_to_the_first_chart_is_its_legend_and_its_image_has_one(v
 def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     someone = visit(height=2200).go()
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
-    # the last: nothing moves from under the pointer
+    # the last chart, so that nothing moves away from the pointer
     someone.chart("Where the residual is")
     hover(chart, "CG")
     faded = "chart.data.some(each => each.opacity < 0.5) && chart.data.every(each => !each.legendgroup || " \
@@ -207,7 +207,7 @@ def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(visit):
     chart = someone.chart("Residual.")
     moment = someone.tab.get_by_text("Moment marked in every chart")
     for place, rule in enumerate(("cyclic", "gauss-southwell", "cyclic")):
-        # where the curves are apart
+        # at a point where the curves are separate
         epoch = 9 + place
         click(chart, f"AP {rule} b=50", epoch)
         someone.says(f"Moment marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
@@ -262,7 +262,7 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
 def test_an_address_changed_while_the_page_loads_is_written_again(visit):
     someone = visit().go(n=9000)
     someone.tab.wait_for_function("location.search.includes('n=1712')")
-    # as Panel does when its model of the address is first shown
+    # like Panel when its model of the address is first shown
     found = someone.tab.evaluate("""() => {
         const all = [...Bokeh.documents[0]._all_models.values()];
         all.find(model => model.type.endsWith("location.Location")).search = "?n=9000";
@@ -284,7 +284,7 @@ def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address
     someone.press("Toggle theme")
     is_so = f"chart._fullLayout.paper_bgcolor === '{paper}'"
     someone.until(is_so, someone.chart("Where the residual is"))
-    # long enough for what was underway to come back
+    # long enough for pending changes to arrive
     someone.tab.wait_for_timeout(2000)
     for name in ("Residual.", "Which block", "Where the residual is"):
         assert someone.chart(name).evaluate(f"chart => {is_so}")
@@ -310,7 +310,7 @@ def test_everything_fits_a_phone(visit):
     someone.tab.goto(someone.server.url)
     someone.look().chart("Time per update")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
-    # the settings are folded away
+    # the settings are collapsed
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
     for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
@@ -342,7 +342,7 @@ def test_run_and_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(vi
 def test_every_chart_has_a_description_and_a_table(visit):
     someone = visit().go()
     someone.chart("Time per update")
-    # those behind charts are plain; others have a description of how to sort them
+    # tables behind charts are plain; others have a description of sorting
     tables = someone.tab.locator("table:not([aria-describedby])")
     charts = {
         0: ("Residual.", "work", "residual"), 2: ("Error in the K-norm", "error_at_most", "Theorem 1 allows"),

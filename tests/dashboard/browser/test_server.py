@@ -50,7 +50,7 @@ def test_requests_by_a_foreign_name_of_this_machine_are_rejected(server, path, h
 
 
 async def connects(server: Server, token: str, **headers: str) -> str:
-    """Which message the server begins with, or why there is none."""
+    """Return the first message of the server, or the reason for a rejection."""
     request = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws", headers=headers)
     try:
         line = await websocket_connect(request, subprotocols=["bokeh", token])
@@ -69,13 +69,13 @@ def test_only_own_pages_with_a_token_of_the_server_get_a_websocket(server):
     assert asyncio.run(connects(server, token, Origin="http://evil.example")) == "403"
     assert asyncio.run(connects(server, token, Host="evil.example", Origin="http://evil.example")) == "403"
     assert asyncio.run(connects(server, token)) == "403"
-    # one of a stranger could unpack to any size
+    # a message from a stranger could unpack to any size
     of_stranger = generate_jwt_token(generate_session_id(), extra_payload={"x": "y" * 10**6})
     assert asyncio.run(connects(server, of_stranger, **own)) == "closed"
 
 
 def tries(server: Server, password: str, timeout: float = 60) -> int:
-    """Status of the answer to a password."""
+    """Return the status of the answer to a password."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with opener.open(server.url + "login", timeout=timeout) as answer:
         (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', answer.read().decode())
@@ -100,7 +100,7 @@ def test_a_password_is_required_and_gives_access(recorded, browser, tmp_path):
         tab.locator("input[name=password]").fill("wrong")
         tab.locator("[type=submit]").click()
         tab.get_by_text("Wrong user name or password").first.wait_for()
-        # as one who guesses would; from the sixth on they wait
+        # like an attacker; from the sixth attempt on, answers are delayed
         for _ in range(5):
             assert tries(server, "guess") == 403
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""The table of runs under a hand: sorting, keys, ticks, pages, and rows that come at any time."""
+"""The table of runs in a browser: sorting, keys, ticks, pages, and new rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = {"name": "text", "n": "integer", "residual": "scientific", "seconds": 
 
 
 def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
-    """Numbered; the more of the number, the smaller the residual, and the residual of every fifth is missing."""
+    """Return numbered rows with falling residuals; every fifth residual is missing."""
     return {
         f"run {k}": [f"run {k}", 1000 * k, math.nan if k % 5 == 0 else 1 / k, k / 8, None if k == 1 else k]
         for k in range(begin, begin + count)
@@ -28,14 +28,14 @@ def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
 
 @dataclass
 class Shown:
-    """A table in a browser, with its server's side."""
+    """A table in a browser, with its server side."""
 
     table: SortedTable
     tab: Any
     clicked: list[str] = field(default_factory=list)
 
     def change(self, **params: Any) -> None:
-        """From the server."""
+        """Change the table on the server."""
         self.on_server(lambda: self.table.param.update(**params))
 
     def show(self, rows: dict[str, list[Any]], **state: Any) -> None:
@@ -57,7 +57,7 @@ class Shown:
         return self.tab.locator("tbody .look").all_inner_texts()
 
     def until_names(self, *names: str) -> None:
-        """Waits until the rows begin so."""
+        """Wait until the rows begin with these names."""
         self.tab.wait_for_function(
             "names => { const all = [...window.table.querySelectorAll('tbody .look')].map(each => each.textContent);"
             "return names.every((each, i) => all[i] === each); }",
@@ -70,7 +70,7 @@ class Shown:
         )
 
     def until_server(self, condition: Any) -> None:
-        """Waits for what a hand did to reach the server."""
+        """Wait until an action reaches the server."""
         for _ in range(10 * PATIENCE):
             if condition():
                 return
@@ -80,7 +80,7 @@ class Shown:
 
 @pytest.fixture
 def present(browser):
-    """Serves tables from this process, each in a tab of its own that must not meet an error."""
+    """Serve tables from this process, each in its own tab without errors."""
     servers, tabs, problems = [], [], []
 
     def serve(app: Any) -> Any:
@@ -155,7 +155,7 @@ def test_a_heading_sorts_in_both_directions_with_missing_values_last_and_then_re
     shown.sort("residual")
     shown.until_names(*given)
     assert shown.heading("residual").get_attribute("aria-sort") == "none"
-    # text as one counts: 2 before 10
+    # natural order of text: 2 before 10
     shown.sort("name")
     shown.sort("name")
     shown.until_names("run 12", "run 11", "run 10", "run 9")
@@ -242,14 +242,14 @@ def test_pages_can_be_turned_and_show_their_numbers(present):
     turn("Last")
     shown.until_names("run 37", "run 38", "run 39", "run 40")
     assert where.inner_text() == "37–40 of 40" and len(shown.names()) == 4
-    # the button that leads nowhere now keeps the focus
+    # the disabled button keeps the focus
     assert shown.focused() == "Last page"
     assert shown.tab.get_by_role("button", name="Next page").get_attribute("aria-disabled") == "true"
-    # fewer rows: what is left of the page
+    # fewer rows: the remaining rows of the page
     shown.show(some_rows(15))
     shown.until_names("run 13", "run 14", "run 15")
     assert where.inner_text() == "13–15 of 15"
-    # another order is looked at from its beginning
+    # another order starts at the first page
     shown.sort("n")
     shown.sort("n")
     shown.until_names("run 15", "run 14")
@@ -268,15 +268,15 @@ def test_new_rows_keep_order_page_focus_and_scroll_position(present):
     shown.tab.evaluate("window.scrollTo(0, 400)")
     before = kept.bounding_box()
     assert 0 < before["y"] < 900
-    # one more, and other numbers of all
+    # one more row, and new numbers in all
     rows = {name: [name, cells[1], 0.25, 7.0, 1.0] for name, cells in some_rows(61).items()}
     shown.show(rows, selected="run 29")
     shown.until_names("run 61", "run 60")
     assert shown.focused() == "run 30" and kept.evaluate("old => old.isConnected")
-    # in sight where it was, although a row has come above it
+    # visible at its place, although a row was added above it
     assert kept.bounding_box() == pytest.approx(before, abs=1)
     assert shown.tab.get_by_role("status").inner_text() == "1–50 of 61"
-    # a row goes: the one in its place has the focus
+    # a row is removed: the next one gets the focus
     del rows["run 30"]
     shown.show(rows)
     shown.tab.wait_for_function("window.table.getRootNode().activeElement.textContent === 'run 29'")
@@ -292,7 +292,7 @@ def test_rows_added_while_the_browser_builds_the_table_are_shown(present):
     made = []
 
     def app() -> pn.Column:
-        """Tables that change in every tick from the moment they are put on the page."""
+        """A page of tables that change in every tick from the start."""
         page = pn.Column(pn.pane.Markdown("A page"), sizing_mode="stretch_width")
 
         def add() -> None:

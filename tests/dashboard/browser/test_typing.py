@@ -1,4 +1,4 @@
-"""What a field shows is what runs, or nothing does."""
+"""A run uses the values shown in fields, or does not start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def traces(server) -> set[str]:
 
 
 def both_runs(visitor) -> list[str]:
-    """Waits for the end of a comparison of two methods; the names of its runs."""
+    """Wait for the end of a comparison of two methods, and return the names of its runs."""
     visitor.says("2 of 2 runs recorded")
     visitor.tab.wait_for_function("/runs=[^&]+(,|%2C)/i.test(location.search)")
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
@@ -30,7 +30,7 @@ def held(visitor, *words: str) -> None:
     alert.wait_for()
 
 
-#: label of a field: what is no value of it, what it says of that, and a value with the name and number in a trace
+#: label of a field: an invalid value, its message, and a valid value with the name and number in a trace
 FIELDS = {
     "Block sizes b": ("foo, -3", "whole numbers above 0", "75", "block_size", 75),
     "Noise variance σ²": ("-1", "a finite number above 0", "0.03", "noise", 0.03),
@@ -51,7 +51,7 @@ def test_nothing_runs_while_a_field_is_invalid_and_then_all_shown_values_are_use
         held(someone, label, bad, accepted)
         assert fields[label].input_value() == bad
         if label == list(FIELDS)[-1]:
-            # one is left, and it holds up all
+            # one invalid field is left, which prevents the run
             someone.tab.wait_for_timeout(1000)
         assert traces(server) == before
         fields[label].fill(good)
@@ -72,7 +72,7 @@ def test_a_typed_value_is_used_before_its_field_is_left(visit, server):
     field = someone.field("Noise variance σ²")
     field.press("ControlOrMeta+a")
     field.press_sequentially("0.07")
-    # as a screen reader presses it: the field keeps the focus
+    # like a screen reader: the field keeps the focus
     someone.tab.get_by_role("button", name="Run", exact=True).evaluate("button => button.click()")
     names = both_runs(someone)
     assert {apviz.open_trace(server.runs / f"{each}.zarr").attrs["noise"] for each in names} == {0.07}

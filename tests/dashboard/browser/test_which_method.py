@@ -1,4 +1,4 @@
-"""Advice in the browser: asked for on the page Compare, read on a desk and on a phone, and solved by."""
+"""Advice in the browser, on the page Compare, on a desktop and a phone, and a solve with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import apviz
 from tests.dashboard.browser.test_solving import finished
 
-#: rows of which few are enough for a rehearsal
+#: a system for which few rows are enough for a rehearsal
 CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 
 
@@ -19,7 +19,7 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 )
 def test_a_method_is_advised_before_any_solve_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)
-    if width < 600:  # the drawer lies over the page
+    if width < 600:  # the drawer covers the page
         someone.tab.keyboard.press("Escape")
     someone.press("Which method?")
     someone.says("All are estimates")

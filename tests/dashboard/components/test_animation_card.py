@@ -1,4 +1,4 @@
-"""A chart that moves, the browser that keeps it waiting, and the player: play, pause, step and speed."""
+"""Animated charts: waiting for the browser, and the player with play, pause, step and speed."""
 
 from __future__ import annotations
 

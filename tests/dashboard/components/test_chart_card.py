@@ -1,4 +1,4 @@
-"""A card: how high its figure is, and what a projector makes of it."""
+"""Chart cards: the height of their figure, and projector mode."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_an_unconverged_run_is_compared_with_the_others_shown():
 
 
 def rescued():
-    """The trace of GPyTorch's CG for a model that `apviz.gpytorch.diagnose` was asked about."""
+    """Return the trace of GPyTorch's CG for a model diagnosed by `apviz.gpytorch.diagnose`."""
     gpytorch = pytest.importorskip("gpytorch")
     x = torch.rand(300, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
 
@@ -76,5 +76,5 @@ def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_change(tmp_path)
     (table,) = card._figures
     assert table.object.set_index("")["with the change"].to_dict() | {"": "with the change"} == found.table()[1]
     assert table.object.columns.tolist() == ["", "GPyTorch as it is", "with the change"]
-    # it is not solved again here: the data and the program are the user's
+    # it cannot be solved again here, because data and program belong to the user
     assert not card._button.visible

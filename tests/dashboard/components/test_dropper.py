@@ -23,7 +23,7 @@ class Visitor:
         self.dropper = Dropper(folder, 3, self.files.__setitem__, lambda error: self.refusals.append(str(error)))
 
     def held(self):
-        """Bytes on disk, and whatever the dropper holds of a file."""
+        """Return the bytes on disk and those in the dropper."""
         assert not self.dropper.value and not self.dropper._file_buffer
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
@@ -57,7 +57,7 @@ def test_a_file_at_the_limit_is_accepted_and_one_byte_more_is_rejected(visitor):
 
 
 def test_bytes_beyond_the_limit_are_rejected_on_arrival_with_one_message(visitor):
-    # two pieces are announced, so that it could be small enough, and each is larger than a browser's
+    # two pieces could be within the limit, but each is larger than those of a browser
     send(visitor.dropper, "x.csv", 1, 2, bytes(PIECE_BYTES))
     assert visitor.held() == PIECE_BYTES
     for number in range(2, 30):
@@ -140,7 +140,7 @@ def test_a_server_limits_unfinished_uploads_of_all_sessions_with_a_message(visit
 
 def test_uploads_of_closed_and_abandoned_tabs_free_their_slots_and_bytes(visitor, tmp_path, monkeypatch):
     many = fill(tmp_path)
-    shutil.rmtree(many[0].folder)  # as the end of its session does
+    shutil.rmtree(many[0].folder)  # like the end of its session
     drop(visitor.dropper, "x.csv", b"abc", 2)
     assert "x.csv" in visitor.files
     send(many[0].dropper, "0.csv", 2, 2, b"abc")

@@ -1,4 +1,4 @@
-"""What is sent of a figure that grows: put together, it is the figure."""
+"""The messages about a growing figure, put together, give the figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LookingOn(apviz.Hook):
 
 @pytest.fixture(scope="module")
 def moments():
-    """Traces of a solve with test errors, after each of its epochs."""
+    """Return the traces of a solve with test errors after each epoch."""
     x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
     system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.5), noise=0.01, operator="dense")
@@ -40,7 +40,7 @@ def moments():
 
 
 def put_together(sent: list[str]) -> dict:
-    """The figure that a browser has by then: an own reading of what is sent."""
+    """Return the figure in a browser, by an independent reading of the messages."""
     figure = None
     for text in map(json.loads, sent):
         if "data" in text:
@@ -57,7 +57,7 @@ def put_together(sent: list[str]) -> dict:
 
 
 def bare(draw, trace) -> go.Figure:
-    """Figure without buttons, which hold the numbers too; a page has its own."""
+    """Return the figure without buttons, which repeat the numbers; a page has its own."""
     figure = draw([trace])
     figure.layout.updatemenus = ()
     return figure
@@ -86,7 +86,7 @@ def test_only_new_points_of_a_growing_curve_are_sent(moments):
     for before, trace in zip(moments[4:], moments[5:], strict=False):
         growing.whole(bare(plots.residuals, before))
         changes = growing.changes(bare(plots.residuals, trace))
-        if changes is None:  # the labels of the axis have changed, or a first check came
+        if changes is None:  # the labels of the axis changed, or there was a first check
             continue
         seen += 1
         (line,) = (each for each in json.loads(changes)["curves"] if each["keep"] == len(before["epoch"]["epoch"]))
@@ -129,5 +129,5 @@ def test_an_unvalidated_figure_equals_the_validated_one_and_can_be_sent(moments,
 
 
 def without_nothing(found: dict) -> dict:
-    """What is null is not there, to plotly.js."""
+    """Remove nulls, which plotly.js treats as missing."""
     return {name: value for name, value in found.items() if value is not None}

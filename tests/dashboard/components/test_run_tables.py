@@ -1,4 +1,4 @@
-"""Tables of runs: what is sent to the browser, and what they say of each run."""
+"""Tables of runs: the data sent to the browser, and the description of each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 def cells(table, key):
-    """Of a row, by heading."""
+    """Return the cells of a row by heading."""
     (row,) = [row for row in table.rows if row[0] == key]
     return dict(zip([title for title, _ in table.columns], row[1:], strict=True))
 
@@ -57,7 +57,7 @@ def test_the_table_of_solves_states_the_outcome_of_each(folder):
 
 
 def test_an_estimated_condition_number_is_marked():
-    """Also where the estimate is right: rows that know nothing of each other, with κ = 1."""
+    """Even if the estimate is right: uncorrelated rows with κ = 1."""
     x = torch.rand(1_200, 2, generator=torch.Generator().manual_seed(0))
     system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(lengthscale=1e-6), noise=0.01)
     traces = {}

@@ -1,4 +1,4 @@
-"""Text that is shown, or written, as it is and nothing more."""
+"""Text is shown and written literally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons in a thread: what they record, what is refused, and how they stop."""
+"""Comparisons in a thread: their records, rejected settings, and how they stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page sees of a solve that runs, and what that costs the solve."""
+"""The live view of a running solve, and its cost."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def test_no_time_is_shown_before_a_rate_is_known():
 
 
 def test_no_time_is_shown_while_it_would_increase():
-    # by the later half alone it told 32 s, then 47, 79, 131, 211 s
+    # by the later half alone, it once showed 32 s, then 47, 79, 131, 211 s
     residuals = [1 / (1 + k) for k in range(60)]
     found, _ = forecasts(residuals, cap=10_000, tol=1e-3)
     assert all(math.isnan(left) for left, _ in found)
-    # a cap that comes sooner than either pace would have it is known
+    # a limit that comes before the forecasts by both rates is known
     found, _ = forecasts(residuals, cap=70, tol=1e-3)
     assert found[-1] == (pytest.approx(2.0 * 11), True)
 

@@ -81,7 +81,7 @@ def test_a_race_is_shown_at_one_common_moment(runs, monkeypatch):
     until(has_gone_on)
     job.stop()
     job.join(60)
-    # an update, the epoch that is not complete, and a check
+    # an update, the incomplete epoch, and a check
     assert all(abs(one - other) <= 2.5 for one, other in seen)
 
 

@@ -1,4 +1,4 @@
-"""The solve of one step of a training, done again."""
+"""Repeating the solve of one training step."""
 
 from __future__ import annotations
 

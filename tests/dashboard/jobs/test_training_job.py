@@ -19,7 +19,7 @@ from tests.dashboard.small_trainings import SETTINGS, SPEC, finished, job_in
 
 
 def press_stop(job, solve, update=None):
-    """Presses Stop after an update of the k-th solve, or as that solve ends."""
+    """Press Stop after an update of the k-th solve, or at its end."""
     recorder, seen = job._recorder, {"solves": 0}
     started, updated, stopped = recorder.on_start, recorder.on_update, recorder.on_stop
 

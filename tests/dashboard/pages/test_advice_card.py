@@ -1,4 +1,4 @@
-"""The card on which method a system asks for, without a browser."""
+"""The card with the advised method, without a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page_in(folder, *, limits=Limits(), lecture=False, **system):  # noqa: B008 
 
 
 def shown(page):
-    """Sentences and columns of the card."""
+    """Return the sentences and columns of the card."""
     parts = [] if not len(page._advice.view) else page._advice._inside.objects
     texts = [each.object for each in parts if isinstance(getattr(each, "object", None), str)]
     tables = [each[0].object for each in parts if hasattr(each, "objects")]
@@ -62,7 +62,7 @@ def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_
     assert "All are estimates" in texts[-1] and not page._advice.button.disabled
     buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
-    assert page.job._progress.left.likely == 0.0  # its time left was the forecast's
+    assert page.job._progress.left.likely == 0.0  # its time left came from the forecast
     (run,) = page.job.done
     trace = page.shared.runs.open(run)
     assert trace.converged and trace.attrs["n"] == 2_400 and trace.attrs["dataset"] == "china"
@@ -82,7 +82,7 @@ def test_a_rejected_request_is_explained_and_can_be_repeated(tmp_path):
 
 def test_while_advice_is_computed_the_page_says_so_and_starts_no_other(tmp_path):
     page = page_in(tmp_path, **CHINA)
-    with page.shared.queue.slot(page._advice):  # the one solver is busy
+    with page.shared.queue.slot(page._advice):  # the only slot is busy
         page._advice.ask()
         first = page._advice.job
         page._advice.ask()

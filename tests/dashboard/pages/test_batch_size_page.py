@@ -1,4 +1,4 @@
-"""The page Batch size without a browser: its settings, its job, what it shows first."""
+"""The page Batch size without a browser: its settings, its job, and its first view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page Compare without a browser: which runs it shows, what a click means, and what is behind its charts."""
+"""The page Compare without a browser: its runs, clicks, and the tables behind its charts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1
 
 
 class InterruptedAtOnce(apviz.Hook):
-    """Ctrl-C before the first update is recorded."""
+    """Interrupts a solve before the first update is recorded."""
 
     def on_update(self, update):
         raise KeyboardInterrupt
@@ -44,7 +44,7 @@ class InterruptedAtOnce(apviz.Hook):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """Runs of equal work an epoch, two methods apart, and one that was interrupted in its first epoch."""
+    """Return runs of two methods with equal work per epoch, and one interrupted in its first epoch."""
     folder = tmp_path_factory.mktemp("compared")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
@@ -78,7 +78,7 @@ def page_in(folder, **system):
 
 
 def drawn(page):
-    """Everything that waits is drawn."""
+    """Draw all pending charts."""
     while page._to_draw:
         page._next_drawing = 0.0
         page.draw_next()
@@ -101,7 +101,7 @@ def table(page, card):
 
 
 def click(page, card, curve, epoch):
-    """Clicks as the browser tells it: on a point of the first curve with lines whose name begins so."""
+    """Send a click on a point of the first curve with lines whose name begins with a text."""
     chart = page._cards[card].chart
     curves = json.loads(chart.base)["data"]
     hit = next(each for each in curves if each.get("name", "").startswith(curve) and "lines" in each["mode"])
@@ -234,7 +234,7 @@ def test_the_page_opens_with_the_verdict_on_its_runs(runs):
     traces = [runs.open(name) for name in ("gs", "cyclic", "cg", "cut")]
     found = judge(traces, full_names(traces))
     assert answer(page).strip() == found.sentence and "cut" not in found.best.name
-    assert "1 other run solves" in found.others  # to another tolerance
+    assert "1 other run solves" in found.others  # it has another tolerance
 
 
 def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
@@ -246,7 +246,7 @@ def test_runs_are_listed_next_to_the_chart_best_first_with_the_style_of_their_cu
     page = opened(runs, runs=["cut", "gs", "cg"])
     keys = [row[0] for row in page._answer.table.rows]
     best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.method_name
-    assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # it would have taken more
+    assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # a lower bound
     assert keys[-1] == "cut" and page._answer.table.rows[0][1].startswith(best)
     assert set(page._answer.table.swatches) == {"cut", "gs", "cg"}
     curves = json.loads(page._cards["residuals"].chart.base)["data"]
@@ -428,7 +428,7 @@ def test_other_charts_are_sent_after_the_first_is_drawn_or_a_timeout(runs, monke
     while page.is_drawing:
         page.tick()
     assert other.base
-    # drawn again as it was, the browser does nothing, and nobody waits for it
+    # the browser ignores an unchanged drawing, and nothing waits for it
     monkeypatch.setattr(compare_page, "FIRST_SECONDS", math.inf)
     page.redraw()
     while page.is_drawing:

@@ -23,7 +23,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    # the authors' runs are not everywhere
+    # the published runs are not available everywhere
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
     limits = Limits()
     system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
@@ -32,7 +32,7 @@ def shared(tmp_path, monkeypatch):
 
 @pytest.fixture
 def training(shared):
-    """The name of a training of two steps in the folder."""
+    """Return the name of a training of two steps in the folder."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(60, 2, generator=generator)
     settings = apviz.TrainingSettings(

@@ -1,4 +1,4 @@
-"""The table of everything in the folder: what it says of a run, and what it does when one is ticked."""
+"""The table of the folder: its description of runs, and ticks."""
 
 from __future__ import annotations
 

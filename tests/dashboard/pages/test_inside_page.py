@@ -1,4 +1,4 @@
-"""The page Look inside without a browser: what is recorded, what is played, what stands in the address."""
+"""The page Look inside without a browser: recording, playing, and its address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared(tmp_path):
 
 
 def record(shared, snapshots=5, **settings):
-    """A run with pictures; its name."""
+    """Record a run with pictures, and return its name."""
     solver = RecordChoice(**{"block_size": 20, "max_epochs": 3} | settings).solver(120, 0)
     job = ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), [solver], snapshots=snapshots)
     job.start()
@@ -47,7 +47,7 @@ def page(shared):
 
 
 def drawn(page):
-    """Everything that waits is drawn."""
+    """Draw all pending charts."""
     for _ in range(6):
         page._next_drawing = 0.0
         page.draw_next()

@@ -44,7 +44,7 @@ def test_while_runs_are_opened_the_page_shows_their_number(page, monkeypatch):
 
 
 def over_seeds(folder, seeds=3):
-    """Runs of two methods, the same but for the seed in their attributes."""
+    """Return runs of two methods that differ only in the seed in their attributes."""
     for seed in range(seeds):
         for name in ("cg", "ap"):
             copy = shutil.copytree(folder / f"{name}.zarr", folder / f"{name}-{seed}.zarr")

@@ -1,4 +1,4 @@
-"""The page Runs without a browser: choosing, filtering, settings, and what is done with runs."""
+"""The page Runs without a browser: choosing, filtering, settings, and actions on runs."""
 
 from __future__ import annotations
 

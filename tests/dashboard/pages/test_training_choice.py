@@ -1,4 +1,4 @@
-"""Which trainings are in a chart."""
+"""The choice of trainings for a chart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.dashboard.store.trainings import Trainings
 
 @pytest.fixture(autouse=True)
 def without_published_trainings(tmp_path, monkeypatch):
-    """The authors' runs are not everywhere."""
+    """Hide the published runs, which are not available everywhere."""
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
 
 

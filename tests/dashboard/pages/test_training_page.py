@@ -1,4 +1,4 @@
-"""The page Training without a browser: what it shows, and what its buttons do."""
+"""The page Training without a browser: its content and its buttons."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def page(tmp_path):
 
 
 def tick(page, until=lambda: False, seconds=60):
-    """Lets time pass as a browser would; all that waits to be drawn is drawn."""
+    """Let time pass like a browser, and draw all pending charts."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end and not until():
         page._next_drawing = page._next_look = page._next_list = 0.0

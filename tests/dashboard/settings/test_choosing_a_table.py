@@ -14,7 +14,7 @@ from tests.dashboard.dropping import drop, take_away
 
 GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
 OTHER = GOOD.replace("0.", "1.")
-#: sixty rows and five copies, decimal commas, a date in words, three gaps, a constant, and a name of every row
+#: sixty rows and five duplicates, decimal commas, dates in words, three gaps, a constant, and row names
 MESSY = "kürzel;größe;stadt;tag;währung;preis\n" + "".join(
     f"id-{k};{'' if k in (3, 4) else f'{k % 9},5'};{'n.a.' if k == 7 else ('Köln', 'Bern', 'Wien')[k % 3]};"
     f"{1 + k % 28:02}.03.2021;CHF;{k * k % 101},25\n"
@@ -23,7 +23,7 @@ MESSY = "kürzel;größe;stadt;tag;währung;preis\n" + "".join(
 
 
 class Panel:
-    """What a visitor does with it."""
+    """The panel with the actions of a visitor."""
 
     def __init__(self, folder, limits=None):
         self.system = SystemChoice(limits or Limits(), OwnData(folder / "runs" / ".data"))
@@ -49,7 +49,7 @@ class Panel:
 
     @property
     def said(self):
-        """What would be made of it."""
+        """Return the description of the prepared data."""
         return f"{self.summary.object}\n{self.notes.object}"
 
     @property
@@ -71,7 +71,7 @@ def test_a_messy_file_is_read_shown_and_used_at_once(panel):
     }  # fmt: skip
     assert panel.target.value == "preis" and panel.columns.ticked == ["größe", "stadt", "tag"]
     said = panel.said
-    # of 65 rows three have a gap
+    # three of 65 rows have a gap
     for words in (
         "62 rows: 49 to train on, 13 to test; 5 inputs",
         "3 of 65 rows are dropped because a value is missing: größe (2), stadt (1)",
@@ -93,7 +93,7 @@ def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     panel.drops(MESSY)
     panel.columns.ticked = ["größe", "währung", "preis"]
     panel.missing.value, panel.copies.value = "fill", "drop"
-    # the five, and rows 46 and 55, of which only what is ticked is alike
+    # the five duplicates, and rows 46 and 55, which agree in the ticked columns only
     assert "59 rows: 47 to train on" in panel.said
     assert "2 missing values are filled: größe (2, by the median)" in panel.said
     panel.target.value = "tag"
@@ -130,12 +130,12 @@ def test_ambiguous_numbers_are_shown_raw_with_a_question(panel):
     assert any("1,100 (?)" in cell for cell in rows["volume"]) and any("11,10 → 11.1" in c for c in rows["price"])
     assert "Volume can be read in two ways: “1,100” is 1100" in panel.said and panel.use.disabled
     panel.columns.ticked = ["price"]
-    assert not panel.use.disabled  # nobody needs it
+    assert not panel.use.disabled  # the ambiguous column is not needed
     panel.columns.ticked = ["price", "volume"]
     assert panel.use.disabled
     choice.value = "."
     assert panel.columns.ticked == ["price", "volume"] and not panel.use.disabled
-    assert panel.marks.objects[0].value == "."  # and may be changed
+    assert panel.marks.objects[0].value == "."  # and can be changed
     panel.press(panel.use)
     own = panel.system.own.find(panel.system.dataset)
     assert own.choices.decimal == {"volume": "."}

@@ -15,7 +15,7 @@ from apviz.dashboard.settings.training import TrainingPlan
 
 
 def field_of(model, name):
-    """A field, what holds up, and the fields it is one of."""
+    """Return a field, the list of reported problems, and its group of fields."""
     told = []
     fields = Fields(lambda problems: told.append(list(problems)))
     return fields.add(model.param[name]), told, fields

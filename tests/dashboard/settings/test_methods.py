@@ -1,4 +1,4 @@
-"""Which methods are compared, what is swept, and which solve is recorded with pictures."""
+"""The choice of methods, sweeps, and solves recorded with pictures."""
 
 from __future__ import annotations
 

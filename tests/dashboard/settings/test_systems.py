@@ -1,4 +1,4 @@
-"""Which system: its settings, and the plain values of a job."""
+"""The choice of a system: its settings, and the plain values of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to train: the settings of the page Training, and those of a recorded training."""
+"""The plan of a training: the settings of the page Training, and those of a recorded training."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_less_work_equals_that_of_the_library_and_a_sentence_describes_the_steps
         "Of the 70 steps 40 are on a quarter of the rows, 20 are on half of the rows and 10 on all;"
     )
     assert "each solve ends after 1 epoch." in words
-    # the paper's solver takes 11 epochs at least
+    # the solver of the paper takes at least 11 epochs
     plan.solver = "ap"
     assert plan.settings(SPEC).max_epochs == 11 and "ends after 11 epochs" in less_work_words(plan)
 

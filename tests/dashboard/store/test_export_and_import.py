@@ -1,4 +1,4 @@
-"""Runs out of the folder and into it."""
+"""Export of runs from the folder, and import into it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.store.runs_folder import RunsFolder
-from tests.dashboard.store.on_disk import cut_off, entry, files
+from tests.dashboard.store.on_disk import entry, files, leave_as_killed
 from tests.trust.disk import FailingDisk
 
 
@@ -76,18 +76,18 @@ def test_the_trash_is_emptied_after_some_days(folder):
 
 
 def test_a_run_that_may_still_be_written_is_neither_renamed_nor_deleted(folder):
-    cut_off(folder / "ap.zarr", age=1)
+    leave_as_killed(folder / "ap.zarr", age=1)
     runs = RunsFolder(folder)
     for what in (lambda: runs.rename("ap", "other"), lambda: runs.delete("ap")):
         with pytest.raises(ValueError, match=r"ap was written to 1 s ago and may still run"):
             what()
-    cut_off(folder / "ap.zarr", age=60)
+    leave_as_killed(folder / "ap.zarr", age=60)
     runs.rename("ap", "other")
     runs.delete("other")
 
 
 def test_foreign_files_are_never_removed_or_replaced(folder):
-    """Folders and files of somebody's that are called almost as apviz's own."""
+    """Foreign folders and files have names almost like those of apviz."""
     mine = {
         folder / ".trash" / "2023" / "old.zarr" / "thesis.tex",
         folder / ".trash" / "letters" / "old.zarr" / "thesis.tex",

@@ -177,7 +177,7 @@ def chosen(own, name, **settings):
 
 
 def recorded_on(system):
-    """The attributes of the trace of a solve on the data that are chosen."""
+    """Return the attributes of the trace of a solve on the chosen data."""
     loaded = replace(system.spec(), source=BY_HAND, rhs=1).build(SMALL)
     recorder = apviz.Recorder()
     apviz.solve(loaded.system, apviz.ConjugateGradient(max_epochs=1), [recorder])
@@ -215,7 +215,7 @@ def test_all_rows_up_to_the_limit_of_the_server_are_used(tmp_path, own):
     assert system.n == 3840 <= OWN_N
     with pytest.raises(ValueError, match="3840"):
         system.n = 3841
-    # a smaller n is kept by an address whatever stands first in it
+    # an address keeps a smaller n whatever its order
     assert address.apply("n=500&dataset=t.csv", [other := SystemChoice(Limits(), own)]) == []
     assert (other.dataset, other.n) == ("t.csv", 500)
 
@@ -289,7 +289,7 @@ def test_removing_a_table_does_not_remove_foreign_files_next_to_it(tmp_path, own
     own.remove("t.csv")
     assert own.names() == ["u.csv"] and theirs.read_text() == "mine"
     assert [each.name for each in theirs.parent.iterdir()] == ["thesis.tex"]
-    # a folder in its way is nothing to write into
+    # a folder at its path cannot be written to
     assert kept(own, taken(tmp_path, frame)) == "t.csv (2)"
     own.remove("u.csv")
     assert not (own.path / "u.csv").exists()

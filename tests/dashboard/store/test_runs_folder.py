@@ -1,4 +1,4 @@
-"""The folder of runs: what is listed and opened, and names that stay inside."""
+"""The folder of runs: listing, opening, and names that stay inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.store import runs_folder
 from apviz.dashboard.store.runs_folder import RunsFolder
-from tests.dashboard.store.on_disk import cut_off, entry, files, rewrite
+from tests.dashboard.store.on_disk import entry, files, leave_as_killed, rewrite
 
 SOLVES_FOREVER = """
 import sys, torch, apviz
@@ -52,7 +52,7 @@ def test_the_list_does_not_read_the_data_of_a_trace(folder, monkeypatch):
     read, real = [], Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or real(path))
     assert len(RunsFolder(folder).names()) == 4
-    # of each solve the last test error and κ
+    # the last test error and κ of each solve
     assert len(set(read) & set(chunks)) <= 2 * 4
 
 
@@ -137,7 +137,7 @@ def test_a_run_that_was_killed_with_its_process_is_listed_as_interrupted_after_a
 
 
 def test_a_solve_that_ended_in_an_error_states_it(folder):
-    cut_off(folder / "ap.zarr")
+    leave_as_killed(folder / "ap.zarr")
     rewrite(folder / "ap.zarr", lambda a: a.update(stop_message="interrupted by KeyboardInterrupt"))
     assert entry(RunsFolder(folder), "ap").ended(time.time()) == "Interrupted by KeyboardInterrupt"
 
