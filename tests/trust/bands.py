@@ -39,12 +39,12 @@ VOUCHED = 1e-6
 
 @dataclass
 class Solve:
-    """A case, and how it is solved and looked at.
+    """A case with its solve and its measurements.
 
     Attributes:
         start: weights to start from, of the shape of b; None: zeros.
         spectrum, spectrum_rows: of the recorder.
-        max_work: after which a hook stops the solve; None: none does.
+        max_work: after which a hook stops the solve; None: no limit.
         z: (m, d) test inputs.
     """
 

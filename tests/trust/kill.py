@@ -1,8 +1,8 @@
 """Test SIGKILL at random moments of writing, during reads, and two processes that start on one path at once.
 
-A case is its seed: what is done in a process of its own, and after how long it is killed. Solves must have left the
-beginning of the trace that nobody kills, with every row that was flushed; trainings and experiments, killed up to three
-times, end bit for bit as those that nobody kills; of two on one path one writes, and the other says why not.
+A case is its seed: the work of a separate process, and the time of its kill. Solves must leave the beginning of the
+unkilled trace, with every flushed row. Trainings and experiments, killed up to three times, end bit for bit like those
+without a kill. Of two processes on one path, one writes, and the other raises.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SOLVERS: tuple[Callable[..., Any], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """What is done, by which solver, and the seconds from its first file (or from its start) to each kill."""
+    """The work, its solver, and the seconds from its first file (or from its start) to each kill."""
 
     kind: str
     solver: int
@@ -80,7 +80,7 @@ def _system() -> apviz.KernelSystem:
 
 
 class Said(TrainingHook):
-    """Keeps how many rows its process has been told are on disk, in a file that outlives it."""
+    """Writes the number of rows reported to be on disk to a file that survives the process."""
 
     def __init__(self, path: Path) -> None:
         self.count = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=(1,))
@@ -93,7 +93,7 @@ class Said(TrainingHook):
 
 
 class SaidOfSteps(Said):
-    """The same of the steps of a training alone."""
+    """The same for the steps of a training."""
 
     def on_epoch(self, epoch: Any) -> None: ...
 
@@ -106,7 +106,7 @@ def _training(path: Path | None, solver: int) -> apviz.Training:
 
 
 class Small(Experiment):
-    """An experiment of solves, a training, and a cell without a trace."""
+    """An experiment with solves, a training, and a cell without a trace."""
 
     name, title, source = "small", "small", "nowhere"
 
@@ -129,7 +129,7 @@ class Small(Experiment):
 
 
 def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = None) -> None:
-    """What a process does, in a folder; where two begin at once they wait for each other, and tell what came of it."""
+    """Do the work of a process in a folder; two simultaneous ones wait for each other and report their outcomes."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     apviz.tracing.recorder.FLUSH_SHARE = 0  # kills fall inside flushes then
@@ -196,7 +196,7 @@ def _whole(kind: str, solver: int) -> tempfile.TemporaryDirectory[str]:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """Traces in a folder and those in it; what is hidden is being made."""
+    """Return the traces in a folder and its subfolders; hidden ones are incomplete."""
     return sorted([*folder.glob("[!.]*.zarr"), *folder.glob("[!.]*/[!.]*.zarr")])
 
 
@@ -216,7 +216,7 @@ def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
         same = want.isel({each: slice(have.sizes[each])})
         names = {*have.variables, *same.variables}
         other = [n for n in names if n not in have or n not in same or not have[n].identical(same[n])]
-        assert have.identical(same), f"{each} ({other}) is not the beginning of the trace that nobody killed"
+        assert have.identical(same), f"{each} ({other}) is not the beginning of the trace without a kill"
     return length
 
 
@@ -289,10 +289,10 @@ def _killed(folder: Path, made: Case) -> str:
             assert process.exitcode == 0, "it does not resume to its end"
     if made.kind == "training":
         assert check_beginning(path, whole / "a.zarr", STEPS, "step") == STEPS
-        assert _state(folder) == _state(whole), "the end differs from that of a training that nobody killed"
+        assert _state(folder) == _state(whole), "the end differs from that of a training without a kill"
     elif made.kind == "experiment":
         rows, want = (_rows(folder_of(Small(), Options(out=each, device="cpu"))) for each in (folder, whole))
-        assert rows == want, "rows differ from those of an experiment that nobody killed"
+        assert rows == want, "rows differ from those of an experiment without a kill"
     elif made.kind == "comparison":
         from apviz.dashboard.store.runs_folder import RunsFolder
 

@@ -1,9 +1,9 @@
 """Test for leaks: twenty visitors at once of one dashboard, round after round, all of whom leave.
 
-A case is a round: its seed says what every visitor does, and how each leaves. Rounds come one after another to the same
-server, which `apviz dashboard` starts with the first; from its limits it is known when a page, a connection and a job
-must have gone. Then its threads, files, sockets, child processes and temporary folders are counted, against the most
-there were in the first rounds, and its memory is followed.
+A case is a round: its seed determines the actions of every visitor, and how each leaves. All rounds use one server,
+which `apviz dashboard` starts with the first; its limits determine when pages, connections and jobs must have ended.
+Then its threads, files, sockets, child processes and temporary folders are compared with the largest numbers of the
+first rounds, and its memory is monitored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PAGES = 6
 
 @dataclass(frozen=True)
 class Visit:
-    """What a visitor does, how it leaves, and after how many seconds it comes."""
+    """The actions of a visitor, its way of leaving, and the seconds until its arrival."""
 
     does: str
     leaves: str
@@ -61,7 +61,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Left:
-    """What a server has when all have gone: numbers, and megabytes of resident memory; children included."""
+    """The resources of a server without visitors: counts, and MB of resident memory, including children."""
 
     threads: int
     files: int
@@ -73,19 +73,19 @@ class Left:
 
 @dataclass
 class Course:
-    """What was left after every round."""
+    """The remaining resources after every round."""
 
     rounds: list[Left] = field(default_factory=list)
 
     @property
     def growth(self) -> float:
-        """MB by which memory has grown since the first rounds: of a line through the rest, by the median of slopes."""
+        """Return the growth of memory in MB since the first rounds, by the median of slopes."""
         mb = [each.mb for each in self.rounds[WARM:]]
         slopes = [(mb[b] - mb[a]) / (b - a) for a in range(len(mb)) for b in range(a + 1, len(mb))]
         return statistics.median(slopes) * (len(mb) - 1) if slopes else 0.0
 
     def fault(self) -> str:
-        """What the last round has left that the first had not; empty where there is nothing."""
+        """Return the resources that the last round left in addition to the first; empty if there are none."""
         if len(self.rounds) <= WARM:
             return ""
         last, faults = asdict(self.rounds[-1]), []
@@ -114,7 +114,7 @@ def case(seed: int) -> list[Visit]:
 
 
 async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
-    """Comes, does it, and leaves; what is still held by one that has fallen asleep."""
+    """Perform one visit; return the connection of a visitor that fell asleep."""
     await asyncio.sleep(visit.comes)
     if visit.does == "says nothing":
         # half a request, and a connection that stays
@@ -190,7 +190,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
 
 
 async def _fills_the_pool_of_readers(url: str) -> None:
-    """Tables at once: its second thread, which stays, is not to be counted to the first round that needs it."""
+    """Read tables at the same time, so that the second reader thread exists before the first round."""
     tabs = [Tab(url, secrets.token_hex(16)) for _ in range(3)]
     try:
         for tab in tabs:
@@ -202,7 +202,7 @@ async def _fills_the_pool_of_readers(url: str) -> None:
 
 
 async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
-    """All come and go; then `gone` is called, while those that have fallen asleep still hold their ends."""
+    """Let all visitors come and leave, and call `gone` while sleeping ones still hold their connections."""
     found = await asyncio.gather(*(_visits(url, each) for each in visits), return_exceptions=True)
     problems = [f"{visit.does}: {type(each).__name__} {each}" for visit, each in zip(visits, found, strict=True)
                 if isinstance(each, BaseException)]  # fmt: skip
@@ -220,7 +220,7 @@ async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
 
 
 class Dashboard:
-    """A server with a folder of runs and one of temporary files of its own, and what was left after every round."""
+    """A server with its own folders of runs and temporary files, and its resources after every round."""
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="apviz-trust-")

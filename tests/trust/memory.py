@@ -1,7 +1,7 @@
 """Every large allocation fails once: the k-th that PyTorch makes, or those beyond a limit of address space.
 
-A case is its seed: what is done, and which allocation fails. It ends in a sentence that says what was needed and what
-is free, or it continues to the same numbers; then the same objects do the same again, and give what they always give.
+A case is its seed: a scenario, and the allocation that fails. It ends in a sentence that states the memory needed and
+free, or it continues to the same numbers. Then the same objects do the same again, and give the usual results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROWS_UNDER_A_LIMIT = 1_200
 
 
 class Allocations(TorchDispatchMode):
-    """Counts the allocations of PyTorch's operations inside a `with`, and fails the k-th as the allocator does."""
+    """Counts the allocations of PyTorch inside a `with`, and fails the k-th like the allocator."""
 
     def __init__(self, k: int | None = None) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class Scenario:
     """Something that allocates.
 
     Args:
-        begin: makes the objects that are used, and used again.
-        do: what is tried with them in a folder; returns numbers.
+        begin: makes the objects, which are used repeatedly.
+        do: uses them in a folder, and returns numbers.
     """
 
     begin: Callable[[], Any]

@@ -27,7 +27,7 @@ _LINE = re.compile(r"^\s*(?P<name>[\w.ǁ]+__mutmut_\d+): (?P<how>[a-z ]+)$")
 
 
 def made(results: str) -> dict[str, dict[str, str]]:
-    """How the mutants of every file ended, by their names, from what `mutmut results --all true` says."""
+    """Return the outcomes of the mutants of every file, by name, from the output of `mutmut results --all true`."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in results.splitlines():
         if match := _LINE.match(line):
@@ -37,7 +37,7 @@ def made(results: str) -> dict[str, dict[str, str]]:
 
 
 def counted(of_a_file: dict[str, str]) -> dict[str, Any]:
-    """How many mutants were made and tried, and how those ended; one that hung may do so by the fork it is tried in."""
+    """Count the mutants made and tried, and their outcomes; a mutant may hang because of its forked process."""
     how = Counter(each for each in of_a_file.values() if each not in ("not checked", "timeout", "suspicious"))
     return {"made": len(of_a_file), "mutants": how.total(), "how": dict(how)}
 
@@ -48,7 +48,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
     children: Annotated[int | None, typer.Option(help="So many at once; as many as there are cores.", min=1)] = None,
 ) -> None:
-    """Tries mutants, and keeps how many were killed."""
+    """Try mutants, and record how many were killed."""
     mutmut = str(Path(sys.executable).with_name("mutmut"))
 
     def results() -> dict[str, dict[str, str]]:

@@ -15,7 +15,7 @@ import torch
 
 
 class _Odd:
-    """An object that is no number; its repr is as long as some are."""
+    """An object that is not a number, with a long repr."""
 
     def __repr__(self) -> str:
         return "<odd " + "o" * 250 + ">"

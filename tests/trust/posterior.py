@@ -1,9 +1,8 @@
-"""Small Gaussian processes: every number apviz predicts is within the error it states, of exact ones (`exact.py`).
+"""Small Gaussian processes: every predicted number is within its stated error of the exact one (`exact.py`).
 
-The mean is off by what the residual that is claimed allows; a variance is never too small, and too large by at most the
-excess that is claimed; covariances in the order of matrices; samples by what their number allows; log det K by the
-standard error that is claimed; the exact likelihood and its gradient by rounding. What rounding may do in a dtype is
-bounded from what is summed.
+Tolerances: the claimed residual for the mean; for variances the claimed excess, upwards only; the order of matrices for
+covariances; the sampling error for samples; the claimed standard error for log det K; rounding for the exact likelihood
+and its gradient. Rounding in a dtype is bounded by the terms of the sums.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ CLAIM = 1.01
 
 @dataclass
 class Case:
-    """A process, and by which face of apviz it is asked.
+    """A process, and the interface of apviz that evaluates it.
 
     Attributes:
         words: for people.
@@ -177,7 +176,7 @@ class _Held:
             )
 
     def mean_within(self, y: np.ndarray, mu: float, residual: float) -> np.ndarray:
-        """Of a mean whose solve claims a relative residual: |cᵀK⁻¹r|, and rounding."""
+        """Return the tolerance of a mean whose solve claims a relative residual: |cᵀK⁻¹r|, and rounding."""
         e = self.exact
         allowed = np.linalg.norm(e.explained, axis=0) * CLAIM * residual * np.linalg.norm(y - mu)
         # the weights that were found are as far from the exact ones
@@ -186,20 +185,20 @@ class _Held:
         return np.asarray(allowed + self.eps * (summed + abs(mu) + np.abs(e.mean) + UNDERFLOWN * np.abs(e.w).sum()))
 
     def variance_rounding(self, excess: np.ndarray | None = None) -> np.ndarray:
-        """Of cᵀw + rᵀw, with r = c − Kw: first order in the rounding of r."""
+        """Return the rounding of cᵀw + rᵀw, with r = c − Kw, to first order in the rounding of r."""
         e = self.exact
         w = np.abs(e.explained)
         summed = ((np.abs(e.c) + np.abs(e.k) @ w) * w).sum(0)
         return np.asarray(self.eps * (summed + np.abs(np.diag(e.covariance)) + (0 if excess is None else excess)))
 
     def likelihood_within(self) -> float:
-        """Of K that a factor in float64 is exact of but for E: wᵀEw and tr K⁻¹E."""
+        """Return the tolerance of the likelihood if the float64 factor is exact for K + E: wᵀEw and tr K⁻¹E."""
         e, eps = self.exact, float(np.finfo(np.float64).eps) * (self.n + 20)
         off = eps * np.linalg.norm(e.k, 2)
         return float(off * (e.w @ e.w + np.trace(e.inverse)) + 1e-12 * abs(e.log_likelihood) + 1e-12 * self.n)
 
     def gradient_within(self) -> np.ndarray:
-        """Of the same."""
+        """Return the tolerance of the gradient, for the same E."""
         e, eps = self.exact, float(np.finfo(np.float64).eps) * (self.n + 20)
         off, largest = eps * np.linalg.norm(e.k, 2), np.linalg.norm(e.inverse, 2)
         m = np.abs(np.outer(e.w, e.w) - e.inverse)
@@ -321,7 +320,7 @@ def _samples(made: Case) -> str:
 
 
 def _determinant(made: Case) -> str:
-    """log det K by Lanczos, and the gradient by probes; where the probes are √n·I, exactly."""
+    """Check log det K by Lanczos and its gradient by probes, which are exact for the probes √n·I."""
     n = len(made.x)
     exact_of = _exact(made, made.x, made.y, made.z)
     held = _Held(exact_of, torch.float64, made.x, made.kernel)

@@ -1,7 +1,7 @@
 """Test random systems: claimed convergence is real; only documented errors are raised; everything ends.
 
-A case is its seed. Residuals are recomputed in extended precision from the given inputs, by formulas that
-are in `tests/textbook.py`.
+A case is its seed. Residuals are recomputed in extended precision from the given inputs, by the formulas of
+`tests/textbook.py`.
 """
 
 from __future__ import annotations

@@ -81,10 +81,10 @@ class Scenario:
     """Something that writes.
 
     Args:
-        begin: makes what is there before, in an empty folder.
-        do: what is tried, and what it returns.
-        end: looks at the folder, at what `do` returned, at the error it raised and at the warnings; asserts.
-        goes: the folder that may go away in the middle.
+        begin: prepares an empty folder.
+        do: the action; its result goes to `end`.
+        end: asserts on the folder, and on the result, error and warnings of `do`.
+        goes: the folder that may be removed during the action.
     """
 
     begin: Callable[[Path], object]
@@ -246,7 +246,7 @@ def _with_report(folder: Path) -> None:
 
 
 def _run_of(runs: Path, name: str) -> tuple[str, tuple[str, ...]] | None:
-    """A run with its note and tags; None where there is none, which is whole."""
+    """Return a complete run with its note and tags; None if there is no run."""
     found = [entry for entry in RunsFolder(runs).entries() if entry.name == name]
     assert not any(entry.problem for entry in found)
     if found:
@@ -255,7 +255,7 @@ def _run_of(runs: Path, name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _either(*states: dict[str, Any]) -> Callable[..., None]:
-    """The runs are as they were, or as they were to be; nothing between, and nothing of a run is lost."""
+    """Check that runs are either unchanged or as intended, and that no part of a run is lost."""
 
     def end(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
         found = {name: _run_of(folder / "runs", name) for name in ("a", "b", "c")}
@@ -307,7 +307,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 @contextmanager
 def flushed_at_every_epoch() -> Iterator[None]:
-    """So that there is much to fail."""
+    """Flush at every epoch, so that there are many calls that can fail."""
     before, apviz.tracing.recorder.FLUSH_SHARE = apviz.tracing.recorder.FLUSH_SHARE, 0
     try:
         yield
@@ -340,7 +340,7 @@ def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def _as_begun(name: str, folder: Path) -> None:
-    """The same in a folder of its own."""
+    """Return a private copy of the prepared folder."""
     shutil.copytree(_begun(name).name, folder, dirs_exist_ok=True)
 
 
@@ -359,7 +359,7 @@ def calls_of(name: str) -> int:
 
 @dataclass(frozen=True)
 class Case:
-    """Which scenario, the first call that fails, how many do, and how; 0 kilobytes: injected, else so large a disk."""
+    """A scenario, its first failing call, their number and error; or, if not 0, the kilobytes of a small disk."""
 
     scenario: str
     first: int
@@ -369,7 +369,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed: all calls of a scenario come in turn."""
+    """Return the case of a seed; all calls of a scenario take turns."""
     rng = np.random.default_rng(seed)
     kilobytes = int(rng.integers(4, 600)) if rng.random() < 0.05 else 0
     names = list(SCENARIOS)
