@@ -340,7 +340,7 @@ def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def _as_begun(name: str, folder: Path) -> None:
-    """Return a private copy of the prepared folder."""
+    """Copy the prepared folder of a scenario."""
     shutil.copytree(_begun(name).name, folder, dirs_exist_ok=True)
 
 
