@@ -258,7 +258,7 @@ GPYTORCH: dict[str, Family] = {
     ),
     "ProductStructureKernel of RFF": Family(
         lambda q, s: k.ProductStructureKernel(k.RFFKernel(num_samples=5, num_dims=1), q), batch=False, alone=False,
-        columns=(1, 2),  # of three, linear_operator 0.6 multiplies by the rank ÷ n
+        columns=(1, 2),  # for three columns, linear_operator 0.6 multiplies by the rank ÷ n
     ),
     "NewtonGirardAdditiveKernel": Family(
         lambda q, s: k.NewtonGirardAdditiveKernel(k.RBFKernel(ard_num_dims=q), q, max_degree=min(q, 2)), batch=False
@@ -303,7 +303,7 @@ GPYTORCH: dict[str, Family] = {
 }  # fmt: skip
 
 REFUSED: dict[str, Family] = {
-    # of as many rows on both sides alone, in GPyTorch 1.15
+    # in GPyTorch 1.15, only for equal numbers of rows on both sides
     "RBFKernelGradGrad": Family(
         lambda q, s: k.RBFKernelGradGrad(ard_num_dims=q), columns=(1, 2), outputs=lambda q: 2 * q + 1, parts=False,
         batch=False,

@@ -29,16 +29,16 @@ from tests.trust.gradient_kernels import GPYTORCH, REFUSED, USER, Family, grid
 from tests.trust.truth import ENDLESS, Verdict
 
 FAMILIES = GPYTORCH | USER | REFUSED
-#: of the largest derivative in a tensor
+#: tolerance, relative to the largest derivative in a tensor
 ALLOWED = 1e-6
-#: what is left of an error where a derivative is 0, of the largest of all
+#: tolerance for derivatives of 0, relative to the largest of all
 NOTHING = 1e-8
-#: the share of ALLOWED that the error of a difference may take
+#: largest error of a difference, as a share of ALLOWED
 OF_DIFFERENCES = 0.3
-#: first steps, of 2⁰, 2⁻¹ and 2⁻² of which a difference is made: so short that kinks of distances do not show
+#: first steps of differences, which are then halved twice: short enough to avoid kinks of distances
 STEPS = (2**-11, 2**-8, 2**-14)
 STRUCTURES = ("plain", "scaled", "sum", "product", "nested", "sum in forward", "product in forward", "on columns")
-#: in which the covariance that a kernel returns is taken as it is
+#: structures that use the covariance returned by a kernel directly
 BARE = ("plain", "sum in forward", "product in forward")
 INPUTS = ("plain", "deep", "deep", "learned")
 ENGINES = ("auto", "Cholesky, dense", "CG", "projections")
@@ -247,7 +247,7 @@ def differences(case: Case, scale: float) -> dict[str, tuple[NDArray[np.float64]
     """Return derivatives of the loss in every parameter and their errors; scale: of relevant derivatives."""
     found = {}
     for name, tensor in case.model.named_parameters():
-        if not tensor.requires_grad:  # what a kernel keeps fixed
+        if not tensor.requires_grad:  # a fixed parameter
             continue
         values, errors = np.zeros(tensor.numel()), np.full(tensor.numel(), np.inf)
         for step in STEPS:

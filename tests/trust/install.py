@@ -25,19 +25,19 @@ from tests.trust.truth import Verdict
 
 ROOT: Final = Path(__file__).parents[2]
 JOURNEY: Final = Path(__file__).with_name("journey.py")
-#: seconds for a journey, an installation, and the tests there
+#: timeouts of a journey, an installation, and the tests, in seconds
 ENDS_WITHIN, INSTALLED_WITHIN, TESTED_WITHIN = 900, 3600, 3600
 EXTRAS: Final = "cluster,dashboard,gpytorch,hdf5,keops,notebook"
-#: what runs the tests, and their oracles
+#: packages for the tests and their oracles
 TOOLS: Final = ("pytest", "pytest-xdist", "hypothesis", "mpmath")
 TESTED: Final = (
     "tests/kernels", "tests/operators", "tests/preconditioners", "tests/solvers", "tests/gp", "tests/gpytorch",
     "tests/tracing", "tests/datasets", "tests/experiments", "tests/plots", "tests/report", "tests/test_method.py",
     "tests/test_rules.py", "tests/test_system.py", "tests/test_cli.py",
 )  # fmt: skip
-#: what root cannot write either: a folder that is mounted read-only
+#: mounts a folder read-only, so that even root cannot write to it
 READ_ONLY: Final = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-#: connections of Python go to this machine only
+#: limits connections of Python to this machine
 OFFLINE: Final = """
 import socket
 def refusing(connect):
@@ -178,7 +178,7 @@ PLACES: Final[dict[str, Callable[[Path], Place]]] = {
 }
 
 
-#: gigabytes, which go with this process
+#: environments of gigabytes, removed with this process
 _environments: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -186,7 +186,7 @@ _environments: list[tempfile.TemporaryDirectory[str]] = []
 def environment(version: str, resolution: str) -> Path:
     """Return the Python of a new environment with apviz from its wheel, its extras, and the packages of its tests."""
     base, uv = shutil.which(f"python{version}"), shutil.which("uv")
-    # a shim of pyenv may be there without its Python
+    # a shim of pyenv may exist without its Python
     if base is None or subprocess.run([base, "--version"], capture_output=True, check=False).returncode:
         raise NotHere(f"python{version}")
     if uv is None:
@@ -210,7 +210,7 @@ def environment(version: str, resolution: str) -> Path:
     return python
 
 
-#: of this process: how it went in each place
+#: results of this process for each place
 _went: dict[str, str] = {}
 
 

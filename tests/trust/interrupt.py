@@ -30,7 +30,7 @@ from tests.trust.truth import Verdict
 
 ROWS = 40
 APVIZ = str(Path(apviz.__file__).parent)
-#: what is solved; a tolerance none reaches in so few epochs, so that each takes as long as it may
+#: solvers with tolerances that they cannot reach in their few epochs, so that each runs to its limit
 SOLVERS: dict[str, Callable[[], Any]] = {
     "gauss-southwell": lambda: apviz.AlternatingProjection(block_size=8, tol=1e-9, max_epochs=12),
     "random": lambda: apviz.AlternatingProjection(
@@ -241,7 +241,7 @@ class Writing(apviz.Hook):
                     self._spoil(value, name, depth - 1)
                 return
             self.wrote.add(name)
-        except (TypeError, ValueError, RuntimeError):  # it cannot be written into
+        except (TypeError, ValueError, RuntimeError):  # it is read-only
             return
 
     def on_start(self, run: Any) -> None:
@@ -304,7 +304,7 @@ def _judged(made: Case) -> Verdict:
     changed = [name for name in before if before[name] != after[name]]
     assert not changed, f"{', '.join(changed)} differ after {where}"
     if recorder.traces:
-        trace = recorder.trace  # xarray refuses variables of different lengths
+        trace = recorder.trace  # xarray rejects variables of different lengths
         updates = trace["update"]["update"].values if "update" in trace else np.empty(0)
         assert np.array_equal(updates, np.arange(1, len(updates) + 1)), f"the trace is not whole, {where}"
     if made.what != "writing hook":

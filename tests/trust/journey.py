@@ -26,14 +26,14 @@ import torch
 
 import apviz
 
-#: seconds that a command may take
+#: timeout of a command, in seconds
 ENDS_WITHIN = 240
-#: where names are bytes of ASCII, no other can be opened
+#: with ASCII file names, other names cannot be opened
 TABLE = "données.csv" if sys.getfilesystemencoding() == "utf-8" else "donnees.csv"
-#: what a file of Windows may not have in its name, and what it may not be called
+#: forbidden characters and names of files on Windows
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]|[ .]$')
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$", re.IGNORECASE)
-#: signs of a path, of the 260 that Windows has, which what apviz makes may need below a user's folder
+#: largest length of a path below the folder of a user; Windows allows 260 characters in total
 LONGEST = 120
 
 

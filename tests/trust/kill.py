@@ -38,7 +38,7 @@ from tests.processes import FRESH
 from tests.trust.truth import Verdict
 
 NEVER, ROWS, EPOCHS, STEPS = 1e-300, 48, 30, 15
-#: seconds after which a process that was not killed should have ended
+#: seconds within which an unkilled process must end
 ENDLESS = 120.0
 KINDS = (
     "solve", "solve", "solve", "training", "training", "experiment", "comparison", "two solves", "two trainings",
@@ -132,7 +132,7 @@ def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = No
     """Do the work of a process in a folder; two simultaneous ones wait for each other and report their outcomes."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    apviz.tracing.recorder.FLUSH_SHARE = 0  # kills fall inside flushes then
+    apviz.tracing.recorder.FLUSH_SHARE = 0  # so that kills fall within flushes
     if start is not None:
         start.wait()
     try:
@@ -207,7 +207,7 @@ def _without_time(group: xr.Dataset) -> xr.Dataset:
 def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
     """Check a trace against that of an unkilled run; it must have at least `rows` rows. Return its number of rows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # xarray warns where consolidated metadata are gone
+        warnings.simplefilter("error", RuntimeWarning)  # xarray warns if consolidated metadata are missing
         found, reference = apviz.open_trace(path), apviz.open_trace(whole)
     length = found[group].sizes[group] if group in found else 0
     assert length >= rows, f"{length} {group}s on disk, {rows} were flushed"
@@ -246,7 +246,7 @@ def read_until(folder: Path, process: Any, made: Case, delay: float) -> None:
                 trace = apviz.open_trace(path)
             except FileNotFoundError:
                 assert made.kind == "experiment", "a trace went away while it was read"
-                continue  # set aside since
+                continue  # moved away meanwhile
             group = "step" if "step" in trace else "epoch"
             length = trace[group].sizes[group] if group in trace else 0
             assert length >= lengths.get(path, 0) or made.kind == "experiment", "a reader saw rows, and then fewer"
@@ -327,7 +327,7 @@ def _two(folder: Path, made: Case) -> str:
     for process in processes:
         process.join()
     assert said.count("written") == 1, f"of two on one path: {said}"
-    # a training that was made when the other had ended has nothing to do
+    # a training created after the end of the other has nothing to do
     refusals = ("is being written by", "exists", "has written to", "finished already")
     assert any(words in "".join(said) for words in refusals), f"{said}"
     group = "epoch" if "solve" in made.kind else "step"

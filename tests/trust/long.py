@@ -30,15 +30,15 @@ from tests.trust.tabs import Tab
 from tests.trust.truth import Verdict
 
 VISITORS = 20
-#: limits of the server, in seconds: those of every day are 15 and 600
+#: limits of the server, in seconds; the defaults are 15 and 600
 TAB_SECONDS, JOB_SECONDS = 4, 15
-#: rounds in which a server may take what it then keeps: pools, caches, what libraries import late
+#: number of rounds in which a server may allocate pools, caches and late imports
 WARM = 4
-#: MB by which memory may have grown since then, of all rounds
+#: largest growth of memory after these rounds, in MB
 MOST_MB = 100.0
 #: seconds within which the visitors of a round arrive; seconds for which a job without a viewer keeps running
 COMING, STAYING = 10.0, 3.0
-#: seconds that a busy machine may take to let go, after the limits have passed
+#: seconds that a busy machine may need to free resources after the limits
 PATIENCE = 60.0
 DOES = (
     "compares", "compares", "races", "trains", "brings a table", "asks for advice", "turns the pages", "only asks",
@@ -101,7 +101,7 @@ class Course:
 def case(seed: int) -> list[Visit]:
     """Return the visitors of a seed."""
     rng = np.random.default_rng(seed)
-    # what goes wrong most is in every round
+    # the most error-prone visits are in every round
     firsts = list(rng.permutation(DOES))
     does = [firsts[k] if k < len(firsts) else DOES[rng.integers(len(DOES))] for k in range(VISITORS)]
     return [
@@ -117,7 +117,7 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
     """Perform one visit; return the connection of a visitor that fell asleep."""
     await asyncio.sleep(visit.comes)
     if visit.does == "says nothing":
-        # half a request, and a connection that stays
+        # half a request on an open connection
         host, port = url.removeprefix("http://").strip("/").split(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\nHost: ")
@@ -129,7 +129,7 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
     try:
         await tab.open(_address(visit))
         await _does(tab, visit)
-    except BaseException:  # what it leaves is not to be counted as the server's
+    except BaseException:  # its own resources must not count as those of the server
         await tab.lose()
         raise
     if visit.leaves == "comes back":
@@ -176,7 +176,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
         await asyncio.sleep(STAYING)
     elif visit.does == "brings a table":
         rng = np.random.default_rng(visit.seed)
-        # large enough to be seen, were it kept
+        # large enough to be noticed if it were kept
         rows = "\n".join(",".join(f"{value:.6f}" for value in row) for row in rng.standard_normal((20_000, 5)))
         await tab.drop(f"table{visit.seed % 3}.csv", f"a,b,c,d,e\n{rows}\n".encode())
         await tab.says("to train on")
@@ -228,7 +228,7 @@ class Dashboard:
         self.temporary, self.course, self.began = root / "tmp", Course(), time.monotonic()
         self.visitors: Counter[str] = Counter()
         self.temporary.mkdir()
-        # every thread of a pool that ever runs an operation of torch's keeps helpers of OpenMP: with one they are none
+        # every pool thread that runs a torch operation keeps OpenMP helpers; one thread has none
         with mock.patch.dict(os.environ, TMPDIR=str(self.temporary), OMP_NUM_THREADS="1"):
             self.server = Server(root / "runs", "--tab-seconds", str(TAB_SECONDS), "--job-seconds", str(JOB_SECONDS),
                                  log=root / "log")  # fmt: skip

@@ -28,9 +28,9 @@ from tests.processes import FRESH
 from tests.trust.interrupt import SOLVERS, system
 from tests.trust.truth import Verdict
 
-#: bytes from which on an allocation counts: a column of the right-hand sides is as large
+#: smallest counted allocation in bytes, the size of a right-hand side
 LEAST = 300
-#: what a sentence must have: so much is needed, so much is free
+#: pattern of a message, with the needed and the free memory
 SENTENCE = re.compile(r"needs? (?:[\d.,]+ (?:MiB|GiB)|more memory).*, [\d.,]+ (?:MiB|GiB) are free; \w+")
 ROWS_UNDER_A_LIMIT = 1_200
 

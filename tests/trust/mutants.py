@@ -57,13 +57,13 @@ def main(
 
     chosen = [] if sample else list(only or [])
     if sample is not None:
-        # they are made before it finds that none has this name
+        # mutants are made before it notices that none has this name
         making = subprocess.run([mutmut, "run", "none of them"], capture_output=True, text=True)
         for mutants in results().values():
             names = sorted(name for name in mutants if not only or any(fnmatch(name, each) for each in only))
-            random.Random(seed).shuffle(names)  # those of a smaller sample are among those of a larger one
+            random.Random(seed).shuffle(names)  # a smaller sample is a subset of a larger one
             chosen += names[:sample]
-        if not chosen:  # without a name all would be tried
+        if not chosen:  # without names, all would be tried
             raise typer.BadParameter(f"no mutant is called {only}: {making.stdout[-2000:]}{making.stderr[-2000:]}")
     at_once = [] if children is None else ["--max-children", str(children)]
     subprocess.run([mutmut, "run", *at_once, *chosen], check=True)

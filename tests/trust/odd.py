@@ -128,7 +128,7 @@ TEXTS: tuple[Any, ...] = (
 )
 
 
-#: what Python takes for true or false
+#: values that Python treats as true or false
 FLAGS: tuple[Any, ...] = (True, False, None, 0, 1, "", "yes", np.bool_(True), math.nan, [], _Odd())
 
 

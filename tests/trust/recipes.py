@@ -32,7 +32,7 @@ class Recipe:
     use: Callable[..., None]
     arguments: Mapping[str, str]
     also: tuple[str, ...] = ()
-    #: scikit-learn's conventions: its own checks say several lines, and RuntimeError where two are asked for
+    #: conventions of scikit-learn: its checks raise messages of several lines, and RuntimeError for two requests
     is_of_sklearn: bool = False
 
 

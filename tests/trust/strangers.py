@@ -23,7 +23,7 @@ from apviz.report.page import find_traces, write_report
 from apviz.report.table import table_rows
 from tests.trust.truth import Verdict
 
-#: what a text that is shown must not become
+#: markup that a shown text must not become
 MARK = "<img src=x onerror=stolen()>"
 LIES: tuple[Any, ...] = (
     None, "", MARK, -1, 0, 1e308, "NaN", [], {}, [MARK] * 3, True, 2**70, "../../etc/passwd", "a" * 5_000, "\x00",

@@ -78,7 +78,7 @@ def case(seed: int) -> Case:
     whole = draw.often(0.5)
     columns, truth = _columns(draw, whole)
     kind = draw.of(("text",) * 5 + ("parquet",) * 3 + ("npy", "npz"))
-    # points stand between thousands only in files without decimal points
+    # points separate thousands only in files without decimal points
     european = draw.often(0.5)
     own = whole and kind == "text" and draw.often(0.6)
     marks = _written_their_own_way(draw, columns, truth, european) if own else {}
@@ -87,7 +87,7 @@ def case(seed: int) -> Case:
     name, content, words = writers[kind](draw, columns, "european" if own and european else kind, whole)
     settings = _settings(draw, list(columns), truth, whole)
     if whole and kind == "parquet" and isinstance(settings["target"], str):
-        settings["target"] = next(iter(columns))  # as it is, spaces and all
+        settings["target"] = next(iter(columns))  # unchanged, with its spaces
     if "header" in words:
         settings["header"] = words["header"] == "True"
         if whole and not settings["header"]:
@@ -108,7 +108,7 @@ def _columns(draw: _Draw, whole: bool) -> tuple[dict[str, list[Any]], dict[str, 
     columns: dict[str, list[Any]] = {}
     truth = {}
     for place, name in enumerate(names):
-        # what is predicted, and an input, are numbers
+        # the target and one input are numbers
         kind = (
             "number"
             if place < 2 and whole
@@ -342,7 +342,7 @@ def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> t
         words["then"] = f"called {suffix or 'nothing'}"
         return f"table{suffix}", content
     if what == "cell":
-        # somewhere in a text another value
+        # another value somewhere in a text
         odd = draw.of(
             (
                 "1e400",

@@ -22,9 +22,9 @@ from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 from tests.trust.table_files import Case, case
 from tests.trust.truth import Verdict
 
-#: what is uploaded to a dashboard, at most
+#: limit of an upload to a dashboard, in MB
 UPLOAD_MB = 100
-#: of a number that was written and read
+#: relative tolerance of a number that was written and read
 DIGITS = 1e-12
 
 

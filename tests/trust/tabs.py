@@ -19,9 +19,9 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _TOKEN = re.compile(r'"token":\s*"([^"]+)"')
-#: bytes of a message of the server
+#: largest message of the server, in bytes
 MESSAGE_BYTES = 256 * 2**20
-#: seconds that the server may take until it says something
+#: timeout of an answer of the server, in seconds
 PATIENCE = 120.0
 
 
@@ -62,7 +62,7 @@ class Tab:
             request, subprotocols=["bokeh", token], max_message_size=MESSAGE_BYTES, compression_options={}
         )
         self._reader = asyncio.create_task(self._read())
-        # what comes before is no message to the server
+        # earlier messages are not for the server
         await asyncio.wait_for(self._welcomed.wait(), PATIENCE)
         self._send("PULL-DOC-REQ", {})
         browser = await self.of_class("Browser")
@@ -143,7 +143,7 @@ class Tab:
         if self._connection is not None:
             stream = self._connection.protocol.stream
             if not stream.closed():  # by the server, because the page was unused for too long
-                # no farewell: a reset instead
+                # a reset instead of a closing handshake
                 stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
                 stream.close()
             await self._forget()
@@ -153,7 +153,7 @@ class Tab:
         assert self._connection is not None
         stream = self._connection.protocol.stream
         stream.io_loop.remove_handler(stream.socket)
-        # or the next message that is begun has the socket watched again, by a handler that is gone
+        # otherwise a started message would watch the socket again with a removed handler
         stream._add_io_state = lambda state: None
         if self._reader is not None:
             self._reader.cancel()

@@ -100,7 +100,7 @@ def test_the_campaign_finds_wrong_bands_and_numbers(monkeypatch, what):
         for seed in range(99)
         if (made := bands.solve_of(seed)).case.dtype == torch.float64
         and getattr(made.case.solver, "rule", "") == "gauss-southwell"
-        # along past updates there is no bound
+        # there is no bound for steps along past updates
         and (
             what != "bound"
             or (not made.case.solver.method.history and bands.judge(seed).how == "band after every epoch")
@@ -166,7 +166,7 @@ def test_the_campaign_finds_resources_left_by_visitors_and_growing_memory():
     assert (
         long.Course(growing).growth == pytest.approx(105) and long.Course(growing).fault() == "105 MB more in 8 rounds"
     )
-    # one peak is no growth
+    # a single peak is not growth
     assert not long.Course([*[gone] * 9, replace(gone, mb=2000.0), gone, gone]).fault()
 
 

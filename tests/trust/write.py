@@ -38,7 +38,7 @@ from tests.trust.kill import Small
 from tests.trust.truth import Verdict
 
 ROWS, STEPS = 30, 4
-#: what a solve or a training says of a disk that fails, once
+#: the single warning of a solve or a training about a failing disk
 WARNED = "could not be written"
 AP = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=4)
 
@@ -126,7 +126,7 @@ def _written_or_warned(runs: Path, trace: Any, said: list[str]) -> None:
         try:
             opened = apviz.open_trace(path)
         except ValueError:
-            continue  # refused, so it does not look whole
+            continue  # rejected, so it does not look complete
         if opened.finished:
             assert _same(opened, trace), f"{path.name} looks whole, and is not"
             whole.append(path)
@@ -374,7 +374,7 @@ def case(seed: int) -> Case:
     kilobytes = int(rng.integers(4, 600)) if rng.random() < 0.05 else 0
     names = list(SCENARIOS)
     name = "solve" if kilobytes else names[seed % len(names)]
-    first = 1 + (seed // len(names) * 7) % calls_of(name)  # 7: so that few cases see all parts of a run
+    first = 1 + (seed // len(names) * 7) % calls_of(name)  # steps of 7, so that a few cases cover all parts of a run
     several = (1, 1, 1, 3, np.inf)[rng.integers(5)]
     number = None if SCENARIOS[name].goes and rng.random() < 0.15 else ERRORS[rng.integers(len(ERRORS))]
     return Case(name, first, several, number, kilobytes)
@@ -424,7 +424,7 @@ def _solve_on_a_small_disk(folder: Path, kilobytes: int, told: Any) -> None:
     (folder / "runs").mkdir()
     options = f"size={kilobytes}k".encode()
     alone = libc.unshare(NEW_MOUNTS) == 0 or libc.unshare(NEW_USER | NEW_MOUNTS) == 0
-    # 1 << 18: what is mounted here is seen by this process alone
+    # 1 << 18: mounts are visible to this process only
     alone = alone and libc.mount(None, b"/", None, (1 << 18) | (1 << 14), None) == 0
     if not alone or libc.mount(b"tmpfs", os.fsencode(folder / "runs"), b"tmpfs", 0, options):
         told.send("not allowed")
