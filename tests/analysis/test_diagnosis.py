@@ -70,7 +70,7 @@ def test_a_run_that_converged_quickly_is_left_alone():
     assert found.limit is Limit.NOTHING and not found.change and "work" in found.evidence
 
 
-def test_a_run_that_was_stopped_says_where_it_ended():
+def test_the_diagnosis_of_a_stopped_run_states_where_it_ended():
     solver = apviz.AlternatingProjection(block_size=20, tol=1e-8)
     found = diagnose(recorded(system(), solver, apviz.StopHook(max_work=2)))
     assert found.limit is Limit.INTERRUPTED and "the work limit of 2 was reached" in found.evidence
@@ -292,7 +292,7 @@ def test_rounding_is_not_blamed_for_a_residual_that_float64_does_not_lower():
     assert diagnose(single).limit is diagnose(double).limit is not Limit.PRECISION
 
 
-def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_conditioned():
+def test_cg_that_converges_in_thirty_iterations_at_a_small_kappa_is_not_ill_conditioned():
     problem = system(0.1, 0.08)
     trace = recorded(problem, apviz.ConjugateGradient(tol=1e-3))
     values = np.linalg.eigvalsh(dense_matrix(problem.x.numpy(), 0.08, 0.1))

@@ -44,7 +44,7 @@ def test_a_series_over_b_has_one_method_on_one_system_sorted_by_b(runs):
     assert found == [[runs["30"], runs["100"]], [runs["noisy"]], [runs["64 bits"]]]
 
 
-def test_a_series_over_the_noise_keeps_block_sizes_apart(runs):
+def test_a_series_over_the_noise_separates_block_sizes(runs):
     found = series([runs[name] for name in ("30", "100", "noisy", "cg")], "noise")
     assert found == [[runs["30"]], [runs["100"], runs["noisy"]], [runs["cg"]]]
 

@@ -63,7 +63,7 @@ def test_an_outlier_is_named_with_its_row_in_inputs_and_targets(value):
     assert inputs.message.startswith(f"b is {value:.4g} in row 8, ")
 
 
-def test_several_outliers_are_found_together_however_far_apart_and_sentinels_too():
+def test_several_outliers_at_any_distance_and_sentinels_are_found_together():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(400, 1))
     x[:3, 0] = [1e3, 1e6, -1e9]

@@ -29,7 +29,7 @@ def test_a_run_without_a_batch_size_is_an_error_that_names_it(runs):
         plots.batch_sizes([runs["ap"], runs["cg"]])
 
 
-def test_test_rmse_stands_above_the_residual_on_one_x_axis(runs, curve):
+def test_test_rmse_is_above_the_residual_on_one_x_axis(runs, curve):
     figure = plots.test_rmse(runs["ap"])
     epochs = runs["ap"]["epoch"]
     np.testing.assert_array_equal(curve(figure, runs["ap"], row=1).y, epochs["test_rmse"].values)

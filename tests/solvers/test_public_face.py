@@ -134,7 +134,7 @@ def test_an_invalid_part_is_rejected_with_the_list_of_parts(setting, value, acce
         apviz.AlternatingProjection(**{setting: value})
 
 
-def test_a_name_stands_for_the_part_with_its_defaults():
+def test_a_name_means_the_part_with_its_defaults():
     by_name = apviz.AlternatingProjection(step="subspace", columns="skeletons", precision="auto")
     assert by_name == apviz.AlternatingProjection(
         step=apviz.solvers.Subspace(), columns=apviz.solvers.Skeletons(),

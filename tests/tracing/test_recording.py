@@ -398,7 +398,7 @@ def test_a_trace_of_another_schema_is_rejected_with_a_remedy(tmp_path, version):
             read(tmp_path / "a.zarr")
 
 
-def test_what_is_not_a_trace_is_not_opened(tmp_path):
+def test_other_files_and_folders_are_not_opened_as_traces(tmp_path):
     with pytest.raises(FileNotFoundError, match="no trace at"):
         apviz.open_trace(tmp_path / "nothing.zarr")
     xr.Dataset({"a": 1}).to_zarr(tmp_path / "other.zarr", zarr_format=3)
