@@ -33,7 +33,7 @@ def easy32():
 
 
 def indefinite32():
-    """Float32 rounds this K to an indefinite matrix: smooth kernel, dense points, noise below rounding."""
+    """Return a K that float32 rounds to an indefinite matrix: smooth, dense points, noise below rounding."""
     x = np.random.default_rng(0).uniform(-1, 1, (200, 1))
     return problem(n=200, x=x, kernel="RBF", noise=1e-7, rhs=1, dtype=torch.float32)
 

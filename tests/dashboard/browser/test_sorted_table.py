@@ -292,7 +292,7 @@ def test_rows_added_while_the_browser_builds_the_table_are_shown(present):
     made = []
 
     def app() -> pn.Column:
-        """A page of tables that change in every tick from the start."""
+        """Make a page of tables that change in every tick from the start."""
         page = pn.Column(pn.pane.Markdown("A page"), sizing_mode="stretch_width")
 
         def add() -> None:
