@@ -540,7 +540,7 @@ def test_the_first_sweep_may_leave_cos_and_every_later_one_leaves_cos_squared_at
     q1, q2 = (np.eye(n) - basis @ basis.T for basis in (one, other))
     cos = friedrichs(one, other)
     v = np.linalg.svd(one.T @ other)[2]
-    # in the complement of the first span, beside the nearest vector of the second
+    # in the complement of the first span, closest to the nearest vector of the second
     worst = q1 @ (other @ v[0])
     common = scipy.linalg.null_space(np.hstack([one, other]).T)
     for f in (worst, *draws.standard_normal((50, n))):
@@ -723,7 +723,7 @@ LAST_OF_CG = ((0.0862, 0.171), 1.196, 0.0647, 0.038)
 
 
 def stopped_cg(K: np.ndarray, B: np.ndarray, least: int = 11) -> np.ndarray:
-    """W where the mean relative residual is first below 1, after so many iterations at least."""
+    """Return W once the mean relative residual is below 1, after at least `least` iterations."""
     w, r = np.zeros_like(B), B.copy()
     p, done = r, 0
     while done < least or (np.linalg.norm(r, axis=0) / np.linalg.norm(B, axis=0)).mean() >= 1:

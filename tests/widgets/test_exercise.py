@@ -28,7 +28,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     "answer, right", [(3.0, 3), (np.ones(3), [1, 1, 1]), ("cyclic", "cyclic"), (True, np.True_), (1e-9, 0.0)]
 )
-def test_a_right_answer_is_right(answer, right, said):
+def test_a_right_answer_is_accepted(answer, right, said):
     assert check(answer, right, hint="none needed") and "Right" in said[0]
 
 
@@ -51,12 +51,12 @@ def test_a_right_answer_is_right(answer, right, said):
         (None, [1.0, 2.0], "The shape is (), but should be (2,)"),
     ],
 )
-def test_a_wrong_answer_is_wrong_and_gets_the_hint(answer, right, text, said):
+def test_a_wrong_answer_is_rejected_with_the_hint(answer, right, text, said):
     assert not check(answer, right, hint="think of Pythagoras")
     assert text in said[0] and "think of Pythagoras" in said[0]
 
 
-def test_dots_are_no_answer(said):
+def test_dots_are_not_an_answer(said):
     assert not check(..., 1.0, hint="none") and "No answer yet" in said[0]
 
 
@@ -71,7 +71,7 @@ def test_dots_are_no_answer(said):
         ([[0.5, 0.25]], np.array([[0.5], [0.25]])),
     ],
 )  # fmt: skip
-def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_they_are(answer, right, said):
+def test_rounded_numbers_fractions_rows_columns_and_tensors_are_accepted(answer, right, said):
     assert check(answer, right, hint="none needed") and "differs" not in said[0]
 
 
@@ -80,7 +80,7 @@ def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_t
     [(0.08, 1 / 12), (0.0834, 1 / 12), (40.4, 40), (2, 2.4), ("0.09", 1 / 12), ([0.333, 0.668], [1 / 3, 2 / 3]),
      ([0.333, 0.3], [1 / 3, 1 / 3]), ([[0.3, 0.7]], [1 / 3, 2 / 3])],
 )  # fmt: skip
-def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(answer, right, said):
+def test_wrong_or_coarse_rounding_and_non_integers_are_rejected(answer, right, said):
     assert not check(answer, right, hint="more digits")
 
 
@@ -94,17 +94,17 @@ def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(an
         (7.0, 5.0, "That counts the last block twice."),
     ],
 )  # fmt: skip
-def test_a_usual_mistake_is_named(answer, right, said_of_it, said):
+def test_a_common_mistake_is_named(answer, right, said_of_it, said):
     assert not check(answer, right, hint="none", mistakes={"That counts the last block twice.": 7})
     assert said_of_it in said[0]
 
 
-def test_capitals_of_a_text_do_not_count_and_a_usual_mistake_in_words_is_named(said):
+def test_the_case_of_a_text_does_not_matter_and_a_common_mistake_is_named(said):
     assert check(" Cyclic", "cyclic", hint="none needed")
     assert not check("random", "cyclic", hint="none", mistakes={"That one draws lots.": "random"})
     assert "That one draws lots." in said[1] and not check(3, "cyclic", hint="none") and "in quotation marks" in said[2]
 
 
-def test_what_is_said_of_how_far_a_right_answer_is_off_is_right(said):
+def test_the_stated_error_of_a_right_answer_is_correct(said):
     assert check(0.3333, 1 / 3, hint="none needed") and "With more digits: 0.333333" in said[0]
     assert check([0.33, 0.67], [1 / 3, 2 / 3], hint="none needed") and "0.333333, 0.666667" in said[1]
