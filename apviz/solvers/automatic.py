@@ -13,6 +13,7 @@ from torch import Tensor
 from apviz.memory import SHARE, free_memory
 from apviz.methods import RECOMMENDED
 from apviz.operators import CountingOperator, Operator
+from apviz.partitions import with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
@@ -166,7 +167,7 @@ def overlapping(**settings: Any) -> AlternatingProjection:
 
     Examples:
         >>> from apviz.solvers.automatic import overlapping
-        >>> overlapping(tol=1e-3, overlap=0.5).partition
-        'principal-axis-tree'
+        >>> overlapping(tol=1e-3).partition
+        PrincipalAxisTree(overlap='auto')
     """
-    return AlternatingProjection(**{**RECOMMENDED, **settings})
+    return AlternatingProjection(**{**with_overlap(RECOMMENDED), **settings})

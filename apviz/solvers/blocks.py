@@ -12,7 +12,7 @@ from torch import Tensor
 from apviz.factors import BlockFactors, check_fits
 from apviz.memory import explained
 from apviz.operators import CountingOperator
-from apviz.partitions import Partition, partitioner_named
+from apviz.partitions import Partition, Partitioner, overlap_of, partitioner_named
 from apviz.settings import Auto, chosen
 from apviz.skeletons import BlockSkeletons, Columns, ExactColumns, suggest
 from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes
@@ -59,7 +59,7 @@ class Choices:
     """Settings of alternating projection that may be `auto`, in one place for `apviz.solvers.choices.resolve`."""
 
     block_size: int | Auto
-    overlap: float | Auto
+    partition: str | Partitioner
     history: int | Auto
     skeleton_rank: int | Auto
     inner_dtype: Any
@@ -75,8 +75,8 @@ class Choices:
             step = replace(step, length=self.history)
         precision = Precision(recursion=self.inner_dtype, factors=self.factor_dtype)
         return replace(
-            asked, block_size=self.block_size, overlap=self.overlap, step=step, columns=columns, precision=precision,
-            fallback_rank=self.fallback_rank,
+            asked, block_size=self.block_size, partition=self.partition, step=step, columns=columns,
+            precision=precision, fallback_rank=self.fallback_rank,
         )  # fmt: skip
 
 
@@ -117,9 +117,13 @@ def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns:
 
 def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
     """Return the partition, and the operator with its rows in the stored order."""
-    size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+    size, partitioner = (
+        int(chosen("block_size", settings.block_size)),
+        partitioner_named(settings.partition, settings.seed),
+    )
+    overlap = chosen("overlap", overlap_of(partitioner))
     check_fits(operator.x, size, overlap, settings.precision.kept(operator.x.dtype), operator.layout.ranks)
-    partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
+    partition = partitioner(operator.inputs, size)
     return partition, operator if partition.is_identity else operator.reordered(partition.order)
 
 

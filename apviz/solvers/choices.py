@@ -11,7 +11,7 @@ import torch
 
 from apviz.memory import free_memory
 from apviz.operators import Operator
-from apviz.partitions import Partition
+from apviz.partitions import Partition, overlap_of
 
 S = TypeVar("S")
 
@@ -50,6 +50,8 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
         return settings, {}
     n, d = operator.inputs.shape
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    partition = given.get("partition", "")
+    given["overlap"] = overlap_of(partition)
     if "auto" not in given.values():
         return settings, {}
     found: dict[str, Any] = {}
@@ -81,6 +83,8 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     )
     choose("fallback_rank", min(FALLBACK_RANK, n // 8), "of CG, should the epochs turn out to be slow")
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
+    if "overlap" in found:
+        found["partition"] = dataclasses.replace(partition, overlap=found.pop("overlap"))
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from apviz.method import Method, settings_of, variant_of
 from apviz.methods import CONJUGATE_GRADIENT
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import PARTITIONS
+from apviz.partitions import PARTITIONS, overlap_of
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
 from apviz.settings import require
@@ -71,10 +71,11 @@ class ConjugateGradient(Solver):
         if (inner := self.preconditioner) is None:
             return plain
         own = settings_of(inner)
-        common = own.keys() & {"rank", "block_size", "overlap", "coarse_rank"}
+        common = own.keys() & {"rank", "block_size", "coarse_rank"}
         shared: dict[str, Any] = {name: own.pop(name) for name in common}
         if (partition := own.pop("partition", None)) is not None:
             shared["partition"] = partition if isinstance(partition, str) else PARTITIONS.name_of(partition)
+            shared["overlap"] = overlap_of(partition)
         if own.pop("coarse", None) == "galerkin":
             shared["coarse"] = "galerkin"
         own.pop("seed", None)

@@ -123,7 +123,9 @@ def test_a_solve_carries_on_from_the_last_steps_weights_within_a_budget():
 
 @pytest.mark.slow
 def test_a_diagnosis_of_a_training_within_a_budget_tells_the_residual_and_not_that_solves_failed():
-    solver = apviz.solvers.overlapping(block_size=50, overlap=1.0, tol=1e-12)
+    solver = apviz.solvers.overlapping(
+        block_size=50, partition=apviz.partitions.PrincipalAxisTree(overlap=1.0), tol=1e-12
+    )
     trained = training(n=200, steps=150, probes=50, solver=solver, max_epochs=2)
     trained.run()
     found = diagnose_training(trained.trace)

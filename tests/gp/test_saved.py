@@ -51,13 +51,13 @@ def predictions(gp):
         },
         {
             "solver": apviz.AlternatingProjection(
-                block_size="auto", partition="kd-tree", overlap=0.5, step=Subspace(length=np.int64(3))
+                block_size="auto", partition=partitions.KDTree(overlap=0.5), step=Subspace(length=np.int64(3))
             )
         },
         {
             "solver": apviz.ConjugateGradient(
                 preconditioner=apviz.TwoLevelSchwarz(
-                    block_size=10, overlap=0.5, coarse_rank=3, partition=partitions.KDTree()
+                    block_size=10, coarse_rank=3, partition=partitions.KDTree(overlap=0.5)
                 )
             ),
             "training_solver": apviz.ConjugateGradient(

@@ -20,6 +20,7 @@ from rich.console import Console
 
 import apviz
 from apviz.operators import native
+from apviz.partitions import KDTree
 from apviz.tracing.training_trace import settled_at
 from tests.device import DEVICE, only_on_the_cpu
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
@@ -59,7 +60,7 @@ def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
     "solver",
     [
         apviz.AlternatingProjection(block_size=30, tol=1e-8),
-        apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=1.0, tol=1e-8),
+        apviz.AlternatingProjection(block_size=20, partition=KDTree(overlap=1.0), tol=1e-8),
         apviz.ConjugateGradient(tol=1e-8),
     ],
     ids=lambda s: s.method.name,
@@ -187,7 +188,7 @@ def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver",
-    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition="kd-tree", overlap=0.5, tol=1e-8)],
+    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition=KDTree(overlap=0.5), tol=1e-8)],
     ids=["exact", "ap"],
 )
 def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_same_bits(

@@ -77,7 +77,7 @@ def road():
 def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(exact_kernel, road, engine, order):
     x, kernel, noise = road
     if order == "kd-tree":
-        x = x[KDTree()(kernel.features(x), 200, 0.0).order]
+        x = x[KDTree()(kernel.features(x), 200).order]
     operator = make(engine, x, kernel, noise)
     k = operator.columns(slice(0, len(x))).double().numpy()
     # K's entries rounded to eps move its eigenvalues by some 5e-6; a distance that cancels moves them by 0.05

@@ -9,7 +9,7 @@ import torch
 
 import apviz
 from apviz.factors import factor_bytes
-from apviz.partitions import partitioner_named
+from apviz.partitions import KDTree, Sequential
 from apviz.solvers import Precision, Subspace, automatic, choices
 from apviz.solvers.automatic import cholesky_work
 from tests.device import DEVICE
@@ -27,12 +27,12 @@ def resolve(solver, operator, columns):
     return solver.resolve(operator, columns)
 
 
-AUTO = apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", step="subspace")
+AUTO = apviz.AlternatingProjection(block_size="auto", partition=KDTree(overlap="auto"), step="subspace")
 
 
 def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_it():
     solver, reasons = resolve(AUTO, system().operator, 3)
-    values = {"block_size": solver.block_size, "overlap": solver.overlap, "step.length": solver.step.length}
+    values = {"block_size": solver.block_size, "overlap": solver.partition.overlap, "step.length": solver.step.length}
     assert not any(isinstance(value, str) for value in values.values())
     assert {name: reason.partition(":")[0] for name, reason in reasons.items()} == {
         name: str(value) for name, value in values.items()
@@ -41,16 +41,18 @@ def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_
 
 
 def test_given_values_always_win():
-    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, step=Subspace(length=3))
+    given = apviz.AlternatingProjection(block_size=77, partition=Sequential(overlap=0.25), step=Subspace(length=3))
     assert resolve(given, system().operator, 3) == (given, {})
-    mixed, reasons = resolve(apviz.AlternatingProjection(block_size="auto", overlap=3.0), system().operator, 3)
-    assert mixed.overlap == 3.0 and set(reasons) == {"block_size"}
+    mixed, reasons = resolve(
+        apviz.AlternatingProjection(block_size="auto", partition=Sequential(overlap=3.0)), system().operator, 3
+    )
+    assert mixed.partition.overlap == 3.0 and set(reasons) == {"block_size"}
 
 
 @pytest.mark.parametrize("d", [3, 5])
 def test_blocks_solve_on_as_many_rows_at_any_overlap_and_twice_as_many_of_four_times_the_points(d):
     def solved(n, overlap):
-        given = apviz.AlternatingProjection(block_size="auto", overlap=overlap)
+        given = apviz.AlternatingProjection(block_size="auto", partition=Sequential(overlap=overlap))
         return resolve(given, system(n, d).operator, 3)[0].block_size * (1 + overlap)
 
     for overlap in (0.5, 1.0, 3.0):
@@ -63,13 +65,13 @@ def test_blocks_solve_on_as_many_rows_at_any_overlap_and_twice_as_many_of_four_t
 def test_factoring_the_blocks_costs_less_than_an_iteration_at_any_n(d, n):
     operator = system(n, d).operator
     chosen, _ = resolve(AUTO, operator, 3)
-    blocks = partitioner_named(chosen.partition)(operator.inputs, chosen.block_size, chosen.overlap)
+    blocks = chosen.partition(operator.inputs, chosen.block_size)
     factoring = sum(size**3 / 3 for size in blocks.solved_sizes())
     assert 0.2 < factoring / (90 * n**2) < 0.8  # an entry of K takes some 90 flops
 
 
 MEMORY = apviz.AlternatingProjection(
-    block_size="auto", overlap=1.0, step="subspace", precision=Precision(factors="auto")
+    block_size="auto", partition=Sequential(overlap=1.0), step="subspace", precision=Precision(factors="auto")
 )
 
 

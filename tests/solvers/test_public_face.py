@@ -99,7 +99,7 @@ def test_a_preconditioner_of_ones_own_is_told_apart_and_written_down_where_it_is
 
 
 def test_a_method_of_a_trace_is_read_whole_or_refused():
-    method = apviz.AlternatingProjection(block_size=10, overlap=0.5).method
+    method = apviz.AlternatingProjection(block_size=10, partition=apviz.partitions.Sequential(overlap=0.5)).method
     assert Method.from_plain(method.plain() | {"of a later version": 1}) == method
     assert not Method(family="conjugate-gradient", source="gpytorch").is_plain_cg
     for wrong in ({"rule": 3}, {"overlap": [1]}, {"partition": {}}, {"family": None}):

@@ -9,6 +9,7 @@ import torch
 import apviz
 import apviz.solvers.blocks as prepared_blocks
 from apviz.comparison import build_system, choose_hyperparameters
+from apviz.partitions import KDTree
 from apviz.skeletons import Suggestion
 from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, choices
 from tests.device import DEVICE
@@ -32,7 +33,7 @@ def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.flo
 
 def blocks(**settings):
     given = {
-        "block_size": 60, "partition": "kd-tree", "overlap": 0.5, "step": Subspace(length=8),
+        "block_size": 60, "partition": KDTree(overlap=0.5), "step": Subspace(length=8),
         "columns": Skeletons(rank=20),
     }  # fmt: skip
     return apviz.AlternatingProjection(**{**given, **settings})
@@ -79,7 +80,7 @@ def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
 def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
     system, residual = problem(dtype=torch.float64, noise=noise, lengthscale=0.2)
-    solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, overlap=1.0))
+    solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, partition=KDTree(overlap=1.0)))
     assert solution.converged and residual(solution.weights) < 1e-8
 
 
@@ -89,7 +90,9 @@ def test_factors_in_half_precision_are_no_less_exact(noise, history, skeleton_ra
     system, residual = problem(dtype=torch.float32, noise=noise, lengthscale=0.2)
     columns = Skeletons(rank=skeleton_rank) if skeleton_rank else Exact()
     step = Subspace(length=history) if history else "plain"
-    solver = blocks(precision=Precision(factors="float16"), columns=columns, step=step, tol=1e-8, overlap=1.0)
+    solver = blocks(
+        precision=Precision(factors="float16"), columns=columns, step=step, tol=1e-8, partition=KDTree(overlap=1.0)
+    )
     solution = attempt(system, solver)
     assert solution.converged and residual(solution.weights) < 1e-8
 
