@@ -116,7 +116,7 @@ class _Consecutive(ABC):
 
     Args:
         overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
-            uses 0. `auto` chooses it from d (`apviz.solvers.choices`).
+            uses 0. `auto` chooses it from d (`apviz.solvers.recommended`).
 
     Raises:
         ValueError: a setting out of range, with the accepted values.

@@ -37,7 +37,7 @@ class TwoLevelSchwarz(Preconditioner):
     Args:
         block_size: rows a block owns.
         coarse_rank: r, the number of vectors; holds 2nr numbers; 0: no coarse space. These two and the overlap of the
-            partition may be `auto` (`apviz.solvers.choices`).
+            partition may be `auto` (`apviz.solvers.recommended`).
         partition: as in `apviz.AlternatingProjection`; a name stands for blocks without overlap.
         coarse: `low-rank` or `galerkin`.
         seed: seed of the pivots.

@@ -16,8 +16,8 @@ from apviz.partitions import PARTITIONS, overlap_of
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
 from apviz.settings import require
-from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.recommended import resolve
 from apviz.solvers.state import EpochEnd, Events, State, Updated
 from apviz.solvers.stopping import Stopping
 
@@ -88,12 +88,9 @@ class ConjugateGradient(Solver):
         return replace(self, preconditioner=preconditioner), choices
 
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        settings, choices = self.resolve(operator, columns)
-        apply = settings.preconditioner.build(operator) if settings.preconditioner else None
-        return Prepared(
-            solver=settings, given=operator.uncounted, operator=operator.uncounted.sharded(),
-            choices=choices, preconditioner=apply,
-        )  # fmt: skip
+        apply = self.preconditioner.build(operator) if self.preconditioner else None
+        whole = operator.uncounted
+        return Prepared(solver=self, given=whole, operator=whole.sharded(), preconditioner=apply)
 
     def init(self, prepared: Prepared, state: State) -> Directions:
         return Directions(**vars(state), precondition=prepared.preconditioner or _identity)

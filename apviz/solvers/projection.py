@@ -21,12 +21,12 @@ from apviz.partitions import PARTITIONS, Partitioner, overlap_of, partitioner_na
 from apviz.registry import Registry
 from apviz.rules import Rule, rule_named
 from apviz.settings import Auto, chosen, require_seed, require_whole_or_auto
-from apviz.solvers.blocks import NAMES, Blocks, Choices, Projection, blocks_of
-from apviz.solvers.choices import resolve
+from apviz.solvers.blocks import Blocks, Projection, blocks_of
 from apviz.solvers.columns import COLUMNS, ColumnsSetting, Exact
 from apviz.solvers.handover import handing_over
-from apviz.solvers.interface import SOLVERS, Solver
+from apviz.solvers.interface import SOLVERS, Resolved, Solver
 from apviz.solvers.precision import Precision, precision_named
+from apviz.solvers.recommended import resolve, resolve_by_trials
 from apviz.solvers.state import EpochEnd, Events, State, Updated
 from apviz.solvers.steps import STEPS, PlainStep, Step
 from apviz.solvers.stopping import Stopping
@@ -51,7 +51,7 @@ class AlternatingProjection(Solver):
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
             b ≥ n is a Cholesky solve. `auto` here and in parts is chosen from n, d, the right-hand sides and the
-            free memory (`apviz.solvers.choices`); the trace records choices and reasons.
+            free memory (`apviz.solvers.recommended`); the trace records choices and reasons.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`,
             such as `KDTree(overlap=0.5)`. With an overlap, which the paper does not have, an epoch costs 1 + overlap
@@ -127,15 +127,13 @@ class AlternatingProjection(Solver):
         return rule_named(self.rule).needs_norms
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
-        asked = Choices(
-            self.block_size, self.partition, self.step.length, self.columns.rank, self.precision.recursion,
-            self.precision.factors, self.fallback_rank,
-        )  # fmt: skip
-        found, reasons = resolve(asked, operator, columns)
-        return found.put_into(self), {NAMES.get(name, name): why for name, why in reasons.items()}
+        return resolve(self, operator, columns)
 
-    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
-        return blocks_of(self, operator, columns, like)
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
+        return resolve_by_trials(self, operator, columns, like)
+
+    def build(self, operator: CountingOperator, columns: int) -> Blocks:
+        return blocks_of(self, operator)
 
     def init(self, prepared: Blocks, state: State) -> Projection:
         return Projection(prepared, state)

@@ -2,16 +2,20 @@
 
 import json
 import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 import apviz
+from apviz import solvers
 from apviz.factors import factor_bytes
 from apviz.partitions import KDTree, Sequential
-from apviz.solvers import Precision, Subspace, automatic, choices
+from apviz.solvers import Precision, Subspace, automatic, recommended
 from apviz.solvers.automatic import cholesky_work
+from apviz.solvers.serialization import to_plain
 from tests.device import DEVICE
 
 
@@ -81,7 +85,7 @@ def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_sma
     assert wished.precision.factors == "recursion"
     sizes = []
     for free in (3_200_000, 1_600_000, 800_000):
-        monkeypatch.setattr(choices, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(recommended, "free_memory", lambda device, free=free: free)
         found, why = resolve(MEMORY, operator, 3)
         sizes.append(found.block_size)
         assert found.precision.factors == "float16" and "GiB" in why["precision.factors"]
@@ -92,7 +96,7 @@ def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_sma
 
 
 def test_factors_are_never_in_half_precision_where_it_may_not_hold_them(monkeypatch):
-    monkeypatch.setattr(choices, "free_memory", lambda device: 800_000)
+    monkeypatch.setattr(recommended, "free_memory", lambda device: 800_000)
     assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].precision.factors == "recursion"
 
 
@@ -177,3 +181,46 @@ def test_a_preconditioner_built_by_hand_says_what_to_do_with_auto():
 
     with pytest.raises(ValueError, match=r"block_size is still 'auto': .*resolve\(operator\) first"):
         apviz.TwoLevelSchwarz().build(CountingOperator(system().operator))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        apviz.Automatic(tol=1e-3), apviz.solvers.overlapping(), apviz.solvers.ASkotch(rank=10),
+        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz()), apviz.solvers.CoordinateDescentPlusPlus(),
+        apviz.solvers.StochasticDualDescent(),
+    ],
+    ids=lambda solver: solver.name,
+)  # fmt: skip
+def test_every_auto_is_chosen_before_anything_is_built(solver, monkeypatch):
+    seen = []
+    for kind in solvers.SOLVERS.values():
+
+        def build(self, operator, columns, build=kind.build):
+            seen.append(json.dumps(to_plain(self)))
+            return build(self, operator, columns)
+
+        monkeypatch.setattr(kind, "build", build)
+    prepared = solver.prepare(system(2100).operator, 3)
+    assert seen and not any('"auto"' in each for each in seen) and seen[-1] == json.dumps(to_plain(prepared.solver))
+    assert prepared.choices and prepared.asked == solver
+
+
+def test_a_solver_of_ones_own_builds_with_what_it_chose_and_its_reasons_are_recorded():
+    @dataclass(frozen=True, kw_only=True)
+    class Halving(apviz.solvers.Solver):
+        share: float | str = "auto"
+        name: ClassVar[str] = "Halving"
+
+        def resolve(self, operator, columns=1):
+            return replace(self, share=0.5), {"share": "0.5: half"}
+
+        def build(self, operator, columns):
+            assert self.share == 0.5
+            return super().build(operator, columns)
+
+        def epochs(self, prepared, state):
+            raise NotImplementedError
+
+    prepared = Halving().prepare(system().operator)
+    assert prepared.solver == Halving(share=0.5) and prepared.choices == {"share": "0.5: half"}

@@ -11,7 +11,7 @@ import apviz.solvers.blocks as prepared_blocks
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.partitions import KDTree
 from apviz.skeletons import Suggestion
-from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, choices
+from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, recommended
 from tests.device import DEVICE
 
 
@@ -150,7 +150,7 @@ def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
 
 @pytest.mark.slow
 def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said(monkeypatch):
-    monkeypatch.setattr(choices, "SKELETON_ROWS", 2000)
+    monkeypatch.setattr(recommended, "SKELETON_ROWS", 2000)
     system, _ = problem(n=3000, d=3, noise=1e-4, lengthscale=1.5, columns=1)
     prepared = apviz.solvers.overlapping().prepare(system.operator)
     assert prepared.skeletons is None and prepared.solver.columns == Exact()
@@ -189,9 +189,9 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
 @pytest.mark.slow
 def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
-    monkeypatch.setattr(choices, "SKELETON_ROWS", 0)
+    monkeypatch.setattr(recommended, "SKELETON_ROWS", 0)
     poor = lambda operator, partition, *_: Suggestion(12, max(partition.solved_sizes()), 0.01)  # noqa: E731
-    monkeypatch.setattr(prepared_blocks, "suggest", poor)
+    monkeypatch.setattr(recommended, "suggest", poor)
     solver = apviz.solvers.overlapping(block_size=100, tol=1e-4, fallback_rank=0)
     passes, works = [], []
     for bad in (0.3, np.inf):
