@@ -112,15 +112,7 @@ PARTITIONS: Final = Registry[Partitioner]("partition", "apviz.partitions")
 
 @dataclass(frozen=True, kw_only=True)
 class _Consecutive(ABC):
-    """Blocks of consecutive rows of an order, each with its nearest other rows as a margin.
-
-    Args:
-        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
-            uses 0. `auto` chooses it from d (`apviz.solvers.recommended`).
-
-    Raises:
-        ValueError: a setting out of range, with the accepted values.
-    """
+    """Blocks of consecutive rows of an order, each with its nearest other rows as a margin."""
 
     overlap: float | Auto = 0.0
     #: whether blocks are compact in space, so that few blocks around one hold its margin
@@ -141,7 +133,15 @@ class _Consecutive(ABC):
 @PARTITIONS.register("sequential")
 @dataclass(frozen=True, kw_only=True)
 class Sequential(_Consecutive):
-    """Blocks of consecutive rows in the given order: the paper's partition (section 5.1)."""
+    """Blocks of consecutive rows in the given order: the paper's partition (section 5.1).
+
+    Args:
+        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
+            uses 0. `auto` chooses it from d (`apviz.solvers.recommended`).
+
+    Raises:
+        ValueError: an overlap out of range, with the accepted values.
+    """
 
     is_compact = False
 
@@ -152,7 +152,12 @@ class Sequential(_Consecutive):
 @PARTITIONS.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class ShuffledRows(_Consecutive):
-    """Blocks of rows in a random order."""
+    """Blocks of rows in a random order.
+
+    Args:
+        overlap: as in `Sequential`.
+        seed: seed of the order.
+    """
 
     seed: int = 0
     is_compact = False
@@ -169,7 +174,11 @@ class ShuffledRows(_Consecutive):
 @PARTITIONS.register("kd-tree")
 @dataclass(frozen=True, kw_only=True)
 class KDTree(_Consecutive):
-    """Blocks of neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
+    """Blocks of neighbours in space: halves along the longest side, in units of lengthscale, until a block is full.
+
+    Args:
+        overlap: as in `Sequential`.
+    """
 
     def order(self, inputs: Tensor, block_size: int) -> Tensor:
         return _tree(inputs, block_size, lambda points: points[:, int((points.amax(0) - points.amin(0)).argmax())])
@@ -182,6 +191,9 @@ class PrincipalAxisTree(_Consecutive):
 
     McNames (2001), "A fast nearest-neighbor algorithm based on a principal axis search tree". Blocks are rounder than
     those of a k-d tree if inputs are many and correlated.
+
+    Args:
+        overlap: as in `Sequential`.
 
     Examples:
         >>> import torch
