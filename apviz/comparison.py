@@ -43,7 +43,7 @@ class Outcome:
     """Result of one solver on the system: its trace and the place of the trace, or an error.
 
     Attributes:
-        is_beyond_memory: whether the error is that the memory does not suffice.
+        is_beyond_memory: Whether the memory was too small.
     """
 
     solver: Solver
@@ -63,14 +63,14 @@ def choose_hyperparameters(
     fit: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> Hyperparameters:
-    """Return the hyperparameters of the data set's card, with given values in place; `provenance` names their sources.
+    """Return the hyperparameters of the data set's card, replaced by given values; `provenance` names their sources.
 
-    Without a card they are fitted here, in seconds, to at most 1,000 training rows. Nothing is fitted if lengthscale,
-    outputscale and noise are all given. `fit` fits them even if the card has some; `hooks` observe every solve of a
-    fit. A kernel object, unlike a name, has its own scales and requires a given noise.
+    Without a card they are fitted in seconds, to at most 1,000 training rows. If lengthscale, outputscale and noise are
+    all given, there is no fit. `fit` fits them even if the card has some; `hooks` observe every solve of a fit. A
+    kernel object, unlike a name, has its own scales and requires a given noise.
 
     Raises:
-        ValueError: a value that no system of this data can have, before anything is fitted.
+        ValueError: A value that is invalid for every system of these data; raised before any fit.
     """
     if isinstance(kernel, Kernel):
         return _with_kernel(data, kernel, noise)
@@ -88,7 +88,7 @@ def choose_hyperparameters(
             assert isinstance(trial.kernel, str)  # only names reach this line
             chosen = _fit(data, trial.kernel, hooks)
     elif {"lengthscale", "outputscale", "noise"} <= set(changes):
-        # only this of the card's fit remains
+        # only this part of the card's fit remains
         left = "mean" if "kernel" in changes else "kernel and mean"
         chosen = replace(chosen, provenance=f"{left} of the data set's card")
     if changes:
@@ -106,7 +106,7 @@ def _with_kernel(data: Dataset, kernel: Kernel, noise: float | None) -> Hyperpar
 
 
 def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:
-    """Train shortly on the first rows, which are random because the rows of a `Dataset` are shuffled."""
+    """Train briefly on the first rows, which are random because the rows of a `Dataset` are shuffled."""
     n, m = len(data.train_x), min(len(data.train_x), FIT_ROWS)
     log.info("fitting hyperparameters to %s of %s training rows, because the data set has none", f"{m:,}", f"{n:,}")
     settings = TrainingSettings(kernel=kernel, solver=Cholesky(), steps=FIT_STEPS, step_size=FIT_STEP_SIZE)
@@ -158,15 +158,18 @@ def choose_solvers(
     max_epochs: int = 100,
     seed: int = 0,
 ) -> list[Solver]:
-    """Make the solvers of the named methods, in the order of `apviz.methods.METHODS`, which describes them.
+    """Return the solvers of the named methods, in the order of `apviz.methods.METHODS`, which describes them.
 
     Args:
-        rules, block_sizes, partitions, ranks: one solver for every combination of the settings that a method has.
-        overlap: overlap of the blocks of `ap`.
-        max_epochs: limit of epochs and of iterations.
+        rules: Rules of the solvers. A method has one solver for every combination of those settings that it has.
+        block_sizes: Block sizes of the solvers.
+        partitions: Partitions of the solvers.
+        ranks: Ranks of the solvers.
+        overlap: Overlap of the blocks of `ap`.
+        max_epochs: Limit on epochs and on iterations.
 
     Raises:
-        ValueError: an unknown method, or a setting that the solver rejects.
+        ValueError: An unknown method, or a setting that the solver rejects.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
@@ -192,7 +195,7 @@ def by_gauss_southwell(solver: Solver) -> bool:
 
 
 def choose_block_sizes(n: int, count: int = 6) -> list[int]:
-    """List block sizes to sweep: n/2, n/4, and so on, rounded to two digits, in increasing order."""
+    """Return block sizes to sweep: n/2, n/4, and so on, rounded to two digits, in increasing order."""
     return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
 
 
@@ -211,15 +214,15 @@ def compare(
     """Run one solver after another, each with a trace in `out`; a failed solver does not end the others.
 
     Args:
-        data: evaluate its test RMSE after every epoch.
-        mean: the prior mean that was subtracted from the targets.
-        pictures: number of first updates or iterations whose residual is recorded, for `apviz.plots.residual_map` and,
+        data: Data whose test RMSE is evaluated after every epoch.
+        mean: Prior mean that was subtracted from the targets.
+        pictures: Number of first updates or iterations whose residual is recorded, for `apviz.plots.residual_map` and,
             if d = 2, `residual_image`; if d = 1 also the weights, for `apviz.plots.fitted_function`.
-        pictured: solvers with pictures.
-        eigenvalues: record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
+        pictured: Function that returns whether a solver has pictures.
+        eigenvalues: Record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
 
     Yields:
-        One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
+        One outcome per solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
     """
     system.operator.prepare()
     recording = Recording(data, mean, pictures, pictured, eigenvalues)
@@ -241,11 +244,11 @@ def compare_on(
     """Run solvers on the workers of a cluster, each with a trace in `out`; a failed solver does not end the others.
 
     Args:
-        build: makes the system on every worker that solves, such as a `partial` of `build_system`.
-        recording: recording settings, as in `compare`.
+        build: Function that makes the system on every worker that solves, such as a `partial` of `build_system`.
+        recording: Recording settings, as in `compare`.
 
     Yields:
-        One outcome a solver, in the order in which they end. On Ctrl-C the outcomes so far come before the exception;
+        One outcome per solver, in order of completion. On Ctrl-C the outcomes so far come before the exception;
         interrupted traces are in `out` if workers can write there.
     """
     # duplicate solvers are separate tasks

@@ -1,9 +1,9 @@
 """Ranks: the processes of one solve over torch.distributed, and the counts of their messages.
 
-Every rank runs the same program on the same data and takes part in every call of apviz; `torchrun` starts them, and
-`init` connects them. `operators.distributed` says what they share. A rank that fails or is killed ends the others: its
-connections close, and their next collective raises `RankLost`. One that hangs ends them after the timeout of
-torch.distributed.
+Every rank runs the same program on the same data and takes part in every call of apviz. `torchrun` starts the ranks,
+and `init` connects them. `operators.distributed` describes how they share the work. A rank that fails or is killed
+ends the others: its connections close, and their next collective raises `RankLost`. A rank that hangs ends them after
+the timeout of torch.distributed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch.distributed import HashStore, PrefixStore, Store, rendezvous  # type:
 
 T = TypeVar("T")
 
-#: up to this size over all ranks, gloo gathers in a third of the time that it takes to add
+#: Total size over all ranks up to which gloo gathers in a third of the time of a sum.
 GATHERED_BYTES: Final = 2**17
 CONNECT_TIMEOUT: Final = timedelta(minutes=5)
-#: where a rank that fails says why, for the others
+#: Key of the reason why a rank failed, for the others.
 _FAILURE: Final = "failure"
 
 _current: Ranks | None = None
@@ -41,11 +41,11 @@ class RankLost(Exception):
 
 @dataclass
 class Traffic:
-    """Collectives that a rank has taken part in.
+    """Collectives in which a rank has taken part.
 
     Attributes:
-        messages: the number of broadcasts, sums and gathers.
-        bytes: of their payload; how much crosses the network depends on the algorithm of each.
+        messages: Number of broadcasts, sums and gathers.
+        bytes: Bytes of their payload; the traffic on the network depends on the algorithm of each.
     """
 
     messages: int = 0
@@ -58,13 +58,13 @@ def init(*, backend: str = "auto", timeout: float = 1800.0) -> Ranks:
     Call it first, on every rank; a second call returns the same. Without `torchrun` there is one rank.
 
     Args:
-        backend: `gloo` for processors, `nccl` for GPUs, each rank then on the GPU of its local number; `auto`: `nccl`
-            if there is a GPU.
-        timeout: seconds after which a rank that others wait for is given up; longer than any download or set-up that
-            one rank does alone.
+        backend: `gloo` for processors; `nccl` for GPUs, with each rank on the GPU of its local number; `auto` for
+            `nccl` if there is a GPU.
+        timeout: Seconds after which waiting ranks give a rank up; longer than any download or set-up that one rank does
+            alone.
 
     Raises:
-        ValueError: an unknown backend, a timeout that is not positive, or fewer GPUs than ranks on this machine.
+        ValueError: An unknown backend, a timeout that is not positive, or fewer GPUs than ranks on this machine.
 
     Examples:
         >>> import apviz
@@ -114,7 +114,7 @@ def current() -> Ranks | None:
 
 
 def records() -> bool:
-    """Tell whether this process writes traces and prints; of several ranks, only rank 0 does."""
+    """Test whether this process writes traces and prints; of several ranks, only rank 0 does."""
     return _current is None or _current.rank == 0
 
 
@@ -127,7 +127,7 @@ def fail(error: BaseException) -> None:
     """End all ranks because of an error on this one, which does not reach the collectives they wait in.
 
     Raises:
-        RankLost: from the error, if there are several ranks; not for Ctrl-C, or if another rank was lost before.
+        RankLost: Chained to the error, if there are several ranks; not for Ctrl-C, or if another rank was lost before.
     """
     ranks = current()
     if ranks is None:
@@ -151,11 +151,12 @@ def finish() -> None:
 
 
 class Ranks:
-    """The ranks of a job, seen from one of them.
+    """Ranks of a job, seen from one of them.
 
     Attributes:
-        rank, size: the number of this one, from 0, and how many there are.
-        traffic: the collectives that it has taken part in.
+        rank: Number of this rank, from 0.
+        size: Number of ranks.
+        traffic: Collectives in which this rank has taken part.
     """
 
     def __init__(self, store: Store, rank: int, size: int, backend: str, timeout: float) -> None:
@@ -164,7 +165,7 @@ class Ranks:
         self._store, self._is_ending = store, False
 
     def sum_(self, a: Tensor) -> Tensor:
-        """Add `a`, contiguous, over all ranks, in place: the same on all to the last bit."""
+        """Add `a`, contiguous, over all ranks, in place; the result is equal on all ranks to the last bit."""
         if self.backend == "gloo" and self.size > 1 and a.nbytes * self.size <= GATHERED_BYTES:
             parts = a.new_empty(self.size, *a.shape)
             self._run(lambda: dist.all_gather(list(parts), a), a.nbytes)
@@ -179,7 +180,7 @@ class Ranks:
         return a
 
     def reduce_(self, a: Tensor, destination: int) -> Tensor:
-        """Add `a`, contiguous, over all ranks, on one of them; on the others its content is undefined."""
+        """Add `a`, contiguous, over all ranks, on one of them; on the others the content becomes undefined."""
         self._run(lambda: dist.reduce(a, destination), a.nbytes)
         return a
 
@@ -214,12 +215,12 @@ class Ranks:
             self.meet()
 
     def disconnect(self, why: str) -> None:
-        """Close the connections, so that the other ranks end; the first reason is kept for them."""
+        """Close the connections, so that the other ranks end; the first reason is stored for them."""
         self._is_ending = True
         with contextlib.suppress(RuntimeError):  # the store may have ended with rank 0
             if why:
                 self._store.compare_set(_FAILURE, "", why)
-        # with NCCL the connections close with the process, since closing them may wait for the other ranks
+        # with NCCL the connections close with the process, because closing them may wait for the other ranks
         if self.backend == "gloo" and dist.is_initialized():
             dist.destroy_process_group()
 

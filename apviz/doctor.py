@@ -30,23 +30,23 @@ from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateG
 from apviz.system import KernelSystem
 from apviz.tracing.attributes import processor
 
-#: largest accepted error of an engine, relative to the largest entry of a product in float64
+#: Largest accepted error of an engine, relative to the largest entry of a product in float64.
 ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}
-#: sizes for correctness and speed: inputs; rows and columns of either
+#: Sizes for correctness and speed: inputs; rows and columns of either.
 INPUTS: Final = (1, 3, 13)
 TRUE_ROWS, FAST_ROWS, FAST_COLUMNS, SIDES = 400, 20_000, 1_000, 16
-#: rows and σ² of the system that is solved
+#: Rows and σ² of the solved system.
 SOLVED_ROWS, SOLVED_NOISE = 1_000, 0.1
-#: relative residual that the solves must reach
+#: Relative residual that the solves must reach.
 TOL: Final = 1e-2
-#: share of the threads that the compiled engine uses on an idle machine, and load per core below which speeds are
-#: meaningful
+#: Share of the threads that the compiled engine uses on an idle machine, and load per core below which speeds are
+#: meaningful.
 USED, BUSY = 0.6, 0.5
-#: gibibytes of free memory below which blocks and stored matrices become small
+#: Gibibytes of free memory below which blocks and stored matrices become small.
 LITTLE_MEMORY = 2.0
-#: summary of the GPU runs
+#: Summary of the GPU runs.
 RUN_ON_GPUS: Final = Path(__file__).with_name("run_on_gpus.json")
-#: optional packages, by the extra that installs them
+#: Optional packages, by the extra that installs them.
 EXTRAS: Final = {
     "panel": "dashboard",
     "gpytorch": "gpytorch",
@@ -55,7 +55,7 @@ EXTRAS: Final = {
     "h5py": "hdf5",
 }
 
-#: textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales
+#: Textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales.
 _TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "matern12": lambda r: torch.exp(-r),
     "matern32": lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),
@@ -77,13 +77,13 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding about this machine.
+    """Finding about this machine.
 
     Attributes:
-        subject: what was examined.
-        found: the result, in words.
-        advice: the remedy; empty if there is no problem.
-        is_wrong: whether apviz computes wrong numbers here, or does not solve.
+        subject: Examined part of the machine.
+        found: Result, in words.
+        advice: Remedy; empty if there is no problem.
+        is_wrong: Whether apviz computes wrong numbers here, or does not solve.
     """
 
     subject: str
@@ -96,11 +96,11 @@ def examine(*, keops: bool = True) -> Iterator[Finding]:
     """Examine this machine, test every engine and a few solves, and yield findings one by one; takes a minute.
 
     Products of every engine are compared with dense float64 matrices of textbook formulas. Relative to the largest
-    entry, the error is at most 1e-4 in float32 and 1e-11 in float64. Speeds are millions of kernel entries a second,
+    entry, the error is at most 1e-4 in float32 and 1e-11 in float64. Speeds are millions of kernel entries per second,
     Matérn-5/2, 16 right-hand sides, float32, medians of three; other processes on the machine reduce them.
 
     Args:
-        keops: test KeOps if it is installed, which compiles for some tens of seconds the first time.
+        keops: Whether to test KeOps if it is installed, which compiles for some tens of seconds the first time.
 
     Examples:
         >>> from apviz.doctor import machine
@@ -217,7 +217,7 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
 
 
 def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str, float]) -> Finding:
-    """Compare an engine's products with textbook formulas, and time them; its speed at d = 3 goes to `rates`."""
+    """Compare an engine's products with textbook formulas, and time them; write its speed at d = 3 to `rates`."""
     subject = f"{name} ({device.type})"
     try:
         worst = max(

@@ -15,7 +15,7 @@ from apviz.memory import numbers_held, require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
 
-#: number of a block: an int, or for stacked factors also a 0-d tensor on the device
+#: Number of a block: an int, or for stacked factors also a 0-d tensor on the device.
 Block = Any
 
 # Jitters relative to the diagonal of K, tried in this order.
@@ -23,7 +23,7 @@ JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
 # Blocks of up to this size in total are factored together: one call instead of many small ones, and a full GPU.
 BATCH_BYTES = 2**20
 GPU_BATCH_BYTES = 2**28
-# Noise below this share of the outputscale lets entries of a unit factor, up to the root of its inverse, come near
+# Noise below this share of the outputscale lets entries of a unit factor, up to the root of its inverse, approach
 # float16's largest number.
 HALF_NOISE = 1e-8
 # Columns of a factor converted at a time, into memory that stays in cache.
@@ -53,7 +53,7 @@ class BlockFactors:
         NotPositiveDefinite: names the block and the jitter tried.
     """
 
-    #: whether `rows`, `project` and `solve` also accept the number of a block as a tensor
+    #: Whether `rows`, `project` and `solve` also accept the number of a block as a tensor.
     is_stacked = False
 
     def __init__(
@@ -143,7 +143,7 @@ class BlockFactors:
     def index(self, block: int | Tensor) -> Block:
         """Return the number of the block that a rule has chosen, in the form that the methods here accept.
 
-        If the host reads a GPU tensor, it waits for the GPU.
+        The host waits for the GPU when it reads a GPU tensor.
         """
         return int(block)
 
@@ -224,11 +224,11 @@ def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | 
     """Check, before rows are assigned to blocks, that the factors for the inputs x: (n, d) fit the memory.
 
     Args:
-        dtype: dtype of the stored factors; None: that of x.
-        ranks: number of ranks that share them.
+        dtype: Dtype of the stored factors; None for that of x.
+        ranks: Number of ranks that share them.
 
     Raises:
-        MemoryError: they would not fit the free memory.
+        MemoryError: They would not fit the free memory.
     """
     sizes = _solved_sizes(len(x), block_size, overlap)
     _check_memory(numbers_held(sizes) // ranks, dtype or x.dtype, x, max(sizes))

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-#: at most, of one entry in the directory of a zip file
+#: Most bytes of one entry in the directory of a zip file.
 _ENTRY_BYTES: Final = 250
 
 
@@ -46,11 +46,11 @@ def file_made_whole(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a temporary file in the same folder, and rename it to `path` at the end; an error leaves the old file.
 
     Args:
-        durable: flush it to the disk first, so that a power cut too leaves the old file or the new one; this takes some
-            milliseconds.
+        durable: Whether to flush it to the disk first, which takes some milliseconds. Then a power cut also leaves
+            either the old file or the new one.
 
     Raises:
-        OSError: the disk is full, unavailable or read-only.
+        OSError: The disk is full, unavailable or read-only.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     written = _temporary_name(path)

@@ -1,4 +1,4 @@
-"""The hyperparameters of a Gaussian process: kernel, lengthscales, outputscale, noise and mean."""
+"""Hyperparameters of a Gaussian process: kernel, lengthscales, outputscale, noise and mean."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Hyperparameters:
     """Hyperparameters of a constant mean, a kernel and Gaussian noise.
 
     Args:
-        kernel: name of a scaled stationary kernel, such as `matern52`; or a kernel object, with its own lengthscales
+        kernel: Name of a scaled stationary kernel, such as `matern52`; or a kernel object, with its own lengthscales
             and scales.
-        lengthscale: one value, or d in the order of the inputs, in the inputs' units; () with a kernel object.
+        lengthscale: One value, or d in the order of the inputs, in the inputs' units; () with a kernel object.
         outputscale: k(x, x), in squared units of the target.
         noise: σ², in squared units of the target.
-        mean: of the prior, in the target's units.
-        provenance: origin of the values, in words.
-        kernel_parameters: shape parameters of the kernel, by name; the others have their defaults.
+        mean: Mean of the prior, in the target's units.
+        provenance: Origin of the values, in words.
+        kernel_parameters: Shape parameters of the kernel, by name; others have their defaults.
 
     Examples:
         >>> import apviz
@@ -45,7 +45,7 @@ class Hyperparameters:
 
     @classmethod
     def of(cls, kernel: Kernel, noise: float, mean: float = 0.0, provenance: str = "") -> Hyperparameters:
-        """Make the hyperparameters of a kernel, a noise σ² and a prior mean."""
+        """Return the hyperparameters of a kernel, a noise σ² and a prior mean."""
         from apviz.kernels import KERNELS, Stationary  # imports torch, which reading a trace does not need
 
         if not (isinstance(kernel, Stationary) and kernel.name in KERNELS):
@@ -65,10 +65,10 @@ class Hyperparameters:
         return values
 
     def build_kernel(self) -> Kernel:
-        """Build the kernel with these lengthscales, outputscale and parameters.
+        """Return the kernel with these lengthscales, outputscale and parameters.
 
         Raises:
-            ValueError: an unknown name of a kernel or of a parameter, or a value that is not finite and positive.
+            ValueError: An unknown name of a kernel or of a parameter, or a value that is not finite and positive.
         """
         if not isinstance(self.kernel, str):
             return self.kernel

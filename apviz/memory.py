@@ -18,7 +18,7 @@ import psutil
 if TYPE_CHECKING:
     import torch
 
-#: share of the free memory that one allocation may take
+#: Share of the free memory that one allocation may take.
 SHARE: Final = 0.9
 
 
@@ -39,7 +39,7 @@ _ceiling: int | None = None
 
 
 def keep_below(ceiling: int | None) -> None:
-    """Limit the bytes of this process, for example of a cluster's worker; None: no limit."""
+    """Limit the bytes of this process, for example of a cluster's worker; None removes the limit."""
     global _ceiling  # noqa: PLW0603  # a process has one
     _ceiling = ceiling
 
@@ -49,10 +49,10 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
 
     On the processor this is the smallest of: the memory available on the machine; the rest of the limits of its control
     groups (containers, batch systems, systemd) and of its address space (`ulimit -v`); and the rest of its own limit
-    (`keep_below`). Limits that a system does not have are ignored. Ranks of a job on one machine share equally.
+    (`keep_below`). Limits that a system does not have are ignored. Ranks of a job on one machine have equal shares.
 
     Args:
-        root: the folder of `proc` and `sys`.
+        root: Folder of `proc` and `sys`.
     """
     if device.type == "cuda":
         import torch
@@ -62,7 +62,7 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
         return torch.cuda.mem_get_info(device)[0] + kept
     available = int(psutil.virtual_memory().available)
     shared = [available, *_left_by_control_groups(root)]
-    # torchrun tells how many processes of a job are on this machine
+    # torchrun sets the number of processes of a job on this machine
     of_one = min(shared) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(0, min([of_one, *_left_of_address_space(), *_left_below_ceiling()]))
 
@@ -121,7 +121,7 @@ def _reclaimable(folder: Path, entry: str) -> int:
 def give_back() -> None:
     """Return free pages to the system; takes milliseconds.
 
-    glibc's allocator keeps them for this process, so that a server would stay as large as its busiest minute. With
+    glibc's allocator keeps free pages for this process, so a server would stay as large as at its busiest time. With
     another allocator, nothing happens.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
@@ -146,16 +146,16 @@ def require_memory(needed: float, device: torch.device, what: str, instead: str)
 
 @contextmanager
 def explained(what: str, instead: str) -> Iterator[None]:
-    """Report needed and free memory where an allocation fails inside a `with`; also a decorator.
+    """Report needed and free memory if an allocation fails inside a `with`; also a decorator.
 
     The allocators for the processor, CUDA and NumPy have different messages; those of `require_memory` pass unchanged.
 
     Args:
-        what: the attempted operation.
-        instead: the remedy.
+        what: Attempted operation.
+        instead: Remedy.
 
     Raises:
-        MemoryError: instead of the allocator's error.
+        MemoryError: Instead of the allocator's error.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The method of a solve as data, with its name and details; comparisons, groups and colours use the data."""
+"""Method of a solve as data, with its name and details; comparisons, groups and colours use the data."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from apviz.methods import (
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method: the settings that distinguish solvers; None for settings that a family does not have.
+    """Method: the settings that distinguish solvers, with None for settings that a family does not have.
 
     Args:
         family: `alternating-projection`, `conjugate-gradient`, `cholesky`, or the name of another solver.
-        rule, partition: their names.
-        block_size: rows a block owns, `auto` before it is chosen; also of a preconditioner with blocks.
-        overlap: share of a block's own rows.
-        history: number of past updates to step along again.
-        coarse_rank: vectors of the coarse space.
-        skeleton_rank: columns that represent those of a block far from it; None without skeletons.
-        preconditioner: its name.
-        rank: rank of a low-rank preconditioner.
-        coarse: the kind of a preconditioner's coarse space, if it is not the usual one.
-        variant: settings of this family alone, in words.
-        source: the software that solved, if not apviz: `gpytorch`, `published`.
+        rule: Name of the rule.
+        partition: Name of the partition.
+        block_size: Number of rows a block owns, `auto` before it is chosen; also of a preconditioner with blocks.
+        overlap: Margin of a block, relative to its own rows.
+        history: Number of past updates to step along again.
+        coarse_rank: Number of vectors of the coarse space.
+        skeleton_rank: Number of columns that represent those of a block far from it; None without skeletons.
+        preconditioner: Name of the preconditioner.
+        rank: Rank of a low-rank preconditioner.
+        coarse: Kind of a preconditioner's coarse space, unless it is the usual one.
+        variant: Settings that only this family has, in words.
+        source: Software that solved, if not apviz: `gpytorch`, `published`.
     """
 
     family: str
@@ -115,12 +116,12 @@ class Method:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether this is alternating projection."""
+        """Whether the method is alternating projection."""
         return self.family == ALTERNATING_PROJECTION
 
     @property
     def is_plain_cg(self) -> bool:
-        """Whether this is apviz' own conjugate gradients without a preconditioner, for which theory has a bound."""
+        """Whether the method is apviz' conjugate gradients without a preconditioner, for which theory has a bound."""
         return self.family == CONJUGATE_GRADIENT and self.preconditioner is None and self.source is None
 
     def without(self, *settings: str) -> Method:
@@ -129,15 +130,15 @@ class Method:
         return dataclasses.replace(self, **nothing)
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings that are not None, as a trace holds them."""
+        """Return the settings that are not None, in the form stored in a trace."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Method:
-        """Make the method from the settings in a trace; ignore settings of a later version.
+        """Return the method from the settings in a trace; settings of a later version are ignored.
 
         Raises:
-            ValueError: no family.
+            ValueError: The family is missing.
         """
         if not isinstance(plain.get("family"), str):
             raise ValueError(f"a method must name its family, got {str(dict(plain))[:80]}")
@@ -162,11 +163,11 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
     return ", ".join(in_words(settings)) or None
 
 
-#: settings that may be numbers
+#: Settings that may be numbers.
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 
 
-#: words of the settings in details, in their order: by value, and for `auto`
+#: Words of the settings in details, in their order: by value, and for `auto`.
 _DETAILS: Final[dict[str, tuple[Callable[[Any], str], str]]] = {
     "partition": (lambda name: PARTITION_WORDS.get(name, f"{name} blocks"), ""),
     "block_size": ("{:,} rows a block".format, "automatic block size"),
@@ -188,7 +189,7 @@ def _with(name: str, words: str) -> str:
 
 
 def distinct_names(methods: Sequence[Method]) -> list[str]:
-    """Name the methods of a table or a legend; different methods with equal names get their differences added.
+    """Return the names of methods for a table or a legend; differences are added to equal names of different methods.
 
     Examples:
         >>> from apviz.method import PLAIN_CG, Method, distinct_names
@@ -222,5 +223,5 @@ def _differences(methods: Sequence[Method]) -> list[str]:
     return [", ".join(own) for own in found]
 
 
-#: conjugate gradients without a preconditioner
+#: Conjugate gradients without a preconditioner.
 PLAIN_CG: Final = Method(family=CONJUGATE_GRADIENT)

@@ -1,7 +1,7 @@
-"""The registry of methods: name, description and settings of each; one entry a method.
+"""Registry of methods: name, description and settings, with one entry per method.
 
-Command line, dashboard, screen names, colours and comparisons read it. A method is one file with its solver or
-preconditioner, and one entry here; `family` and `preconditioner` are the names under which those are registered.
+Command line, dashboard, screen names, colours and comparisons read it. A method consists of one file with its solver
+or preconditioner, and one entry here; `family` and `preconditioner` are the names under which those are registered.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: families, by the names under which `apviz.solvers` registers them
+#: Families, by the names under which `apviz.solvers` registers them.
 ALTERNATING_PROJECTION: Final = "alternating-projection"
 CONJUGATE_GRADIENT: Final = "conjugate-gradient"
 CHOLESKY: Final = "cholesky"
 
-#: settings of alternating projection that apviz recommends: overlapping blocks of neighbours, and steps along past ones
+#: Settings of alternating projection recommended by apviz: overlapping blocks of neighbours, and steps along past ones.
 RECOMMENDED: Final[dict[str, Any]] = {
     "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "step": "subspace",
     "columns": "skeletons", "precision": "auto", "fallback_rank": "auto",
@@ -38,7 +38,7 @@ class MethodSetting:
     high: float | None = None
 
 
-#: settings by name, as solvers and preconditioners have them
+#: Settings by name, as solvers and preconditioners have them.
 SETTINGS: Final[dict[str, MethodSetting]] = {
     "rule": MethodSetting(label="Block rules", help="Which block is projected onto next."),
     "partition": MethodSetting(label="Partitions", help="How rows are cut into blocks."),
@@ -56,18 +56,18 @@ SETTINGS: Final[dict[str, MethodSetting]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MethodEntry:
-    """A method that a user can select by name.
+    """Method that a user can select by name.
 
     Args:
-        name: the display name.
-        description: one sentence.
-        family: of the solver, as `apviz.solvers` registers it.
-        preconditioner: as `apviz.preconditioners` registers it.
-        named: settings in parentheses after the name, such as the rank.
-        usual: usual values of settings, which are not mentioned.
-        sweeps: settings that accept several values, each for a separate solver.
-        fixed: settings that define this method.
-        colours: on white and on black; None: those of methods without their own.
+        name: Display name.
+        description: One sentence.
+        family: Family of the solver, as `apviz.solvers` registers it.
+        preconditioner: Preconditioner, as `apviz.preconditioners` registers it.
+        named: Settings in parentheses after the name, such as the rank.
+        usual: Usual values of settings, which are not mentioned.
+        sweeps: Settings that accept several values, each for a separate solver.
+        fixed: Settings that define this method.
+        colours: Colours on white and on black; None for those of methods without their own.
     """
 
     name: str
@@ -81,7 +81,7 @@ class MethodEntry:
     colours: tuple[str, str] | None = None
 
 
-#: methods by the word of `apviz compare --methods`
+#: Methods by their name in `apviz compare --methods`.
 METHODS: Final[dict[str, MethodEntry]] = {
     "ap": MethodEntry(
         name="Alternating projection", family=ALTERNATING_PROJECTION, named=("rule", "block_size"),
@@ -148,7 +148,7 @@ METHODS: Final[dict[str, MethodEntry]] = {
 }  # fmt: skip
 
 
-#: names of rules and partitions; others use their registered names
+#: Names of rules and partitions; others use their registered names.
 RULE_WORDS: Final[dict[str, str]] = {
     "gauss-southwell": "greedy", "gauss-southwell (short block last)": "greedy, short block last",
 }  # fmt: skip
@@ -166,11 +166,11 @@ def in_words(settings: Mapping[str, Any]) -> list[str]:
 def entry_of(
     family: str, preconditioner: str | None = None, *, overlaps: bool = False, variant: str = ""
 ) -> MethodEntry | None:
-    """Return the entry of a method; None where the registry has none of its family and preconditioner.
+    """Return the entry of a method; None if the registry has none of its family and preconditioner.
 
     Args:
-        overlaps: whether it is alternating projection on blocks that overlap.
-        variant: settings that only its family has, which tell steepest from gradient descent.
+        overlaps: Whether it is alternating projection on overlapping blocks.
+        variant: Settings that only its family has, which distinguish steepest descent from gradient descent.
     """
 
     def fits(entry: MethodEntry) -> bool:

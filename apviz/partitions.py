@@ -24,11 +24,11 @@ from apviz.operators.layout import Rows
 from apviz.registry import Registry
 from apviz.settings import Auto, chosen, require_overlap, require_seed
 
-#: number of landmarks of a block, which tell its distance to other blocks; size of the search for a margin, as a
-#: multiple of the margin
+#: Number of landmarks of a block, which determine its distance to other blocks; size of the search for a margin, as a
+#: multiple of the margin.
 LANDMARKS = 16
 CANDIDATES = 10
-#: size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin
+#: Size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin.
 NEAR_CANDIDATES = 2
 
 

@@ -1,10 +1,9 @@
 """Places of runs: folders of this machine, and object stores by a URL (`s3://`, `gs://`, `memory://`), through fsspec.
 
-An object in a store is complete or absent, so a trace whose `zarr.json` is put last is seen as of its last complete
-flush. A store cannot rename, so the objects of a first flush appear one by one, but they are no trace before their
-`zarr.json` is there. A store has no locks that end with a process, so a lock is an object: see `apviz.tracing.lock`.
-The settings of a store (keys, endpoint) are those of fsspec: its configuration files, or variables such as
-`FSSPEC_S3_ENDPOINT_URL`.
+An object in a store is complete or absent. A trace writes its `zarr.json` last, so readers see its last complete flush.
+A store cannot rename, so the objects of a first flush appear one by one; without `zarr.json` they are not a trace.
+A store has no locks that end with a process, so a lock is an object: see `apviz.tracing.lock`. The settings of a store
+(keys, endpoint) are those of fsspec: its configuration files, or variables such as `FSSPEC_S3_ENDPOINT_URL`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _BATCH_BYTES: Final = 2**25
 
 @dataclass(frozen=True)
 class Remote:
-    """A place in an object store, by its URL, with the methods of `pathlib.Path` that traces need.
+    """Place in an object store, by its URL, with the methods of `pathlib.Path` that traces need.
 
-    Every method raises OSError if the store fails, whatever the library of the store raises: a solve continues without
-    its trace after an OSError. (`universal-pathlib` passes all errors on, and cannot create without replacing.)
+    Every method raises OSError if the store fails, whatever error the store's library raises, because a solve continues
+    without its trace after an OSError. (`universal-pathlib` passes all errors on, and cannot create without replacing.)
     """
 
     url: str
@@ -144,7 +143,7 @@ class Remote:
 
 
 Place = Path | Remote
-#: a place of either kind; the result is of the same kind
+#: Place of either kind; the result is of the same kind.
 P = TypeVar("P", Path, Remote, Path | Remote)
 
 
@@ -210,10 +209,10 @@ def write_files(place: Place, files: Iterable[tuple[str, bytes]]) -> None:
 
 @contextmanager
 def made_whole(place: Place) -> Iterator[Place]:
-    """Make a new folder, as `apviz.files.folder_made_whole`; in a store, put last what makes readers open it.
+    """Make a new folder, as `apviz.files.folder_made_whole`. In a store, write the file that readers open last.
 
     Raises:
-        OSError: also if another process has made something at the path meanwhile.
+        OSError: Also if another process has created the path in the meantime.
     """
     if isinstance(place, Remote):
         yield place
@@ -224,7 +223,7 @@ def made_whole(place: Place) -> Iterator[Place]:
 
 @contextmanager
 def _os_errors(place: Remote) -> Iterator[None]:
-    """Raise errors of HTTP, credentials and timeouts, of which each store's library has its own classes, as OSError."""
+    """Raise errors of HTTP, credentials and timeouts, which have other classes in each store's library, as OSError."""
     try:
         yield
     except OSError:

@@ -1,9 +1,9 @@
-"""A race: several solves of one system take turns, so that their curves grow together.
+"""Race: several solves of one system take turns, so that their curves grow together.
 
 Every solve has its own thread, and one at a time has the turn: the one that has used the least work, or the fewest
-seconds, so far. Turns change between updates. A waiting solve is inside a hook, with its clock stopped, so that its
-numbers, and the seconds in its trace, are those of a solve alone. A set-up is not interrupted, and the set-ups of all
-solves are in memory together.
+seconds, so far. Turns change between updates. A waiting solve is inside a hook, with its clock stopped. So its
+numbers, and the seconds in its trace, are those of a solve that runs alone. A set-up is not interrupted, and the
+set-ups of all solves are in memory together.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from apviz.system import KernelSystem
 
 By = Literal["work", "seconds"]
 
-#: shortest turn in seconds; a turn is longer if an update is
+#: Shortest turn in seconds; a turn is longer if an update is.
 TURN_SECONDS = 0.02
 
 
 class Turns:
-    """The scheduler of a race, which can also stop all of its solves.
+    """Scheduler of a race, which can also stop all of its solves.
 
     Args:
-        by: the quantity to share equally: `work`, or `seconds`.
+        by: Quantity to share equally: `work`, or `seconds`.
 
     Raises:
-        ValueError: another `by`.
+        ValueError: Another `by`.
     """
 
     def __init__(self, by: By = "work") -> None:
@@ -83,10 +83,10 @@ class Turns:
 
 
 class _Lane(Hook):
-    """The hook in which a solve waits for its turn.
+    """Hook in which a solve waits for its turn.
 
     Attributes:
-        taken: work, or seconds, so far.
+        taken: Work, or seconds, so far.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -100,7 +100,7 @@ class _Lane(Hook):
             self._offer(update.work if self._turns.by == "work" else self._run.seconds())
 
     def on_epoch(self, epoch: Epoch) -> None:
-        # the set-up was one long turn
+        # the set-up counts as one long turn
         if epoch.number == 0:
             self._offer(epoch.work if self._turns.by == "work" else epoch.seconds)
 

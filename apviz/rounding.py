@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: share of a column's different values that must stay different
+#: Share of a column's different values that must stay different.
 LEAST_SHARE = 0.5
 
 
 def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Scale each column by 2^−e, so that its largest value lies between ½ and 1; return e too.
+    """Scale each column by 2^−e, so that its largest value is between ½ and 1; return e too.
 
-    The scaling is exact, and squares of the result do not overflow, or underflow where it matters.
+    The scaling is exact, and squares of the result neither overflow nor underflow where it matters.
 
     Args:
         values: (n,) or (n, d), finite.
@@ -41,7 +41,7 @@ def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
 
 
 def copies(rows: Array) -> int:
-    """Count the rows of (n, d) that equal an earlier row."""
+    """Count the rows of (n, d) that duplicate an earlier row."""
     return len(rows) - _different(rows)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from apviz.registry import Registry
 from apviz.settings import require, require_seed
 
-#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks; a choice
-#: by norms may stay a tensor, a new one each time, so that the host does not wait for the device of the norms
+#: Selector of the next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the
+#: blocks. A selection by norms may stay a tensor, a new one each time, so that the host does not wait for the device.
 Selector = Callable[[int, Tensor], int | Tensor]
 
 
@@ -25,7 +25,7 @@ class Rule(Protocol):
         """The name in traces and legends."""
         ...
 
-    #: whether `Selector` uses the norms; if not, they are computed only for recording
+    #: Whether `Selector` uses the norms; if not, they are computed only for recording.
     needs_norms: bool
 
     def begin(self, sizes: list[int]) -> Selector:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, Final, Literal
 
-#: largest seed; some draws use three times the seed, which must be valid for PyTorch
+#: Largest seed; some draws use three times the seed, which must be valid for PyTorch.
 LARGEST_SEED: Final = 2**62
 # largest number of characters of a value in a message
 _MOST_SHOWN = 200
-#: value of a setting that apviz chooses, see `apviz.solvers.recommended`
+#: Value of a setting that apviz chooses, see `apviz.solvers.recommended`.
 Auto = Literal["auto"]
 
 
@@ -24,20 +24,20 @@ def shown(value: object) -> str:
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
-    """Refuse a setting whose condition does not hold.
+    """Raise an error about a setting if the condition is false.
 
     Raises:
-        ValueError: names the setting, its value and the accepted values.
+        ValueError: Names the setting, its value and the accepted values.
     """
     if not condition:
         raise ValueError(f"{setting} must be {accepted}, got {shown(value)}")
 
 
 def require_torch_defaults() -> None:
-    """Refuse global settings of PyTorch under which apviz would compute no numbers, or round them to 8 bits.
+    """Reject global settings of PyTorch under which apviz would compute no numbers, or round them to 8 bits.
 
     Raises:
-        ValueError: autocast, or a default device that holds no numbers or does not exist; with the remedy.
+        ValueError: Autocast, or a default device that holds no numbers or does not exist; with the remedy.
     """
     import torch
 
@@ -72,11 +72,11 @@ def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
 
 
 class without_tf32(contextlib.ContextDecorator):  # noqa: N801
-    """A context in which matrix products use full float32, whatever PyTorch's global flags allow.
+    """Context in which matrix products use full float32, whatever PyTorch's global flags allow.
 
     TF32 keeps 10 bits of a number, bfloat16 7; residuals and Cholesky factors need all 23. Also a decorator. The flags
-    are restored afterwards. They belong to the process, so that another thread may restore them inside a guard: every
-    product has its own guard. Guards are not counted, because an interrupt could leave a wrong count, which would
+    are restored afterwards. They belong to the process, so another thread may restore them inside a guard; therefore
+    every product has its own guard. Guards are not counted, because an interrupt could leave a wrong count, which would
     disable all later guards.
     """
 
@@ -118,10 +118,10 @@ def _newer_flags() -> tuple[Any, ...]:
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:
-    """Refuse objects of another class, and classes instead of objects.
+    """Reject objects of another class, and classes instead of objects.
 
     Raises:
-        TypeError: names the argument, its value and the accepted values.
+        TypeError: Names the argument, its value and the accepted values.
     """
     if not isinstance(value, kinds):
         what = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
@@ -129,7 +129,7 @@ def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accep
 
 
 def require_seed(value: object) -> None:
-    """Refuse a value that cannot seed a generator."""
+    """Reject a value that cannot seed a generator."""
     require_whole("seed", value, 0, LARGEST_SEED)
 
 
@@ -178,7 +178,7 @@ def positive(setting: str, value: float) -> float:
     """
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # which one, by what it is
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the error depends on the kind of value
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{setting} must be finite and positive, got {shown(value)}")

@@ -2,9 +2,9 @@
 
 Far from the rows I of a block, the columns K[:, I] have a small numerical rank: K[far, I] ≈ K[far, J] T for a skeleton
 J ⊂ I, an interpolative decomposition (Cheng, Gimbutas, Martinsson & Rokhlin, SIAM J. Sci. Comput. 26, 2005). Near
-entries are always evaluated. J are points each farthest from the previous ones, which need no entries and are as good
-as pivots. T is fitted, with a little damping, to random rows drawn with larger probability if their entries are larger.
-Uniformly drawn rows would miss those just outside the near ones, which have the largest error.
+entries are always evaluated. Each point of J is the farthest from the previous ones; this choice needs no entries and
+is as good as pivots. T is fitted, with a little damping, to random rows drawn with larger probability if their entries
+are larger. Uniformly drawn rows would miss those just outside the near ones, which have the largest error.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class ExactColumns:
 
 
 class BlockSkeletons:
-    """The skeletons of all blocks, as part of a set-up: near rows N, J and T of each.
+    """Skeletons of all blocks, as part of a set-up: near rows N, J and T of each.
 
     Attributes:
         rank: |J|.
-        drift: an estimate of ‖R − (B − KW)‖_F/‖B‖_F after a solve from W = 0: the error of the columns on drawn rows,
-            for the updates of right-hand sides with random signs.
-        numbers: total number of stored numbers.
+        drift: Estimate of ‖R − (B − KW)‖_F/‖B‖_F after a solve from W = 0: the error of the columns on drawn rows, for
+            the updates of right-hand sides with random signs.
+        numbers: Total number of stored numbers.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class BoundSkeletons:
 
 
 class _Fit:
-    """The fit of T for one block: entries of drawn rows, each divided by the root of the probability of the row."""
+    """Fit of T for one block: entries of drawn rows, each divided by the root of the probability of the row."""
 
     def __init__(
         self, operator: CountingOperator, rows: Rows, near: Tensor, order: Tensor, size: int, generator: torch.Generator
@@ -169,7 +169,7 @@ class _Fit:
         drawn, weight = _drawn(chance, size, generator)
         self._order = order
         self._entries = operator.part(drawn, rows).mul_(weight[:, None])
-        #: number of evaluated entries
+        #: Number of evaluated entries.
         self.entries = self._entries.numel()
 
     def map(self, rank: int) -> Tensor:
@@ -192,7 +192,7 @@ class _Fit:
 
 
 class Suggestion(NamedTuple):
-    """A rank and a number of near rows, and the estimated drift of both."""
+    """Rank and number of near rows, with their estimated drift."""
 
     rank: int
     near: int
@@ -203,13 +203,13 @@ def suggest(
     operator: CountingOperator, partition: Partition, ranks: Sequence[int], nears: Sequence[int], tol: float,
     like: Tensor | None, seed: int,
 ) -> Suggestion:  # fmt: skip
-    """Find the rank and the number of near rows that minimise the cost of epochs and passes together.
+    """Return the rank and the number of near rows that minimise the cost of epochs and passes together.
 
     The drift is estimated on a few blocks. Each pass leaves about the drift's share of the previous residual.
 
     Args:
-        like: (n, l+1) right-hand sides in stored order, for which the drift is to be small; None: random ones, whose
-            drift is larger than that of smooth ones.
+        like: (n, l+1) right-hand sides in stored order, for which the drift should be small; None for random ones,
+            whose drift is larger than that of smooth ones.
     """
     several = min(len(partition), max(PROBE_BLOCKS, round(PROBE_SHARE * len(partition))))
     blocks = [k * len(partition) // several for k in range(several)]
@@ -237,7 +237,7 @@ def suggest(
     epochs = 1 + EPOCHS * math.log(1 / tol)
 
     def work(rank: int, near: int) -> float:
-        """Of the epochs."""
+        """Return the work of the epochs."""
         return epochs * len(partition) * (near * longest / operator.n**2 + rank / operator.n)
 
     found: list[tuple[float, Suggestion]] = []

@@ -19,26 +19,26 @@ from torch import Tensor
 
 from apviz.system import KernelSystem
 
-#: rows up to which λmax and λmin are exact by default, and rows of the subsample beyond
+#: Number of rows up to which λmax and λmin are exact by default; above it, number of rows of the subsample.
 SUBSAMPLE_ROWS = 1_000
-#: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
+#: Rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB.
 DENSE_ROWS = 4_000
-#: number of rows around one row that estimate λmin, and number of rows searched for the closest pair
+#: Number of rows around one row that estimate λmin, and number of rows searched for the closest pair.
 NEAR_ROWS, PAIRED_ROWS = 300, 5_000
-#: with more inputs than this a tree does not speed up the search, and fewer rows are searched
+#: Number of inputs above which a tree does not speed up the search; number of rows searched then.
 WIDE_INPUTS, WIDE_PAIRED_ROWS = 8, 2_000
-#: largest relative rounding error of an eigenvalue that counts as exact
+#: Largest relative rounding error of an eigenvalue that counts as exact.
 EQUAL = 1e-3
 #: λmin within this factor of σ² is reported as σ²
 AT_NOISE_FACTOR = 1.1
-#: number of rows that estimate eigenvalues after the largest, and the share of those that is reliable
+#: Number of rows that estimate eigenvalues after the largest, and the share of those that is reliable.
 LEADING_ROWS, LEADING_SHARE = 500, 0.25
 Method = Literal["exact", "lanczos", "subsample"]
 
 
 @dataclass(frozen=True)
 class Eigenvalue:
-    """An eigenvalue, how it was computed, and a bound on the safe side (above for λmax, below for λmin)."""
+    """Eigenvalue, the method that computed it, and a bound on the safe side (above for λmax, below for λmin)."""
 
     value: float
     how: str
@@ -86,16 +86,17 @@ def spectrum(
     rows: int = SUBSAMPLE_ROWS,
     leading: bool = False,
 ) -> Spectrum:
-    """Compute or estimates the spectrum of a system and of its blocks.
+    """Compute or estimate the spectrum of a system and of its blocks.
 
     Args:
         blocks: K[I, I] over the solved rows of every block, read one at a time; without blocks λ′max is NaN.
         method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample` (λmax of
             1,000 random rows, scaled to n; λmin of the 300 rows around a dense place and around the closest pair: some
             1.2 million entries), or None: exact up to n = 1,000, else subsample.
-        steps: number of Lanczos steps.
-        rows: number of rows of the subsample.
-        leading: also estimate some eigenvalues after the largest, from 500 random rows unless all are computed.
+        steps: Number of Lanczos steps.
+        rows: Number of rows of the subsample.
+        leading: Whether to estimate also some eigenvalues after the largest, from 500 random rows unless all are
+        computed.
     """
     if method is None:
         method = "exact" if system.n <= SUBSAMPLE_ROWS else "subsample"
@@ -168,7 +169,7 @@ def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue, Tensor]:
     rounding = system.operator.exact().entry_rounding * _trace(system)
     rounding += len(values) * torch.finfo(torch.float64).eps * high
     largest = Eigenvalue(high, how, False, high + rounding)
-    if low < system.noise + rounding:  # cannot be told from σ²
+    if low < system.noise + rounding:  # indistinguishable from σ²
         return largest, _noise_floor(system), values.flip(0)
     smallest = Eigenvalue(low, how, rounding > EQUAL * low, max(low - rounding, system.noise))
     return largest, smallest, values.flip(0)
@@ -299,7 +300,7 @@ def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
 
 
 class LanczosBasis:
-    """An orthonormal basis Q of a Krylov space of a symmetric A, with T = QᵀAQ tridiagonal (Golub & Van Loan, 10.1).
+    """Orthonormal basis Q of a Krylov space of a symmetric A, with T = QᵀAQ tridiagonal (Golub & Van Loan, 10.1).
 
     Every vector is orthogonalised against all earlier ones, twice ("twice is enough": Parlett, *The Symmetric
     Eigenvalue Problem*, section 6.9), so the basis stays orthonormal to rounding in the dtype of `start`. The entries
@@ -308,11 +309,12 @@ class LanczosBasis:
     Args:
         matmul: v ↦ A v for v: (n,), A symmetric.
         start: (n,), not zero; sets the dtype and device of the basis.
-        restart_seed: if the Krylov space is invariant, continue from a random vector orthogonal to it, drawn with this
-            seed. T then has blocks, and n steps always reach the whole space. None: stop there.
+        restart_seed: Seed of random vectors orthogonal to the Krylov space, with which to continue if the space is
+            invariant. T then has blocks, and n steps always reach the complete space. None to stop there.
 
     Attributes:
-        diagonal, off_diagonal: entries of T; off_diagonal[k] couples vectors k and k + 1, so the last is not part of T.
+        diagonal: Diagonal entries of T.
+        off_diagonal: Off-diagonal entries of T; entry k couples vectors k and k + 1, so the last is not part of T.
     """
 
     def __init__(self, matmul: Callable[[Tensor], Tensor], start: Tensor, restart_seed: int | None = None) -> None:

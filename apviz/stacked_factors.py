@@ -15,11 +15,11 @@ from apviz.operators.interface import count
 
 T = TypeVar("T")
 
-#: devices for which the host must wait to read a number
+#: Devices for which the host must wait to read a number.
 STACKED_ON: Final = ("cuda",)
-#: largest total size of the padded blocks, relative to the numbers in their squares
+#: Largest total size of the padded blocks, relative to the numbers in their squares.
 MOST_FILLED = 1.25
-#: diagonal of K in padding rows: the update there is 1/this of the residual, in R and W alike
+#: Diagonal of K in padding rows: the update there is 1/this of the residual, in R and in W.
 FILLED: Final = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
 
 
@@ -67,17 +67,18 @@ def stacked_indices(each: Sequence[Tensor], fill: Sequence[Tensor] | None = None
 
 
 class StackedFactors(BlockFactors):
-    """Factors K[I, I] = L Lᵀ of all blocks in one stack, (m, b, b), shorter ones padded by rows that do not move.
+    """Factors K[I, I] = L Lᵀ of all blocks in one stack, (m, b, b), shorter ones padded by rows that do not change.
 
-    Takes twice the memory of `BlockFactors`, and blocks of similar size. In return `rows` and `project` accept the
-    number of a block as the tensor that an argmax leaves on the device, and the host does not wait.
+    The stack takes twice the memory of `BlockFactors`, and requires blocks of similar size. In return `rows` and
+    `project` accept the number of a block as the tensor that an argmax leaves on the device, and the host does not
+    wait.
 
     Args:
-        rows: the rows each block solves on, in the operator's order.
+        rows: Rows each block solves on, in the operator's order.
 
     Raises:
-        MemoryError: the factors would not fit the free memory.
-        NotPositiveDefinite: names the block and the jitter tried.
+        MemoryError: The factors would not fit the free memory.
+        NotPositiveDefinite: Names the block and the jitter tried.
     """
 
     is_stacked = True
@@ -145,16 +146,16 @@ def is_asynchronous(operator: Operator) -> bool:
 
 
 def factors_of(operator: CountingOperator, rows: Sequence[Rows], dtype: torch.dtype) -> BlockFactors:
-    """Factor the blocks: in a stack on a GPU if that fits, else two in the memory of one.
+    """Factor the blocks: in one stack on a GPU if it fits, otherwise with two blocks in the memory of one.
 
     Args:
-        rows: the rows each block solves on, in the operator's order.
-        dtype: dtype of the stored factors.
+        rows: Rows each block solves on, in the operator's order.
+        dtype: Dtype of the stored factors.
     """
     x, sizes = operator.x, [count(held) for held in rows]
     filled, held = len(sizes) * max(sizes) ** 2, sum(size**2 for size in sizes)
     is_for = is_asynchronous(operator) and dtype == x.dtype and dtype in FILLED
-    if is_for and filled <= MOST_FILLED * held + max(sizes) ** 2:  # the last of few or many blocks may be short
+    if is_for and filled <= MOST_FILLED * held + max(sizes) ** 2:  # with few or many blocks, the last may be short
         needed = (filled + batch_of(max(sizes), x) * max(sizes) ** 2) * dtype.itemsize
         if needed <= SHARE * free_memory(x.device):
             return StackedFactors(operator, rows)

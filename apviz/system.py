@@ -24,7 +24,7 @@ COARSE_LENGTHSCALES = 0.01
 
 
 class KernelSystem:
-    """A system K W = B with K = k(X, X) + σ²I (paper, section 2).
+    """System K W = B with K = k(X, X) + σ²I (paper, section 2).
 
     Args:
         x: (n, d) inputs, a tensor or anything `numpy.asarray` accepts. They are centred and scaled in float64 as
@@ -33,16 +33,16 @@ class KernelSystem:
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target; or (n,), one for every row.
         operator: `auto`, `dense`, `tiled`, `keops`, on a GPU `fused` or `fused-tf32x3`, or an `Operator` of the points.
-        dtype: torch.float32 or torch.float64; None: that of a given
-            operator, else of the data: float64 if x or b is, else float32.
-        device: a torch device; `auto`: that of x if it is a GPU, else a GPU if there is one.
-        dataset: the name of the data, for charts and traces.
-        seed: the seed of the right-hand sides, for the trace.
-        preparation: preparation of the source table (`Dataset.preparation`), for the trace.
+        dtype: torch.float32 or torch.float64. None for the dtype of a given operator, otherwise that of the data:
+            float64 if x or b is, else float32.
+        device: A torch device; `auto` for that of x if it is a GPU, else a GPU if there is one.
+        dataset: Name of the data, for charts and traces.
+        seed: Seed of the right-hand sides, for the trace.
+        preparation: Preparation of the source table (`Dataset.preparation`), for the trace.
 
     Raises:
-        TypeError: a kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
-        ValueError: fewer than 2 rows, shapes that do not match, NaN or infinite values (which column, how many),
+        TypeError: A kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
+        ValueError: Fewer than 2 rows, shapes that do not match, NaN or infinite values (which column, how many),
             a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype,
             an operator of another system, right-hand sides too small for the dtype.
 
@@ -94,16 +94,16 @@ class KernelSystem:
             check_finite(given, "x")
             single_column = b.ndim == 1
             b = b[:, None] if single_column else b
-            #: (n, l+1), always two-dimensional
+            #: (n, l+1), always two-dimensional.
             self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
             # after the conversion: a finite float64 can be infinite in float32
             check_finite(self.b, "b")
             _check_not_lost(b, self.b)
-            #: (n, l+1) as given, in float64 if they were: the right-hand sides of a residual
+            #: (n, l+1) as given, in float64 if they were: the right-hand sides of a residual.
             self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
                 memory_format=torch.contiguous_format
             )
-            #: whether `b` was given as a vector, so that the weights are returned as one
+            #: Whether `b` was given as a vector, so that the weights are returned as one.
             self.single_column = single_column
             self.kernel, self.dtype = kernel, dtype
             self.dataset, self.seed, self.preparation = dataset, seed, preparation
@@ -111,9 +111,9 @@ class KernelSystem:
                 operator = make_operator(operator, given, kernel, noise, dtype)
                 _warn_where_coarse(operator, x.dtype)
             self.operator = operator
-            #: σ², or the smallest σ² if rows have their own (`operator.noises`)
+            #: σ², or the smallest σ² if rows have their own (`operator.noises`).
             self.noise = float(noise if isinstance(noise, float) else noise.min())
-            #: (n, d) in the system's dtype; the operator keeps them as they were given
+            #: (n, d) in the system's dtype; the operator keeps the inputs as they were given.
             self.x = given.to(dtype)
             check_finite(self.x, "x")
             self._check_operator(given, noise)
@@ -125,7 +125,7 @@ class KernelSystem:
             )
 
     def fingerprint(self) -> str:
-        """Hash the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
+        """Return a hash of the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
         found = hashlib.sha256()
         noises = self.operator.noises
         for values in (self.x, self.b, *([] if noises is None else [noises])):
@@ -133,7 +133,7 @@ class KernelSystem:
         return found.hexdigest()[:16]
 
     def with_right_hand_sides(self, b: Any, *, dataset: str | None = None, seed: int | None = None) -> KernelSystem:
-        """Make the system of the same K for other right-hand sides; dataset None: this system's name."""
+        """Return the system of the same K with other right-hand sides; dataset None keeps this system's name."""
         s = self
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
@@ -161,18 +161,18 @@ class KernelSystem:
 
     @property
     def times_written(self) -> tuple[int, ...]:
-        """The numbers of in-place writes to x and b that PyTorch counted; a write makes earlier solutions invalid."""
+        """Numbers of in-place writes to x and b that PyTorch counted; a write makes earlier solutions invalid."""
         held = (self.x, self.b, self.given_b, self.operator.given, self.operator.inputs)
         return tuple(0 if each.is_inference() else each._version for each in held)
 
     @property
     def n(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return len(self.x)
 
     @property
     def d(self) -> int:
-        """The number of inputs."""
+        """Number of inputs."""
         return int(self.x.shape[1])
 
     def _noise_in_words(self) -> str:
@@ -224,7 +224,7 @@ def tensor_of(values: Any, name: str) -> Tensor:
             array = np.asarray(values)
         except ValueError as error:  # rows of several lengths
             raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
-        if array.dtype == object and hasattr(values, "to_numpy"):  # columns of pandas' own numbers
+        if array.dtype == object and hasattr(values, "to_numpy"):  # columns of pandas' own number types
             with contextlib.suppress(TypeError, ValueError):
                 array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if array.dtype.kind not in "biuf":

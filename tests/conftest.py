@@ -1,5 +1,4 @@
-"""What tests of several parts use, and small solves on one thread: two would wait for each other longer than they
-compute, most of all on a busy machine."""
+"""Fixtures for tests of several folders; solves use one thread, because small ones would mostly wait for a second."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ if os.environ.get("APVIZ_DEVICE", "cpu") != "cpu":
 
     read_results_on_the_cpu()
 
-# what a shell runs in the background ignores Ctrl-C, and so would the commands that tests interrupt
+# processes in the background of a shell ignore Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# the same examples in every run: what fails here fails everywhere, and again
+# the same examples in every run, so that failures can be repeated everywhere
 settings.register_profile("suite", derandomize=True, deadline=None, database=None)
 settings.load_profile("suite")
 
-# where a test waits for a browser, a Jupyter kernel, a command or a training
+# tests that wait for a browser, a Jupyter kernel, a command or a training
 LONG = (
     "notebooks",
     "dashboard",
@@ -45,7 +44,7 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the files with long tests first, then those with many: what comes last keeps one process waiting."""
+    """Put files with long tests first, then those with many, so that all processes end at about the same time."""
     many = Counter(item.path for item in items)
     tests = Path(__file__).parent
 
@@ -56,9 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _warnings_are_captured_anew():
-    """Undoes what a command does in this process: pytest has put its own way of showing warnings back by then, and
-    logging, which believes that it still has them, would not take them again."""
+def _restore_capture_of_warnings():
+    """Undo the capture of warnings by a command: pytest has restored its own by then, and logging would never capture
+    them again."""
     yield
     logging.captureWarnings(False)
 
@@ -68,7 +67,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @contextmanager
 def launch_browser() -> Iterator[Any]:
-    """A real browser without a screen."""
+    """Launch a real browser without a screen."""
     from playwright.sync_api import sync_playwright
 
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

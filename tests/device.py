@@ -1,8 +1,8 @@
-"""The device that tests solve on: `APVIZ_DEVICE=cuda python -m pytest …` runs the same tests on a GPU.
+"""The device on which tests solve: `APVIZ_DEVICE=cuda python -m pytest …` runs the same tests on a GPU.
 
 Oracles stay on the CPU in float64. Where code of a test compares a result with one of them, or subtracts one from the
 other, `read_results_on_the_cpu` copies the result to the CPU. The library gets no such help: its own code must move
-what it reads, and fails where it does not.
+the tensors that it reads, or it fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 DEVICE = os.environ.get("APVIZ_DEVICE", "cpu")
 ON_CPU = torch.device(DEVICE).type == "cpu"
 TESTS = str(Path(__file__).parent)
-# what stands between a test and the tensor that it reads
+# modules between a test and the tensor that it reads
 BETWEEN = (np.__name__, torch.__name__, "pytest", "_pytest", "scipy", "contextlib")
 OPERATORS = (
     "__add__", "__sub__", "__mul__", "__truediv__", "__matmul__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__",
@@ -31,7 +31,7 @@ OPERATORS = (
 
 
 def only_on_the_cpu(reason: str) -> pytest.MarkDecorator:
-    """Skip a test elsewhere."""
+    """Skip a test on other devices."""
     return pytest.mark.skipif(not ON_CPU, reason=f"only on the CPU: {reason}")
 
 

@@ -18,7 +18,7 @@ SHOWN = {"warn", "warning", "info", "fail", "explained", "require", "warn_once"}
 
 @dataclass(frozen=True)
 class Message:
-    """A message and where it is; a value that is filled in at run time is `…`."""
+    """A message and its place; a value that is filled in at run time is `…`."""
 
     path: str
     line: int

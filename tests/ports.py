@@ -11,14 +11,14 @@ from time import monotonic, sleep
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def opens(url: str) -> bool:
-    """Whether somebody answers there."""
+    """Test whether a server answers."""
     try:
         urllib.request.urlopen(url).close()
     except urllib.error.URLError:
@@ -29,7 +29,7 @@ def opens(url: str) -> bool:
 def wait_until(
     answers: Callable[[], bool], process: subprocess.Popen[bytes], said: Callable[[], str], patience: float
 ) -> None:
-    """Waits for a process so many seconds; fails with what it `said` where it ends or stays silent."""
+    """Wait up to `patience` seconds for a process; fail with what it `said` if it ends or never answers."""
     until = monotonic() + patience
     while not answers():
         assert process.poll() is None and monotonic() < until, said()

@@ -1,4 +1,4 @@
-"""Processes that tests start: each is forked from one that has imported apviz once, for an import takes seconds."""
+"""Processes of tests: each is forked from one that has imported apviz, because an import takes seconds."""
 
 from __future__ import annotations
 

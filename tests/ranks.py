@@ -1,4 +1,4 @@
-"""Ranks that tests start: processes that meet as those of torchrun do."""
+"""Ranks of tests: processes that connect like those of torchrun."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _be_rank(rank: int, size: int, port: int, out: Path, work: Callable[..., Any
 
 
 def on_ranks(size: int, folder: Path, work: Callable[..., Any], *given: Any, patience: float = 240.0) -> list[Any]:
-    """Runs `work` on so many ranks, each with one thread; returns what each returned."""
+    """Run `work` on `size` ranks of one thread each, and return what each returned."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     started = [FRESH.Process(target=_be_rank, args=(rank, size, port, folder, work, given)) for rank in range(size)]

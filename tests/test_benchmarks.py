@@ -1,4 +1,4 @@
-"""Benchmarks at a size a test can afford: the same code, against dense NumPy and SciPy."""
+"""Benchmarks at a size that a test can afford: the same code, against dense NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def dense(system: apviz.KernelSystem) -> np.ndarray:
 
 
 def authors_schedule(k: np.ndarray, b: np.ndarray, size: int, epochs: int) -> list[float]:
-    """Full blocks by the mean over right-hand sides of their norms, the short block at the end of every epoch."""
+    """Choose full blocks by the mean norm over right-hand sides, and the short block at the end of every epoch."""
     blocks = [np.arange(i, min(i + size, len(b))) for i in range(0, len(b), size)]
     *full, short = blocks
     assert len(short) < size
@@ -44,7 +44,7 @@ def authors_schedule(k: np.ndarray, b: np.ndarray, size: int, epochs: int) -> li
 
 
 @needs_data
-def test_the_authors_schedule_on_sgemm_gives_the_residuals_of_dense_numpy():
+def test_the_authors_schedule_on_sgemm_agrees_with_dense_numpy():
     from benchmarks.published_sgemm import EPOCHS, residuals, system
 
     sgemm = system(n=730)
@@ -54,18 +54,18 @@ def test_the_authors_schedule_on_sgemm_gives_the_residuals_of_dense_numpy():
 
 
 @needs_data
-def test_the_published_trace_is_the_one_after_the_hyperparameters():
-    """Hyperparameters of a record are those after its step, residuals those before: step 48 goes with step 49."""
+def test_the_published_trace_follows_its_hyperparameters():
+    """Hyperparameters of a record are those after its step, residuals those before: step 48 belongs to step 49."""
     published = apviz.datasets.published_hyperparameters("sgemm", step=48)
     assert published.hyperparameters.noise == pytest.approx(0.0065478129)
     assert apviz.datasets.published_residuals("sgemm", step=49)[0] == pytest.approx(0.9364203)
 
 
 @needs_data
-def test_every_training_starts_where_gpytorch_does_and_takes_its_steps():
+def test_every_training_starts_like_gpytorch_and_takes_the_same_steps():
     from benchmarks.training import GPYTORCH, LESS, METHODS, REFERENCE, compare, less_work, measure
 
-    # the KeOps kernel would be compiled first
+    # not KeOps, which would compile its kernel first
     cells = {m: measure("sgemm", 150, m, steps=2) for m in METHODS if GPYTORCH.get(m) != "keops"}
     for method, cell in cells.items():
         in_stages = LESS.get(method, {}).get("stages", False)
@@ -82,7 +82,7 @@ def test_every_training_starts_where_gpytorch_does_and_takes_its_steps():
 
 
 @needs_data
-def test_log_likelihood_and_rmse_of_a_training_are_scipys():
+def test_log_likelihood_and_rmse_of_a_training_agree_with_scipy():
     from benchmarks.training import exact, load
 
     data = load("airquality", 200).data.with_test_rows(500)
@@ -98,7 +98,7 @@ def test_log_likelihood_and_rmse_of_a_training_are_scipys():
     assert error == pytest.approx(np.sqrt(np.mean((data.test_y.numpy() - mean) ** 2)), rel=1e-9)
 
 
-def test_a_training_that_is_off_misses_its_goals_by_name():
+def test_a_wrong_training_fails_its_goals_by_name():
     from benchmarks.training import OVERLAPPING, REFERENCE, compare
 
     def found(noise: float, likelihood: float, rmse: float) -> dict:
@@ -108,7 +108,7 @@ def test_a_training_that_is_off_misses_its_goals_by_name():
     assert compare(cells)[0]["goals"] == {"noise": "missed", "log likelihood": "reached", "test RMSE": "missed"}
 
 
-def test_less_work_is_held_against_overlapping_at_a_hundredth_and_may_find_more():
+def test_less_work_is_compared_with_overlapping_at_a_hundredth_and_may_find_more():
     from benchmarks.training import LESS, OVERLAPPING, less_work
 
     def found(work: float, likelihood: float, rmse: float) -> dict:
@@ -123,7 +123,7 @@ def test_less_work_is_held_against_overlapping_at_a_hundredth_and_may_find_more(
 
 
 @needs_data
-def test_a_training_that_was_cut_is_reckoned_and_not_judged():
+def test_an_unfinished_training_is_extrapolated_and_not_judged():
     from benchmarks.training import LIMITS, REFERENCE, compare, measure, whole
 
     cells = {
@@ -138,7 +138,7 @@ def test_a_training_that_was_cut_is_reckoned_and_not_judged():
 
 @needs_data
 @pytest.mark.slow
-def test_a_cell_of_the_trainings_that_is_there_is_not_run_again(tmp_path):
+def test_an_existing_cell_of_the_trainings_is_not_run_again(tmp_path):
     path = tmp_path / "training.json"
     command = [sys.executable, "-m", "benchmarks.training", "sgemm", "--n", "200", "--steps", "1"]
     command += ["--results", str(path), "--only", "Cholesky"]
@@ -153,7 +153,7 @@ def test_a_cell_of_the_trainings_that_is_there_is_not_run_again(tmp_path):
     assert json.loads(path.read_text()) == first
 
 
-def test_cells_of_a_system_are_kept_until_it_is_another(tmp_path, capsys):
+def test_cells_of_a_system_are_kept_until_the_system_changes(tmp_path, capsys):
     from benchmarks.machine import describe
     from benchmarks.solvers import cells_of_this_system
 
@@ -177,7 +177,7 @@ def test_cells_of_another_machine_are_dropped(tmp_path, capsys):
     assert capsys.readouterr().out == "one.json: 1 cells of another machine are dropped\n"
 
 
-def test_a_row_of_the_table_whose_cells_are_of_two_machines_is_refused():
+def test_a_row_with_cells_from_two_machines_is_rejected():
     from benchmarks.table import machine_of
 
     fast, slow = ({"machine": {"processor": name, "threads": 2, "gpu": None}} for name in ("EPYC", "Z80"))
@@ -188,7 +188,7 @@ def test_a_row_of_the_table_whose_cells_are_of_two_machines_is_refused():
         machine_of(row)
 
 
-def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg_needs():
+def test_the_ratio_to_gpytorch_uses_its_solve_or_else_its_iterations_times_those_of_cg():
     from benchmarks.solvers import AUTO, GPYTORCH
     from benchmarks.table import OTHER_CG, gpytorch_ratio
 
@@ -207,7 +207,7 @@ def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg
     assert gpytorch_ratio(row) == "30×"
 
 
-def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsys, monkeypatch):
+def test_a_run_without_time_for_another_cell_lists_the_remaining_ones(tmp_path, capsys, monkeypatch):
     from benchmarks import solvers
 
     monkeypatch.setattr(solvers, "FOLDER", tmp_path)
@@ -218,7 +218,7 @@ def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsy
     assert "methods are left for another run: auto, AP, the paper's, A: AP," in said and solvers.GPYTORCH in said
 
 
-def test_a_cell_has_a_solve_for_every_tolerance_that_was_reached():
+def test_a_cell_has_a_solve_for_every_reached_tolerance():
     from benchmarks import solvers
 
     cell = solvers.measure("diabetes", None, 1, "CG", limit=40.0)
@@ -237,7 +237,7 @@ def test_cholesky_is_measured_to_every_tolerance():
     assert list(cell["reached"]) == [str(tol) for tol in solvers.TOLERANCES]
 
 
-def test_the_product_of_plain_torch_is_that_of_the_dense_matrix():
+def test_the_product_of_plain_torch_equals_that_of_the_dense_matrix():
     from benchmarks.columns_matmul import CHUNK, plain_torch
 
     rng = np.random.default_rng(0)
@@ -257,7 +257,7 @@ def test_the_regret_of_auto_is_counted_with_and_without_cholesky():
     assert found["without Cholesky"]["worst"] == 1.05 and found["without Cholesky"]["above 1.2"] == 0
 
 
-def test_the_table_of_small_systems_is_of_the_results():
+def test_the_table_of_small_systems_matches_the_results():
     from benchmarks.chooser import rows_kept, table
     from benchmarks.machine import RESULTS
 
@@ -266,7 +266,7 @@ def test_the_table_of_small_systems_is_of_the_results():
     assert shown.splitlines() == table(rows_kept("chooser_small"))
 
 
-def test_the_seconds_of_a_step_by_botorch_are_the_results():
+def test_the_seconds_of_a_botorch_step_match_the_results():
     from benchmarks.machine import RESULTS
 
     kept = json.loads((RESULTS / "botorch_step.json").read_text())["results"]
@@ -276,7 +276,7 @@ def test_the_seconds_of_a_step_by_botorch_are_the_results():
         assert f"| {rows} | {way} | {cell['fit']:.1f} | {cell['proposal']:.1f} | {cell['samples']:.1f} |" in page
 
 
-def test_a_step_by_botorch_proposes_what_it_does_natively():
+def test_a_botorch_step_proposes_the_same_point_as_natively():
     from apviz.gpytorch import alternating_projection
     from benchmarks.botorch_step import step
 
@@ -284,7 +284,7 @@ def test_a_step_by_botorch_proposes_what_it_does_natively():
     np.testing.assert_allclose(ours["candidate"], native["candidate"], atol=1e-4)
 
 
-def test_a_summary_of_advice_counts_what_was_right_what_arrived_and_what_the_best_would_have_taken():
+def test_a_summary_of_advice_counts_right_forecasts_convergence_and_regret():
     from benchmarks.advisor import summary
 
     def method(forecast, took, chance=0.9, reason="converged"):

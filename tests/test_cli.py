@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it."""
+"""The command line, as a user runs it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from apviz import cli
 
 @pytest.fixture
 def apviz_here(tmp_path, monkeypatch) -> Callable[..., Result]:
-    """A function that runs a command in this process, in a folder: `tmp_path`, unless another is given."""
+    """Return a function that runs a command in this process, in `tmp_path` unless another folder is given."""
 
     def run(*words: str, folder: Path = tmp_path) -> Result:
         with monkeypatch.context() as patch:
             patch.chdir(folder)
-            # as much room as a terminal; Rich reads COLUMNS when its consoles are made
+            # the width of a terminal; Rich reads COLUMNS only when a console is created
             patch.setattr(cli.console, "width", 150)
             patch.setattr(cli.errors, "width", 150)
             return CliRunner().invoke(cli.app, list(words))
@@ -58,7 +58,7 @@ def compared(tmp_path_factory) -> tuple[str, Path]:
     return done.stdout, folder
 
 
-def test_compare_prints_one_row_a_run_and_writes_one_trace_each_and_a_report(compared):
+def test_compare_prints_one_row_per_run_and_writes_their_traces_and_a_report(compared):
     printed, folder = compared
     assert len(list((folder / "runs").glob("*.zarr"))) == 3 * 2 + 3
     assert (folder / "runs/report.html").exists()
@@ -74,14 +74,14 @@ def test_a_run_that_hits_its_cap_is_shown_as_not_converged(compared):
     assert printed.count("Not converged") == capped
 
 
-def test_below_the_table_stands_which_was_best_and_how_another_compares(compared):
+def test_the_text_below_the_table_names_the_best_method_and_compares_another(compared):
     printed, folder = compared
     traces = [apviz.open_trace(path) for path in (folder / "runs").glob("*.zarr")]
     headline = apviz.analysis.judge(traces).headline
     assert headline in " ".join(printed.split())
 
 
-def test_a_comparison_is_forecast_where_that_is_asked_for(apviz_here):
+def test_a_comparison_is_forecast_on_request(apviz_here):
     words = ("--methods", "cg,sdd,auto", "--tol", "0.001", "--max-epochs", "3")
     told, untold = (
         " ".join(apviz_here("compare", "--dataset", "diabetes", *words, *more).output.split())
@@ -116,7 +116,7 @@ def test_show_prints_settings_spectrum_and_last_epochs(compared, apviz_here):
         assert word in done.stdout
 
 
-def test_a_csv_of_ones_own_needs_a_target(compared, apviz_here):
+def test_your_own_csv_needs_a_target(compared, apviz_here):
     _, folder = compared
     (folder / "own.csv").write_text("a,b\n" + "\n".join(f"{i},{i % 7}" for i in range(50)))
     done = apviz_here("compare", "--dataset", "own.csv", folder=folder)
@@ -156,7 +156,7 @@ def write_own_table(folder):
     (folder / "own.csv").write_text("a,b,price\n" + "\n".join(rows))
 
 
-def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp_path, apviz_here):
+def test_advice_on_your_own_csv_names_a_method_and_the_cost_of_each(tmp_path, apviz_here):
     write_own_table(tmp_path)
     done = apviz_here("advise", *OWN)
     assert done.exit_code == 0, done.stderr
@@ -167,7 +167,7 @@ def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_advice_can_be_taken_at_once_and_its_solve_is_recorded(tmp_path, apviz_here):
+def test_advice_can_be_followed_at_once_and_its_solve_is_recorded(tmp_path, apviz_here):
     write_own_table(tmp_path)
     done = apviz_here("advise", *OWN, "--solve")
     assert done.exit_code == 0, done.stderr
@@ -184,23 +184,23 @@ def test_advice_can_be_taken_at_once_and_its_solve_is_recorded(tmp_path, apviz_h
         (("diabetes", "--rhs", "0"), "rhs must be at least 1"),
     ],
 )
-def test_advice_on_what_is_not_there_says_what_is(options, message, apviz_here):
+def test_invalid_options_of_advise_are_rejected_with_a_reason(options, message, apviz_here):
     done = apviz_here("advise", *options)
     assert done.exit_code == 2 and message in " ".join(done.stderr.split())
 
 
-def test_report_on_a_folder_without_traces_says_what_writes_them(tmp_path, apviz_here):
+def test_a_report_on_a_folder_without_traces_says_which_command_writes_them(tmp_path, apviz_here):
     done = apviz_here("report", ".")
     assert done.exit_code == 2 and "apviz compare --out" in " ".join(done.stderr.split())
 
 
-def test_show_of_something_else_than_a_trace_says_so(tmp_path, apviz_here):
+def test_show_of_a_folder_that_is_not_a_trace_says_so(tmp_path, apviz_here):
     (tmp_path / "x.zarr").mkdir()
     done = apviz_here("show", "x.zarr")
     assert done.exit_code == 2 and "does not open as a Zarr trace" in " ".join(done.stderr.split())
 
 
-def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path, apviz_here):
+def test_show_rejects_a_training_and_a_trace_with_odd_attributes(tmp_path, apviz_here):
     x, y = torch.rand(20, 1), torch.rand(20)
     apviz.Training(x, y, apviz.TrainingSettings(steps=1, solver=apviz.Cholesky()), path=tmp_path / "t.zarr").run()
     done = apviz_here("show", "t.zarr")
@@ -217,7 +217,7 @@ def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path, 
     assert done.exit_code == 2 and "its noise must be int or float, got '[None]'" in " ".join(done.stderr.split())
 
 
-def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_path, apviz_here, monkeypatch):
+def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_downloaded(tmp_path, apviz_here, monkeypatch):
     for place in ("APVIZ_DATA", "APVIZ_CACHE"):
         monkeypatch.setenv(place, str(tmp_path))
     done = apviz_here("datasets")
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
     assert (tmp_path / "runs/report.html").exists()
 
 
-def test_what_auto_chose_is_printed_with_its_reason(tmp_path, apviz_here):
+def test_the_choice_of_auto_is_printed_with_its_reason(tmp_path, apviz_here):
     done = apviz_here("compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2")
     assert done.exit_code == 0, done.stderr
     for words in (
@@ -263,7 +263,7 @@ def test_what_auto_chose_is_printed_with_its_reason(tmp_path, apviz_here):
     assert "Chosen for Overlapping projections" in (tmp_path / "runs/report.html").read_text("utf-8")
 
 
-def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path, apviz_here):
+def test_pictures_of_a_system_without_two_inputs_are_rejected(tmp_path, apviz_here):
     done = apviz_here("compare", "--dataset", "diabetes", "--pictures", "3")
     assert done.exit_code == 2 and "--pictures draws inputs with d = 2 columns" in done.stderr
     assert not (tmp_path / "runs").exists()
@@ -282,7 +282,7 @@ def test_help_fits_80_columns_and_ends_with_two_examples(words):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_examples_of_the_help_are_of_options_that_the_command_has(name):
+def test_examples_in_the_help_use_existing_options(name):
     command = COMMANDS.get_command(None, name)
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert set(re.findall(r"--[a-z-]+", command.epilog)) <= known

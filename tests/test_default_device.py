@@ -1,4 +1,4 @@
-"""PyTorch's global settings change nothing, or are refused in a sentence."""
+"""Global settings of PyTorch change nothing, or are rejected with a clear message."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_a_solve_is_the_same_under_global_settings(setting):
            lambda made: apviz.KernelSystem(X, Y, made.kernel, noise=0.05),
            lambda made: apviz.GaussianProcess().fit(X, Y)]
 )  # fmt: skip
-def test_a_default_device_without_numbers_is_refused_with_what_to_do(setting, do):
+def test_a_default_device_that_stores_no_numbers_is_rejected_with_a_remedy(setting, do):
     made = system()
     with setting(), pytest.raises(ValueError, match=r"default device is meta, which holds no numbers; .*\(None\)"):
         do(made)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
-def test_a_default_device_that_is_not_there_is_refused_with_what_to_do():
+def test_a_missing_default_device_is_rejected_with_a_remedy():
     with (
         default_device("cuda"),
         pytest.raises(ValueError, match="default device is not on this machine"),
@@ -85,7 +85,7 @@ def test_a_default_device_that_is_not_there_is_refused_with_what_to_do():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_autocast_which_rounds_to_8_bits_changes_no_solve(dtype):
+def test_autocast_to_bfloat16_changes_no_solve(dtype):
     made = apviz.KernelSystem(X, Y, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device="cpu")
     plain = apviz.solve(made, apviz.ConjugateGradient())
     with torch.autocast("cpu", torch.bfloat16):
@@ -102,7 +102,7 @@ def test_the_estimator_is_the_same_under_global_settings():
             np.testing.assert_array_equal(found.predict(X[:5]), plain.predict(X[:5]))
 
 
-def test_a_training_goes_on_in_inference_mode_and_is_made_outside_of_it():
+def test_a_training_runs_in_inference_mode_but_is_created_outside_it():
     settings = apviz.TrainingSettings(solver=apviz.Cholesky(), steps=2, probes=2)
 
     def made():
@@ -115,6 +115,6 @@ def test_a_training_goes_on_in_inference_mode_and_is_made_outside_of_it():
             made()
 
 
-def test_a_system_under_autocast_is_refused_with_what_to_do():
+def test_a_system_created_under_autocast_is_rejected_with_a_remedy():
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="torch.autocast rounds float32"):
         system()

@@ -1,4 +1,4 @@
-"""What `apviz doctor` says of a machine: of this one, and of ones where something is missing or wrong."""
+"""`apviz doctor` on this machine, and on simulated ones where something is missing or wrong."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def of(findings, subject):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Columns that take no time."""
+    """Measure so few columns that it takes no time."""
     monkeypatch.setattr(doctor, "FAST_COLUMNS", 50)
 
 
 @pytest.mark.parametrize("name", ["stored matrix", "compiled tiles", "torch tiles", "KeOps"])
-def test_every_engine_of_this_machine_is_right_and_has_a_speed(name, little):
+def test_every_engine_of_this_machine_is_correct_and_has_a_speed(name, little):
     found = engines(CPU, keops=True)
     if name not in found:
         pytest.skip(f"{name} cannot be had here")
@@ -38,7 +38,7 @@ def test_every_engine_of_this_machine_is_right_and_has_a_speed(name, little):
 
 
 class OffByLittle(OPERATORS["dense"]):
-    """Errs in the fourth digit."""
+    """An engine that errs in the fourth digit."""
 
     def matmul(self, v):
         return super().matmul(v) * (1 + 5e-4)
@@ -53,7 +53,7 @@ def broken(*args):
     raise OSError("the driver is gone")
 
 
-def test_an_engine_that_fails_is_told_of_with_its_words(little):
+def test_an_engine_that_fails_is_reported_with_its_error(little):
     finding = try_engine("KeOps", Engine(broken), CPU, {})
     assert finding.is_wrong and finding.found == "it failed: OSError: the driver is gone"
     assert "clean_pykeops" in finding.advice
@@ -65,7 +65,7 @@ def test_every_kind_of_method_solves_here():
     assert all("residual" in each.found for each in found)
 
 
-def test_without_a_compiler_it_says_what_to_install(monkeypatch):
+def test_without_a_compiler_the_doctor_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     finding = of(machine(), "C++ compiler")
     assert "'no-such-compiler' is not on the path" in finding.found and "apt install g++" in finding.advice
@@ -89,7 +89,7 @@ def test_little_memory_few_threads_and_missing_packages_get_advice(monkeypatch):
     assert of(found, "versions").advice == "for more: pip install 'apviz[dashboard,hdf5]'"
 
 
-def test_a_driver_without_a_gpu_for_torch_is_told_of(monkeypatch):
+def test_a_driver_without_a_gpu_visible_to_torch_is_reported(monkeypatch):
     monkeypatch.setattr(doctor.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
     finding = doctor._gpu()
@@ -97,9 +97,9 @@ def test_a_driver_without_a_gpu_for_torch_is_told_of(monkeypatch):
 
 
 @pytest.mark.parametrize(("is_wrong", "status"), [(False, 0), (True, 2)])
-def test_the_command_marks_what_is_wrong_and_ends_so(monkeypatch, is_wrong, status):
-    found = [Finding("memory", "[much]"), Finding("tiles", "odd", "mend it", is_wrong=is_wrong)]
+def test_the_command_marks_errors_and_exits_with_their_status(monkeypatch, is_wrong, status):
+    found = [Finding("memory", "[much]"), Finding("tiles", "odd", "fix it", is_wrong=is_wrong)]
     monkeypatch.setattr("apviz.cli.solving.examine", lambda keops: iter(found))
     done = CliRunner().invoke(app, ["doctor"])
-    assert done.exit_code == status and "memory: [much]" in done.stdout and "→ mend it" in done.stdout
+    assert done.exit_code == status and "memory: [much]" in done.stdout and "→ fix it" in done.stdout
     assert ("wrong here: tiles" in done.output) == is_wrong

@@ -1,4 +1,4 @@
-"""What ARCHITECTURE, CONTRIBUTING and SECURITY name is there, and the examples of how to add something work."""
+"""Names and paths in ARCHITECTURE, CONTRIBUTING and SECURITY exist, and the examples of additions work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apviz.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {name: (ROOT / name).read_text("utf-8") for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")}
-#: what CONTRIBUTING.md adds
+#: files that CONTRIBUTING.md adds
 ADDED = {"data/houses.toml"}
 
 
@@ -27,7 +27,7 @@ def prose(name: str) -> str:
 
 
 def added(path: str) -> str:
-    """The lines that an example of CONTRIBUTING.md adds to a file."""
+    """Return the lines that an example in CONTRIBUTING.md adds to a file."""
     blocks = re.findall(r"```diff\n(.*?)```", DOCUMENTS["CONTRIBUTING.md"], re.DOTALL)
     files = [part for block in blocks for part in re.split(r"^--- .*\n\+\+\+ b/", block, flags=re.MULTILINE)[1:]]
     found = [part.splitlines()[1:] for part in files if part.splitlines()[0] == path]
@@ -36,14 +36,14 @@ def added(path: str) -> str:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_path_is_there(name):
+def test_every_path_in_the_documents_exists(name):
     paths = re.findall(r"`((?:apviz|tests|benchmarks|data|docs|notebooks|binder)/[\w./-]*)`", prose(name))
     assert paths
     assert [path for path in paths if path not in ADDED and not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_name_of_apviz_is_there(name):
+def test_every_name_of_apviz_in_the_documents_exists(name):
     for dotted in re.findall(r"`(apviz(?:\.\w+)+)", prose(name)):
         found = apviz
         for part in dotted.split(".")[1:]:
@@ -54,7 +54,7 @@ def test_every_name_of_apviz_is_there(name):
 
 @pytest.fixture
 def build(monkeypatch):
-    """A function that makes a module of what CONTRIBUTING.md adds, in the room it adds it to; nothing stays."""
+    """Return a function that makes a module of an example in CONTRIBUTING.md for the duration of a test."""
     from apviz import registry
 
     for module in [module for name, module in sys.modules.items() if name.split(".")[0] == "apviz"]:
@@ -65,7 +65,7 @@ def build(monkeypatch):
     def make(path: str) -> types.ModuleType:
         name = path.removesuffix(".py").replace("/", ".")
         module = types.ModuleType(name)
-        if (ROOT / path).exists():  # the lines are added to a file
+        if (ROOT / path).exists():  # the example extends an existing file
             module.__dict__.update(vars(importlib.import_module(name)))
         monkeypatch.setitem(sys.modules, name, module)
         exec(compile(added(path), path, "exec"), vars(module))
@@ -87,7 +87,7 @@ def direct(system) -> np.ndarray:
     return np.linalg.solve(k, system.b.numpy())
 
 
-def test_the_kernel_is_its_formula_and_its_slope_the_derivative(build):
+def test_the_example_kernel_equals_its_formula_and_its_slope_the_derivative(build):
     kernel = build("apviz/kernels/cauchy.py").Cauchy(lengthscale=0.5, outputscale=2.0)
     x = np.random.default_rng(0).normal(size=(5, 3))
     r = np.linalg.norm(x[:, None] - x[None], axis=2) / 0.5
@@ -97,7 +97,7 @@ def test_the_kernel_is_its_formula_and_its_slope_the_derivative(build):
     torch.testing.assert_close(kernel.slope(u.detach()), u.grad)
 
 
-def test_the_rule_is_known_by_its_name_and_solves(build, system):
+def test_the_example_rule_is_found_by_name_and_solves(build, system):
     rules = build("apviz/rules.py")
     tests = vars(rules).copy()
     exec(added("tests/test_rules.py"), tests)
@@ -107,7 +107,7 @@ def test_the_rule_is_known_by_its_name_and_solves(build, system):
     np.testing.assert_allclose(solution.weights, direct(system), atol=1e-6)
 
 
-def test_the_solver_arrives_where_a_direct_one_does_and_its_energies_add_up(build, system):
+def test_the_example_solver_converges_to_the_direct_solution_and_its_energies_add_up(build, system):
     solver = build("apviz/solvers/heavy_ball.py").HeavyBall(tol=1e-8, max_epochs=5000)
     recorder = apviz.Recorder()
     solution = apviz.solve(system, solver, hooks=[recorder])
@@ -119,9 +119,9 @@ def test_the_solver_arrives_where_a_direct_one_does_and_its_energies_add_up(buil
     assert -decreases.sum() == pytest.approx(least, rel=1e-9)
 
 
-def test_a_preconditioner_and_its_entry_make_a_method_that_compares_as_any_other(build, system, monkeypatch):
+def test_the_example_preconditioner_and_its_entry_make_a_method_for_comparisons(build, system, monkeypatch):
     for key in ("jacobi", "heavy-ball"):
-        monkeypatch.setitem(METHODS, key, None)  # nothing stays
+        monkeypatch.setitem(METHODS, key, None)  # removed after the test
     build("apviz/solvers/heavy_ball.py")
     build("apviz/preconditioners/jacobi.py")
     build("apviz/methods.py")
@@ -132,14 +132,14 @@ def test_a_preconditioner_and_its_entry_make_a_method_that_compares_as_any_other
         np.testing.assert_allclose(solution.weights, direct(system), atol=1e-6)
 
 
-def test_the_figure_draws_the_energies_that_the_trace_has(build, system):
+def test_the_example_figure_draws_the_energies_of_the_trace(build, system):
     recorder = apviz.Recorder()
     apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-6), hooks=[recorder])
     figure = build("apviz/plots/energy.py").energy(recorder.trace)
     np.testing.assert_allclose(figure.data[0].y, recorder.trace["epoch"]["energy"].values)
 
 
-def test_the_page_says_what_it_is_for(build):
+def test_the_example_page_states_its_limits(build):
     pytest.importorskip("panel")
     from apviz.dashboard.limits import Limits
 

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the public names run, and show what they say."""
+"""The examples in the docstrings of public names run and give the output that they show."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 import apviz
 from apviz import analysis, gp, plots, rkhs
 
-# rooms whose every class and function has an example
+# rooms in which every class and function has an example
 COMPLETE = (apviz, plots)
-# what the examples of a room take for granted
+# names that the examples of a room do not import
 IMPORTED = {rkhs: {"apviz": apviz, "np": np}}
 
 
 def examples_of(room, name):
-    """Those of a class or function itself, then those of its methods."""
+    """Return the examples of a class or function, then those of its methods."""
     finder, globs = doctest.DocTestFinder(exclude_empty=False), IMPORTED.get(room, {})
     return finder.find(getattr(room, name), f"{room.__name__}.{name}", globs=globs)
 
@@ -32,7 +32,7 @@ def names(rooms):
     ]
 
 
-# a name that two rooms have, once
+# each object once, even if two rooms export it
 OBJECTS = {getattr(*each.values): each.values for each in names((rkhs, gp, analysis, *COMPLETE))}
 EXAMPLES = {test.name: test for place in OBJECTS.values() for test in examples_of(*place) if test.examples}
 
@@ -40,15 +40,15 @@ EXAMPLES = {test.name: test for place in OBJECTS.values() for test in examples_o
 @pytest.mark.parametrize(("room", "name"), names(COMPLETE))
 def test_every_public_name_has_an_example_that_uses_it(room, name):
     sources = [example.source for example in examples_of(room, name)[0].examples]
-    # what others return is not made by its name
+    # objects that other functions return are not created by name
     used = f"{name}(" if inspect.isfunction(getattr(room, name)) else ""
     assert any(used in source for source in sources), f"{name} has no Examples, or they do not use it"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_gives_what_it_says(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # some write files
+def test_an_example_gives_the_output_that_it_shows(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some examples write files
     report = []
-    with np.printoptions(precision=8):  # which a library that another test imports may have changed
+    with np.printoptions(precision=8):  # an imported library may have changed the options
         result = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=report.append, clear_globs=False)
     assert not result.failed, "".join(report)

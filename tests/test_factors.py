@@ -1,4 +1,4 @@
-"""Factors of the blocks, two in the square of one, against dense float64 linear algebra."""
+"""Factors of blocks, stored two in one square, against dense float64 linear algebra."""
 
 import gc
 from types import FunctionType, ModuleType
@@ -26,7 +26,7 @@ def operator(n, dtype=torch.float64, noise=0.1, x=None):
 
 
 def dense(counting, rows):
-    """K[I, I] in float64."""
+    """Return K[I, I] in float64."""
     one = counting.uncounted
     k = one.kernel(one.x[rows].double())
     k.diagonal().add_(one.noise)
@@ -42,9 +42,7 @@ def consecutive(sizes):
     sizes=st.lists(st.sampled_from([1, 2, 7, 12]), min_size=2, max_size=12), columns=st.integers(1, 3),
     dtype=st.sampled_from([torch.float32, torch.float64]), batch=st.sampled_from([1, 2_000, 2**20]),
 )  # fmt: skip
-def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_are_factored_at_once(
-    sizes, columns, dtype, batch
-):
+def test_every_block_is_solved_for_any_sizes_of_its_neighbours_and_of_batches(sizes, columns, dtype, batch):
     counting, rows = operator(sum(sizes), dtype), consecutive(sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(factors, "BATCH_BYTES", batch)
@@ -61,7 +59,7 @@ def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_ar
 
 @pytest.mark.parametrize("panel", [7, 30, 256])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_factors_in_half_precision_are_those_of_a_matrix_as_near_as_its_rounding(monkeypatch, panel, dtype):
+def test_half_precision_factors_belong_to_a_matrix_within_rounding_of_k(monkeypatch, panel, dtype):
     monkeypatch.setattr(factors, "PANEL", panel)
     sizes = [30, 20, 30, 30, 1, 50]
     counting, rows = operator(sum(sizes), dtype), consecutive(sizes)
@@ -70,7 +68,7 @@ def test_factors_in_half_precision_are_those_of_a_matrix_as_near_as_its_rounding
         k = dense(counting, held).numpy()
         inverse = found.solve(block, torch.eye(len(held), dtype=dtype)).double().numpy()
         np.testing.assert_allclose(inverse, inverse.T, atol=50 * EPS[dtype] * np.abs(inverse).max())
-        assert (np.linalg.eigvalsh(inverse) > 0).all()  # a projection is a descent whatever was rounded
+        assert (np.linalg.eigvalsh(inverse) > 0).all()  # so a projection decreases h whatever the rounding
         # |(C + δC) D (C + δC)ᵀ − C D Cᵀ| is at most twice 2⁻¹¹ |C| D |C|ᵀ
         unit = np.linalg.cholesky(k)
         np.testing.assert_array_less(
@@ -78,7 +76,7 @@ def test_factors_in_half_precision_are_those_of_a_matrix_as_near_as_its_rounding
         )
 
 
-def test_factors_in_half_precision_take_half_the_memory():
+def test_half_precision_factors_take_half_the_memory_of_float32():
     sizes = [30, 20, 30, 30, 20]
     counting, rows = operator(sum(sizes), torch.float32), consecutive(sizes)
     found, seen = BlockFactors(counting, rows, dtype=torch.float16), {}
@@ -87,14 +85,14 @@ def test_factors_in_half_precision_take_half_the_memory():
     assert 2 * squares <= bytes_held(found, seen) <= 2 * squares + 4 * sum(sizes) + 8 * len(sizes)
 
 
-def test_half_precision_is_refused_where_entries_of_a_factor_may_be_beyond_it():
+def test_half_precision_is_rejected_if_entries_of_a_factor_may_exceed_its_range():
     counting = operator(40, torch.float64, noise=1e-9)
     with pytest.raises(ValueError, match=r"noise of at least 1e-08 of the outputscale, got 1.0e-09 .*'recursion'"):
         BlockFactors(counting, consecutive([20, 20]), dtype=torch.float16)
 
 
 def bytes_held(thing, seen):
-    """Memory of the tensors that can be reached from something and have not been seen."""
+    """Return the bytes of all tensors reachable from an object and not yet in `seen`."""
     total, left = 0, [thing]
     while left:
         each = left.pop()
@@ -109,7 +107,7 @@ def bytes_held(thing, seen):
     return total
 
 
-def test_two_blocks_of_one_size_take_the_memory_of_one():
+def test_two_blocks_of_one_size_share_the_memory_of_one():
     sizes = [30, 20, 30, 30, 30, 20, 30, 10]
     counting, rows = operator(sum(sizes)), consecutive(sizes)
     found, seen = BlockFactors(counting, rows), {}
@@ -117,25 +115,26 @@ def test_two_blocks_of_one_size_take_the_memory_of_one():
     held = bytes_held(found, seen)
     squares = 3 * 30**2 + 20**2 + 10**2
     assert squares == found.numbers == numbers_held(sizes)
-    assert 8 * squares <= held <= 8 * (squares + sum(sizes) + len(sizes))  # and a pivot a row, a jitter a block
+    # plus one pivot per row and one jitter per block
+    assert 8 * squares <= held <= 8 * (squares + sum(sizes) + len(sizes))
 
 
 @pytest.mark.parametrize("n", [1, 59, 60, 100, 119, 121, 180, 200])
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0, 7.0])
-def test_the_memory_reckoned_from_the_inputs_is_that_of_the_partition(n, overlap):
+def test_the_memory_estimated_from_the_inputs_equals_that_of_the_partition(n, overlap):
     x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
     sizes = apviz.partitions.KDTree(overlap=overlap)(x, 60).solved_sizes()
     assert factor_bytes(x, 60, overlap) == 4 * numbers_held(sizes)
 
 
-def test_a_dense_matrix_whose_blocks_are_factored_in_place_stays_what_it_is():
+def test_factoring_blocks_in_place_does_not_change_a_dense_matrix():
     counting, rows = operator(60), [slice(0, 30), slice(30, 60)]
     before = counting.uncounted.matrix.clone()
     BlockFactors(counting, rows)
     assert torch.equal(counting.uncounted.matrix, before)
 
 
-def test_blocks_of_what_a_low_rank_factor_leaves_are_solved():
+def test_blocks_of_the_remainder_of_a_low_rank_factor_are_solved():
     counting, rows = operator(60), consecutive([20, 20, 20])
     v = 0.02 * torch.tensor(np.random.default_rng(2).standard_normal((60, 3)))
     found = BlockFactors(counting, rows, v)
@@ -145,7 +144,7 @@ def test_blocks_of_what_a_low_rank_factor_leaves_are_solved():
 
 
 @pytest.mark.parametrize("singular", [0, 1, 2])
-def test_jitter_goes_to_the_block_that_needs_it_and_to_neither_of_its_neighbours(singular):
+def test_only_the_block_that_needs_jitter_gets_it(singular):
     x = np.random.default_rng(0).uniform(0, 1, (60, 2))
     x[20 * singular : 20 * (singular + 1)] = x[20 * singular]
     counting, rows = operator(60, torch.float32, 1e-9, x), consecutive([20, 20, 20])
@@ -160,7 +159,7 @@ def test_jitter_goes_to_the_block_that_needs_it_and_to_neither_of_its_neighbours
 
 
 @pytest.mark.parametrize("block", [0, 1])
-def test_a_block_that_no_jitter_saves_is_named(block):
+def test_an_error_about_a_block_that_no_jitter_saves_names_it(block):
     counting, rows = operator(40), consecutive([20, 20])
     v = torch.zeros(40, 1, dtype=torch.float64)
     v[20 * block] = 10.0

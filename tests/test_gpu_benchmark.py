@@ -1,4 +1,4 @@
-"""The run on a GPU, without one: budgets, what a killed stage keeps, the shape of its file, the kit, what is said."""
+"""The GPU benchmark, tested without a GPU: budgets, killed stages, the files of results, the kit, the summary."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def run(monkeypatch, options, script, seconds):
     return state, json.loads(path.read_text())
 
 
-def test_eight_minutes_are_the_budgets_as_written_and_less_is_shared_alike():
+def test_eight_minutes_give_the_written_budgets_and_less_scales_them():
     stages = list(budgets.STAGES)
     assert sum(stage.seconds for stage in stages) == 480
     assert budgets.budget(480, stages) == pytest.approx(stages[0].seconds)
     assert budgets.budget(240, stages) == pytest.approx(stages[0].seconds / 2)
 
 
-def test_what_a_stage_leaves_goes_to_the_later_ones():
+def test_unused_time_of_a_stage_goes_to_later_ones():
     stages = list(budgets.STAGES)
     assert budgets.budget(470, stages[1:]) > stages[1].seconds
     assert budgets.budget(100, stages[-1:]) == 100
@@ -62,7 +62,7 @@ def test_stages_are_chosen_by_letter_or_name_in_order_of_value():
         budgets.chosen("a,z")
 
 
-def test_a_killed_stage_keeps_what_it_measured_and_its_children_end(monkeypatch, options, capsys):
+def test_a_killed_stage_keeps_its_measurements_and_its_children_end(monkeypatch, options, capsys):
     started = time.monotonic()
     state, found = run(monkeypatch, options, HANGING, 3.0)
     assert time.monotonic() - started < 20
@@ -71,18 +71,18 @@ def test_a_killed_stage_keeps_what_it_measured_and_its_children_end(monkeypatch,
     assert "[x] one: 1" in capsys.readouterr().out
 
 
-def test_a_stage_whose_gpu_broke_is_started_again(monkeypatch, options):
+def test_a_stage_whose_gpu_failed_is_started_again(monkeypatch, options):
     monkeypatch.setattr(runner, "LEAST_SECONDS", 0.0)
     state, found = run(monkeypatch, options, BROKEN_ONCE, 30.0)
     assert state == "ended" and found["entries"] == {"one": {}}
 
 
-def test_a_stage_that_crashes_says_its_status(monkeypatch, options):
+def test_a_crashed_stage_reports_its_exit_status(monkeypatch, options):
     state, _ = run(monkeypatch, options, OUT + "path.write_text('{\"entries\": {}}'); sys.exit(3)", 30.0)
     assert state == "ended with status 3"
 
 
-def test_a_report_holds_machine_numbers_reasons_and_tracebacks_after_every_entry(tmp_path, capsys):
+def test_a_report_contains_machine_numbers_reasons_and_tracebacks_after_every_entry(tmp_path, capsys):
     path = tmp_path / "x.json"
     report = Report(path, "x", device="cpu", tiny=True, seconds=60)
     report.measure("right", lambda: {"number": 1.5, "summary": "1.5 s"})
@@ -104,7 +104,7 @@ def test_a_report_does_not_measure_twice(tmp_path):
     assert again.measure("one", lambda: {"number": 2}) is None and again.entries["one"]["number"] == 1
 
 
-def test_counts_of_a_profile():
+def test_a_profile_is_summed_per_update_and_per_epoch():
     events = [
         {"cat": "kernel", "name": "a", "ts": 0, "dur": 10}, {"cat": "kernel", "name": "a", "ts": 5, "dur": 10},
         {"cat": "gpu_memcpy", "name": "Memcpy DtoH", "ts": 40, "dur": 10, "args": {"bytes": 8}},
@@ -126,13 +126,13 @@ def test_a_kit_beyond_its_limit_is_not_made(monkeypatch, tmp_path):
         kit.main()
 
 
-def test_doctor_and_the_readme_say_what_the_results_say():
+def test_doctor_and_the_readme_agree_with_the_results():
     said = summary.sentences(summary.results())
     assert doctor.gpu_summary() == " ".join(said)
     assert summary.readme(summary.README.read_text(), said) == summary.README.read_text()
 
 
-def test_what_is_said_of_results_names_what_is_wrong_and_what_did_not_run():
+def test_the_summary_of_results_names_wrong_cases_and_those_that_did_not_run():
     machine = {"gpu": "NVIDIA X", "date": "2026-01-02T", "versions": {"torch": "2", "triton": "3"}, "device": "cuda"}
     entries = {
         "fused float32 rbf d=3": {"worst": 1e-7, "right": True},
@@ -147,7 +147,7 @@ def test_what_is_said_of_results_names_what_is_wrong_and_what_did_not_run():
     assert summary.sentences({}) == [summary.NOTHING]
 
 
-def test_results_of_a_cpu_or_of_tiny_sizes_are_not_of_a_gpu(tmp_path):
+def test_results_from_a_cpu_or_of_tiny_sizes_do_not_count_as_gpu_results(tmp_path):
     for name, device, tiny in (("truth", "cpu", False), ("suite", "cuda", True)):
         content = {"machine": {"device": device}, "tiny": tiny, "entries": {"a": {}}}
         Path(tmp_path / f"{name}.json").write_text(json.dumps(content))

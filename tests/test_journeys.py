@@ -1,4 +1,4 @@
-"""The journeys that ARCHITECTURE tells: every file that it names is entered on the way."""
+"""The journeys in ARCHITECTURE: the code enters every file that they name."""
 
 import inspect
 import re
@@ -16,19 +16,19 @@ ROOT = Path(__file__).parent.parent
 
 
 def told(title: str) -> list[str]:
-    """The files of a journey, in the order of the document."""
+    """Return the files of a journey, in the order of the document."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     part = text.partition(f"**{title}:**\n\n")[2].partition("\n\n")[0]
     return re.findall(r"^\d+\. `(apviz/[\w/]+\.py)`", part, re.MULTILINE)
 
 
 def entered(act) -> list[str]:
-    """The files of apviz whose functions run, each at its first call."""
+    """Return the files of apviz whose functions run, in the order of their first calls."""
     found: dict[str, None] = {}
 
     def note(frame, event, _):
         path = frame.f_code.co_filename
-        is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # not a module or a class that is imported now
+        is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # not the body of a module or class
         if event == "call" and is_function and path.startswith(f"{ROOT}/apviz/"):
             found[path.removeprefix(f"{ROOT}/")] = None
 
@@ -52,7 +52,7 @@ def test_from_a_solve_to_a_point_of_its_figure_there_are_at_most_twelve_files(tm
         apviz.solve(system, apviz.AlternatingProjection(block_size=20), [recorder])
         apviz.plots.residuals(apviz.open_trace(path))
 
-    # the dashboard's files run in the session of a browser
+    # files of the dashboard run in a browser session
     shown = [each for each in journey if not each.startswith("apviz/dashboard")]
     met = entered(act)
     assert set(shown) <= set(met)

@@ -1,4 +1,4 @@
-"""The leaderboard: who checks, what a failure looks like, and the page made of results alone."""
+"""The leaderboard: its checks of residuals, its failures, and the page made from results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def outsiders(tmp_path):
     return lambda kind: f"{path}:{kind}"
 
 
-def test_an_entrants_entries_are_those_of_the_kernel_and_are_counted():
+def test_the_entries_given_to_an_entrant_equal_the_kernel_and_are_counted():
     given = made(3, "matern52", 0.5, 0.1)(100, 0)
     problem, rows = Problem(given), np.array([3, 50, 7])
     r = math.sqrt(5) * np.linalg.norm(given.x[:, None] - given.x[None], axis=2) / 0.5
@@ -105,7 +105,7 @@ def test_an_entrants_entries_are_those_of_the_kernel_and_are_counted():
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_system_is_as_large_as_asked_for_and_another_with_another_seed(name):
+def test_every_system_has_the_requested_size_and_depends_on_the_seed(name):
     far = name in PUBLISHED or name.startswith("kegg")
     if far and name not in ("china", "diabetes") and "APVIZ_DATA" not in os.environ:
         pytest.skip(f"APVIZ_DATA is not set: no {name} here")
@@ -116,7 +116,7 @@ def test_every_system_is_as_large_as_asked_for_and_another_with_another_seed(nam
 
 
 @pytest.mark.slow
-def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
+def test_an_external_entrant_joins_by_a_file_and_is_measured_like_ours(tmp_path):
     run = ["run", "--entrant", MINRES, "--entrant", "auto", "--system", "d = 10, RBF, lengthscale 1", "--n", "300"]
     done = CliRunner().invoke(app, [*run, "--folder", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -127,7 +127,7 @@ def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
         assert list(cell["reached"]) == ["0.1", "0.01", "0.001", "1e-06"] and "failure" not in cell
         assert all(each["residual"] < 1.05 * float(tol) and each["work"] > 0 for tol, each in cell["reached"].items())
         assert all(each["seconds"] > 0 and each["wall"] > 0 for each in cell["reached"].values())
-    assert "seed" not in CliRunner().invoke(app, [*run, "--folder", str(tmp_path)]).output  # nothing is run again
+    assert "seed" not in CliRunner().invoke(app, [*run, "--folder", str(tmp_path)]).output  # nothing runs again
 
 
 @pytest.mark.slow
@@ -140,13 +140,13 @@ def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
         ("Cold", "error: while it warmed up on 200 rows, OSError: no library"),
     ],
 )  # fmt: skip
-def test_a_failure_is_shown_as_one(outsiders, kind, failure):
+def test_every_kind_of_failure_is_recorded(outsiders, kind, failure):
     cell = measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, limit=1.0, hang=3.0 if kind == "Asleep" else None)
     assert cell["failure"] == failure and cell["reached"] == {}
 
 
 @pytest.mark.slow
-def test_seconds_are_the_processors_and_those_of_processes_that_an_entrant_starts_count(outsiders):
+def test_seconds_are_cpu_time_including_that_of_child_processes(outsiders):
     forks, naps = (
         measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, 30.0, tolerances=[0.1]) for kind in ("Forks", "Naps")
     )
@@ -155,7 +155,7 @@ def test_seconds_are_the_processors_and_those_of_processes_that_an_entrant_start
     assert naps["reached"]["0.1"]["wall"] - naps["reached"]["0.1"]["seconds"] > 0.3
 
 
-def test_what_a_limit_stopped_is_measured_again_with_a_larger_one(tmp_path, monkeypatch):
+def test_a_cell_stopped_by_a_limit_is_measured_again_with_a_larger_limit(tmp_path, monkeypatch):
     limits = []
 
     def failing(*args, **_):
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_a_run_with_a_sentence_and_leaves_no_process(outsiders, tmp_
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, start_new_session=True) as run:
         try:
-            assert run.stdout is not None and "| CG |" in run.stdout.readline()  # the next is asleep
+            assert run.stdout is not None and "| CG |" in run.stdout.readline()  # the next entrant sleeps
             children = psutil.Process(run.pid).children(recursive=True)
         finally:
             os.killpg(run.pid, signal.SIGINT)
@@ -196,7 +196,7 @@ def test_an_unknown_system_or_entrant_is_named():
 
 
 def given_and_weights(lengthscale=0.5, n=1_000):
-    """A system, weights whose residual is known to be far from even, and that residual by a dense matrix."""
+    """Return a system, weights whose residual varies strongly between rows, and that residual by a dense matrix."""
     given = made(3, "matern52", lengthscale, 0.1)(n, 0)
     r = math.sqrt(5) * np.linalg.norm(given.x[:, None] - given.x[None], axis=2) / lengthscale
     k = (1 + r + r**2 / 3) * np.exp(-r) + 0.1 * np.eye(n)
@@ -206,11 +206,11 @@ def given_and_weights(lengthscale=0.5, n=1_000):
     return given, w, np.linalg.norm(left, axis=0) / np.linalg.norm(given.b, axis=0)
 
 
-def test_a_residual_of_drawn_rows_has_the_mean_and_the_standard_error_that_it_says():
+def test_a_residual_estimated_on_drawn_rows_has_the_stated_mean_and_standard_error():
     given, w, exact = given_and_weights()
     draws = [estimate(given, w, 250, entropy) for entropy in range(400)]
     squares, of = (np.array([draw.of for draw in draws]) ** power for power in (2, 1))
-    # ‖r‖² has no bias: 400 draws say so to a twentieth of their spread
+    # the estimate of ‖r‖² is unbiased; the mean of 400 draws has a standard error of a twentieth of their spread
     np.testing.assert_array_less(abs(squares.mean(axis=0) - exact**2), 4 * squares.std(axis=0) / 20)
     means, errors = np.array([(draw.residual, draw.error) for draw in draws]).T
     assert errors.mean() == pytest.approx(means.std(), rel=0.15) and draws[0].rows == 250
@@ -219,7 +219,7 @@ def test_a_residual_of_drawn_rows_has_the_mean_and_the_standard_error_that_it_sa
 
 
 @pytest.mark.parametrize("kernel", checking.CORRELATIONS)
-def test_drawn_rows_are_those_of_the_exact_residual_of_every_kernel(kernel):
+def test_estimated_residuals_agree_with_exact_ones_for_every_kernel(kernel):
     given = made(3, kernel, 0.5, 0.1)(300, 0)
     w = np.random.default_rng(0).normal(size=given.b.shape)
     k = Problem(given).columns(np.arange(300))
@@ -229,7 +229,7 @@ def test_drawn_rows_are_those_of_the_exact_residual_of_every_kernel(kernel):
     assert nearly_all.of == pytest.approx(r, rel=0.01) and nearly_all.error < 0.01 * r.mean()
 
 
-def test_rows_are_drawn_anew_by_every_check_and_the_results_say_from_what():
+def test_every_check_draws_new_rows_and_the_results_record_their_seed():
     given, w, _ = given_and_weights(n=400)
     one, other = (check(given, w, entries=400 * 100) for _ in range(2))
     assert one.rows == 100 and one.residual != other.residual and one.entropy != other.entropy
@@ -248,7 +248,7 @@ def test_two_standard_errors_count_against_a_method():
 
 
 @pytest.mark.parametrize(("kind", "failure"), [("Dense", None), ("Liar", "not there: 1 ± ")])
-def test_a_cell_with_many_rows_is_checked_on_some(outsiders, monkeypatch, kind, failure):
+def test_a_cell_with_many_rows_is_checked_on_a_sample(outsiders, monkeypatch, kind, failure):
     monkeypatch.setattr("benchmarks.leaderboard.cells.check", lambda given, w: check(given, w, 300 * 100))
     found = measure(outsiders(kind), "d = 2, lengthscale 2", 300, 0, 30.0, tolerances=[0.01])
     if failure:
@@ -258,7 +258,7 @@ def test_a_cell_with_many_rows_is_checked_on_some(outsiders, monkeypatch, kind, 
         assert kept["residual"] < 1e-6 and kept["estimated"]["rows"] == 100 and len(kept["estimated"]["of"]) == 16
 
 
-def test_a_size_that_was_not_tried_has_what_the_exponent_says_and_an_estimate_its_error(tmp_path):
+def test_an_untried_size_shows_the_extrapolation_and_an_estimate_shows_its_error(tmp_path):
     cells = {}
     for n in (4_000, 8_000, 16_000, 100_000):
         for name in ("auto", "CG")[: 1 if n > 16_000 else 2]:
@@ -274,13 +274,13 @@ def test_a_size_that_was_not_tried_has_what_the_exponent_says_and_an_estimate_it
     said = " ".join(section(tmp_path).split())
     assert "| *100* | 2.00 ± 0.00 (16,000) |" in said and "| 100 | 2.00 ± 0.00 (100,000) |" in said
     assert "From 100,000 rows on, residuals are estimated from 2,500,000,000 entries of K, to ± 1% or" in said
-    cells |= cell("CG", n=32_000, **{"0.1": 1.0})  # failed: what its exponent says of more rows is known to be wrong
+    cells |= cell("CG", n=32_000, **{"0.1": 1.0})  # it failed, so its extrapolation to more rows is known to be wrong
     (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
     assert "not tried: it failed with fewer rows" in make(tmp_path).read_text()
     assert "*100*" not in section(tmp_path)
 
 
-def test_a_tolerance_that_was_not_asked_for_is_asked_when_it_is(tmp_path, monkeypatch):
+def test_a_tolerance_is_measured_once_it_is_requested(tmp_path, monkeypatch):
     asked = []
 
     def solving(*args, tolerances, **_):
@@ -299,7 +299,7 @@ MACHINE = {"processor": "a test", "cores": 2, "memory_gib": 8.0, "python": "3", 
 
 
 def cell(entrant, seed=0, n=4000, work=10.0, **seconds):
-    """Seconds by tolerance, and that number of works for each of them."""
+    """Return a cell with the given seconds by tolerance, and `work` for each second."""
     reached = {tol: {"seconds": s, "work": work * s, "residual": 0.0} for tol, s in seconds.items()}
     key = f"{entrant} | n {n} | seed {seed}"
     found = {"entrant": entrant, "n": n, "seed": seed, "rows": n, "limit": 9.0, "tightest": 0.0, "machine": MACHINE}
@@ -318,10 +318,10 @@ def results(tmp_path):
     return tmp_path
 
 
-def test_a_profile_is_the_share_of_tasks_within_so_many_times_the_best(results):
+def test_a_profile_is_the_share_of_tasks_within_a_multiple_of_the_best_time(results):
     of = medians(tabulate(results))
     curves = profile(of, "seconds")
-    # of four tasks auto is best on three, and takes four times as long on one; of 2 and 4 seconds 4 are counted
+    # auto is best on three of four tasks and takes four times as long on one; of two seeds the slower counts
     np.testing.assert_allclose(curves["auto"], ([1.0, 4.0], [0.75, 1.0]))
     np.testing.assert_allclose(curves["CG"], ([1.0, 2.0], [0.25, 0.5]))
     auto, cg = standings(of).to_dict("records")
@@ -329,7 +329,7 @@ def test_a_profile_is_the_share_of_tasks_within_so_many_times_the_best(results):
     assert (cg["done"], cg["asked"], cg["won"], cg["times seconds"]) == (2, 4, 1, 1.5)
 
 
-def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
+def test_losses_of_auto_are_listed_first_and_failures_are_shown_in_words(results):
     (loss,) = losses(medians(tabulate(results))).to_dict("records")
     assert (loss["system"], loss["tol"], loss["entrant of best"], loss["regret"]) == ("china", 0.1, "CG", 4.0)
     assert loss["reason"] == "auto took a way of its own, 40, where CG needs 10"
@@ -341,7 +341,7 @@ def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
         make(results / "nothing")
 
 
-def test_the_readme_says_what_the_results_say(results):
+def test_the_section_of_the_readme_states_the_results(results):
     said = " ".join(section(results).split())
     assert "1 systems with published hyperparameters and 0 hard systems" in said
     assert "on one core of 2 of a test, 8 GiB" in said and "to 0.1, 0.01, 0.001 and 1e-6" in said
@@ -351,7 +351,7 @@ def test_the_readme_says_what_the_results_say(results):
     assert "Medians of 2 seeds; the largest work is 1.00 times the least" in said
 
 
-def test_the_readme_in_the_repository_is_of_the_results_in_it():
+def test_the_readme_in_the_repository_matches_its_results():
     _, rest = readme.README.read_text("utf-8").split(readme.MARKS[0])
     assert rest.split(readme.MARKS[1])[0].strip() == section(FOLDER)
 
@@ -364,17 +364,17 @@ def test_the_readme_in_the_repository_is_of_the_results_in_it():
         (1.0, 4.005, "auto took as much work as B, 4: 3,000 ms are choosing, or what seconds scatter"),
     ],
 )
-def test_a_reason_is_read_off_work_and_seconds(tmp_path, ours, theirs, reason):
+def test_the_reason_for_a_loss_follows_from_work_and_seconds(tmp_path, ours, theirs, reason):
     def of(name, seconds, work):
         return cell(name, work=work, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), seconds))
 
-    cells = of("auto", 4.0, ours) | of("A", 5.0, 0.8 * ours) | of("B", 1.0, theirs)  # A has the work of auto
+    cells = of("auto", 4.0, ours) | of("A", 5.0, 0.8 * ours) | of("B", 1.0, theirs)  # A is the method that auto chose
     (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
     found = losses(medians(tabulate(tmp_path)))
     assert len(found) == 4 and all(reason in each for each in found["reason"])
 
 
-def test_an_exponent_is_that_of_the_power_law_that_cells_follow_and_three_sizes_are_needed(tmp_path):
+def test_an_exponent_is_fitted_to_a_power_law_from_at_least_three_sizes(tmp_path):
     cells, few = {}, {}
     for n in (4_000, 8_000, 16_000):
         cells |= cell("auto", n=n, work=1e-3, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), 3e-8 * n**2))
@@ -386,15 +386,15 @@ def test_an_exponent_is_that_of_the_power_law_that_cells_follow_and_three_sizes_
     assert seconds.sizes == (4_000, 8_000, 16_000) and seconds.at(40_000) == pytest.approx(48)
     assert auto.cells[8_000]["work"] == pytest.approx(1.92e-3) and math.isnan(cg.laws["seconds"].exponent)
     text = make(tmp_path).read_text()
-    assert "over 9 s" in text  # what a limit stopped is shown as that
+    assert "over 9 s" in text  # a cell stopped by a limit shows the limit
     assert "2.00 ± 0.00" in text and "1 system of at most 4,000 rows" in text and len(text) < 2_000_000
 
 
-def test_float32_is_where_ours_begin():
+def test_our_entrants_start_in_float32():
     assert Problem(made(2, "rbf", 1.0, 0.1)(50, 0)).system(torch.float32).dtype is torch.float32
 
 
-def test_no_two_systems_share_a_file_of_results_and_any_file_system_takes_its_name():
+def test_every_system_has_its_own_file_with_a_name_valid_on_any_file_system():
     names = [file_name(system) for system in SYSTEMS]
     assert len({name.lower() for name in names}) == len(SYSTEMS)
     assert all(re.fullmatch(r"[a-zA-Z0-9.-]+\.json", name) for name in names)

@@ -1,4 +1,4 @@
-"""The statements of docs/mathematics.md, on dense matrices; updates and CG are written out here."""
+"""The statements of docs/mathematics.md on dense matrices; updates and CG are written out in this file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCKS = [np.arange(first, first + SIZE) for first in range(0, N, SIZE)]
 
 @pytest.fixture(params=range(3))
 def system(request):
-    """K: (n, n) of a squared exponential with noise, by NumPy alone, and B: (n, 3)."""
+    """Return K: (n, n) of a squared exponential with noise, by NumPy alone, and B: (n, 3)."""
     random = np.random.default_rng(request.param)
     x = random.uniform(size=(N, 2))
     squares = ((x[:, None] - x[None]) ** 2).sum(-1)
@@ -40,7 +40,7 @@ def steepest(k, r):
 
 
 def updates(k, b, choose, number):
-    """States before and after every update, with the block and what the update lowered h by."""
+    """Yield the states before and after every update, its block, and the decrease of h."""
     w, r = np.zeros_like(b), b.copy()
     for _ in range(number):
         block = choose(k, r)
@@ -59,7 +59,8 @@ def condition_numbers(k):
 
 def test_proposition_1_the_shortest_function_through_the_data_has_the_weights_of_the_solve(system):
     k, b = system
-    fewer = N - 5  # functions over more points that take the data at the first: one equation more for each point
+    # functions over all points with the data at the first ones, and one more equation for each other point
+    fewer = N - 5
     w = np.linalg.solve(k[:fewer, :fewer], b[:fewer])
     shortest = squared(k[:fewer, :fewer], w)
     assert shortest == pytest.approx(np.trace(b[:fewer].T @ w))
@@ -75,7 +76,7 @@ def test_lemmas_3_and_4_the_state_is_a_projected_residual_whose_norm_in_h_never_
     for (_, before), (w, r), block, _ in updates(k, b, largest, 40):
         np.testing.assert_allclose(r, b - k @ w, atol=1e-10)
         assert np.abs(r[block]).max() < 1e-10
-        # the functions as vectors whose inner product is theirs: r − P r is the rest of a least-squares fit
+        # functions as vectors with the same inner product: r − P r is the residual of a least-squares fit
         root = np.linalg.cholesky(k).T
         coordinates = root @ np.linalg.solve(k, before)
         fitted = root[:, block] @ np.linalg.lstsq(root[:, block], coordinates, rcond=None)[0]
@@ -85,7 +86,7 @@ def test_lemmas_3_and_4_the_state_is_a_projected_residual_whose_norm_in_h_never_
         assert np.sum(r**2) / high <= error * (1 + 1e-9) and error <= np.sum(r**2) / low * (1 + 1e-9)
         assert error <= np.trace(before.T @ np.linalg.solve(k, before)) * (1 + 1e-12)
         rises += np.sum(r**2) > np.sum(before**2)
-    assert rises  # of the Euclidean norm
+    assert rises  # the Euclidean norm does rise
 
 
 def test_theorem_5_the_energies_that_fall_later_sum_to_the_error(system):
@@ -120,7 +121,7 @@ def test_theorem_1_holds_at_every_update_and_the_guaranteed_decrease_is_less_tha
         assert squared(k, w - solution) <= np.exp(-j / (m * kappa_prime)) * squared(k, solution)
 
 
-def test_for_random_blocks_theorem_1_holds_of_the_mean_over_all_choices(system):
+def test_for_random_blocks_theorem_1_holds_for_the_mean_over_all_choices(system):
     k, b = system
     _, kappa_prime = condition_numbers(k)
     solution, m = np.linalg.solve(k, b), len(BLOCKS)
@@ -130,25 +131,25 @@ def test_for_random_blocks_theorem_1_holds_of_the_mean_over_all_choices(system):
         assert left - np.mean(falls) <= (1 - 1 / (m * kappa_prime)) * left
 
 
-def test_for_shuffled_blocks_the_mean_over_all_orders_of_an_epoch_keeps_to_its_bound_from_any_state(system):
+def test_for_shuffled_blocks_the_mean_over_all_orders_of_an_epoch_satisfies_its_bound_from_any_state(system):
     k, b = system
     blocks = [np.arange(first, first + 12) for first in range(0, N, 12)]
     low = np.linalg.eigvalsh(k)[0]
     kappa_prime = max(np.linalg.eigvalsh(k[np.ix_(rows, rows)])[-1] for rows in blocks) / low
     orders = [[blocks[place] for place in order] for order in permutations(range(4))]
-    # E ‖Tf‖² = fᵀ E[TᵀT] f: its largest eigenvalue is the most that an epoch can leave in expectation
+    # E ‖Tf‖² = fᵀ E[TᵀT] f: the largest eigenvalue bounds what an epoch leaves in expectation
     maps = [sweep(k, order) for order in orders]
     mean = np.mean([each.T @ each for each in maps], axis=0)
     bound = 1 - 1 / (4 * kappa_prime)
     assert np.linalg.eigvalsh(mean)[-1] <= bound <= np.exp(-1 / (4 * kappa_prime))
-    # and after t epochs, from where the rest stands, with the orders of all epochs drawn apart
+    # the same after t epochs, with independent orders
     root = np.linalg.cholesky(k).T
     start = root @ np.linalg.solve(k, b)
     expected = np.eye(N)
     for t in range(1, 6):
         expected = np.mean([each.T @ expected @ each for each in maps], axis=0)
         assert np.trace(start.T @ expected @ start) <= bound**t * np.sum(start**2)
-    # a single run may leave more than what random blocks leave in expectation, but no update raises the error
+    # a single run may leave more than random blocks do in expectation, but no update raises the error
     for order in orders:
         left = [np.eye(N)]
         for rows in order:
@@ -159,7 +160,7 @@ def test_for_shuffled_blocks_the_mean_over_all_orders_of_an_epoch_keeps_to_its_b
 
 
 @pytest.mark.parametrize("c", [0.3, 0.9, 0.999])
-def test_for_two_shuffled_blocks_of_one_row_the_mean_is_what_the_proof_says_by_hand(c):
+def test_for_two_shuffled_blocks_of_one_row_the_mean_equals_the_formula_of_the_proof(c):
     k, r, left = np.array([[1, c], [c, 1]]), np.array([1.0, -1.0]), {1: [], 2: []}
     for order in ((0, 1), (1, 0)):
         now = r
@@ -167,11 +168,11 @@ def test_for_two_shuffled_blocks_of_one_row_the_mean_is_what_the_proof_says_by_h
             now = now - k[:, j] * now[j]
             left[done].append(now @ np.linalg.solve(k, now) / (r @ np.linalg.solve(k, r)))
     bound = 1 - (1 - c) / 2  # m = 2, and κ′ = 1/(1 − c)
-    assert np.mean(left[1]) == pytest.approx(bound)  # the uniform draw: an equality here
+    assert np.mean(left[1]) == pytest.approx(bound)  # for the uniform draw the bound is an equality here
     assert np.mean(left[2]) == pytest.approx(c**2 * (1 + c) / 2) and np.mean(left[2]) <= bound
 
 
-def test_theorem_1_holds_with_overlap_over_the_sets_that_are_solved(system):
+def test_theorem_1_holds_with_overlap_for_the_solved_sets(system):
     k, b = system
     solved = [np.arange(max(0, block[0] - 3), min(N, block[-1] + 4)) for block in BLOCKS]
     high = max(np.linalg.eigvalsh(k[np.ix_(rows, rows)])[-1] for rows in solved)
@@ -198,7 +199,7 @@ def test_proposition_6_bounds_the_error_by_mu_which_is_at_least_1_over_kappa_pri
 
 
 def sweep(k, blocks):
-    """What updates on the blocks, one after another, make of a function, in orthonormal coordinates."""
+    """Return the matrix of one sweep of updates over the blocks, in orthonormal coordinates."""
     root = np.linalg.cholesky(k).T  # column i is k(xᵢ, ·)
     matrix = np.eye(len(k))
     for block in blocks:
@@ -229,7 +230,7 @@ def test_theorem_8_k_sweeps_over_two_blocks_leave_c_to_the_power_2k_minus_1(syst
         assert np.linalg.norm(np.linalg.matrix_power(once, count), 2) == pytest.approx(c ** (2 * count - 1), rel=1e-7)
 
 
-def test_cg_is_the_least_error_of_its_krylov_space_within_chebyshevs_bound_and_its_first_residual_a_tangent(system):
+def test_cg_minimises_the_error_over_its_krylov_space_within_the_chebyshev_bound(system):
     k, b = system
     b = b[:, 0]
     kappa, solution = condition_numbers(k)[0], np.linalg.solve(k, b)
@@ -254,7 +255,7 @@ def test_cg_is_the_least_error_of_its_krylov_space_within_chebyshevs_bound_and_i
         assert error <= bound * squared(k, solution[:, None])
 
 
-def test_apviz_makes_the_same_updates_and_keeps_the_same_books():
+def test_apviz_makes_the_same_updates_and_tracks_the_same_energies():
     x = torch.rand(N, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     b = torch.sin(7 * x)
     system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")

@@ -1,4 +1,4 @@
-"""The memory that is free to this process: of the machine, in its control groups, in its address space."""
+"""The free memory of this process: on the machine, in its control groups, and in its address space."""
 
 import ctypes
 import re
@@ -18,7 +18,7 @@ MIB = 2**20
 
 
 def group(root, path, *, limit, used, cache=0, version=2):
-    """A control group below `root`, as the kernel shows it."""
+    """Write a control group below `root`, as the kernel shows it."""
     mount, names = {
         1: ("sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
         2: ("sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
@@ -35,7 +35,7 @@ def belongs(root, text):
     (root / "proc/self/cgroup").write_text(text)
 
 
-def test_of_a_group_and_those_around_it_the_one_that_leaves_least_decides(tmp_path):
+def test_the_tightest_of_nested_control_groups_decides(tmp_path):
     belongs(tmp_path, "0::/jobs/one/step\n")
     group(tmp_path, "jobs/one/step", limit="max", used=10 * MIB)
     group(tmp_path, "jobs/one", limit=90 * MIB, used=20 * MIB)
@@ -44,7 +44,7 @@ def test_of_a_group_and_those_around_it_the_one_that_leaves_least_decides(tmp_pa
     assert free_memory(CPU, root=tmp_path) == 40 * MIB
 
 
-def test_cache_of_files_that_can_be_given_back_is_free(tmp_path):
+def test_reclaimable_file_cache_counts_as_free(tmp_path):
     belongs(tmp_path, "0::/jobs\n")
     group(tmp_path, "jobs", limit=100 * MIB, used=99 * MIB, cache=30 * MIB)
     assert free_memory(CPU, root=tmp_path) == 31 * MIB
@@ -56,14 +56,14 @@ def test_a_container_sees_its_own_limit_at_the_mount_whatever_its_path_on_the_ho
     assert free_memory(CPU, root=tmp_path) == 30 * MIB
 
 
-def test_a_path_out_of_the_mount_is_not_followed(tmp_path):
+def test_a_path_outside_the_mount_is_not_followed(tmp_path):
     belongs(tmp_path, "0::/../other\n")
     group(tmp_path, "", limit=50 * MIB, used=20 * MIB)
     group(tmp_path, "../other", limit=5 * MIB, used=0)
     assert free_memory(CPU, root=tmp_path) == 30 * MIB
 
 
-def test_version_one_has_other_names_and_a_huge_number_for_no_limit(tmp_path):
+def test_version_one_of_control_groups_has_other_names_and_a_huge_number_for_no_limit(tmp_path):
     belongs(tmp_path, "5:cpu,cpuacct:/\n4:hugetlb,memory:/jobs/one\n1:name=systemd:/jobs\n0::/\n")
     group(tmp_path, "jobs/one", limit=60 * MIB, used=50 * MIB, cache=15 * MIB, version=1)
     group(tmp_path, "", limit=9223372036854771712, used=80 * MIB, version=1)
@@ -76,13 +76,13 @@ def test_a_group_above_its_limit_leaves_nothing(tmp_path):
     assert free_memory(CPU, root=tmp_path) == 0
 
 
-def test_no_limit_leaves_what_the_machine_has(tmp_path):
+def test_without_a_limit_the_memory_of_the_machine_is_free(tmp_path):
     belongs(tmp_path, "0::/jobs\n")
     group(tmp_path, "jobs", limit="max", used=10 * MIB)
     assert free_memory(CPU, root=tmp_path) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
 
 
-def test_without_statistics_all_that_is_used_counts(tmp_path):
+def test_without_statistics_all_used_memory_counts(tmp_path):
     belongs(tmp_path, "0::/jobs\n")
     group(tmp_path, "jobs", limit=40 * MIB, used=15 * MIB, cache=10 * MIB)
     (tmp_path / "sys/fs/cgroup/jobs/memory.stat").unlink()
@@ -108,19 +108,19 @@ except RuntimeError:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_AS"), reason="this system has no limit of address space")
-def test_a_limit_of_address_space_leaves_what_can_be_allocated():
+def test_a_limit_of_address_space_determines_the_free_memory():
     room = 200 * MIB
     done = subprocess.run([sys.executable, "-c", LIMITED, str(room)], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip().isdigit(), done.stdout + done.stderr
     assert 0.8 * room < int(done.stdout) <= room
 
 
-def test_a_system_without_any_of_these_has_what_is_available(tmp_path, monkeypatch):
+def test_without_any_limits_the_available_memory_is_free(tmp_path, monkeypatch):
     monkeypatch.delattr(psutil, "RLIMIT_AS", raising=False)
     assert free_memory(CPU, root=tmp_path) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
 
 
-def test_what_this_process_may_hold_counts_what_it_holds_already():
+def test_a_limit_for_this_process_includes_the_memory_it_already_uses():
     held = psutil.Process().memory_info().rss
     keep_below(held + 100 * MIB)
     try:
@@ -143,7 +143,7 @@ def megabytes():
     return psutil.Process().memory_info().rss / 1e6
 
 def work():
-    arrays = [np.ones(8_000) for _ in range(1_000)]  # 64 MB, none by itself large enough to be handed back
+    arrays = [np.ones(8_000) for _ in range(1_000)]  # 64 MB of arrays too small to be returned one by one
     kept.append(arrays[::50])
 
 kept, before = [], megabytes()
@@ -161,13 +161,13 @@ print(held - before, megabytes() - before, all((array == 1).all() for arrays in 
 @pytest.mark.skipif(
     sys.platform == "win32" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the allocator is not glibc's"
 )
-def test_what_was_freed_in_threads_is_given_back_to_the_system():
+def test_memory_freed_in_threads_is_returned_to_the_system():
     done = subprocess.run([sys.executable, "-c", SMALL_AND_FREED], capture_output=True, text=True, timeout=120)
     held, left, is_whole = done.stdout.split()
     assert is_whole == "True" and float(held) > 100 and float(left) < 0.2 * float(held)
 
 
-def test_what_needs_more_than_nine_tenths_is_refused_with_both_sizes(monkeypatch):
+def test_a_need_above_nine_tenths_of_the_free_memory_is_rejected_with_both_sizes(monkeypatch):
     monkeypatch.setattr("apviz.memory.free_memory", lambda device: 10 * 2**30)
     require_memory(9 * 2**30, CPU, "a basis needs", "take less")
     with pytest.raises(MemoryError, match="a basis needs 9.5 GiB, 10.0 GiB are free; take less"):
@@ -182,7 +182,7 @@ ALLOCATORS = {
 
 
 @pytest.mark.parametrize("allocate", ALLOCATORS.values(), ids=ALLOCATORS)
-def test_what_an_allocator_refuses_becomes_a_sentence_of_what_is_needed_and_what_is_free(allocate):
+def test_an_error_of_an_allocator_becomes_a_message_with_the_needed_and_free_memory(allocate):
     with pytest.raises(MemoryError) as raised, explained("a basis", "take less"):
         allocate()
     needed = "more memory" if allocate is ALLOCATORS["Python"] else r"33,554,432.0 GiB at once"
@@ -190,7 +190,7 @@ def test_what_an_allocator_refuses_becomes_a_sentence_of_what_is_needed_and_what
     assert raised.value.__cause__ is not None
 
 
-def test_a_gpus_words_are_understood_too_and_its_free_memory_is_the_one_that_counts(monkeypatch):
+def test_an_error_of_a_gpu_is_recognised_and_states_the_free_memory_of_the_gpu(monkeypatch):
     devices = []
     monkeypatch.setattr("apviz.memory.free_memory", lambda device: devices.append(device.type) or 3 * 2**30)
     words = "^a basis needs 2.5 GiB at once, 3.0 GiB are free; take less$"
@@ -200,13 +200,13 @@ def test_a_gpus_words_are_understood_too_and_its_free_memory_is_the_one_that_cou
 
 
 @pytest.mark.parametrize("error", [RuntimeError("singular"), MemoryError("9 GiB, 1 GiB are free"), ValueError("n")])
-def test_other_errors_and_those_that_say_it_already_pass_as_they_are(error):
+def test_other_errors_and_those_that_state_the_free_memory_are_not_changed(error):
     with pytest.raises(type(error)) as raised, explained("a basis", "take less"):
         raise error
     assert raised.value is error
 
 
-def test_a_solve_that_runs_out_of_memory_says_so_in_its_trace_too_and_the_system_can_be_used_again():
+def test_a_solve_that_runs_out_of_memory_records_it_and_the_system_stays_usable():
     x = torch.linspace(0, 1, 60, dtype=torch.float64)
     system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(lengthscale=0.1), noise=0.1, device="cpu")
 

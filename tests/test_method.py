@@ -1,4 +1,4 @@
-"""What a method is called, its details in words, and the names of several methods in one table or legend."""
+"""The name of a method, its details in words, and the names of several methods in one table or legend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cg(preconditioner):
 
 HALF = PrincipalAxisTree(overlap=0.5)
 NEIGHBOURS = {"partition": HALF, "step": Subspace(length=24)}
-#: from the page on style: solver, name, details
+#: solver, name, details
 CALLED = [
     (projection(), "Alternating projection (greedy, b = 250)", "consecutive blocks"),
     (projection(rule="cyclic"), "Alternating projection (cyclic, b = 250)", "consecutive blocks"),
@@ -51,24 +51,24 @@ CALLED = [
 
 
 @pytest.mark.parametrize(("solver", "name", "details"), CALLED, ids=lambda each: str(each)[:30])
-def test_a_method_has_the_name_that_a_person_says_and_the_rest_as_details(solver, name, details):
+def test_a_method_has_a_spoken_name_and_the_rest_as_details(solver, name, details):
     assert (solver.method.name, solver.method.details) == (name, details)
 
 
-def test_where_a_solve_comes_from_is_part_of_the_name():
+def test_the_source_of_a_solve_is_part_of_the_name():
     published = dataclasses.replace(projection().method, block_size=None, source="published")
     assert published.name == "Alternating projection (greedy), as published"
     assert Method(family="conjugate-gradient", source="gpytorch").name == "GPyTorch CG"
 
 
 @pytest.mark.parametrize("key", METHODS)
-def test_no_name_and_no_details_have_a_code_in_them(key):
+def test_names_and_details_contain_no_code(key):
     for solver in comparison.choose_solvers([key]):
         for text in (solver.method.name, solver.method.details):
             assert not re.search(r"\w=|\bpa-|\bauto\b|[\[\]{}_']", text), text
 
 
-def test_methods_of_one_name_say_in_what_they_differ_and_nothing_else():
+def test_methods_with_the_same_name_state_only_their_differences():
     small, large = (
         apviz.AlternatingProjection(block_size=b, **NEIGHBOURS).method for b in (100, 523)
     )  # fmt: skip
@@ -108,6 +108,6 @@ def test_two_methods_that_differ_never_have_the_same_name_in_one_table(several):
             assert (its == that) == (one == other)
 
 
-def test_settings_of_a_strangers_trace_are_text_wherever_they_are_no_numbers():
+def test_settings_of_an_untrusted_trace_that_are_not_numbers_are_shown_as_text():
     odd = Method.from_plain({"family": "alternating-projection", "block_size": "<b>", "overlap": "x", "history": "y"})
     assert odd.name == "Overlapping projections" and "<b>" in odd.details

@@ -46,7 +46,9 @@ def solved_rows(partition, block):
     n=st.integers(2, 150), d=st.integers(1, 6), block_size=st.integers(1, 160), seed=st.integers(0, 99),
     overlap=st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0, 1000.0]), duplicates=st.booleans(),
 )  # fmt: skip
-def test_every_row_is_owned_once_and_margins_hold_other_rows(partitioner, n, d, block_size, seed, overlap, duplicates):
+def test_every_row_is_owned_once_and_margins_contain_other_rows(
+    partitioner, n, d, block_size, seed, overlap, duplicates
+):
     x = points(n, d, seed, duplicates)
     partition = replace(partitioner, overlap=overlap)(x, block_size)
     m = math.ceil(n / block_size)
@@ -64,7 +66,7 @@ def test_every_row_is_owned_once_and_margins_hold_other_rows(partitioner, n, d, 
 
 
 def assert_margins_are_exact(partition, x, blocks=None):
-    """The margins have the distances of the rows nearest to any owned row: which of equals are in it is free."""
+    """Check that margins have the distances of the rows nearest to any owned row; ties may be broken in any way."""
     stored = np.asarray(x, dtype=np.float64)[partition.order.numpy()]
     for j in range(len(partition)) if blocks is None else blocks:
         owned = partition.owned(j)
@@ -81,7 +83,7 @@ def assert_margins_are_exact(partition, x, blocks=None):
     blocks=st.integers(2, 3), block_size=st.integers(1, 40), short=st.integers(0, 39), d=st.sampled_from([1, 2, 5]),
     overlap=st.sampled_from([0.1, 0.5, 1.0, 1.5, 1000.0]), seed=st.integers(0, 99), duplicates=st.booleans(),
 )  # fmt: skip
-def test_with_few_blocks_a_margin_is_the_rows_nearest_to_any_owned_row(
+def test_with_few_blocks_a_margin_contains_the_rows_nearest_to_any_owned_row(
     partitioner, blocks, block_size, short, d, overlap, seed, duplicates
 ):
     x = points(blocks * block_size - short % block_size, d, seed, duplicates)
@@ -90,7 +92,7 @@ def test_with_few_blocks_a_margin_is_the_rows_nearest_to_any_owned_row(
 
 @pytest.fixture(params=["compiled", "matrix products"])
 def search(request, monkeypatch):
-    """How distances to the nearest owned row are found."""
+    """Choose how distances to the nearest owned row are computed."""
     if request.param == "matrix products":
         monkeypatch.setattr(native, "is_built", lambda *_: False)
     elif native.library() is None:
@@ -104,37 +106,37 @@ def search(request, monkeypatch):
 def test_margins_of_full_blocks_are_exact_up_to_about_ten_times_the_overlap_in_blocks(
     partitioner, overlap, blocks, duplicates
 ):
-    # ten times the margin is looked at, and the block beyond: everything; less for the short last block
+    # candidates are ten times the margin and the next block, here all rows; fewer for the short last block
     x = points(20 * blocks - 7, 3, duplicates=duplicates)
     partition = replace(partitioner, overlap=overlap)(x, 20)
     assert len(partition) == blocks
     assert_margins_are_exact(partition, x, range(blocks - 1))
 
 
-def test_a_margin_is_nearest_to_the_rows_themselves_not_to_their_bounding_box():
+def test_a_margin_is_nearest_to_the_rows_not_to_their_bounding_box():
     # the box of the first block is [0, 10]; 5 lies in it, far from both rows, and 11 outside, near one
     x = torch.tensor([0.0, 10.0, 5.0, 11.0, 4.0, -0.5])[:, None].double()
     assert Sequential(overlap=1.0)(x, 2).solved(0).tolist() == [0, 1, 3, 5]
 
 
 @pytest.mark.usefixtures("search")
-def test_margins_far_from_the_origin_are_as_good_in_float32():
-    # a grid that float32 holds exactly at this distance; ‖x‖² is 1e8 times the squared spacing
+def test_margins_far_from_the_origin_are_as_accurate_in_float32():
+    # float32 represents this grid exactly; ‖x‖² is 1e8 times the squared spacing
     grid = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0))
     x = grid[torch.randperm(144, generator=torch.Generator().manual_seed(0))] + 8192
     assert_margins_are_exact(KDTree(overlap=1.0)(x, 16), x)
 
 
 @EVERY_PARTITIONER
-def test_an_overlap_that_takes_everything_solves_on_all_rows_in_every_block(partitioner):
+def test_an_overlap_that_covers_everything_solves_on_all_rows_in_every_block(partitioner):
     partition = replace(partitioner, overlap=6.0)(points(53, 2), 10)
     assert all(sorted(solved_rows(partition, j)) == list(range(53)) for j in range(5))
-    # ⌊6 · 3⌋ rows beside the three of the last block
+    # ⌊6 · 3⌋ rows in addition to the three of the last block
     assert partition.solved_sizes() == [53] * 5 + [21]
 
 
 def share_of_exact_margins(partition, x):
-    """The mean over blocks of the share of a margin that belongs there: as near as the last that should be in it."""
+    """Return the mean share of margins that belongs there: not farther away than the last exact row."""
     stored = x.numpy()[partition.order.numpy()]
     shares = []
     for j in range(len(partition)):
@@ -157,7 +159,7 @@ def test_with_many_compact_blocks_nearly_all_of_the_exact_margin_is_found(partit
     assert share_of_exact_margins(partition, x) >= least
 
 
-def test_margins_do_not_depend_on_how_the_rows_came():
+def test_margins_do_not_depend_on_the_order_of_the_rows():
     x = points(800, 2)
     shuffle = torch.randperm(800, generator=torch.Generator().manual_seed(1))
     first, second = KDTree(overlap=1.0)(x, 25), KDTree(overlap=1.0)(x[shuffle], 25)
@@ -186,13 +188,13 @@ def test_kd_tree_blocks_are_compact():
         partition = partitioner(x, 50)
         stored = x.numpy()[partition.order.numpy()]
         sizes[name] = np.mean([np.ptp(stored[partition.owned(j)], axis=0).prod() for j in range(len(partition))])
-    # 40 blocks that tile the plane have 1/40 of its area, those of rows at random nearly all of it
+    # 40 blocks that tile the plane cover 1/40 of its area each, those of random rows nearly all of it
     assert sizes["kd-tree"] < 0.1 * sizes["sequential"] and sizes["kd-tree"] < 0.1 * sizes["shuffled"]
 
 
 @settings(deadline=None, max_examples=25)
 @given(n=st.integers(3, 120), block_size=st.integers(1, 60), seed=st.integers(0, 99))
-def test_in_one_dimension_kd_tree_blocks_are_runs_of_the_sorted_points(n, block_size, seed):
+def test_in_one_dimension_kd_tree_blocks_are_intervals_of_the_sorted_points(n, block_size, seed):
     x = points(n, 1, seed)
     partition = KDTree()(x, block_size)
     stored, ordered = x[partition.order, 0], np.sort(x[:, 0])
@@ -238,10 +240,10 @@ def test_the_principal_axis_tree_cuts_each_half_across_its_own_axis():
     halvings=st.integers(1, 4), block_size=st.integers(1, 20), d=st.integers(1, 6), seed=st.integers(0, 99),
     shift=st.floats(-3, 3), factor=st.floats(0.1, 10),
 )  # fmt: skip
-def test_rotating_shifting_and_scaling_the_inputs_leaves_the_blocks_of_the_principal_axis_tree(
+def test_blocks_of_the_principal_axis_tree_are_invariant_under_rotation_shift_and_scaling(
     halvings, block_size, d, seed, shift, factor
 ):
-    # with a power of two of full blocks: halves of one size, for which end of an axis comes first is arbitrary
+    # a power of two of full blocks gives equal halves, because the direction of an axis is arbitrary
     x = points(block_size * 2**halvings, d, seed)
     rotation = torch.linalg.qr(points(d, d, seed + 1))[0]
     partitions = [PrincipalAxisTree()(inputs, block_size) for inputs in (x, factor * (x @ rotation) + shift)]
@@ -251,8 +253,8 @@ def test_rotating_shifting_and_scaling_the_inputs_leaves_the_blocks_of_the_princ
     assert first == second
 
 
-def test_principal_axis_blocks_are_thinner_where_the_inputs_are_correlated():
-    # five inputs that all follow one: a box cannot be cut along the diagonal
+def test_principal_axis_blocks_are_thinner_if_the_inputs_are_correlated():
+    # five inputs that all follow one of them: a box cannot be cut across the diagonal
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.standard_normal((1600, 1)) + 0.05 * rng.standard_normal((1600, 5)))
     spread = {}
@@ -262,13 +264,13 @@ def test_principal_axis_blocks_are_thinner_where_the_inputs_are_correlated():
     assert spread[PrincipalAxisTree] < 0.95 * spread[KDTree]
 
 
-def test_shuffled_orders_come_from_the_seed():
+def test_shuffled_orders_depend_on_the_seed():
     x = points(40, 1)
     assert torch.equal(ShuffledRows(seed=3)(x, 5).order, ShuffledRows(seed=3)(x, 5).order)
     assert not torch.equal(ShuffledRows(seed=3)(x, 5).order, ShuffledRows(seed=4)(x, 5).order)
 
 
-def test_partitioning_leaves_the_global_random_state_alone():
+def test_partitioning_does_not_change_the_global_random_state():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -277,7 +279,7 @@ def test_partitioning_leaves_the_global_random_state_alone():
 
 
 @pytest.mark.parametrize("starts", [(0, 3), (1, 5), (0, 2, 2, 5), (0, 4, 2, 5), (0,), ()])
-def test_starts_that_leave_a_row_unowned_or_owned_twice_are_refused(starts):
+def test_starts_that_leave_a_row_unowned_or_owned_twice_are_rejected(starts):
     with pytest.raises(ValueError, match="starts must rise from 0 to n = 5, so that every row is owned exactly once"):
         Partition(torch.arange(5), starts)
 
@@ -299,7 +301,7 @@ def test_a_margin_of_rows_that_are_owned_absent_or_repeated_is_refused(bad):
         Partition(torch.arange(4), (0, 2, 4), (torch.tensor(bad), torch.tensor([0])))
 
 
-def test_partitioners_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them():
+def test_a_partitioner_may_be_given_by_name_or_as_an_object_and_an_unknown_name_raises():
     assert partitioner_named("kd-tree") == KDTree()
     mine = ShuffledRows(seed=7)
     assert partitioner_named(mine) is mine
@@ -331,7 +333,7 @@ def test_an_overlap_beside_a_partition_becomes_one_of_the_partition():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_without_a_compiler_the_squared_distance_to_the_nearest_point_is_not_below_zero_either(dtype, monkeypatch):
+def test_without_a_compiler_the_squared_distance_to_the_nearest_point_is_not_negative_either(dtype, monkeypatch):
     monkeypatch.setattr(native, "library", lambda: None)
     x = points(2000, 3).to(dtype) + 50
     found = squared_distances(x)(x, x[::7])

@@ -1,4 +1,4 @@
-"""Races: what is computed and recorded is as of solves that are alone, and those that wait take no time."""
+"""Races: solves compute and record the same as alone, and waiting takes none of their time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOLVERS = [
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-2),
     apviz.Cholesky(tol=1e-2),
 ]
-#: solves that go on until they are stopped
+#: solves that run until they are stopped
 ENDLESS = [
     apviz.AlternatingProjection(block_size=20, rule=rule, tol=1e-200, max_epochs=10**6) for rule in ("cyclic", "random")
 ]
@@ -44,12 +44,12 @@ ENDLESS = [
 
 @pytest.fixture
 def short_turns(monkeypatch):
-    """Turns of one update."""
+    """Make every turn one update long."""
     monkeypatch.setattr(racing, "TURN_SECONDS", 0.0)
 
 
 class Work(apviz.Hook):
-    """Writes down whose update it was, and the work after it."""
+    """Logs the solve of every update, and the work after it."""
 
     def __init__(self, name, log):
         self.name, self.log = name, log
@@ -59,7 +59,7 @@ class Work(apviz.Hook):
 
 
 @pytest.mark.parametrize("by", ["work", "seconds"])
-def test_what_a_race_computes_is_bit_for_bit_what_solves_one_after_another_compute(tmp_path, short_turns, by):
+def test_a_race_computes_bit_for_bit_the_same_as_consecutive_solves(tmp_path, short_turns, by):
     alone = {each.solver.method.name: each.trace for each in compare(system(), SOLVERS, tmp_path / "alone")}
     raced = {each.solver.method.name: each.trace for each in race(system(), SOLVERS, tmp_path / by, Turns(by))}
     assert set(raced) == set(alone) and len(alone) == len(SOLVERS)
@@ -72,7 +72,7 @@ def test_what_a_race_computes_is_bit_for_bit_what_solves_one_after_another_compu
                     np.testing.assert_array_equal(values, other[name], err_msg=f"{label}: {name}")
 
 
-def test_the_seconds_of_all_traces_of_a_race_together_are_no_more_than_it_took(tmp_path, short_turns):
+def test_the_seconds_of_all_traces_of_a_race_add_up_to_at_most_its_duration(tmp_path, short_turns):
     started = time.perf_counter()
     traces = [each.trace for each in race(system(), SOLVERS, tmp_path)]
     took = time.perf_counter() - started
@@ -83,7 +83,7 @@ def test_the_seconds_of_all_traces_of_a_race_together_are_no_more_than_it_took(t
         assert (np.diff(updates) >= 0).all() and updates[-1] <= trace.attrs["seconds"] <= took
 
 
-def test_the_one_that_has_taken_least_goes_on_so_that_curves_grow_together(tmp_path, short_turns):
+def test_the_solve_with_the_least_work_runs_next(tmp_path, short_turns):
     log, done = [], {}
     solvers = {f"{i}": solver for i, solver in enumerate(SOLVERS[:2] + SOLVERS[3:5])}
     names = {solver: name for name, solver in solvers.items()}
@@ -97,7 +97,7 @@ def test_the_one_that_has_taken_least_goes_on_so_that_curves_grow_together(tmp_p
     assert len(log) > 50
 
 
-def test_stop_ends_every_solve_and_one_that_has_not_begun_does_not_begin(tmp_path, short_turns):
+def test_stop_ends_every_solve_and_prevents_others_from_starting(tmp_path, short_turns):
     turns = Turns()
 
     class StopSoon(apviz.Hook):
@@ -133,7 +133,7 @@ def test_a_solve_that_fails_does_not_end_the_race(tmp_path):
     assert all(each.trace.converged for each in outcomes if not each.error)
 
 
-def test_a_hook_that_breaks_ends_the_race_with_its_error_and_stops_the_others(tmp_path):
+def test_an_error_in_a_hook_ends_the_race_and_stops_the_other_solves(tmp_path):
     def hooks(solver):
         return [Fails(KeyError("broken"))] if solver is ENDLESS[0] else []
 
@@ -143,13 +143,13 @@ def test_a_hook_that_breaks_ends_the_race_with_its_error_and_stops_the_others(tm
     assert {trace.outcome for trace in traces} <= {"stopped", "interrupted"}
 
 
-def test_a_race_is_by_work_or_by_seconds():
+def test_a_race_compares_work_or_seconds():
     with pytest.raises(ValueError, match=r"by must be work or seconds, got 'epochs'"):
         Turns("epochs")
 
 
 @pytest.mark.slow
-def test_a_race_that_is_killed_leaves_traces_that_open(tmp_path):
+def test_a_killed_race_leaves_traces_that_open(tmp_path):
     program = f"""
         import pathlib
         from apviz.racing import race

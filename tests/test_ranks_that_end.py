@@ -1,4 +1,4 @@
-"""A rank that is killed, hangs, fails or runs out of memory ends the others in time, and what was recorded opens."""
+"""A rank that is killed, hangs, fails or runs out of memory ends the others in time, and the trace opens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.ranks import on_ranks
 
 LOST = "lost the connection to another rank"
-#: a solve that does not end by itself, whose trace and weights are written; a rank may do something of its own first
+#: an endless solve that writes its trace and weights; one rank may run code of its own
 SOLVE = """
 import sys, torch, apviz
 ranks = apviz.distributed.init(timeout=8.0)
@@ -29,7 +29,7 @@ system = apviz.KernelSystem(x, b, apviz.Matern12(lengthscale=0.3), noise=1e-4, d
 class Trouble(apviz.Hook):
     def on_epoch(self, epoch):
         if epoch.number == 3:
-            print("going on", ranks.rank, flush=True)
+            print("under way", ranks.rank, flush=True)
             if ranks.rank == ranks.size - 1:
                 exec(sys.argv[2])
 hooks = [apviz.Recorder(sys.argv[1] + "/ap.zarr"), apviz.KeepWeights(sys.argv[1] + "/w.npz"), Trouble()]
@@ -59,7 +59,7 @@ class Job:
         until = time.monotonic() + 240
         while not (self.folder / "0.out").read_text() and time.monotonic() < until:
             time.sleep(0.1)
-        assert "going on" in (self.folder / "0.out").read_text(), self.said(0)
+        assert "under way" in (self.folder / "0.out").read_text(), self.said(0)
 
     def said(self, rank: int) -> str:
         return (self.folder / f"{rank}.err").read_text()
@@ -84,7 +84,7 @@ def test_a_killed_rank_ends_the_others_and_the_trace_opens(tmp_path):
     job = Job(tmp_path, size=3)
     job.wait_for_epochs()
     job.processes[1].send_signal(signal.SIGKILL)
-    assert job.seconds_to_end([0, 2]) < 30  # what is promised
+    assert job.seconds_to_end([0, 2]) < 30  # the documented limit
     for rank in (0, 2):
         assert f"rank {rank} of 3 {LOST}" in job.said(rank), job.said(rank)
     trace = job.trace()
@@ -136,7 +136,7 @@ def test_a_rank_in_trouble_ends_the_others_with_its_sentence(tmp_path, trouble, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_kills_of_random_ranks_at_random_moments_never_hang_and_leave_traces_that_open(tmp_path, seed):
+def test_killing_random_ranks_at_random_moments_never_hangs_and_leaves_traces_that_open(tmp_path, seed):
     rng = random.Random(seed)
     size = rng.choice([2, 3, 4])
     job = Job(tmp_path, size=size)
@@ -166,11 +166,11 @@ def finished(path: str) -> tuple[torch.Tensor, int]:
     return solution.weights, solution.epochs
 
 
-def test_a_solve_goes_on_from_its_last_weights_on_another_number_of_ranks(tmp_path):
+def test_a_solve_continues_from_its_last_weights_on_another_number_of_ranks(tmp_path):
     path = str(tmp_path / "w.npz")
     on_ranks(2, tmp_path / "two", finished, path)
     on_three = on_ranks(3, tmp_path / "three", finished, path)
-    weights, epochs = finished(path)  # of one process, from where three have arrived
+    weights, epochs = finished(path)  # one process, starting from the weights of three ranks
     assert epochs <= 1 < on_three[0][1]
     x = torch.linspace(0, 1, 300, dtype=torch.float64)[:, None]
     k = torch.exp(-(x - x.T).abs() / 0.3) + 0.1 * torch.eye(300, dtype=torch.float64)
@@ -178,7 +178,7 @@ def test_a_solve_goes_on_from_its_last_weights_on_another_number_of_ranks(tmp_pa
     assert (weights - exact).norm() < 1e-6 * exact.norm()
 
 
-def test_weights_of_other_data_are_refused(tmp_path):
+def test_weights_of_other_data_are_rejected(tmp_path):
     x = torch.linspace(0, 1, 50, dtype=torch.float64)
     systems = [
         apviz.KernelSystem(x, torch.sin(k * x), apviz.RBF(lengthscale=0.3), noise=0.1, device="cpu") for k in (1, 2)

@@ -1,4 +1,4 @@
-"""Every command and snippet of the README, the guide and the benchmarks runs, links lead on, numbers are measured."""
+"""Commands and snippets of the README, the guide and the benchmarks run, links work, and numbers are measured."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_snippet_that_solves_converges_and_leaves_a_trace(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_passes_that_find_more_than_was_claimed(tmp_path):
+def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_several_passes(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "on_pass" in block]
     done = run([sys.executable, "-c", snippet + "\nassert system.dtype == __import__('torch').float32"], tmp_path)
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path
 
 
 @pytest.mark.slow
-def test_the_snippet_with_kernels_that_are_fitted_runs(tmp_path):
+def test_the_snippet_with_fitted_kernels_runs(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "kernel_number" in block]
     prelude = (
         "import apviz, torch\nfrom sklearn.gaussian_process.kernels import RBF, WhiteKernel\n"
@@ -134,7 +134,7 @@ def test_the_snippet_with_a_gpytorch_model_that_stalls_diagnoses_it_and_takes_a_
     assert "Nothing is wrong, as far as it was measured" in done.stdout, done.stdout
 
 
-# except the guide's own solver, of 40 lines
+# except the example solver of the guide, with 40 lines
 SHORT = [snippet for snippet in blocks("python") if "class HeavyBall" not in snippet]
 
 
@@ -144,7 +144,7 @@ def test_a_python_snippet_has_at_most_ten_lines(snippet):
 
 
 @pytest.mark.slow
-def test_the_apviz_commands_run_in_their_order(tmp_path):
+def test_the_apviz_commands_run_in_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz") and "--scheduler" not in line]
@@ -156,8 +156,8 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_on_many_ranks_run_and_their_traces_say_so(tmp_path):
-    """With the guide's script as `solve.py`."""
+def test_the_commands_on_many_ranks_run_and_their_traces_record_it(tmp_path):
+    """The script of the guide is `solve.py`."""
     ranks = (ROOT / "docs/guide/ranks.md").read_text()
     (snippet,) = [block for block in blocks("python", ranks) if "distributed.init" in block]
     (tmp_path / "solve.py").write_text(snippet)
@@ -172,7 +172,7 @@ def test_the_commands_on_many_ranks_run_and_their_traces_say_so(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_of_a_cluster_start_one_and_compare_and_compute_an_experiment_there(tmp_path):
+def test_the_commands_of_a_cluster_start_it_compare_and_compute_an_experiment(tmp_path):
     port = free_port()
     (block,) = blocks("sh", (ROOT / "docs/guide/cluster.md").read_text("utf-8"))
     lines = block.replace("node1:8786", f"127.0.0.1:{port}").splitlines()
@@ -203,7 +203,7 @@ def has_listener(port):
 
 
 @pytest.mark.slow
-def test_the_snippet_with_a_cluster_compares_there(tmp_path):
+def test_the_snippet_with_a_cluster_compares_methods_on_it(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "apviz.cluster" in block]
     (tmp_path / "compared.py").write_text(snippet)
     done = run([sys.executable, "compared.py"], tmp_path)
@@ -222,7 +222,7 @@ def test_the_make_commands_are_targets_of_the_makefile():
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> tuple[str, Path]:
-    """What `make demo` runs after the install, here and into a folder of its own."""
+    """Run the commands of `make demo` after the install, with a folder of their own."""
     printed = run(["make", "--dry-run", "demo"], ROOT).stdout
     (line,) = [line for line in printed.replace("\\\n", "").splitlines() if " compare " in line]
     out = tmp_path_factory.mktemp("demo")
@@ -268,7 +268,7 @@ def test_every_link_of_the_readme_is_absolute_and_a_picture_is_raw():
     assert pictures and all(ADDRESS.fullmatch(each)[1] == "raw.githubusercontent" for each in pictures)
 
 
-def test_every_address_of_the_repository_is_of_a_file_that_it_has():
+def test_every_address_of_the_repository_belongs_to_an_existing_file():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.yml"), ROOT / "pyproject.toml"]
     found = [(page.name, match) for page in pages for match in ADDRESS.finditer(page.read_text("utf-8"))]
     assert len(found) > 10
@@ -277,14 +277,14 @@ def test_every_address_of_the_repository_is_of_a_file_that_it_has():
         assert path.is_dir() if match[2] == "tree" else path.is_file(), f"{name}: {match[0]}"
 
 
-def test_the_animation_is_small_and_its_last_frame_stays():
+def test_the_animation_is_small_and_stops_at_its_last_frame():
     with Image.open(ROOT / "benchmarks/results/animation.webp") as picture:
         assert 30 <= picture.n_frames <= 60
     assert (ROOT / "benchmarks/results/animation.webp").stat().st_size < 1_000_000
 
 
 @pytest.mark.slow
-def test_the_residuals_below_the_animation_are_those_of_its_solves():
+def test_the_residuals_below_the_animation_match_its_solves():
     from benchmarks import animation
 
     ends = {name: steps[-1].relative for name, steps in animation.both()[0].items()}
@@ -294,7 +294,7 @@ def test_the_residuals_below_the_animation_are_those_of_its_solves():
     assert f"and {100 * neighbours:.1f}% with overlapping blocks of neighbours" in said
 
 
-def test_the_table_of_the_benchmarks_is_the_one_the_results_give():
+def test_the_table_of_the_benchmarks_matches_the_results():
     from benchmarks.table import MARKS, README, smaller_tolerances, table
 
     assert PAGES[1] == README
@@ -302,7 +302,7 @@ def test_the_table_of_the_benchmarks_is_the_one_the_results_give():
     assert shown.startswith(table()) and shown.endswith(smaller_tolerances())
 
 
-def test_what_the_readme_says_of_speed_is_in_the_table():
+def test_statements_of_the_readme_about_speed_are_in_the_table():
     from benchmarks.table import OTHER_CG, by_auto, gpytorch_ratio, ratio, results
 
     rows = [one for one in results() if 13_000 < one["n"] < 15_000 and one["right-hand sides"] == 16]

@@ -1,4 +1,4 @@
-"""The registry of methods: complete, without a name twice, and all that a new method takes besides its own file."""
+"""The registry of methods is complete, has unique names, and is all that a new method needs besides its own file."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,12 +13,12 @@ from apviz.solvers import SOLVERS
 from apviz.solvers.iterates import IterativeSolver
 
 
-def test_every_solver_and_every_preconditioner_has_an_entry_and_every_entry_has_one():
+def test_every_solver_and_preconditioner_has_an_entry_and_every_entry_belongs_to_one():
     assert {entry.family for entry in METHODS.values()} == set(SOLVERS)
     assert {entry.preconditioner for entry in METHODS.values()} - {None} == set(PRECONDITIONERS)
 
 
-def test_no_name_description_or_colour_is_there_twice():
+def test_names_descriptions_and_colours_are_unique():
     for what in ("name", "description"):
         found = [getattr(entry, what) for entry in METHODS.values()]
         assert len(set(found)) == len(found)
@@ -26,7 +26,7 @@ def test_no_name_description_or_colour_is_there_twice():
     assert len(set(colours)) == len(colours)
 
 
-def test_every_setting_that_is_swept_or_fixed_is_one_of_the_solver_or_its_preconditioner():
+def test_every_swept_or_fixed_setting_belongs_to_the_solver_or_its_preconditioner():
     for entry in METHODS.values():
         parts = [SOLVERS[entry.family], *([PRECONDITIONERS[entry.preconditioner]] if entry.preconditioner else [])]
         known = set().union(*(part.__dataclass_fields__ for part in parts))
@@ -35,7 +35,7 @@ def test_every_setting_that_is_swept_or_fixed_is_one_of_the_solver_or_its_precon
 
 
 @pytest.mark.parametrize("key", METHODS)
-def test_a_method_that_is_asked_for_is_the_one_that_is_made(key):
+def test_a_requested_method_is_the_one_created(key):
     made = comparison.choose_solvers([key], rules=["cyclic"], block_sizes=[30, 60], ranks=[7, 8], tol=0.5, seed=3)
     entry = METHODS[key]
     assert len(made) == (2 if entry.sweeps else 1)
@@ -48,13 +48,13 @@ def test_a_method_that_is_asked_for_is_the_one_that_is_made(key):
         assert all(getattr(solver, name) == getattr(fixed, name) for name in entry.fixed)
 
 
-def test_a_new_method_is_a_solver_and_an_entry(monkeypatch):
+def test_a_new_method_needs_only_a_solver_and_an_entry(monkeypatch):
     monkeypatch.setattr(SOLVERS, "_kinds", dict(SOLVERS._kinds))
 
     @SOLVERS.register("still")
     @dataclass(frozen=True, kw_only=True)
     class Still(IterativeSolver):
-        """Stays where it is."""
+        """A solver that does nothing."""
 
         name: ClassVar[str] = "Still"
 

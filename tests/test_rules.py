@@ -36,7 +36,7 @@ def test_the_authors_schedule_picks_full_blocks_by_mean_norm_and_the_short_one_a
         assert select(number, norms) == expected
 
 
-def test_the_frobenius_norm_and_the_mean_norm_disagree_where_one_column_dominates():
+def test_the_frobenius_norm_and_the_mean_norm_disagree_if_one_column_dominates():
     # norms (3, 0) and (2, 2): Frobenius 3 > √8, mean 1.5 < 2
     norms = torch.tensor([[9.0, 0.0], [4.0, 4.0]])
     assert GaussSouthwell().begin([4, 4])(0, norms) == 0
@@ -49,7 +49,7 @@ def test_cyclic_takes_the_blocks_in_turn():
 
 
 @pytest.mark.parametrize("kind", [Random, Shuffled])
-def test_the_same_seed_gives_the_same_blocks_again_and_another_seed_others(kind):
+def test_the_same_seed_gives_the_same_blocks_and_another_seed_gives_others(kind):
     def run(rule):
         select = rule.begin([3] * 20)
         return [select(i, torch.zeros(20, 1)) for i in range(60)]
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_blocks_again_and_another_seed_others(kind)
 
 
 @pytest.mark.parametrize("kind", [Random, Shuffled])
-def test_drawing_blocks_leaves_the_global_random_state_alone(kind):
+def test_drawing_blocks_does_not_change_the_global_random_state(kind):
     torch.manual_seed(0)
     expected = torch.rand(2)
     torch.manual_seed(0)
@@ -73,7 +73,7 @@ def test_random_draws_blocks_uniformly_and_independently():
     select = Random(seed=0).begin([1] * m)
     chosen = np.array([select(i, torch.zeros(m, 1)) for i in range(draws)])
     assert stats.chisquare(np.bincount(chosen, minlength=m)).pvalue > 1e-3
-    pairs = np.bincount(chosen[:-1] * m + chosen[1:], minlength=m * m)  # no block avoids or follows another
+    pairs = np.bincount(chosen[:-1] * m + chosen[1:], minlength=m * m)  # consecutive blocks are independent
     assert stats.chisquare(pairs).pvalue > 1e-3
 
 
@@ -98,7 +98,7 @@ def test_only_gauss_southwell_needs_the_norms():
     assert [name for name, rule in RULES.items() if rule.needs_norms] == ["gauss-southwell"]
 
 
-def test_rules_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them():
+def test_a_rule_may_be_given_by_name_or_as_an_object_and_an_unknown_name_raises():
     assert rule_named("shuffled") == Shuffled()
     mine = GaussSouthwell(short_block="end-of-epoch")
     assert rule_named(mine) is mine and mine.name != GaussSouthwell().name
@@ -108,19 +108,19 @@ def test_rules_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them
         rule_named("greedy")
 
 
-def test_an_unknown_treatment_of_the_short_block_is_refused():
+def test_an_unknown_treatment_of_the_short_block_is_rejected():
     with pytest.raises(ValueError, match="short_block must be 'alike' or 'end-of-epoch', got 'skip'"):
         GaussSouthwell(short_block="skip")
 
 
-def test_a_rule_by_name_draws_with_the_seed_and_an_object_with_its_own():
+def test_a_rule_given_by_name_uses_the_given_seed_and_an_object_its_own():
     assert rule_named("random", 7) == Random(seed=7)
     assert rule_named("shuffled", 7) == Shuffled(seed=7)
     own = Random(seed=3)
     assert rule_named(own, 7) is own
 
 
-def test_what_is_no_rule_is_refused_with_those_that_there_are():
+def test_an_invalid_rule_is_rejected_with_the_list_of_rules():
     with pytest.raises(ValueError, match=r"rule must be an object, such as Cyclic\(\), got the class"):
         rule_named(Cyclic)
     for odd in (3, None, "Cyclic"):

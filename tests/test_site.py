@@ -1,4 +1,4 @@
-"""The site of docs/: it is built without a warning, opens from disk, and nothing in it leads nowhere."""
+"""The site of docs/ is built without a warning, opens from disk, and has no dead links."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from apviz import datasets, gp, plots, rkhs, tracing, widgets
 
 ROOT = Path(__file__).resolve().parent.parent
 ELSEWHERE = re.compile(r"(https?:|mailto:|data:|javascript:)")
-#: of a page, and of all that it asks for but images
+#: the limit for a page, and for all files that it loads except images
 MOST_BYTES = 2_000_000
-#: a page of every kind
+#: one page of every kind
 KINDS = (
     "index.html", "lessons.html", "guide/gpytorch.html", "gpytorch_models.html", "mathematics.html",
     "figures/index.html", "figures/solves/residuals.html", "api/plots.html",
@@ -34,7 +34,7 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The folder of the site: the one that `APVIZ_SITE` names, or built here, which takes minutes."""
+    """Return the folder of the site: the one in `APVIZ_SITE`, or a new build, which takes minutes."""
     if built := os.environ.get("APVIZ_SITE"):
         return Path(built).resolve()
     out = tmp_path_factory.mktemp("site")
@@ -45,7 +45,7 @@ def site(tmp_path_factory) -> Path:
 
 
 class Page(HTMLParser):
-    """The places of a page, what it leads to, and what it asks for."""
+    """The anchors, links and loaded files of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -67,11 +67,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[Path, Page]:
-    # the theme leaves a template among its scripts
+    # the theme has an HTML template among its scripts
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure():
@@ -84,12 +84,12 @@ def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure(
         assert len(lines) <= 10 and f".{path.stem}(" in code, path
 
 
-def test_every_notebook_is_among_the_lessons_in_its_order():
+def test_every_notebook_is_among_the_lessons_in_order():
     listed = re.findall(r"^- \d\d.* \[.*\]\(\.\./(notebooks/.*\.ipynb)\)", (ROOT / "docs/lessons.md").read_text(), re.M)
     assert listed == sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
-def test_every_mark_of_an_include_is_once_in_its_file_and_in_order():
+def test_every_marker_of_an_include_appears_once_in_its_file_and_in_order():
     text = (ROOT / "docs/index.md").read_text("utf-8")
     found = re.findall(r'{include} (\S+)\n:start-after: "(.*)"\n:end-before: "(.*)"', text)
     assert len(found) == 3
@@ -98,11 +98,11 @@ def test_every_mark_of_an_include_is_once_in_its_file_and_in_order():
         assert included.count(start) == included.count(end) == 1 and included.index(start) < included.index(end)
 
 
-# --- what is built ----------------------------------------------------------------------------------------------------
+# --- the built site ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_every_link_leads_to_a_page_that_is_there_and_to_a_place_on_it(site, pages):
+def test_every_link_leads_to_an_existing_page_and_anchor(site, pages):
     broken = []
     for path, page in pages.items():
         for link in page.links:
@@ -112,7 +112,7 @@ def test_every_link_leads_to_a_page_that_is_there_and_to_a_place_on_it(site, pag
             there = (path.parent / unquote(target)).resolve() if target else path
             if there.is_dir():
                 there /= "index.html"
-            # browsers look for a place as it is written, then for what it stands for
+            # browsers look for an anchor as written, then for its decoded form
             is_place = not place or there not in pages or {place, unquote(place)} & pages[there].places
             if not (there.is_file() and is_place):
                 broken.append(f"{path.relative_to(site)}: {link}")
@@ -120,7 +120,7 @@ def test_every_link_leads_to_a_page_that_is_there_and_to_a_place_on_it(site, pag
 
 
 @pytest.mark.slow
-def test_nothing_that_a_page_asks_for_is_elsewhere_or_missing(site, pages):
+def test_every_file_that_a_page_loads_is_local_and_exists(site, pages):
     for path, page in pages.items():
         for load in page.loads:
             if load.startswith("data:"):
@@ -150,12 +150,12 @@ def test_every_public_name_is_in_the_reference(site):
     assert [names for names in found.values() if not known.intersection(names)] == []
 
 
-# --- what a browser shows, from disk, without a network ---------------------------------------------------------------
+# --- the site in a browser, from disk and without a network -----------------------------------------------------------
 
 
 @pytest.fixture
 def visit(site, browser):
-    """A function that opens a page: of the given width and theme. Nothing but files may be asked for."""
+    """Return a function that opens a page with a width and a theme, and fails if it loads anything but files."""
     contexts = []
 
     def go(name: str, *, width: int = 1440, theme: str = "light"):
@@ -175,7 +175,7 @@ def visit(site, browser):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_a_page_fits_a_phone_and_a_screen_and_asks_for_files_alone(visit, name):
+def test_a_page_fits_a_phone_and_a_screen_and_loads_only_files(visit, name):
     for width in (390, 1440):
         page = visit(name, width=width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -185,7 +185,7 @@ def test_a_page_fits_a_phone_and_a_screen_and_asks_for_files_alone(visit, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_what_a_page_asks_for_but_images_is_below_two_megabytes(visit, name):
+def test_files_of_a_page_other_than_images_are_below_two_megabytes(visit, name):
     files = {Path(unquote(url.partition("?")[0].removeprefix("file://"))) for url in visit(name).asked}
     counted = [file for file in files if file.is_file() and file.suffix not in (".png", ".svg", ".jpg")]
     assert 0 < sum(file.stat().st_size for file in counted) < MOST_BYTES
@@ -201,7 +201,7 @@ def test_the_search_finds_a_word_and_a_name(visit):
 
 
 @pytest.mark.slow
-def test_formulas_are_drawn_by_the_browser(visit):
+def test_the_browser_renders_formulas(visit):
     page = visit("mathematics.html")
     fraction = page.locator(".formula mfrac").first.bounding_box()
     above, below = (page.locator(f".formula mfrac > :nth-child({place})").first.bounding_box() for place in (1, 2))
@@ -210,7 +210,7 @@ def test_formulas_are_drawn_by_the_browser(visit):
 
 
 @pytest.mark.slow
-def test_no_still_is_empty_in_its_middle(site):
+def test_no_still_image_is_empty_in_its_middle(site):
     stills = list((site / "_images").glob("sphx_glr_*_00[12].png"))
     if not stills:
         pytest.skip("this site was built without a browser")
@@ -223,7 +223,7 @@ def test_no_still_is_empty_in_its_middle(site):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_figure_is_a_still_of_the_theme_until_it_is_touched_and_then_answers(visit, theme):
+def test_a_figure_is_a_still_image_of_the_theme_until_it_is_touched(visit, theme):
     page = visit("figures/solves/residuals.html", theme=theme)
     figure = page.locator(".plot")
     shown = figure.locator("img:visible")
@@ -252,7 +252,7 @@ def test_a_live_figure_changes_its_theme_with_the_page(visit):
 
 
 @pytest.mark.slow
-def test_a_table_of_measurements_is_sorted_by_the_header_that_is_pressed_and_shows_the_rows_asked_for(visit):
+def test_a_table_of_measurements_is_sorted_by_its_headers_and_filtered(visit):
     page = visit("benchmarks/index.html")
     table = page.locator("article table").filter(has_text="A: AP, overlapping").first
     column = table.locator("thead th").all_inner_texts().index("kin40k")
@@ -267,7 +267,7 @@ def test_a_table_of_measurements_is_sorted_by_the_header_that_is_pressed_and_sho
     numbers = [float(each.split()[0]) for each in cells() if each[0].isdigit()]
     assert numbers == sorted(numbers) and len(numbers) > 3
     failed = [each for each in before if not each[0].isdigit() and each[0] != "("]
-    assert failed and cells()[-len(failed) :] == failed  # what has no number is last, either way
+    assert failed and cells()[-len(failed) :] == failed  # cells without a number are last in either direction
     button.click()
     assert table.locator("th").nth(column).get_attribute("aria-sort") == "descending"
     assert [float(each.split()[0]) for each in cells() if each[0].isdigit()] == numbers[::-1]

@@ -21,7 +21,7 @@ def dense(x, lengthscale):
 
 
 def setup(n=900, d=2, lengthscale=0.5, block_size=60, rank=30, near=200, dtype=torch.float64, seed=0):
-    """A set-up in stored order, and K in that order."""
+    """Return a set-up in stored order, and K in that order."""
     x = np.random.default_rng(seed).uniform(-1, 1, (n, d))
     system = apviz.KernelSystem(
         x, np.ones(n), apviz.Matern52(lengthscale=lengthscale), noise=NOISE, operator="tiled", dtype=dtype, device="cpu"
@@ -39,7 +39,7 @@ def image_of(columns, u, block, n):
     return r.numpy()
 
 
-def test_near_rows_are_what_a_block_solves_on_and_the_nearest_to_what_it_owns():
+def test_near_rows_are_the_solved_rows_and_those_nearest_to_the_owned_ones():
     x = torch.as_tensor(np.random.default_rng(1).uniform(0, 1, (300, 3)))
     partition = KDTree(overlap=0.5)(x, 40)
     stored = x[partition.order]
@@ -52,7 +52,7 @@ def test_near_rows_are_what_a_block_solves_on_and_the_nearest_to_what_it_owns():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("d", "lengthscale"), [(2, 0.1), (3, 0.2), (5, 0.8)])
-def test_near_rows_are_exact_and_far_ones_nearly_as_good_as_low_rank_can_be(dtype, d, lengthscale):
+def test_near_rows_are_exact_and_far_ones_nearly_optimal_for_their_rank(dtype, d, lengthscale):
     partition, operator, _, skeletons, k = setup(n=1500, d=d, lengthscale=lengthscale, near=300, dtype=dtype)
     bound, n = skeletons.bind(operator), operator.n
     for block in (0, 7, len(partition) - 1):
@@ -64,13 +64,11 @@ def test_near_rows_are_exact_and_far_ones_nearly_as_good_as_low_rank_can_be(dtyp
         np.testing.assert_allclose(found[near], exact[near], atol=1e-12 if dtype == torch.float64 else 1e-4)
         missed = np.linalg.norm(found[far] - exact[far])
         singular = np.linalg.svd(k[np.ix_(far, rows)], compute_uv=False)
-        best = math.sqrt(
-            3 * np.sum(singular[skeletons.rank :] ** 2)
-        )  # what truncation to this rank misses, in the mean
+        best = math.sqrt(3 * np.sum(singular[skeletons.rank :] ** 2))  # the mean error of truncation to this rank
         assert missed < 4 * best + 0.01 * np.linalg.norm(exact)
 
 
-def test_a_skeleton_costs_its_near_rows_and_its_columns():
+def test_the_cost_of_a_skeleton_is_its_near_rows_and_columns():
     partition, operator, _, skeletons, _ = setup()
     for block in range(len(partition)):
         rows = len(partition.solved(block))
@@ -79,7 +77,7 @@ def test_a_skeleton_costs_its_near_rows_and_its_columns():
         assert operator.entries - before == len(skeletons.near(block)) * rows + operator.n * skeletons.rank
 
 
-def test_the_skeleton_is_of_distinct_rows_of_the_block():
+def test_a_skeleton_consists_of_distinct_rows_of_the_block():
     partition, _, _, skeletons, _ = setup()
     for block in range(len(partition)):
         chosen = skeletons.skeleton(block).tolist()
@@ -88,14 +86,14 @@ def test_the_skeleton_is_of_distinct_rows_of_the_block():
 
 @pytest.fixture(params=["compiled distances", "distances by products"])
 def _distances(request, monkeypatch):
-    """As on the CPU with a compiler; as without one, and on GPUs."""
+    """Compute distances as with a compiler, and as without one and on GPUs."""
     if request.param == "distances by products":
         monkeypatch.setattr(native, "library", lambda: None)
 
 
 @pytest.mark.usefixtures("_distances")
 @pytest.mark.parametrize(("rank", "lengthscale"), [(4, 0.5), (20, 0.5), (20, 0.1), (40, 2.0)])
-def test_the_estimated_drift_is_that_of_updates_for_random_signs(rank, lengthscale):
+def test_the_estimated_drift_equals_that_of_updates_for_random_signs(rank, lengthscale):
     partition, operator, factors, skeletons, k = setup(rank=rank, lengthscale=lengthscale)
     bound, squared = skeletons.bind(operator), 0.0
     for block in range(len(partition)):
@@ -108,7 +106,7 @@ def test_the_estimated_drift_is_that_of_updates_for_random_signs(rank, lengthsca
     assert true / 2 < skeletons.drift < 2 * true or max(true, skeletons.drift) < 1e-10
 
 
-def test_more_is_suggested_where_far_columns_hold_more_and_the_drift_is_what_skeletons_then_have():
+def test_suggested_skeletons_grow_with_the_far_columns_and_have_the_predicted_drift():
     costs = []
     for d in (1, 2, 5):
         partition, operator, factors, _, _ = setup(n=1200, d=d, lengthscale=0.4, block_size=80)
@@ -119,13 +117,13 @@ def test_more_is_suggested_where_far_columns_hold_more_and_the_drift_is_what_ske
     assert costs == sorted(costs) and costs[0] < costs[-1]
 
 
-def test_a_smaller_tolerance_is_suggested_no_larger_drift():
+def test_a_smaller_tolerance_never_gets_skeletons_of_larger_drift():
     partition, operator, _, _, _ = setup(n=1200, lengthscale=0.4, block_size=80)
     drifts = [suggest(operator, partition, (4, 8, 16, 32), (150, 300), tol, None, 0).drift for tol in (0.1, 1e-3, 1e-6)]
     assert drifts == sorted(drifts, reverse=True)
 
 
-def test_where_all_that_is_far_is_zero_nothing_is_added_to_it():
+def test_if_all_far_entries_are_zero_skeletons_add_nothing_to_far_rows():
     partition, operator, _, skeletons, _ = setup(lengthscale=0.002)
     u = torch.ones(len(partition.solved(3)), 2, dtype=torch.float64)
     found = image_of(skeletons.bind(operator), u, 3, operator.n)
@@ -143,7 +141,8 @@ def test_far_rows_that_coincide_with_those_of_a_block_are_drawn_and_fitted(dtype
     partition = Sequential()(system.operator.inputs, 5)
     operator = CountingOperator(system.operator)
     rows = [partition.solved(block) for block in range(len(partition))]
-    skeletons = BlockSkeletons(operator, partition, BlockFactors(operator, rows), 5, 60, 0)  # of all rows of a block
+    # skeletons of all rows of a block
+    skeletons = BlockSkeletons(operator, partition, BlockFactors(operator, rows), 5, 60, 0)
     for block in (0, 50, 119):
         u = torch.ones(5, 1, dtype=dtype)
         exact = image_of(ExactColumns(operator, rows), u, block, 600)
@@ -151,7 +150,7 @@ def test_far_rows_that_coincide_with_those_of_a_block_are_drawn_and_fitted(dtype
         np.testing.assert_allclose(found, exact, atol=1e-3 * np.abs(exact).max())
 
 
-def test_where_every_row_is_near_columns_are_exact():
+def test_if_every_row_is_near_columns_are_exact():
     partition, operator, _, skeletons, k = setup(n=200, near=200)
     u = torch.randn(len(partition.solved(1)), 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     exact = image_of(ExactColumns(operator, [partition.solved(j) for j in range(len(partition))]), u, 1, 200)

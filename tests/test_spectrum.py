@@ -23,7 +23,7 @@ def make(n=200, d=2, kernel=None, noise=0.1, dtype=torch.float32, seed=0, **sett
 
 
 def eigenvalues(system):
-    """All eigenvalues of K, from SciPy, smallest first; the entries in float64 are tested in test_kernels."""
+    """Return all eigenvalues of K by SciPy, in ascending order; test_kernels tests the entries in float64."""
     x = system.operator.given
     return scipy.linalg.eigvalsh(system.kernel(x).numpy() + system.noise * np.eye(len(x)))
 
@@ -33,7 +33,7 @@ def blocks_of(system, size):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_exact_spectrum_is_scipys(dtype):
+def test_the_exact_spectrum_equals_that_of_scipy(dtype):
     system = make(dtype=dtype)
     found, expected = spectrum(system, method="exact"), eigenvalues(system)
     assert found.lambda_max.value == pytest.approx(expected[-1], rel=1e-12)
@@ -43,7 +43,7 @@ def test_the_exact_spectrum_is_scipys(dtype):
     assert spectrum(system).lambda_max == found.lambda_max  # the default for small n
 
 
-def test_kappa_prime_is_the_largest_block_eigenvalue_over_lambda_min():
+def test_kappa_prime_equals_the_largest_block_eigenvalue_over_lambda_min():
     system = make(dtype=torch.float64)
     blocks = blocks_of(system, 60)
     found = spectrum(system, iter(blocks))
@@ -57,7 +57,7 @@ def test_kappa_prime_is_the_largest_block_eigenvalue_over_lambda_min():
     assert found.kappa_prime.value < found.kappa.value  # blocks are better conditioned than the whole
 
 
-def test_without_blocks_kappa_prime_is_not_a_number():
+def test_without_blocks_kappa_prime_is_nan():
     found = spectrum(make(n=20))
     assert math.isnan(found.kappa_prime.value) and math.isnan(found.lambda_max_block.bound) and len(found.blocks) == 0
 
@@ -67,7 +67,7 @@ def test_without_blocks_kappa_prime_is_not_a_number():
 def test_lanczos_bounds_hold_on_both_sides_in_float32(kind, lengthscale):
     system = make(kernel=kind(lengthscale=lengthscale), n=150)
     found, expected = spectrum(system, method="lanczos", steps=8), eigenvalues(system)
-    # the products are in float32: Ritz values and row sums err by n·eps·λmax at most, in fact by far less
+    # products in float32: Ritz values and row sums err by at most n·eps·λmax, and usually much less
     rounding = 10 * torch.finfo(torch.float32).eps * expected[-1]
     assert found.lambda_max.value <= expected[-1] + rounding
     assert found.lambda_max.bound >= expected[-1] * (1 - 1e-6)
@@ -78,14 +78,14 @@ def test_lanczos_bounds_hold_on_both_sides_in_float32(kind, lengthscale):
 
 @settings(deadline=None, max_examples=30)
 @given(n=st.integers(1, 60), seed=st.integers(0, 999))
-def test_ritz_values_lie_inside_the_spectrum_spread_with_the_steps_and_reach_its_ends(n, seed):
+def test_ritz_values_stay_within_the_spectrum_and_reach_its_ends(n, seed):
     rng = np.random.default_rng(seed)
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     exact = np.sort(rng.uniform(0.1, 10, n))
     a = torch.tensor(q * exact @ q.T)
     highs, lows = zip(*(lanczos(lambda v: a @ v, n, steps) for steps in (1, 3, 10, n + 5)), strict=True)
     assert min(lows) >= exact[0] - 1e-9 and max(highs) <= exact[-1] + 1e-9
-    assert (np.diff(highs) >= -1e-9).all()  # nested Krylov spaces
+    assert (np.diff(highs) >= -1e-9).all()  # Krylov spaces are nested
     assert (np.diff(lows) <= 1e-9).all()
     assert highs[-1] == pytest.approx(exact[-1], abs=1e-6) and lows[-1] == pytest.approx(exact[0], abs=1e-6)
 
@@ -95,7 +95,7 @@ def test_thirty_two_lanczos_steps_find_lambda_max_of_a_kernel_matrix():
     assert lanczos(lambda v: k @ v, len(k), 32)[0] == pytest.approx(scipy.linalg.eigvalsh(k.numpy())[-1], rel=1e-10)
 
 
-def test_lanczos_stops_where_the_krylov_space_is_exhausted():
+def test_lanczos_stops_once_the_krylov_space_is_exhausted():
     assert lanczos(lambda v: 3.0 * v, 50, 20) == (pytest.approx(3.0), pytest.approx(3.0))
 
 
@@ -124,12 +124,12 @@ def test_power_iteration_lies_below_lambda_max_of_a_block_and_its_bound_above(
     assert value >= float(k.double().sum()) / b * (1 - rounding)  # never worse than the Rayleigh quotient of ones
 
 
-def test_an_entry_that_power_iteration_rounds_to_zero_leaves_the_bound_finite():
+def test_the_bound_stays_finite_if_power_iteration_rounds_an_entry_to_zero():
     value, bound = largest_eigenvalue(torch.diag(torch.tensor([1.0, 1e-12])))
     assert value == pytest.approx(1.0) and 1.0 <= bound < 1.001
 
 
-def test_power_iteration_is_close_for_a_smooth_block():
+def test_power_iteration_is_accurate_for_a_smooth_block():
     k = make(kernel=RBF(lengthscale=0.5), dtype=torch.float64).operator.matrix
     exact = scipy.linalg.eigvalsh(k.numpy())[-1]
     value, bound = largest_eigenvalue(k)
@@ -140,7 +140,7 @@ def test_power_iteration_is_close_for_a_smooth_block():
     "kernel", [RBF(lengthscale=0.5), Matern52(lengthscale=0.3, outputscale=2.0)], ids=["rbf", "matern52"]
 )
 def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(kernel):
-    # λmax/n is a mean over pairs of points; 1,000 of 2,500 rows give it to about 1/√1000 = 3 %
+    # λmax/n is a mean over pairs of points; 1,000 of 2,500 rows estimate it to about 1/√1000 = 3 %
     system = make(n=2500, kernel=kernel)
     found = spectrum(system)
     x = system.operator.given
@@ -153,12 +153,12 @@ def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(k
 
 
 def dense(system):
-    """K in float64, with numpy's sum."""
+    """Return K in float64, summed by NumPy."""
     return system.kernel(system.operator.given).numpy() + system.noise * np.eye(system.n)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_all_eigenvalues_are_scipys_largest_first(dtype):
+def test_all_eigenvalues_equal_those_of_scipy_in_descending_order(dtype):
     system = make(dtype=dtype)
     found, preconditioned = all_eigenvalues(system)
     np.testing.assert_allclose(found.numpy(), eigenvalues(system)[::-1], rtol=1e-10)
@@ -215,7 +215,7 @@ def test_a_preconditioner_in_float32_has_the_eigenvalues_it_has_in_float64(setti
     assert exact[0] / exact[-1] < 0.5 * spectrum(double, method="exact").kappa.value
 
 
-def test_the_exact_inverse_as_a_preconditioner_puts_every_eigenvalue_at_one():
+def test_with_the_exact_inverse_as_a_preconditioner_every_eigenvalue_is_one():
     system = make(dtype=torch.float64)
     _, found = all_eigenvalues(system, lambda r: torch.linalg.solve(system.operator.matrix, r))
     np.testing.assert_allclose(found.numpy(), 1, rtol=1e-10)
@@ -240,7 +240,7 @@ def test_an_unknown_method_is_refused():
 @pytest.mark.parametrize(
     ("d", "noise", "kernel"),
     [
-        (2, 0.01, Matern52(lengthscale=1e-3)),  # said to have κ = 121, by σ²
+        (2, 0.01, Matern52(lengthscale=1e-3)),  # once estimated as κ = 121, by σ²
         (2, 0.01, Matern52(lengthscale=0.02)),
         (2, 0.01, RBF(lengthscale=0.3)),
         (6, 0.01, Matern52(lengthscale=0.5)),
@@ -248,16 +248,16 @@ def test_an_unknown_method_is_refused():
     ],
     ids=str,
 )
-def test_the_estimate_of_kappa_is_near_the_truth_whether_sigma_is_the_least_eigenvalue_or_not(d, noise, kernel):
+def test_the_estimate_of_kappa_is_accurate_whether_or_not_sigma_is_the_least_eigenvalue(d, noise, kernel):
     system = make(n=1200, d=d, noise=noise, kernel=kernel)
     found, exact = spectrum(system), eigenvalues(system)
     assert found.kappa.value == pytest.approx(exact[-1] / exact[0], rel=0.35) and found.kappa.is_estimate
-    # by interlacing, unless it is σ²
+    # Ritz values interlace, so the estimate is at least λmin unless it is σ²
     assert found.lambda_min.value == noise or found.lambda_min.value >= exact[0] * (1 - 1e-9)
     assert found.lambda_min.bound == noise
 
 
-def test_eigenvalues_after_the_largest_are_the_exact_ones_where_all_are_computed():
+def test_eigenvalues_after_the_largest_are_exact_if_all_are_computed():
     system = make()
     exact = eigenvalues(system)[::-1]
     ranks, values = zip(*spectrum(system, method="exact").leading, strict=True)

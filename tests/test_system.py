@@ -55,20 +55,20 @@ def with_value(tensor, value, *places):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_input_is_refused_with_a_message_that_names_it(changes, message):
+def test_bad_input_is_rejected_with_a_message_that_names_it(changes, message):
     good = {"x": X, "b": B, "kernel": RBF(lengthscale=0.3), "noise": 0.1}
     with pytest.raises(ValueError, match=message):
         KernelSystem(**good | changes)
 
 
-def test_a_table_of_numbers_is_taken_as_its_array():
+def test_a_data_frame_of_numbers_is_read_as_its_array():
     x = pd.DataFrame(X.numpy(), columns=["east", "north"])
     system = KernelSystem(x, pd.Series(B.numpy(), index=range(7, 13)), RBF(lengthscale=0.3), noise=0.1)
     assert torch.equal(system.x, X) and torch.equal(system.b[:, 0], B)
 
 
 class MakesAMaskedArray:
-    """As lazy and labelled arrays do that are backed by masked ones."""
+    """Converts to a masked array, like lazy and labelled arrays on top of masked ones."""
 
     def __init__(self, values):
         self.values = values
@@ -93,20 +93,20 @@ OBJECTS[:] = list(MASKED)
     ids=lambda x: type(x).__name__,
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors", "ignore:Warning. converting a masked element")
-def test_masked_values_are_never_taken_for_numbers(x):
+def test_masked_values_are_never_mistaken_for_numbers(x):
     assert MASKED.mask.any(1).all() is not True
     with pytest.raises(TypeError, match="x has masked values, which are missing"):
         KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1)
 
 
-def test_masked_arrays_without_masked_values_are_taken():
+def test_masked_arrays_without_masked_values_are_accepted():
     x = np.ma.masked_greater(X.double().numpy(), 1e9)
     for given in (x, list(x)):
         assert torch.equal(KernelSystem(given, B, RBF(lengthscale=0.3), noise=0.1).operator.given, X.double())
 
 
 @pytest.mark.parametrize("missing", [None, pd.NA, np.nan])
-def test_missing_values_are_never_taken_for_numbers(missing):
+def test_missing_values_are_never_mistaken_for_numbers(missing):
     rows = [[missing, 1.0], *X.double().tolist()[1:]]
     table = pd.DataFrame(rows, columns=["a", "b"])
     for x in (rows, table, table.astype("Float64"), table.astype(object), np.array(rows, dtype=object)):
@@ -114,7 +114,7 @@ def test_missing_values_are_never_taken_for_numbers(missing):
             KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1)
 
 
-def test_arrays_of_any_layout_are_taken_as_their_numbers():
+def test_arrays_of_any_memory_layout_are_accepted():
     table = pd.DataFrame(X.double().numpy()).astype("Float64")
     for x in (X.numpy()[::-1][::-1], X.double().numpy().astype(">f8"), X.numpy().astype(np.longdouble), table):
         torch.testing.assert_close(KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1, dtype=torch.float32).x, X)
@@ -133,7 +133,7 @@ def test_arrays_of_any_layout_are_taken_as_their_numbers():
         ({"b": B * 1j}, "b must be a dense tensor of real numbers, got a .* of torch.complex64"),
     ],
 )
-def test_what_is_not_dense_real_numbers_is_refused_and_named(changes, message):
+def test_inputs_that_are_not_dense_real_numbers_are_rejected_by_name(changes, message):
     with pytest.raises(TypeError, match=message):
         KernelSystem(**{"x": X, "b": B, "kernel": RBF(lengthscale=0.3), "noise": 0.1} | changes)
 
@@ -144,14 +144,14 @@ def test_a_kernel_that_is_not_an_apviz_kernel_is_refused(kernel):
         KernelSystem(X, B, kernel, noise=0.1)
 
 
-def test_an_operator_that_is_not_one_is_refused():
+def test_an_object_that_is_not_an_operator_is_rejected():
     with pytest.raises(TypeError, match="operator must be a name or an apviz operator, got NoneType"):
         KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, operator=None)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
-def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu(device):
+def test_a_missing_gpu_is_rejected_and_auto_uses_the_cpu(device):
     with pytest.raises(ValueError, match=r"device 'cuda.*' was asked for, but torch sees no GPU; use device='cpu'"):
         KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, device=device)
     assert KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1).device == torch.device("cpu")
@@ -161,7 +161,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu(device):
     "convert", [torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.double], ids=["numpy", "list", "float64"]
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_inputs_of_any_array_kind_are_converted_to_the_dtype_asked_for(convert, dtype):
+def test_inputs_of_any_array_type_are_converted_to_the_requested_dtype(convert, dtype):
     system = KernelSystem(convert(X), convert(B), RBF(lengthscale=0.3), noise=0.1, dtype=dtype, device="cpu")
     assert system.x.dtype == system.b.dtype == system.operator.x.dtype == dtype
     np.testing.assert_allclose(system.x, X, rtol=1e-6)
@@ -179,19 +179,19 @@ def test_a_vector_of_targets_is_one_column_and_a_vector_of_inputs_one_input():
     assert not KernelSystem(X, B[:, None], RBF(lengthscale=0.3), noise=0.1).single_column
 
 
-def test_tensors_that_require_a_gradient_are_taken_as_numbers():
+def test_tensors_that_require_a_gradient_are_accepted_as_numbers():
     system = KernelSystem(
         X.clone().requires_grad_(), B.clone().requires_grad_(), Matern52(lengthscale=0.3), noise=0.1, operator="tiled"
     )
     assert not system.operator.matmul(system.b).requires_grad
 
 
-def test_an_operator_of_the_same_points_is_kept():
+def test_an_operator_with_the_same_points_is_used():
     operator = make_operator("tiled", X, RBF(lengthscale=0.3), 0.1)
     assert KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, operator=operator, device="cpu").operator is operator
 
 
-def test_the_repr_names_what_is_solved():
+def test_the_repr_describes_the_system():
     system = KernelSystem(X, B, Matern52(lengthscale=0.3), noise=0.1, dataset="toy", operator="dense", device="cpu")
     for part in ("toy", "n=6", "d=2", "1 right-hand sides", "matern52", "noise=0.1", "dense", "float32", "cpu"):
         assert part in repr(system)
@@ -207,6 +207,6 @@ def test_the_repr_names_what_is_solved():
         (X.numpy().round().astype(int) + np.arange(6)[:, None], [1, 2, 3, 4, 5, 6], torch.float32),
     ],
 )
-def test_the_dtype_is_that_of_the_data_where_none_is_asked_for(x, b, expected):
+def test_the_default_dtype_is_that_of_the_data(x, b, expected):
     system = KernelSystem(x, b, RBF(lengthscale=0.3), noise=0.1, device="cpu")
     assert system.dtype == system.x.dtype == system.b.dtype == expected

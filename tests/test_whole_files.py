@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and moves of all or none, on a disk that fails at each of its calls."""
+"""Files are complete or absent, and moves are all or nothing, on a disk that fails at each of its calls."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ def calls_of(root, do):
 
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_whichever_call_fails_the_old_file_or_the_new_is_there_and_nothing_else(tmp_path, durable, lasting):
+def test_whichever_call_fails_either_the_old_or_the_new_file_exists_and_nothing_else(tmp_path, durable, lasting):
     path, failed = tmp_path / "a.txt", 0
     write(path, "old")
     for k in range(1, 1 + calls_of(tmp_path, lambda: write(path, "old", durable))):
@@ -31,7 +31,7 @@ def test_whichever_call_fails_the_old_file_or_the_new_is_there_and_nothing_else(
             try:
                 write(path, "new" * 10, durable)
             except OSError as error:
-                assert error.errno == errno.ENOSPC  # the first error, not one of tidying up
+                assert error.errno == errno.ENOSPC  # the first error, not one during clean-up
                 failed += 1
         assert path.read_text() in ("old", "new" * 10)
         visible = [name for name in os.listdir(tmp_path) if not name.startswith(".")]
@@ -40,7 +40,7 @@ def test_whichever_call_fails_the_old_file_or_the_new_is_there_and_nothing_else(
     assert failed >= 3
 
 
-def test_what_must_survive_a_power_cut_is_synced_before_it_takes_its_place_and_its_folder_after(tmp_path, monkeypatch):
+def test_a_durable_file_is_synced_before_it_is_moved_into_place_and_its_folder_afterwards(tmp_path, monkeypatch):
     done, fsync, replace = [], os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     monkeypatch.setattr(os, "replace", lambda old, new: (done.append("replace"), replace(old, new)))
@@ -67,7 +67,7 @@ def test_files_that_belong_together_move_together_or_not_at_all(tmp_path, lastin
 
     def move_back():
         for each in (tmp_path / "there").iterdir():
-            if each.name.startswith("."):  # what a disk that stays broken did not let go
+            if each.name.startswith("."):  # a temporary file that a broken disk kept
                 each.unlink()
             else:
                 each.rename(tmp_path / "here" / each.name)

@@ -1,4 +1,4 @@
-"""Correlations by their textbook formulas, in NumPy and in whatever precision the distances come in."""
+"""Correlations by their textbook formulas, in NumPy and in the precision of the distances."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def rbf(r: np.ndarray) -> np.ndarray:
 
 
 def rational_quadratic(r: np.ndarray, alpha: float = 1.0) -> np.ndarray:
-    # (1 + r²/(2α))^(−α), of which a power would lose digits where α is large
+    # (1 + r²/(2α))^(−α); a power would lose digits for large α
     return np.exp(-alpha * np.log1p(r**2 / (2 * alpha)))
 
 
-#: of r = ‖(x − z)/ℓ‖, by the name that apviz has for the kernel
+#: functions of r = ‖(x − z)/ℓ‖, by the name of the kernel in apviz
 CORRELATIONS: dict[str, Callable[..., np.ndarray]] = {
     "matern12": matern12,
     "matern32": matern32,

@@ -1,4 +1,4 @@
-"""Many runs together: which are one but for the seed, their median and band, which are equal, profiles over systems."""
+"""Many runs together: groups that differ only in the seed, median and band, equal curves, performance profiles."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Floats = NDArray[np.float64]
 Band = Literal["quartiles", "range"]
 Unit = Literal["work", "epochs", "seconds"]
 
-#: root attributes that runs of one group share, besides the method and the settings of the solver
+#: Root attributes that runs of one group share, in addition to the method and the settings of the solver.
 _SHARED: Final = (
     "dataset", "n", "d", "right_hand_sides", "kernel", "kernel_parameters", "lengthscale", "outputscale", "noise",
     "largest_noise", "dtype", "tol", "engine", "device_name", "threads",
 )  # fmt: skip
 _QUANTILES: Final = {"quartiles": (0.25, 0.5, 0.75), "range": (0.0, 0.5, 1.0)}
 _VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
-#: relative, of residuals and of work: what a chart cannot show apart
+#: Relative difference of residuals and of work that a chart cannot show.
 SAME_CURVE: Final = 0.01
 
 
 def but_for_the_seed(traces: Iterable[Trace]) -> list[list[Trace]]:
-    """Groups runs that differ in nothing but the seed: in no setting of system, solver and machine, whatever came out.
+    """Group runs that differ only in the seed: all settings of system, solver and machine agree, whatever the results.
 
-    The data of another seed are another split, or another draw, of the data set that is named; of runs without a seed
-    the data themselves are compared. Runs of one seed, repeated, are in one group too.
+    For a named data set, another seed means another split or another draw. For runs without a seed, the data themselves
+    are compared. Repeated runs with one seed are in one group too.
 
     Examples:
         >>> import torch, apviz
@@ -61,7 +61,7 @@ def _group_key(trace: Trace) -> str:
 
 
 def _without_seeds(settings: Any) -> Any:
-    """Settings without any seed in them, also those of their parts."""
+    """Remove all seeds from settings, including those of their parts."""
     if isinstance(settings, dict):
         return {name: _without_seeds(value) for name, value in settings.items() if name != "seed"}
     return [_without_seeds(each) for each in settings] if isinstance(settings, list) else settings
@@ -70,21 +70,21 @@ def _without_seeds(settings: Any) -> Any:
 def median_and_band(
     traces: Sequence[Trace], variable: str = "residual", *, x: Unit = "work", band: Band = "quartiles"
 ) -> pd.DataFrame:
-    """Median and band of a variable of the epochs of several runs, at every x at which one of them ends an epoch.
+    """Return median and band of a variable over several runs, at every x at which one of them ends an epoch.
 
-    A run counts with what it had by then: the value after its last epoch that had ended. So nothing is interpolated,
-    and no grid is chosen. One that converged keeps its last value; the table ends where the first ends that did not.
+    At any x, a run counts with its value after its last completed epoch. So there is no interpolation and no grid. A
+    converged run keeps its last value. The table ends where the first run ends without convergence.
 
     Args:
-        variable: of the group `epoch`; epochs in which it is not finite are passed over.
-        band: `quartiles`, or the `range` from the least to the largest.
+        variable: Variable of the group `epoch`; epochs in which it is not finite are skipped.
+        band: `quartiles`, or the `range` from minimum to maximum.
 
     Returns:
         A row for every x: `x`, `low`, `median`, `high`. Quantiles between two runs are interpolated in their logarithms
-        where all values are positive, as a log axis shows them.
+            if all values are positive, as a log axis shows them.
 
     Raises:
-        ValueError: no run; one in which the variable is nowhere finite.
+        ValueError: No run; one in which the variable is nowhere finite.
     """
     curves = [_steps(trace, variable, x) for trace in traces]
     if not curves:
@@ -111,7 +111,7 @@ def _steps(trace: Trace, variable: str, x: Unit) -> tuple[Floats, Floats]:
 
 
 def group_table(groups: Sequence[Sequence[Trace]]) -> pd.DataFrame:
-    """Tabulates groups, one a row: runs, how many converged, and medians; `work` and `seconds` of those that did."""
+    """Return a table of groups: numbers of runs and of converged runs, medians; `work` and `seconds` if converged."""
     rows = []
     for runs in groups:
         last = [trace["epoch"].isel(epoch=-1) for trace in runs]
@@ -135,7 +135,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def coinciding(traces: Sequence[Trace]) -> list[list[int]]:
-    """Places of runs whose residuals lie on each other in a chart: within 1% after every epoch, at the same work."""
+    """Return indices of runs whose curves of residuals coincide: within 1% after every epoch, at the same work."""
     found: list[list[int]] = []
     lengths: dict[int, list[list[int]]] = {}
     for place, trace in enumerate(traces):
@@ -159,20 +159,21 @@ def _is_same_curve(one: Trace, other: Trace) -> bool:
 
 
 def performance_profile(traces: Sequence[Trace], measure: Literal["work", "seconds"] = "work") -> pd.DataFrame:
-    """Tabulates the performance profile of methods over systems (Dolan & Moré 2002, doi:10.1007/s101070100263).
+    """Return the performance profile of methods over systems (Dolan & Moré 2002, doi:10.1007/s101070100263).
 
     ρ(τ) of a method is the share of the systems that it solved with at most τ times the work, or the seconds, of the
-    best method on each. A run that ended without having converged never solved its system; one that is unfinished is
-    left out. A system counts with its tolerance, and where all methods have a run on it; of several runs of a method on
-    one system the median counts.
+    best method on each. A run that ended without convergence never solved its system; an unfinished run is left out. A
+    system is identified together with its tolerance, and counts if all methods have a run on it. If a method has
+    several runs on one system, their median counts.
 
     Returns:
         A row for each method and ratio: `method`, `ratio`, `share`. A method that solved none has one row, of share 0
-        at ratio 1. `attrs` has `systems`, their number; `left_out`, that of systems some method has no run on;
-        `unsolved`, that of systems nobody solved; and `runs`, the places in `traces` of the runs that count.
+        at ratio 1. `attrs` has `systems`, their number; `left_out`, the number of systems on which some method has no
+        run; `unsolved`, the number of systems that no method solved; and `runs`, the indices in `traces` of the runs
+        that count.
 
     Raises:
-        ValueError: no run that has ended; no system that all methods have a run on.
+        ValueError: No run that has ended; no system on which all methods have a run.
 
     Examples:
         >>> import torch, apviz
@@ -220,7 +221,7 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
 
 
 def solver_names(traces: Sequence[Trace]) -> list[str]:
-    """Names the method of each run, with its precision where runs of it have several."""
+    """Return the method of each run, with its precision if its runs differ in that."""
     names, dtypes = distinct_names([trace.method for trace in traces]), dict[str, set[str]]()
     for trace, name in zip(traces, names, strict=True):
         dtypes.setdefault(name, set()).add(trace.attrs["dtype"])
@@ -230,7 +231,7 @@ def solver_names(traces: Sequence[Trace]) -> list[str]:
     ]
 
 
-#: settings of a method, and of a system, that a sweep may be over, in the order of their axes
+#: Settings of a system, and of a method, that a sweep may vary, in the order of their axes.
 _OF_SYSTEM: Final = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "dtype", "tol")
 _OF_METHOD: Final = (
     "rule", "partition", "preconditioner", "coarse", "block_size", "overlap", "history", "coarse_rank",
@@ -239,12 +240,11 @@ _OF_METHOD: Final = (
 
 
 def varied(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Tabulates the settings in which runs differ, but for the seed, and what came out: one row a run.
+    """Return a table of the settings in which runs differ, except the seed, and of their results: one row per run.
 
-    Columns are settings of the system and of the method, numbers or text, None or NaN where a method has none, if there
-    are two values of them or more; then
-    `work` and `seconds` to the tolerance, NaN where it was not reached, and the last `test_rmse`. Of lengthscales by
-    input it is their geometric mean.
+    Columns are settings of the system and of the method with at least two values, as numbers or text. A method that
+    lacks a setting has None or NaN. Then follow `work` and `seconds` to the tolerance, NaN if it was not reached, and
+    the last `test_rmse`. For lengthscales by input, the column has their geometric mean.
     """
     rows = []
     for trace in traces:

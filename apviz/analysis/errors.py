@@ -1,4 +1,4 @@
-"""Errors and theory: how far a recorded solve was from the solution, and how far theory says it could be."""
+"""Errors and theory: distance of a recorded solve from the solution, and its theoretical bounds."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import xarray as xr
 from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.tracing.trace import Trace, sign_of
 
-#: test errors this close to the last are as good as it
+#: Relative difference from the last test error below which another counts as equal.
 RMSE_SHARE = 0.01
 _EPS = float(np.finfo(np.float64).eps)
-#: roundings of a sum of n products in float64, besides the root of n: sums are of chunks
+#: Number of roundings in a sum of n products in float64, in addition to √n, because sums run over chunks.
 _SUM_ROUNDINGS = 64.0
 
 
 def k_norm_error(trace: Trace) -> xr.Dataset:
-    """Bounds ‖W−W*‖²_K for the weights after every epoch, those that hooks see as `run.weights`; K W* = B exactly.
+    """Bound ‖W−W*‖²_K for the weights after every epoch, which hooks see as `run.weights`; K W* = B exactly.
 
-    The error is between ‖R‖²_F/λmax and ‖R‖²_F/λmin, and 2(h(W) − h(W*)). So wherever R = B − KW and h(W) are known,
-    with a bound on how far off they are, each such epoch bounds the error at every other: `lower`, `upper`.
+    The error is between ‖R‖²_F/λmax and ‖R‖²_F/λmin, and equals 2(h(W) − h(W*)). So each epoch with known R = B − KW
+    and h(W), and known rounding of both, bounds the error at every other epoch: `lower`, `upper`.
 
-    They are measured at the start, at passes and at the end. Between passes only the recursion has them. In float64,
-    of plain projections and CG, its drift is bounded by what rounding can do (`_drift`); in float32, with skeletons, a
-    history or a coarse space it is not, and the band is NaN (`at_passes` is true). `estimate` is what the energies
-    by the recursion add up to, which is no bound.
+    They are measured at the start, at passes and at the end. Between passes, only the recursion provides them. For
+    plain projections and CG in float64, rounding bounds its drift (`_drift`). In float32, or with skeletons, a history
+    or a coarse space, there is no such bound, and the band is NaN (`at_passes` is true). `estimate` is the error by the
+    recursion's energies, and is not a bound.
 
     `bound` starts from the upper edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random,
-    exp(−t/(mκ′)) in expectation for shuffled, the CG bound for plain CG, NaN where theory gives none. All are of exact
-    arithmetic: from the epoch on at which the error is known to be above, rounding has overtaken them, and they are
-    NaN.
+    exp(−t/(mκ′)) in expectation for shuffled, the CG bound for plain CG, NaN if there is no theory. All hold in exact
+    arithmetic. From the epoch at which the error is known to be larger, rounding exceeds them, and they are NaN.
 
     Examples:
         >>> import torch, apviz
@@ -45,25 +44,25 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
     """
     epoch, spectrum = trace["epoch"], trace["spectrum"]
     largest, smallest = spectrum.attrs["lambda_max_bound"], spectrum.attrs["lambda_min_bound"]
-    with np.errstate(all="ignore"):  # of right-hand sides whose squares float64 does not hold
+    with np.errstate(all="ignore"):  # for right-hand sides whose squares overflow float64
         energy, residual = epoch["energy"].values, _residual_norms(trace)
         of_residual, of_energy = _measured(trace)
         of_residual, of_energy = _drift(trace, energy, residual, of_residual, of_energy)
         of_energy = of_energy + 4 * _EPS * np.nanmax([0.0, *np.abs(energy)])
         low = np.maximum(residual - of_residual, 0) ** 2 / largest
         high = (residual + of_residual) ** 2 / smallest
-        # what every epoch says of −2h(W*)
+        # bounds on −2h(W*) from every epoch
         least, most = low - 2 * (energy + of_energy), high - 2 * (energy - of_energy)
         from_below, from_above = np.nanmax([-np.inf, *least]), np.nanmin([np.inf, *most])
         lower = np.fmax(low, 2 * (energy - of_energy) + from_below)
         upper = np.fmin(high, 2 * (energy + of_energy) + from_above)
         lower, upper = (np.where(np.isfinite(upper), edge, np.nan) for edge in (lower, upper))
-        # of what is left at the end, between its bounds
+        # error left at the end, between its bounds
         left = residual[-1] ** 2 / math.sqrt(largest * smallest) - 2 * energy[-1]
         estimate = np.maximum(2 * energy + np.clip(left, from_below, from_above), 0)
         factor, name, estimated, how = _theory(trace, epoch["epoch"].values)
         bound = factor * upper[0]
-        # by an error that is known, or may hide in the rounding of R
+        # by an error that is known, or that the rounding of R may hide
         overtaken = np.cumsum(bound * (1 + 1e-9) < np.fmax(lower, of_residual**2 / smallest)) > 0
     return xr.Dataset(
         {
@@ -83,31 +82,31 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
 
 
 def _residual_norms(trace: Trace) -> np.ndarray:
-    """‖R‖_F after every epoch, (epochs + 1,)."""
+    """Return ‖R‖_F after every epoch, (epochs + 1,)."""
     norms = np.asarray(trace.attrs["rhs_norms"])
     found: np.ndarray = np.sqrt(((trace["epoch"]["residual_per_rhs"].values * norms) ** 2).sum(axis=1))
     return found if 1e-150 < np.linalg.norm(norms) < 1e150 else np.full_like(found, np.nan)
 
 
 def _measured(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
-    """How far ‖R‖_F and h(W) may be off where they were measured, (epochs + 1,) each; NaN where they were not."""
+    """Return bounds on the error of ‖R‖_F and h(W) at measured epochs, (epochs + 1,) each; NaN at other epochs."""
     epoch = trace["epoch"]
-    if "residual_rounding" not in epoch:  # recorded from a solve of other people's code: W = 0 at the start
+    if "residual_rounding" not in epoch:  # recorded from a solve outside apviz: W = 0 at the start
         nothing = np.where(np.arange(epoch.sizes["epoch"]) == 0, 0.0, np.nan)
         return nothing, nothing
     of_b = float(np.linalg.norm(trace.attrs["rhs_norms"]))
-    # a bound on rounding may be part of the residual already
+    # the residual may include a bound on rounding already
     return 2 * epoch["residual_rounding"].values * of_b, epoch["energy_rounding"].values
 
 
 def _drift(
     trace: Trace, energy: np.ndarray, residual: np.ndarray, of_residual: np.ndarray, of_energy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same between passes too, where rounding in float64 is all by which the recursion is off; else unchanged.
+    """Extend these bounds to epochs between passes, if only float64 rounding perturbs the recursion; else return them.
 
-    An update U that minimises h along itself lowers it by ½‖U‖²_K, so that ‖U‖ ≤ √(2·decrease/λmin), and W stays where
-    ‖W−W*‖_K was at first. An update moves R off B − KW by what the products with U round, and by what W does; and the
-    decrease that is recorded is off by ‖U‖ times that.
+    An update U that minimises h along itself lowers it by ½‖U‖²_K. So ‖U‖ ≤ √(2·decrease/λmin), and ‖W−W*‖_K never
+    exceeds its initial value. An update moves R off B − KW by the rounding of the products with U, and by the rounding
+    of W. The recorded decrease is off by ‖U‖ times that.
     """
     method, a, attrs = trace.method, trace.attrs, trace["spectrum"].attrs
     projects = method.family == ALTERNATING_PROJECTION and not (method.history or method.coarse_rank)
@@ -133,17 +132,17 @@ def _drift(
 
 
 def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
-    """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
+    """Return the factor on the initial error, the bound's name, whether it is an estimate, and the source of its κ."""
     spectrum = trace["spectrum"]
     rule = trace.method.rule
-    # where skeletons stand for columns, or factors have few digits, an update takes no guaranteed decrease off h
+    # with skeletons instead of columns, or low-precision factors, no decrease of h is guaranteed
     is_projection = not trace.method.skeleton_rank and trace.attrs.get("factor_dtype") != "float16"
     if rule in ("gauss-southwell", "random", "shuffled") and is_projection:
-        jitter = float(trace["block"]["jitter"].max())  # a block that needs some takes less off h
+        jitter = float(trace["block"]["jitter"].max())  # a block that needs jitter lowers h by less
         kappa_prime = (spectrum.attrs["lambda_max_block_bound"] + jitter) / spectrum.attrs["lambda_min_bound"]
-        # by updates done, for a solve that was stopped inside an epoch, be it the first
+        # by completed updates, for a solve that was stopped inside an epoch, possibly the first
         of_update = np.array([], dtype=int)
-        if "update" in trace:  # where CG took over no block is projected onto, and h falls all the same
+        if "update" in trace:  # after CG took over no block is projected onto, but h still falls
             of_update = trace["update"]["epoch_of_update"].values[trace["update"]["block"].values >= 0]
         done = np.searchsorted(of_update, epochs, side="right")
         blocks = trace["block"].sizes["block"]
@@ -169,7 +168,8 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
     epoch. None if fewer than two epochs have a test RMSE.
 
     Args:
-        end: instead of the last value, such as that of a run that converged; None also where it is not kept to.
+        end: Value to compare with instead of the last, such as the end of a converged run. Return None also if the test
+            RMSE does not stay near it.
 
     Examples:
         >>> import torch, apviz
@@ -192,7 +192,7 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
 
 
 def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
-    """Evaluates exp(−t/κ′), the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1).
+    """Return exp(−t/κ′), the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1).
 
     Examples:
         >>> import numpy as np
@@ -204,7 +204,7 @@ def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
 
 
 def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray:
-    """Evaluates 4((√κ−1)/(√κ+1))^{2t}, the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4).
+    """Return 4((√κ−1)/(√κ+1))^{2t}, the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4).
 
     Examples:
         >>> import numpy as np
@@ -217,9 +217,9 @@ def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray
 
 
 def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
-    """Bounds the iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0: ½√κ·log(2√κ/tol).
+    """Bound the iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0: ½√κ·log(2√κ/tol).
 
-    From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
+    It follows from the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
     ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
 
     Examples:

@@ -1,4 +1,4 @@
-"""The geometry of a trace: the function that its weights build, and its rows in a plane."""
+"""Geometry of a trace: the function of its weights, and its rows in a plane."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import xarray as xr
 from apviz.operators.tiled import TiledOperator
 from apviz.tracing.trace import Trace
 
-#: places in the shortest lengthscale, and the least and the most places in all
+#: Number of grid points in the shortest lengthscale, and least and most grid points in total.
 PER_LENGTHSCALE: Final = 8
 PLACES: Final = (400, 2000)
 
 
 def functions(trace: Trace) -> xr.Dataset:
-    """Evaluates s(x) = Σᵢ wᵢ k(xᵢ, x) on a grid over the data, `value` (update, x), with the weights of each snapshot.
+    """Return s(x) = Σᵢ wᵢ k(xᵢ, x) on a grid over the data, `value` (update, x), with the weights of each snapshot.
 
-    It is s⁽ʲ⁾ of the paper (section 4) away from the data, where the noise σ²δ in its kernel is zero, and the
-    predictive mean of the weights so far, less the prior mean.
+    Away from the data, it is s⁽ʲ⁾ of the paper (section 4), because the noise σ²δ of its kernel is zero there. It is
+    also the predictive mean of the current weights, minus the prior mean.
 
     Raises:
-        ValueError: more than one input, no weights recorded, or a kernel of other people's code.
+        ValueError: More than one input, no weights recorded, or a kernel that is not part of apviz.
 
     Examples:
         >>> import torch, apviz
@@ -61,12 +61,12 @@ def functions(trace: Trace) -> xr.Dataset:
 
 
 def principal_plane(trace: Trace) -> xr.Dataset:
-    """Projects each row onto the two axes of largest variance of x/ℓ: `position` (row, axis), in lengthscales.
+    """Project each row onto the two axes of largest variance of x/ℓ: `position` (row, axis), in lengthscales.
 
-    `share` (axis) is the part of the variance that lies along each axis.
+    `share` (axis) is the share of the variance along each axis.
 
     Raises:
-        ValueError: no rows recorded, or one input.
+        ValueError: No rows recorded, or one input.
 
     Examples:
         >>> import torch, apviz
@@ -82,11 +82,11 @@ def principal_plane(trace: Trace) -> xr.Dataset:
     x = trace["rows"]["coordinates"].values
     if x.shape[1] < 2:
         raise ValueError(f"two principal axes need at least two inputs; this trace of {trace.method_name} has one")
-    scaled = x / np.asarray(trace.attrs["lengthscale"] or 1.0)  # a sum or product of kernels has no one lengthscale
+    scaled = x / np.asarray(trace.attrs["lengthscale"] or 1.0)  # a sum or product of kernels has several lengthscales
     scaled = scaled - scaled.mean(axis=0)
     variances, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
     first = axes[:, ::-1][:, :2]
-    # an axis has no direction; the input that weighs most points to the right, or upwards
+    # an axis has no direction, so the input with the largest weight points to the right, or upwards
     signs = np.sign(np.take_along_axis(first, np.abs(first).argmax(axis=0)[None], axis=0))
     total = float(variances.sum())
     return xr.Dataset(

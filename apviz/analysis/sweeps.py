@@ -18,10 +18,10 @@ from apviz.tracing.trace import Trace
 Over = Literal["block_size", "noise"]
 
 _HYPERPARAMETERS: Final = ("kernel", "kernel_parameters", "lengthscale", "outputscale", "noise")
-#: of runs recorded before traces had a fingerprint of their data; the seed is that of the split too
+#: For runs recorded before traces had a fingerprint of their data; the seed also determines the split.
 _POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
 
-#: attributes that are what came out, or are settings by another name
+#: Attributes that are results, or settings under another name.
 _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
@@ -30,46 +30,47 @@ _NOT_SETTINGS: Final = frozenset({
     "nearest_correlation", "smallest_correlation", "oddities",
 })  # fmt: skip
 
-#: relative, between numbers of two traces that are the same but for rounding
+#: Relative difference of numbers of two traces that differ only by rounding.
 SAME_RELATIVE: Final = 1e-6
 
-#: of a bound, over the range of κ
+#: Number of points of a bound over the range of κ.
 BOUND_POINTS: Final = 40
 
 
 def swept(attrs: Mapping[str, Any], over: Over) -> float | None:
-    """Returns the value of the setting that is swept, by the root attributes of a trace; None where a run has none."""
+    """Return the value of the swept setting from the root attributes of a trace; None if a run lacks it."""
     method = Method.from_plain(attrs["method"])
     value = (method.block_size if method.has_blocks else None) if over == "block_size" else attrs.get(over)
     return value if isinstance(value, int | float) else None
 
 
 def method_of(attrs: Mapping[str, Any], over: Over) -> Method:
-    """Returns the method in the root attributes of a trace without the setting that is swept."""
+    """Return the method in the root attributes of a trace without the swept setting."""
     method = Method.from_plain(attrs["method"])
     return method.without("block_size") if over == "block_size" else method
 
 
 def system_of(attrs: Mapping[str, Any], over: Over) -> str:
-    """Returns a key of what the runs of a series share but for the setting that is swept, whatever the seed.
+    """Return a key of everything that the runs of a series share, except the swept setting and the seed.
 
-    That is the data, by name or by what they are without one, hyperparameters, dtype and tolerance.
+    The key has the data (by name, otherwise by fingerprint), hyperparameters, dtype and tolerance.
     """
     points = _POINTS if attrs.get("dataset") else (*_POINTS, "data")
     return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS, "dtype", "tol") if key != over])
 
 
 def system_key(attrs: Mapping[str, Any]) -> str:
-    """Returns a key that runs of one system share, whatever the method, dtype and tolerance."""
+    """Return a key that runs of one system share, whatever the method, dtype and tolerance."""
     points = ("data",) if "data" in attrs else (*_POINTS, "seed")
     return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS)])
 
 
 def same_system(one: Trace, other: Trace) -> bool:
-    """Tests whether two runs solved the same system, be it by other methods or to other tolerances.
+    """Test whether two runs solved the same system, with any methods and tolerances.
 
-    Of runs without a fingerprint of their data, as of GPyTorch's own CG, those without a name count as the same where
-    the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
+    GPyTorch's own CG, for example, records no fingerprint of the data. Such runs without a name count as the same if
+    the norms of the right-hand sides and λmax agree. The norms alone are not enough: those of standardised targets
+    always agree.
 
     Examples:
         >>> import torch, apviz
@@ -94,7 +95,7 @@ def same_system(one: Trace, other: Trace) -> bool:
 
 
 def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
-    """Whether λmax is the same, got in the same way, which gives the same number for the same K; not if unknown."""
+    """Test whether λmax is the same and was computed in the same way, as for the same K; False if unknown."""
     if "spectrum" not in one or "spectrum" not in other:
         return False
     first, second = one["spectrum"]["lambda_max"], other["spectrum"]["lambda_max"]
@@ -102,7 +103,7 @@ def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
-    """Groups runs that share method and system but for `over`, each series sorted by it; runs without it are left out.
+    """Group runs that share method and system except for `over`, each series sorted by it; omit runs without it.
 
     Examples:
         >>> import torch, apviz
@@ -124,7 +125,7 @@ def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
 
 
 def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
-    """Picks the runs on the system that most share, to one tolerance: what can be compared; of two, on the first."""
+    """Return the runs on the most frequent system and tolerance, which are comparable; of two, the first."""
     found: dict[str, list[Trace]] = {}
     for trace in traces:
         found.setdefault(system_of(trace.attrs, over), []).append(trace)
@@ -132,7 +133,7 @@ def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
 
 
 def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
-    """Bounds the iterations of plain CG in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
+    """Return bounds on plain CG's iterations in exact arithmetic over the κ of runs: `tol`, `kappa`, `iterations`."""
     kappas: dict[float, list[float]] = {}
     for trace in traces:
         if trace.method.is_plain_cg:
@@ -146,19 +147,19 @@ def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
 
 
 def fastest(traces: Iterable[Trace]) -> Trace | None:
-    """Picks the run that took the fewest seconds, set-up included, of those that converged; None if none did."""
+    """Return the converged run that took the fewest seconds, set-up included; None if none converged."""
     return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
 
 
 def nearest(traces: Iterable[Trace]) -> Trace | None:
-    """Picks the run that came nearest to its tolerance, by the last residual; None if there is none."""
+    """Return the run whose last residual is the smallest; None if there is none."""
     return min((trace for trace in traces if math.isfinite(_residual(trace))), key=_residual, default=None)
 
 
 def what_next(trace: Trace) -> str:
-    """Says what to do about a run that did not converge: more epochs, how many and how long, or something else.
+    """Return advice for a run that did not converge: more epochs, with number and time, or another remedy.
 
-    The residual is taken to fall on as in the later half of its epochs.
+    It assumes that the residual falls at the rate of the later half of its epochs.
 
     Examples:
         >>> import torch, apviz
@@ -192,7 +193,7 @@ def what_next(trace: Trace) -> str:
     )
 
 
-#: as many times the epochs so far are worth waiting for, and no more
+#: Largest multiple of the recorded epochs that is worth waiting for.
 MORE_EPOCHS: Final = 20
 
 
@@ -202,21 +203,21 @@ def _round_up(value: float) -> int:
 
 
 def slowest(traces: Iterable[Trace]) -> Trace | None:
-    """Picks the run that took the most seconds, converged or not; None if there is none."""
+    """Return the run that took the most seconds, converged or not; None if there is none."""
     return max(traces, key=_seconds, default=None)
 
 
 def factor_bytes(trace: Trace) -> float:
-    """Counts the bytes of the factors of the blocks: a square of the solved rows for every two; NaN without blocks."""
+    """Return the bytes of block factors, two of which share one square of the solved rows; NaN without blocks."""
     if "block" not in trace:
         return math.nan
     sizes = trace["block"]["solved_size"].values.tolist()
-    # optional: a trace that does not say it keeps them in the dtype of its system
+    # optional: by default, a trace keeps factors in the dtype of its system
     return float(numbers_held(sizes) * np.dtype(trace.attrs.get("factor_dtype", trace.attrs["dtype"])).itemsize)
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Tabulates runs, one a row; `epochs`, `work` and `seconds` are to the tolerance only where it converged.
+    """Return a table with one row per run; `epochs`, `work` and `seconds` are to the tolerance only for converged runs.
 
     Examples:
         >>> import torch, apviz
@@ -260,7 +261,7 @@ def _residual(trace: Trace) -> float:
 
 
 def settings(trace: Trace) -> dict[str, Any]:
-    """Collects what was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
+    """Return everything decided before a run: data, kernel, machine, versions, and each setting of the solver."""
     attrs = trace.attrs
     found = {("method" if name == "method_name" else name): v for name, v in attrs.items() if name not in _NOT_SETTINGS}
     for name, prefix in (("training_settings", "training: "), ("solver_settings", ""), ("versions", "version of ")):
@@ -270,7 +271,7 @@ def settings(trace: Trace) -> dict[str, Any]:
 
 
 def settings_table(traces: Sequence[Trace], *, only_differences: bool = False) -> dict[str, list[str]]:
-    """Tabulates the settings of runs as text, by setting; a dash where a run does not have it.
+    """Return the settings of runs as text, by setting; a dash if a run lacks it.
 
     Examples:
         >>> import torch, apviz

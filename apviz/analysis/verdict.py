@@ -1,13 +1,13 @@
 """Verdict on runs of one system: which was fastest, how the others compare, and what to change.
 
-Measured comes before extrapolated, and extrapolated before bound. What a run needs to its tolerance is
+Measured runs rank before extrapolated ones, and these before bounds. The cost of a run to its tolerance is
 
-- *measured* where it converged;
-- *extrapolated* where it stopped before: at the rate at which its residual fell in the later half of its epochs;
-- a *bound* for plain CG without such a rate: ½√κ·log(2√κ/tol) iterations in exact arithmetic, at the pace it had;
-- *unknown* where rounding stopped it, or where the extrapolation is longer than `FARTHEST` times what was seen.
+- *measured* if it converged;
+- *extrapolated* if it stopped before, at the rate of its residual in the later half of its epochs;
+- a *bound* for plain CG without such a rate: ½√κ·log(2√κ/tol) iterations in exact arithmetic, at its pace;
+- *unknown* if rounding stopped it, or the extrapolation is longer than `FARTHEST` times the recorded epochs.
 
-The action is that of `apviz.diagnose` on the fastest run, so that verdict and diagnosis say the same.
+The action is that of `apviz.diagnose` on the fastest run, so verdict and diagnosis agree.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from apviz.method import distinct_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
-#: relative difference of seconds under which two runs took the same time
+#: Relative difference of seconds below which two runs took the same time.
 SAME_TIME = 0.1
-#: an extrapolation over more than this multiple of the recorded epochs says nothing
+#: Multiple of the recorded epochs beyond which an extrapolation is meaningless.
 FARTHEST = 100.0
-#: κ up to which all of its digits are written
+#: κ up to which all digits are written.
 WRITTEN_OUT = 10_000
-#: words of a sentence
+#: Most words of a sentence.
 MOST_WORDS = 20
-#: epochs without which a residual has no rate
+#: Number of epochs below which a residual has no rate.
 FEWEST_EPOCHS = 4
 
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 class Basis(Enum):
-    """How the cost of a run to its tolerance is known."""
+    """Source of the cost of a run to its tolerance."""
 
     MEASURED = "measured"
     EXTRAPOLATED = "extrapolated"
@@ -52,12 +52,13 @@ class Basis(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """A run among others.
+    """Ranked run.
 
     Args:
-        name: what it is called among them.
-        seconds, work: to its tolerance, set-up included; NaN where that is unknown.
-        basis: how they are known.
+        name: Name that distinguishes it from the others.
+        seconds: Seconds to its tolerance, set-up included; NaN if unknown.
+        work: Work to its tolerance, set-up included; NaN if unknown.
+        basis: Source of both.
     """
 
     trace: Trace
@@ -69,16 +70,16 @@ class Standing:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict in words, with what it rests on.
+    """Verdict in words, with the runs and the diagnosis it is based on.
 
     Args:
-        standings: the runs that are compared, the best first: those that converged by seconds, then the others.
-        left_out: number of runs of another system, or to another tolerance.
-        best: the fastest of those that converged; None for none.
-        headline: the answer: which was fastest, and how others compare.
-        others: the reason: what else there is to say of the runs and of κ; may be empty.
-        change: the action; empty where there is nothing to do.
-        diagnosis: of the fastest, or where none converged of the closest.
+        standings: Compared runs, best first: converged runs by seconds, then the others.
+        left_out: Number of runs of another system, or to another tolerance.
+        best: Fastest converged run; None if none converged.
+        headline: Answer: which was fastest, and how others compare.
+        others: Reason: further facts about the runs and κ; may be empty.
+        change: Action; empty if there is nothing to do.
+        diagnosis: Diagnosis of the fastest run, or if none converged, of the one with the smallest residual.
     """
 
     standings: tuple[Standing, ...]
@@ -91,16 +92,16 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """All of it on one line."""
+        """Return headline, reason and action on one line."""
         return " ".join(part for part in (self.headline, self.others, self.change) if part)
 
 
 def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_to_come: bool = False) -> Verdict:
-    """Compares runs of one system to one tolerance; of several systems those of the one that most of the runs share.
+    """Compare runs of one system to one tolerance; if there are several systems, runs of the most frequent one.
 
     Args:
-        names: of the runs, where their methods do not tell them apart.
-        more_to_come: others are being solved, so that nothing is said of what did not run.
+        names: Names of the runs, if their methods do not distinguish them.
+        more_to_come: Whether other solves are running, so that missing methods are not mentioned.
 
     Examples:
         >>> import torch, apviz
@@ -119,14 +120,14 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
     groups: dict[str, list[Standing]] = {}
     for trace, name in shown:
         groups.setdefault(f"{trace.attrs.get('tol')} {system_key(trace.attrs)}", []).append(standing(trace, name))
-    # of two that are as large, the later
+    # of two groups of equal size, the later
     runs = max(reversed(groups.values()), key=len, default=[])
     ordered = _ordered(runs)
     if not ordered:
         return Verdict((), len(given), None, "Nothing has run yet.", "", "", None)
     best = ordered[0] if ordered[0].basis is Basis.MEASURED else None
     looked_at = best or min(ordered, key=lambda run: _last(run.trace, "residual"))
-    # of runs to other tolerances too, as wherever this run is diagnosed
+    # includes runs to other tolerances, as wherever this run is diagnosed
     diagnosis = diagnose(looked_at.trace, [trace for trace, _ in shown])
     headline = _won(ordered, best, more_to_come) if best else _unconverged(ordered, looked_at)
     left_out = len(given) - len(ordered)
@@ -135,7 +136,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
 
 
 def standing(trace: Trace, name: str = "") -> Standing:
-    """Says what a run needs to its tolerance, and how that is known."""
+    """Return the cost of a run to its tolerance, and how it is known."""
     name = name or trace.method_name
     seconds, work = _last(trace, "seconds"), _last(trace, "work")
     if trace.converged:
@@ -151,7 +152,7 @@ def standing(trace: Trace, name: str = "") -> Standing:
 
 
 def _epochs_to_tolerance(trace: Trace, done: float) -> tuple[float, Basis]:
-    """Epochs, or iterations, in all, and how they are known."""
+    """Return the total number of epochs, or iterations, and how it is known."""
     tol, kappa = float(trace.attrs["tol"]), _kappa(trace)
     bound = math.nan
     if trace.method.is_plain_cg and math.isfinite(kappa):
@@ -159,17 +160,17 @@ def _epochs_to_tolerance(trace: Trace, done: float) -> tuple[float, Basis]:
     residual = trace["epoch"]["residual"].values
     late = residual[len(residual) // 2 :]
     if len(residual) > FEWEST_EPOCHS and (np.isfinite(late) & (late > 0)).all():
-        # of the whole later half, for the residual of some rules leaps
+        # over the complete later half, because the residual of some rules jumps
         fall = -float(np.polyfit(np.arange(len(late)), np.log(late), 1)[0])
         total = done + (max(0.0, math.log(float(late[-1]) / tol) / fall) if fall > 0 else math.inf)
         if total <= (1 + FARTHEST) * done and not total > max(bound, done):
             return total, Basis.EXTRAPOLATED
-    # beyond the bound rounding rules, of which it knows nothing
+    # beyond the bound, rounding dominates, which the bound ignores
     return (bound, Basis.BOUND) if bound > done else (math.nan, Basis.UNKNOWN)
 
 
 def _ordered(runs: Sequence[Standing]) -> list[Standing]:
-    """The fastest first: what converged, then what would take least, at last what is not known, by residual."""
+    """Return the fastest first: converged runs, then by extrapolated or bounded cost, then unknown ones by residual."""
 
     def place(run: Standing) -> tuple[int, float]:
         if run.basis is Basis.UNKNOWN:
@@ -181,7 +182,7 @@ def _ordered(runs: Sequence[Standing]) -> list[Standing]:
 
 
 def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str:
-    """The fastest run, the next one and plain CG."""
+    """Return the headline: the fastest run, the next one and plain CG."""
     rivals = list(ordered[1:2])
     if not any(run.trace.method.is_plain_cg for run in ordered[:2]):
         rivals += [run for run in ordered[2:] if run.trace.method.is_plain_cg][:1]
@@ -192,7 +193,7 @@ def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str
 
 
 def _sentences(parts: Sequence[str]) -> str:
-    """The first part as a sentence, then the others together, as far as that stays short."""
+    """Join the first part as a sentence, and the others in one more if that stays short."""
     first, *rest = parts
     together = "; ".join(rest)
     if len(together.split()) <= MOST_WORDS:
@@ -201,7 +202,7 @@ def _sentences(parts: Sequence[str]) -> str:
 
 
 def _compared(run: Standing, best: Standing) -> str:
-    """A run next to the fastest: what was measured of it."""
+    """Compare a run with the fastest by measurements."""
     if run.basis is not Basis.MEASURED:
         return f"{run.name} {_stopped(run.trace)}"
     times = run.seconds / best.seconds if best.seconds > 0 else 1.0
@@ -253,7 +254,7 @@ def _did_not(count: int) -> str:
 
 
 def _change(diagnosis: Diagnosis) -> str:
-    """The action; nothing where nothing is wrong."""
+    """Return the action; empty if nothing is wrong."""
     if diagnosis.limit is Limit.NOTHING:
         return ""
     cause = diagnosis.limit.value.partition(":")[0]
@@ -261,7 +262,7 @@ def _change(diagnosis: Diagnosis) -> str:
 
 
 def _best_known_kappa(runs: Sequence[Standing]) -> Trace:
-    """A run whose κ is exact, where there is one: all are of one system."""
+    """Return a run whose κ is exact, if there is one; all runs are of one system."""
     known = [run.trace for run in runs if math.isfinite(_kappa(run.trace))] or [runs[0].trace]
     return min(known, key=lambda trace: is_estimate(trace["spectrum"]["kappa"]) if "spectrum" in trace else True)
 
@@ -271,7 +272,7 @@ def _kappa(trace: Trace) -> float:
 
 
 def _condition(trace: Trace) -> str:
-    """κ with the sign that says how well it is known, a large one as a power of ten."""
+    """Return κ with the sign for its accuracy, a large one as a power of ten."""
     text = trace.condition(form=",.0f" if _kappa(trace) < WRITTEN_OUT else ".1e")
     return re.sub(r"e([+-])0*(\d+)", lambda power: f"·10{_power(power)}", text)
 
@@ -285,7 +286,7 @@ def _last(trace: Trace, name: str) -> float:
 
 
 def time_words(seconds: float) -> str:
-    """Return seconds to two digits, or minutes or hours of what takes long."""
+    """Format seconds to two digits, long times in minutes or hours."""
     if seconds < 100:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.2g} h"

@@ -1,7 +1,7 @@
 """The command line.
 
-`dashboard` imports little, so that it listens at once; the imports of the other commands take seconds, and wait until
-one of them is asked for.
+`dashboard` imports little, so that it listens at once. The imports of other commands take seconds, and are delayed
+until one of them is needed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from apviz.dashboard.entrance import Entrance, check_access
 
 
 class Commands(TyperGroup):
-    """All commands."""
+    """Group of all commands."""
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """Run a command; a full disk below the output, and a warning that -W error raises, end it in a sentence."""
+        """Run a command; a full disk, or a warning raised by -W error, ends it with one sentence."""
         try:
             try:
                 return super().main(*args, **more)
@@ -36,15 +36,15 @@ class Commands(TyperGroup):
         except Warning as warning:
             leave(f"a warning, which -W error makes an error: {warning}")
 
-    # typer brings a click of its own, whose types are private
+    # typer includes a version of click, whose types are private
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Command of a name; None where there is none."""
+        """Return the command of a name; None if there is none."""
         if cmd_name not in self.commands:
             self._import_others()
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         self._import_others()
         return super().list_commands(ctx)
 
@@ -70,7 +70,7 @@ def main() -> None:
     logging.captureWarnings(True)
 
 
-# the same groups as of the other commands, whose module takes seconds to import
+# same groups as in the other commands, whose module takes seconds to import
 DATA, RUN, OUTPUT, LIMITS, ACCESS = "Data", "Run", "Output", "Limits for visitors", "Access"
 
 

@@ -45,7 +45,7 @@ def experiment(
     try:
         if name not in EXPERIMENTS:
             raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
-        # a line that is drawn over again is for a terminal; in a file it would leave one a solve
+        # progress lines overwrite themselves in a terminal; in a file, every solve would leave one
         hooks = (*([ProgressHook(errors, transient=True)] if errors.is_terminal else []), TrainingProgress(errors))
         chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
         with asked_for(scheduler, workers) as cluster:
@@ -56,7 +56,7 @@ def experiment(
 
 
 def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None) -> int:
-    """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
+    """Run the cells, show the tables and write the report, also after Ctrl-C; return the exit status."""
     rows, keys, cut = dict[str, Row](), [cell.key for cell in experiment.cells(options)], None
     console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
     try:
@@ -71,7 +71,7 @@ def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None
             raise
         cut = 2
         errors.print(f"[red]failed:[/] {escape(str(error))}. Finished cells are kept; table so far", highlight=False)
-    # on workers they come as they are done
+    # workers return them in order of completion
     rows = {key: rows[key] for key in keys if key in rows}
     if rows:
         for table in experiment.tables(rows, options):

@@ -1,4 +1,4 @@
-"""Solves on workers, as commands ask for them and tell of them."""
+"""Solves on workers: set-up of the cluster, and progress messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apviz.comparison import Outcome
 
 @contextmanager
 def asked_for(scheduler: str | None, workers: int | None) -> Iterator[Cluster | None]:
-    """The cluster that is asked for, if one is."""
+    """Yield the requested cluster; None if none was requested."""
     if scheduler is None and workers is None:
         yield None
         return
@@ -25,7 +25,7 @@ def asked_for(scheduler: str | None, workers: int | None) -> Iterator[Cluster | 
 
 
 def told(outcomes: Iterator[Outcome], count: int) -> Iterator[Outcome]:
-    """Says of each that it is done, where several are solved at once."""
+    """Report each completed solve while several run at once."""
     for number, outcome in enumerate(outcomes, 1):
         how = outcome.error or (outcome.trace.status() if outcome.trace else "")
         errors.print(f"{number} of {count}: {outcome.solver.method.name}, {how}", highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""Options that commands share, in the groups in which `--help` shows them, and the examples below it."""
+"""Options shared by commands, in the groups shown by `--help`, and the examples below them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def examples(*commands: str) -> str:
 
 
 def among(names: Any) -> str:
-    """Return the names that an option takes."""
+    """Return a sentence with the values that an option accepts."""
     return f"Among {', '.join(names)}."
 
 
@@ -46,7 +46,7 @@ Decimal = Annotated[
     option(DATA, "MARK", "Set the decimal mark for numbers such as 70,567: . or , or NAME=. for one column."),
 ]
 Rows = Annotated[int | None, option(DATA, "N", "Keep this number of training rows; default: all.")]
-# torchrun takes --n for one of its own options, and refuses it
+# torchrun claims --n as one of its own options, and rejects it
 RowsOrN = Annotated[int | None, option(DATA, "N", "Keep this number of training rows; default: all.", "--n", "--rows")]
 Seed = Annotated[int, option(DATA, "SEED", "Seed the split and the probe vectors.")]
 

@@ -1,4 +1,4 @@
-"""The commands that solve or show what was solved: `compare`, `advise`, `experiment`, `datasets`, `report`, `show`."""
+"""Commands that solve or show results: `compare`, `advise`, `datasets`, `report`, `show`, `doctor`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ sets = typer.Typer(
 app.add_typer(sets, name="datasets")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-#: rows from which on a comparison takes long enough to be forecast
+#: Number of rows from which a comparison is long enough to be forecast.
 FORECAST_ROWS = 10_000
 
 
@@ -69,7 +69,7 @@ def _floats(text: str | None, option: str) -> list[float] | None:
 
 
 def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
-    """Mark for all columns, or one for each."""
+    """Return the decimal mark for all columns, or one for each."""
     if not given or given[0] in (".", ","):
         return given[0] if given else None
     split = [word.rpartition("=") for word in given]
@@ -82,7 +82,7 @@ def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
 def _load(
     name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
 ) -> datasets.Dataset:
-    """Load a registered data set, or your own table, prepared by `choices`."""
+    """Load a registered data set, or a table of the user's, prepared by `choices`."""
     if name in datasets.registry:
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
@@ -94,10 +94,10 @@ def _load(
             )
         column = int(target) if target.lstrip("-").isdigit() else target
         with warnings.catch_warnings():
-            # its notes are shown below, a line each
+            # its notes are shown below, one per line
             warnings.simplefilter("ignore")
             return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, **choices)
-    return datasets.load(name, seed=seed)  # raises, with the names there are
+    return datasets.load(name, seed=seed)  # raises, with the known names
 
 
 @app.command(
@@ -215,7 +215,7 @@ def compare(
 
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
-    """Rehearses the solvers, says which is likely to be the quickest; hooks that show the time left of each."""
+    """Rehearse the solvers and print which is probably the fastest; return hooks that show the time left of each."""
     forecast = [each for each in solvers if can_forecast(each)]
     able = dict(zip(distinct_names([each.method for each in forecast]), forecast, strict=True))
     if not able:
@@ -293,7 +293,7 @@ def advise(
 
 
 def _say(answer: str, *rest: str) -> None:
-    """Print an answer, and below it the reason and the action, as far as there are any."""
+    """Print an answer, and below it the reason and the action, if there are any."""
     console.print(f"[bold]{escape(answer)}[/]", highlight=False)
     for line in filter(None, rest):
         console.print(line, highlight=False, markup=False)
@@ -418,7 +418,7 @@ def show(path: Annotated[str, typer.Argument(metavar="TRACE", help="Trace, such 
         _print_trace(trace)
     except (ValueError, OSError) as error:
         fail(error)
-    except Exception as error:  # a stranger's trace may hold any numbers
+    except Exception as error:  # an invalid trace may hold any numbers
         fail(ValueError(f"{path} cannot be shown: {type(error).__name__} {error}"))
 
 

@@ -1,4 +1,4 @@
-"""What the commands write to."""
+"""Output streams of the commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from apviz.distributed import Ranks
 
 for _stream in (sys.stdout, sys.stderr):
-    # a pipe on Windows takes no σ: better a sign that is not there than no answer
+    # a pipe on Windows rejects σ; a replacement character is better than an error
     if isinstance(_stream, TextIOWrapper):
         _stream.reconfigure(errors="replace")
 
@@ -25,7 +25,7 @@ errors = Console(stderr=True)
 
 
 def join_ranks() -> Ranks | None:
-    """Joins the ranks that torchrun has started, of which rank 0 alone writes to the terminal; None of one process."""
+    """Join the ranks started by torchrun; only rank 0 writes to the terminal. Return None for a single process."""
     from apviz import distributed
 
     ranks = distributed.init_if_started_by_torchrun()
@@ -34,20 +34,20 @@ def join_ranks() -> Ranks | None:
 
 
 def refuse_ranks(command: str) -> None:
-    """Ends a command that many ranks would all run alike, and not together."""
+    """End a command that several ranks would each run alone instead of together."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         errors.quiet = os.environ.get("RANK") != "0"
         fail(ValueError(f"apviz {command} is of one process; of the commands, compare runs on many ranks"))
 
 
 def fail(error: Exception) -> NoReturn:
-    """Print what was wrong, and end the command."""
-    errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may hold brackets
+    """Print an error, and end the command."""
+    errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may contain brackets
     raise typer.Exit(2)
 
 
 def leave(why: str) -> NoReturn:
-    """Ends the process where its output leads nowhere, so that what is left of it is not tried again."""
+    """End a process whose output is closed, so that the rest is not written again at exit."""
     with contextlib.suppress(OSError):
         if why:
             errors.print(f"[red]error:[/] {escape(why)}", highlight=False)

@@ -188,7 +188,7 @@ class Session:
         self._sidebars.show(self.page.name, partial(self._settings, self.page.name))
 
     def _loaded(self) -> None:
-        """Show the settings after the browser shows the page, because they take it as long as all the rest."""
+        """Show the settings after the browser shows the page, because they take as long as everything else."""
         self._is_loaded, self._idle_since = True, time.monotonic()
         self._listen()
         self._show_settings()

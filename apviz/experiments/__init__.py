@@ -1,4 +1,4 @@
-"""The paper's figures and tables by name, each computed again next to the paper's numbers."""
+"""Figures and tables of the paper by name, each recomputed and shown next to the paper's numbers."""
 
 from apviz.experiments.base import Experiment, Options, Row, Table
 from apviz.experiments.catalogue.batch_size import BatchSize

@@ -1,6 +1,6 @@
-"""What an experiment is: cells computed one after another, tables of them, and figures of their traces.
+"""Parts of an experiment: cells computed one after another, tables of their rows, and figures of their traces.
 
-Tables have numbers as the paper writes them.
+Tables show numbers in the paper's format.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from apviz.plots._style import ThemeName
 from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 
-#: what a cell leaves: numbers and words, as JSON knows them
+#: Result of a cell: numbers and text that JSON can store.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of a run of an experiment.
+    """Settings for a run of an experiment.
 
     Args:
-        n: training rows of each data set; None: all there are, as in the paper.
+        n: Number of training rows of each data set; None for all, as in the paper.
         device: `auto`, `cpu` or `cuda`.
-        seeds: repetitions, each with its own split, probes and start.
-        out: the folder under which the experiment's own is made.
-        dataset: takes the place of the paper's data set.
-        hooks: told about every solve, and every step of a training.
+        seeds: Number of repetitions, each with its own split, probes and start.
+        out: Folder in which the experiment creates its own folder.
+        dataset: Data set that replaces the paper's.
+        hooks: Hooks of every solve, and of every step of a training.
 
     Raises:
-        ValueError: a setting out of range, with what would be accepted.
+        ValueError: A setting out of range, with the accepted values.
     """
 
     n: int | None = None
@@ -59,10 +59,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of an experiment, kept when it is done: `run` gets the path of a trace, and returns its row.
+    """One part of an experiment, kept when it is done; `run` takes the path of a trace and returns the cell's row.
 
     Attributes:
-        needs: keys of cells before it whose traces it opens.
+        needs: Keys of earlier cells whose traces it opens.
     """
 
     key: str
@@ -72,10 +72,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of results; a `paper` column holds only what the paper measured on the same data set.
+    """Table of results; a `paper` column has only numbers that the paper measured on the same data set.
 
     Args:
-        note: what must be known to read it: n, the device, stand-ins.
+        note: Facts needed to read it: n, the device, data sets that replace the paper's.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure and the sentences that say what to see in it."""
+    """Figure, and sentences that explain it."""
 
     heading: str
     text: str
@@ -98,37 +98,37 @@ class Experiment(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    #: where in the paper
+    #: Place in the paper.
     source: ClassVar[str]
 
     @abstractmethod
     def cells(self, options: Options) -> list[Cell]:
-        """The cells to compute, in order; every key once.
+        """Return the cells to compute, in order and with distinct keys.
 
         Raises:
-            ValueError: options that do not fit.
-            DatasetUnavailable: a data set that is not here, with what to do.
+            ValueError: Options that do not fit.
+            DatasetUnavailable: A data set is missing; the message says how to get it.
         """
 
     @abstractmethod
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
-        """The tables of the cells that are done, some or all."""
+        """Return the tables of the completed cells, possibly a part of all."""
 
     @abstractmethod
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-        """The figures of the cells that are done; `folder` holds `KEY.zarr` of every cell that wrote a trace."""
+        """Return the figures of the completed cells; `folder` has `KEY.zarr` of every cell that wrote a trace."""
 
 
 # --- numbers as a table shows them ------------------------------------------------------------------------------------
 
-#: significant digits of what the paper's decimals would round away
+#: Significant digits of numbers too small for the paper's decimals.
 SIGNIFICANT_DIGITS = 3
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Mean and sample standard deviation, `0.046` of one number or `0.046 ± 0.001`; `–` for none or NaN.
+    """Format mean and sample standard deviation: `0.046` for one number, `0.046 ± 0.001`, `–` for none or NaN.
 
-    So many decimals, as in the paper; what is too small to show two digits with them gets three significant ones,
+    The number of decimals is as in the paper. Numbers too small to show two digits get three significant digits,
     `0.00120 ± 0.00004`.
     """
     if not values or any(math.isnan(value) for value in values):
@@ -142,7 +142,7 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 
 
 def _form(size: float, digits: int) -> str:
-    """The format of numbers up to `size`."""
+    """Return the format of numbers up to `size`."""
     exponent = math.floor(math.log10(size)) if size else 0
     if exponent >= min(0, 1 - digits):
         return f".{digits}f"
@@ -150,7 +150,7 @@ def _form(size: float, digits: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: `13.5 s`, `9.6 min`, `2.7 h`; three significant digits below a second."""
+    """Format seconds: `13.5 s`, `9.6 min`, `2.7 h`; three significant digits below a second."""
     if math.isnan(seconds):
         return "–"
     for unit, size in (("h", 3600.0), ("min", 60.0)):

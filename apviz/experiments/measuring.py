@@ -1,6 +1,6 @@
-"""What cells measure: a solve until a residual is reached, a training, a Gaussian process trained and tested.
+"""Measurements of cells: a solve until a residual is reached; a training; a Gaussian process, trained and tested.
 
-And how tables and charts show such rows.
+Also tables and charts of their rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace, TrainingTrace, open_trace
 from apviz.tracing.trace import status_words
 
-#: Adam steps of the paper (section 5.1), and those of its two largest sets
+#: Number of Adam steps in the paper (section 5.1), and on its two largest sets.
 STEPS = 50
 MORE_STEPS = {"houseelectric": 100, "gassensors": 100}
 
@@ -46,8 +46,8 @@ MORE_STEPS = {"houseelectric": 100, "gassensors": 100}
 
 
 def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, levels: Sequence[float]) -> Row:
-    """Solves, with a trace at `path`; the row says how it ended and when its residual was first below each level."""
-    system.operator.prepare(system.b.shape[1])  # compiling is not part of a solve's time
+    """Solve, with a trace at `path`; return its outcome and when its residual first fell below each level."""
+    system.operator.prepare(system.b.shape[1])  # a solve's time excludes compilation
     recorder = Recorder(path)
     solution = attempt(system, solver, [recorder, *options.hooks])
     trace = recorder.trace
@@ -67,7 +67,7 @@ def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, l
 
 
 def reached(trace: Trace, level: float) -> dict[str, float] | None:
-    """Epochs, work and seconds at the end of the first epoch with a residual below `level`; None: it never was."""
+    """Return epochs, work and seconds after the first epoch with a residual below `level`; None if there is none."""
     epoch = trace["epoch"]
     # epoch 0, before any update, has residual 1 up to rounding
     below = 1 + np.flatnonzero(epoch["residual"].values[1:] < level)
@@ -78,7 +78,7 @@ def reached(trace: Trace, level: float) -> dict[str, float] | None:
 
 
 def _seconds(trace: Trace) -> NDArray[np.float64]:
-    """Time at the end of every epoch, set-up included, but not what the recorder does before the first update."""
+    """Return the time after every epoch, with set-up, without the recorder's work before the first update."""
     seconds = trace["epoch"]["seconds"].values
     return np.asarray(seconds - seconds[0] + trace.attrs["setup_seconds"], dtype=np.float64)
 
@@ -87,7 +87,7 @@ def _seconds(trace: Trace) -> NDArray[np.float64]:
 
 
 def steps_of(name: str) -> int:
-    """The Adam steps that the paper takes on a data set."""
+    """Return the number of Adam steps that the paper takes on a data set."""
     return MORE_STEPS.get(name, STEPS)
 
 
@@ -101,7 +101,7 @@ def train(source: Source, settings: TrainingSettings, options: Options, trace: P
 
 
 def training_cells(pair: tuple[str, str], seed: int, options: Options) -> list[Cell]:
-    """A cell that trains by alternating projection, where the card has no hyperparameters; else none."""
+    """Return a cell that trains by alternating projection, if the card has no hyperparameters; otherwise none."""
     name = name_of(*pair, options)
     if datasets.card(name).hyperparameters is not None:
         return []
@@ -109,7 +109,7 @@ def training_cells(pair: tuple[str, str], seed: int, options: Options) -> list[C
 
 
 def hyperparameters(name: str, seed: int, folder: Path) -> Hyperparameters:
-    """The hyperparameters of the card, or those that the training cell left in the experiment's folder."""
+    """Return the hyperparameters of the card, or of the training cell in the experiment's folder."""
     card = datasets.card(name).hyperparameters
     if card is not None:
         return card
@@ -132,7 +132,7 @@ def _train(pair: tuple[str, str], seed: int, options: Options, trace: Path) -> R
 def train_and_test(
     method: str, source: Source, kernel: str, noise_floor: float, seed: int, options: Options, path: Path
 ) -> Row:
-    """Trains, and predicts the test rows: the mean by the method trained with, the variance by Lanczos.
+    """Train, and predict the test rows: the mean by the same method, the variance by Lanczos.
 
     An interrupted training resumes from the checkpoint next to its trace at `path`.
     """
@@ -142,7 +142,7 @@ def train_and_test(
     )  # fmt: skip
     data = source.data
     like = KernelSystem(data.train_x, data.train_y, KERNELS[kernel](), noise=1.0, device=options.device)
-    like.operator.prepare(1 + settings.probes)  # compiling is not part of a training's time
+    like.operator.prepare(1 + settings.probes)  # a training's time excludes compilation
     training = train(source, settings, options, path)
     found, trained = training.hyperparameters, training.trace
     posterior = Posterior(
@@ -152,7 +152,7 @@ def train_and_test(
     rank = lanczos_rank(source)
     mean = posterior.mean(data.test_x)
     variance = posterior.variance(data.test_x, "lanczos", rank, include_noise=True)
-    assert posterior.solution is not None  # no weights were given
+    assert posterior.solution is not None  # because no weights were given
     return {
         "method": method,
         "kernel": kernel,
@@ -177,9 +177,9 @@ def train_and_test(
 
 
 def when(rows: Sequence[Row], level: float, what: str) -> str:
-    """The mean over rows of `what` (`epochs`, `work` or `seconds`) when their solves reached a residual, for a table.
+    """Return for a table the mean of `what` when the solves of rows reached a residual.
 
-    `> 500`: none did before it ended; `120 (1 of 2)`: some did.
+    `what` is `epochs`, `work` or `seconds`. `> 500`: none reached it; `120 (1 of 2)`: some did.
     """
     found = [row["reached"][f"{level:g}"] for row in rows]
     there = [place[what] for place in found if place is not None]
@@ -195,35 +195,35 @@ def _shown(values: Sequence[float], what: str) -> str:
 
 
 def ending(rows: Sequence[Row]) -> str:
-    """Return how solves ended, in words; what did not converge says so."""
+    """Return the stop reasons of solves in words, including any that did not converge."""
     return "; ".join(map(status_words, dict.fromkeys(row["outcome"] for row in rows)))
 
 
 def machines(rows: Iterable[Row]) -> str:
-    """The machines that the rows were measured on, in words."""
+    """Return the machines of the measurements, in words."""
     return "; ".join(dict.fromkeys(row["machine"] for row in rows))
 
 
 def traces_of(rows: Mapping[str, Row], folder: Path, **wanted: object) -> list[Trace]:
-    """The traces of the cells whose rows have these values, and seed 0 unless one is asked for."""
+    """Return the traces of the cells whose rows have these values; the seed is 0 by default."""
     chosen = {"seed": 0} | wanted
     keys = [key for key, row in rows.items() if all(row.get(name) == value for name, value in chosen.items())]
     return [open_trace(folder / f"{key}.zarr") for key in keys if (folder / f"{key}.zarr").exists()]
 
 
 def residual_charts(headings: Mapping[str, str], text: str, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-    """The residuals by epoch for each data set, by its name, under its heading; none where there is no trace."""
+    """Return a chart of the residuals by epoch for each data set with traces; headings are by data set."""
     found = {name: traces_of(rows, folder, dataset=name) for name in headings}
     return [residual_chart(headings[name], text, traces) for name, traces in found.items() if traces]
 
 
 def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
-    """The residuals of some traces by epoch."""
+    """Return a chart of residuals by epoch."""
     return Chart(heading, text, lambda theme: plots.residuals(traces, x="epochs", theme=theme))
 
 
 def scaling(rows: Sequence[Row]) -> str:
-    """The batch sizes and ranks of each data set, and how ours differs, in words."""
+    """Return a sentence on the batch sizes and ranks of each data set, including ours."""
     by_set: dict[str, dict[str, None]] = {}
     overlapping = False
     for row in rows:
@@ -238,7 +238,7 @@ def scaling(rows: Sequence[Row]) -> str:
 
 
 def variances(rows: Sequence[Row]) -> str:
-    """The ranks of the variances behind the test NLL, in words."""
+    """Return a sentence on the ranks of the variances of the test NLL."""
     ranks = sorted({row["lanczos_rank"] for row in rows if "lanczos_rank" in row})
     own = "; SVGP has its own" if any("lanczos_rank" not in row for row in rows) else ""
     return f"Test NLL with Lanczos variances of rank {' and '.join(map(str, ranks))}{own}."

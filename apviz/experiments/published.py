@@ -1,6 +1,6 @@
-"""What the paper and its authors published (Wu et al., AISTATS 2024): numbers as printed, and trainings step by step.
+"""Published results (Wu et al., AISTATS 2024): numbers as printed in the paper, and the authors' trainings by step.
 
-In the tables `–` is what the paper does not give, and marks are the paper's: `FOOTNOTES` says what they mean.
+In the tables `–` marks numbers that the paper does not give. Other marks are the paper's, explained in `FOOTNOTES`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from apviz.tracing.trace import Trace
 
 # --- numbers as printed -----------------------------------------------------------------------------------------------
 
-#: the paper's data sets, in its order
+#: Data sets of the paper, in its order.
 DATASETS: Final = ("sgemm", "airquality", "3droad", "song", "buzz", "houseelectric", "gassensors")
 
 CG: Final = "CG"
@@ -40,7 +40,7 @@ FOOTNOTES: Final = {
 
 @dataclass(frozen=True)
 class Trained:
-    """A row of a table of trainings, and of one of predictive means, whose NLL is `–`.
+    """Row of a table of trainings, or of predictive means, whose NLL is `–`.
 
     Solves are CG's iterations or AP's epochs.
     """
@@ -52,7 +52,7 @@ class Trained:
     speed_up: str = "–"
 
 
-#: Table 1, and the appendix's table for Matérn-3/2: kernel → data set → method
+#: Table 1, and the appendix's table for Matérn-3/2: kernel → data set → method.
 TRAINING: Final[dict[str, dict[str, dict[str, Trained]]]] = {
     "matern52": {
         "sgemm": {
@@ -130,7 +130,7 @@ TRAINING: Final[dict[str, dict[str, dict[str, Trained]]]] = {
     },
 }
 
-#: Table 2: data set → method. The times and the speed-ups of sgemm do not agree in the paper; as printed
+#: Table 2: data set → method. The times and the speed-ups of sgemm do not agree in the paper; as printed.
 PREDICTIVE_MEAN: Final[dict[str, dict[str, Trained]]] = {
     "sgemm": {
         CG: Trained("0.046 ± 0.000", solves="95 ± 2", time="35.0 s ± 1.1"),
@@ -162,7 +162,7 @@ PREDICTIVE_MEAN: Final[dict[str, dict[str, Trained]]] = {
     },
 }
 
-#: Table 4, house electric: noise floor → method
+#: Table 4, house electric: noise floor → method.
 NOISE_FLOOR_DATASET: Final = "houseelectric"
 NOISE_FLOOR: Final[dict[float, dict[str, Trained]]] = {
     0.1: {
@@ -175,13 +175,13 @@ NOISE_FLOOR: Final[dict[float, dict[str, Trained]]] = {
 
 # --- trainings step by step -------------------------------------------------------------------------------------------
 
-#: data sets with published steps (Matérn-5/2), and the seed they were published for
+#: Data sets with published steps (Matérn-5/2), and the seeds they were published for.
 SEEDS: Final = {"sgemm": 0, "airquality": 0, "3droad": 0, "houseelectric": 3}
-#: our names of methods, and theirs
+#: Our names of methods, and theirs.
 METHODS: Final = {AP: "altproj", CG: "cg"}
-#: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
+#: Start of GPyTorch, with raw parameters at zero: softplus(0) above the floor.
 FIRST_NOISE: Final = math.log(2.0) + 1e-4
-#: as our own methods are called
+#: Published methods in the notation of ours.
 METHOD_OF: Final = {
     AP: Method(family=ALTERNATING_PROJECTION, rule="gauss-southwell", partition="sequential", source="published"),
     CG: Method(family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", source="published"),
@@ -189,7 +189,7 @@ METHOD_OF: Final = {
 
 
 def training_of(name: str, method: str) -> tuple[PublishedRun, ...]:
-    """The published steps of a training, or none where there are none, or their file is not here."""
+    """Return the published steps of a training; empty if there are none, or their file is missing."""
     if name not in SEEDS or method not in METHODS:
         return ()
     try:
@@ -199,17 +199,17 @@ def training_of(name: str, method: str) -> tuple[PublishedRun, ...]:
 
 
 def full_rows(name: str) -> int:
-    """The training rows that published runs had: all."""
+    """Return the number of training rows in published runs, which use all."""
     return datasets.train_size(datasets.card(name).n)
 
 
 def published_traces(name: str) -> list[Trace]:
-    """The published trainings on a data set, alternating projection first; none where their file is not here."""
+    """Return the published trainings on a data set, alternating projection first; empty if their file is missing."""
     return [trace for method in METHOD_OF if (trace := published_trace(name, method)) is not None]
 
 
 def published_trace(name: str, method: str) -> Trace | None:
-    """One published training, as far as it was recorded; None if there is none, or its file is not here.
+    """Return one published training, as far as it was recorded; None if there is none, or its file is missing.
 
     Args:
         method: `AP` or `CG`.
@@ -238,7 +238,7 @@ def published_trace(name: str, method: str) -> Trace | None:
     record.put(
         step={
             "step": range(1, count + 1),
-            # a record has the hyperparameters after its step, a trace those that the step's solve was done with
+            # a record has the hyperparameters after its step, a trace those used in the step's solve
             "noise": [FIRST_NOISE, *(run.noise for run in runs[:-1])],
             "epochs": [len(run.residual_trace) for run in runs],
             "residual": last,
@@ -256,7 +256,7 @@ def published_trace(name: str, method: str) -> Trace | None:
 
 # --- in a table, next to ours -----------------------------------------------------------------------------------------
 
-#: columns by the field of `Trained` that is shown next to them
+#: Headings of columns by the field of `Trained` shown next to them.
 COLUMNS: Final = {
     "rmse": "test RMSE",
     "nll": "test NLL",
@@ -264,25 +264,25 @@ COLUMNS: Final = {
     "time": "time",
     "speed_up": "speed-up over CG",
 }
-#: the heading of the paper's column, after ours
+#: Heading of the paper's column, next to ours.
 PAPER: Final = "paper"
-#: as in the paper's table 1
+#: Footnote as in the paper's Table 1.
 UNCONVERGED: Final = "*: by solves that did not reach their tolerance."
 
 
 def comparison_headings(columns: Sequence[str]) -> list[str]:
-    """The headings of some columns, with the paper's after each."""
+    """Return the headings of columns, with the paper's after each."""
     return [heading for name in columns for heading in (COLUMNS[name], PAPER)]
 
 
 def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, columns: Sequence[str]) -> list[str]:
-    """The cells of one method over its seeds: ours, the paper's, ours, ... .
+    """Return the cells of one method over its seeds, alternating between ours and the paper's.
 
     Args:
-        rows: of one method and data set, with `rmse`, `nll`, `epochs` (None where nothing was solved), `seconds`,
-            `mean_converged`, and `converged`: of the solves that were counted and timed.
-        cg: the rows of CG.
-        printed: the paper's numbers on this data set; an empty one where it has none.
+        rows: Rows of one method and data set, with `rmse`, `nll`, `epochs` (None if nothing was solved), `seconds`,
+            `mean_converged`, and `converged`, which is about the counted and timed solves.
+        cg: Rows of CG.
+        printed: The paper's numbers on this data set; empty if it has none.
     """
     counted = [row["epochs"] for row in rows if row["epochs"] is not None]
     star = "" if all(row["converged"] for row in rows) else "*"
@@ -299,7 +299,7 @@ def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, c
 
 
 def footnotes(cells: Sequence[Sequence[str]]) -> str:
-    """The meanings of the marks in a table's cells, ours and the paper's."""
+    """Return the meanings of the marks in a table's cells, ours and the paper's."""
     used = "".join(cell for row in cells for cell in row)
     notes = [UNCONVERGED] if "*" in used else []
     notes += [f"{mark}: {text}." for mark, text in FOOTNOTES.items() if mark in used and mark != "*"]

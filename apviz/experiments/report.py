@@ -1,4 +1,4 @@
-"""What an experiment shows: its tables in the terminal, and one page with tables and charts."""
+"""Output of an experiment: tables in the terminal, and one page with tables and charts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from apviz.experiments.published import PAPER
 from apviz.experiments.running import folder_of
 from apviz.report.rendering import embedded, write_page
 
-# how a cell with a number, or without one, begins
+# start of a cell with a number, or with a sign for a missing one
 _NUMBER = re.compile(r"[-−–>≥<~∞\d]")
-# a column of words is as wide, where its cells are
+# width of a column of words, if its cells need it
 _WORDS = 16
 
 
 def write_experiment_report(experiment: Experiment, rows: Mapping[str, Row], options: Options) -> Path:
-    """Writes `report.html` into the experiment's folder, of the cells that are done; returns its path.
+    """Write `report.html` on the completed cells into the experiment's folder; return its path.
 
     Args:
-        rows: by the key of their cell, in order; at least one.
+        rows: Rows by the key of their cell, in order; at least one.
     """
     folder, total = folder_of(experiment, options), len(experiment.cells(options))
     missing = f"{len(rows)} of {total} cells are done; the command at the end of this page runs the others."
@@ -68,7 +68,7 @@ def command(experiment: Experiment, options: Options) -> str:
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """A table for a terminal: numbers stay whole, words are not broken, and nothing is cut.
+    """Table for a terminal that breaks neither numbers nor words, and truncates nothing.
 
     A table that is too wide for the terminal continues below, with its first columns of words repeated.
     """
@@ -84,7 +84,7 @@ class TerminalTable:
     def _part(
         self, columns: Sequence[int], texts: Sequence[int], least: Sequence[int], width: int, continued: str
     ) -> rich.table.Table:
-        """Some of the columns; what is left of the width goes to words, the first of them first."""
+        """Return some of the columns; spare width goes to words, first columns first."""
         shown = rich.table.Table(
             title=escape(self.table.title + continued), title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
         )
@@ -98,7 +98,7 @@ class TerminalTable:
                 escape(heading),
                 justify="left" if index in texts else "right",
                 width=least[index] + more,
-                overflow="fold",  # of a word that is longer than the terminal is wide
+                overflow="fold",  # for a word longer than the terminal's width
             )
         for row in self.table.rows:
             shown.add_row(*(escape(row[index]) for index in columns))
@@ -106,7 +106,7 @@ class TerminalTable:
 
 
 def _least_width(table: Table, index: int, text: bool) -> int:
-    """Of a column: the longest word, of the heading too; of numbers the longest cell."""
+    """Return the least width of a column: its longest word, heading included; for numbers its longest cell."""
     cells, heading = [row[index] for row in table.rows], table.headings[index].split()
     if not text:
         return max(map(cell_len, [*heading, *cells]))
@@ -115,12 +115,12 @@ def _least_width(table: Table, index: int, text: bool) -> int:
 
 
 def _whole_width(columns: Sequence[int], widths: Sequence[int]) -> int:
-    """Of a table of these columns: one space after each, one between two, and one at either edge."""
+    """Return the width of a table of these columns: one space after each, one between two, and one at either edge."""
     return sum(widths[index] for index in columns) + 2 * len(columns) + 1
 
 
 def _parts(table: Table, widths: Sequence[int], texts: Sequence[int], width: int) -> list[list[int]]:
-    """The columns of each table, if one alone is too wide: the columns of words at the left are in every one.
+    """Split the columns of a table that is too wide; the columns of words at the left are in every part.
 
     A column of the paper's numbers stays next to ours.
     """
@@ -140,7 +140,7 @@ def _parts(table: Table, widths: Sequence[int], texts: Sequence[int], width: int
 
 
 def _texts(table: Table) -> tuple[int, ...]:
-    """The columns of words: the first, and those with a cell that does not begin as a number."""
+    """Return the columns of words: the first, and those with a cell that does not begin as a number."""
     columns = list(zip(*table.rows, strict=True))
     words = (index for index, cells in enumerate(columns) if not all(_NUMBER.match(cell) for cell in cells))
     return tuple(sorted({0, *words}))

@@ -26,21 +26,21 @@ from apviz.tracing.lock import Lock
 
 
 def folder_of(experiment: Experiment, options: Options) -> Path:
-    """The folder of an experiment at its size, data set and device: other options never mix with it."""
+    """Return the folder of an experiment for its size, data set and device; other options have other folders."""
     parts = [experiment.name, f"n{options.n}" if options.n else "full", options.dataset or "", options.device]
     return options.out / "-".join(part for part in parts if part not in ("", "auto"))
 
 
 def run(experiment: Experiment, options: Options, cluster: Cluster | None = None) -> Iterator[tuple[Cell, Row]]:
-    """Computes the cells that are not there yet; yields every cell with its row, also the kept ones.
+    """Compute the missing cells; yield every cell with its row, including completed ones.
 
     An interrupted cell starts again, except a training, which resumes from its checkpoint.
 
     Args:
-        cluster: computes them there, several at once; they come as they are done. Its workers have no hooks.
+        cluster: Cluster that computes several cells at once, yielded as they complete. Its workers have no hooks.
 
     Raises:
-        RuntimeError: of a cluster: a cell failed, when the others are done.
+        RuntimeError: A cell failed on the cluster; raised after the others are done.
     """
     folder = folder_of(experiment, options)
     cells = experiment.cells(options)
@@ -68,7 +68,7 @@ def _run_on(
         Task(cell.key, partial(_compute_there, experiment, plain, cell.key), tuple(set(cell.needs) & set(missing)))
         for cell in missing.values()
     ]
-    # where workers do not see the folder
+    # for workers that do not see the folder
     wanted = {key for cell in missing.values() for key in cell.needs if key not in missing}
     failed = []
     with closing(cluster.run(tasks, options.out, {key: pack(folder / f"{key}.zarr") for key in wanted})) as done:
@@ -92,7 +92,7 @@ def _row(folder: Path, cell: Cell) -> Row:
 def _compute_there(
     experiment: Experiment, options: Options, key: str, out: Path, hooks: Sequence[Hook], kept: Mapping[str, bytes]
 ) -> None:
-    """What a worker does of an experiment: one cell, below `out`."""
+    """Compute one cell of an experiment on a worker, below `out`."""
     options = replace(options, out=Path(out), hooks=hooks)
     folder = folder_of(experiment, options)
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def _compute_there(
 
 
 def _bring(source: Path, folder: Path, cell: Cell) -> None:
-    """Moves what a worker computed in a folder of its own into the experiment's; that it is done is said last."""
+    """Move the results of a worker's own folder to the experiment's, with the file that marks completion last."""
     kept = folder / f"{cell.key}.json"
     with Lock(kept):
         if kept.exists():
@@ -121,14 +121,14 @@ def _bring(source: Path, folder: Path, cell: Cell) -> None:
 
 
 def _compute(cell: Cell, kept: Path, options: Options) -> None:
-    """Computes one cell.
+    """Compute one cell.
 
     Raises:
-        FileExistsError: another process computes it, or something is where its trace goes that is no trace.
+        FileExistsError: Another process computes it, or a file that is not a trace has its trace's path.
     """
     trace = kept.with_name(f"{cell.key}.zarr")
     with Lock(kept):
-        if kept.exists():  # since it was looked for
+        if kept.exists():  # written since the last look
             return
         _set_aside(trace)
         row = cell.run(trace) | {"machine": machine(options.device)}
@@ -151,7 +151,7 @@ def _set_aside(trace: Path) -> None:
 
 
 def machine(device: str) -> str:
-    """The machine that computes on a device, in words."""
+    """Return the machine that computes on a device, in words."""
     if device != "cpu" and torch.cuda.is_available():
         return torch.cuda.get_device_name(None if device == "auto" else device)
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""What an experiment runs on: the paper's data sets or their stand-ins, and its methods at the paper's settings.
+"""Data sets and methods of experiments: the paper's data sets or their replacements, with the paper's settings.
 
 Batch sizes and ranks keep the paper's ratio to n. Our methods are shown next to the paper's.
 """
@@ -24,25 +24,25 @@ from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, over
 
 # --- data sets --------------------------------------------------------------------------------------------------------
 
-#: the paper's batch sizes in training and at test time, and the preconditioner's ranks (appendix, table 3)
+#: Batch sizes of the paper in training and at test time, and ranks of the preconditioner (appendix, Table 3).
 PAPER_BATCH_SIZE = {"sgemm": 6000, "airquality": 6000, "3droad": 6000, "song": 4000, "buzz": 4000,
                     "houseelectric": 1000, "gassensors": 500}  # fmt: skip
 PAPER_TRAINING_RANK = {"houseelectric": 300, "gassensors": 150}
 PAPER_TEST_RANK = {"gassensors": 300}
 PAPER_RANK = 500
-#: of a data set that the paper does not have
+#: Batch size of a data set that the paper does not have.
 OTHER_BATCH_SIZE = 6000
-#: test rows at a reduced n: enough for two digits of an RMSE
+#: Number of test rows at a reduced n, enough for two digits of an RMSE.
 TEST_ROWS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A data set as an experiment uses it.
+    """Data set in an experiment.
 
     Attributes:
-        stands_in_for: the paper's data set whose place it takes, or empty.
-        full_n: training rows of the whole set to which the paper's batch sizes belong: the one stood in for.
+        stands_in_for: Data set of the paper that it replaces, or empty.
+        full_n: Number of training rows of the paper's complete data set, to which the paper's batch sizes refer.
     """
 
     data: datasets.Dataset
@@ -59,44 +59,44 @@ class Source:
 
     @property
     def heading(self) -> str:
-        """The data set as a table names it."""
+        """Return the name of the data set in a table."""
         stand_in = f" (for {self.stands_in_for})" if self.stands_in_for else ""
         return f"{self.name}{stand_in}, n = {self.n:,}"
 
     @property
     def batch_size(self) -> int:
-        """The paper's batch size, or one that makes as many batches as the paper has."""
+        """Return the paper's batch size, scaled to the same number of batches as in the paper."""
         return self.scaled(PAPER_BATCH_SIZE.get(self.stands_in_for or self.name, OTHER_BATCH_SIZE))
 
     @property
     def training_rank(self) -> int:
-        """The rank of the preconditioner in training, scaled like the batch size."""
+        """Return the rank of the preconditioner in training, scaled like the batch size."""
         return self.scaled(PAPER_TRAINING_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
 
     @property
     def test_rank(self) -> int:
-        """The rank of the preconditioner at test time, scaled like the batch size."""
+        """Return the rank of the preconditioner at test time, scaled like the batch size."""
         return self.scaled(PAPER_TEST_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
 
     def scaled(self, rows: int) -> int:
-        """The same share of these rows as `rows` are of the full set; at least 1."""
+        """Scale a number of rows of the complete set to the number of rows here; at least 1."""
         return max(1, round(rows * self.n / self.full_n))
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters on the card: published by the authors, or fitted.
+        """Return the hyperparameters on the card: published by the authors, or fitted.
 
         Raises:
-            ValueError: the card has none.
+            ValueError: The card has none.
         """
         return hyperparameters_of(self.name)
 
 
 def hyperparameters_of(name: str) -> Hyperparameters:
-    """The hyperparameters on a data set's card.
+    """Return the hyperparameters on a data set's card.
 
     Raises:
-        ValueError: the card has none.
+        ValueError: The card has none.
     """
     found = datasets.card(name).hyperparameters
     if found is None:
@@ -108,16 +108,16 @@ def hyperparameters_of(name: str) -> Hyperparameters:
 
 
 def name_of(paper: str, stand_in: str, options: Options) -> str:
-    """The data set of `options`, else the paper's if it is here, else the stand-in."""
+    """Return the data set of `options`, otherwise the paper's if it is available, otherwise the replacement."""
     return options.dataset or (paper if datasets.is_here(paper) else stand_in)
 
 
 def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str, str]]:
-    """The pairs (paper's data set, stand-in) to compute: all, or with a data set in `options` the one it belongs to.
+    """Return the pairs (paper's data set, replacement) to compute: all, or only the pair of the data set in `options`.
 
     Raises:
-        ValueError: an unknown data set; the message lists the known ones.
-        DatasetUnavailable: one that is not here, with what to do.
+        ValueError: An unknown data set; the message lists the known ones.
+        DatasetUnavailable: A data set is missing; the message says how to get it.
     """
     chosen = list(wanted)
     if options.dataset is not None:
@@ -133,7 +133,7 @@ def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str
 
 
 def load(paper: str, stand_in: str, options: Options, seed: int = 0) -> Source:
-    """The data set of `options`, else the paper's if it is here, else the stand-in; fewer test rows at a reduced n."""
+    """Load the data set chosen by `name_of`, with fewer test rows at a reduced n."""
     name = name_of(paper, stand_in, options)
     there = datasets.train_size(datasets.card(name).n)
     n = None if options.n is None else min(options.n, there)
@@ -148,11 +148,11 @@ def _load(name: str, seed: int, n: int | None) -> datasets.Dataset:
 
 
 def names(options: Options, *, trained: bool = False) -> list[str]:
-    """The data set of `options`, else the paper's that are here; `trained`: with hyperparameters on their card.
+    """Return the data set of `options`, otherwise the paper's that are available (`trained`: and have hyperparameters).
 
     Raises:
-        ValueError: an unknown data set, or one without hyperparameters.
-        DatasetUnavailable: none is here, with what to do.
+        ValueError: An unknown data set, or one without hyperparameters.
+        DatasetUnavailable: None is available; the message says how to get one.
     """
     if options.dataset is not None:
         chosen = [options.dataset]
@@ -167,31 +167,31 @@ def names(options: Options, *, trained: bool = False) -> list[str]:
 
 
 def load_named(name: str, options: Options, seed: int) -> Source:
-    """The data set of that name; one that the paper does not have takes the place and settings of the paper's first."""
+    """Load the data set of that name; a set outside the paper uses the settings of the paper's first set."""
     return load(name if name in published.DATASETS else published.DATASETS[0], name, options, seed)
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
 
-#: our methods, in addition to `CG` and `AP`
+#: Name of our method, in addition to `CG` and `AP`.
 OVERLAP: Final = "AP overlapping"
-#: tolerances of a step of training, and of a predictive mean (section 5.1)
+#: Tolerances of a step of training, and of a predictive mean (section 5.1).
 TRAINING_TOL, TEST_TOL = 1.0, 0.01
-#: epochs or iterations: at least 11 and at most 1,000 in a step of training; at most 4,000 at test time (Table 1)
+#: Limits on epochs or iterations: least and most in a step of training; most at test time (Table 1).
 MIN_TRAINING_EPOCHS, MAX_TRAINING_EPOCHS, MAX_TEST_EPOCHS = 11, 1000, 4000
-#: at a reduced n, where that would not end in minutes on a CPU
+#: Most epochs at a reduced n; more would take more than minutes on a CPU.
 REDUCED_MAX_TEST_EPOCHS = 1000
-#: the paper's Lanczos ranks where not 1,000 (Table 1)
+#: Lanczos ranks in the paper other than 1,000 (Table 1).
 OTHER_LANCZOS_RANK: Final = {"gassensors": 500}
-#: of a much reduced n: fewer rows leave an update nothing but its overhead, fewer vectors no variance to speak of
+#: Minima at a much reduced n: with fewer rows an update is mostly overhead, with fewer vectors the variance is useless.
 MIN_BLOCK_SIZE, MIN_LANCZOS_RANK = 50, 50
 
-#: our own, in training too to the tolerance of predictions
+#: Our method; it uses the tolerance of predictions in training too.
 OURS: Final = overlapping(tol=TEST_TOL, max_epochs=MAX_TRAINING_EPOCHS)
 
 
 def training_solver(method: str, source: Source) -> Solver:
-    """The solver of a step of training."""
+    """Return the solver of a step of training."""
     if method == OVERLAP:
         return OURS
     if method == CG:
@@ -207,7 +207,7 @@ def training_solver(method: str, source: Source) -> Solver:
 
 
 def prediction_solver(method: str, source: Source) -> Solver:
-    """The solver of a predictive mean."""
+    """Return the solver of a predictive mean."""
     if method == OVERLAP:
         return OURS
     cap = MAX_TEST_EPOCHS if source.n == source.full_n else REDUCED_MAX_TEST_EPOCHS
@@ -217,11 +217,11 @@ def prediction_solver(method: str, source: Source) -> Solver:
 
 
 def block_size(source: Source) -> int:
-    """The paper's batch size, or one in its ratio to n."""
+    """Return the paper's batch size, or one in its ratio to n."""
     return max(source.batch_size, min(MIN_BLOCK_SIZE, source.n))
 
 
 def lanczos_rank(source: Source) -> int:
-    """The Lanczos rank of predictive variances: the paper's, or one in its ratio to n."""
+    """Return the Lanczos rank of predictive variances: the paper's, or one in its ratio to n."""
     paper = OTHER_LANCZOS_RANK.get(source.stands_in_for or source.name, PAPER_LANCZOS_RANK)
     return max(source.scaled(paper), min(MIN_LANCZOS_RANK, source.n))

@@ -7,9 +7,9 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, get_args
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ from apviz.kernels import Kernel
 from apviz.kernels import from_plain as kernel_from_plain
 from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers import Solution, StopReason
+from apviz.solvers.residuals import Certificate, Kind
 from apviz.solvers.serialization import from_plain, to_plain
 
-FORMAT, VERSION = "apviz.GaussianProcess", 2
+FORMAT, VERSION = "apviz.GaussianProcess", 3
 # this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
@@ -79,7 +80,7 @@ def write(path: str | Path, saved: Saved) -> None:
         raise FileExistsError(f"{path} exists and is not a Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
-    measured = {"residual_is_measured": solution.residual_is_measured}
+    measured = {"certificate": asdict(solution.certificate) if solution.certificate else None}
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -290,9 +291,17 @@ def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
         stop_message=_get(found, "stop_message", str),
         residual_per_rhs=torch.tensor([numbers["residual"]], dtype=torch.float64),
         epochs=_get(found, "epochs", int),
-        residual_is_measured=_get(found, "residual_is_measured", bool),
+        certificate=_certificate(found.get("certificate")),
         **numbers,
     )
+
+
+def _certificate(found: Any) -> Certificate | None:
+    if found is None:
+        return None
+    if not isinstance(found, dict) or (kind := _get(found, "kind", str)) not in get_args(Kind):
+        raise ValueError(f"certificate must have a kind of {', '.join(get_args(Kind))}, got {found!r:.80}")
+    return Certificate(kind, _number(found, "residual"), _number(found, "error"), _get(found, "rows", int))
 
 
 def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:

@@ -161,6 +161,12 @@ class CountingOperator(Operator):
     def exact(self) -> CountingOperator:
         return self.of(self._operator.exact())
 
+    def certifying(self) -> CountingOperator:
+        return self.of(self._operator.certifying())
+
+    def compensated(self) -> CountingOperator:
+        return self.of(self._operator.compensated())
+
     def of_rows(self, rows: Tensor, noise: Noise) -> CountingOperator:
         return self.of(self._operator.of_rows(rows, noise))
 

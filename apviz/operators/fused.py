@@ -55,6 +55,8 @@ VECTOR, NARROW = Tile(128, 32, 1, 4, "vector_kernel"), Tile(128, 64, 16, 4, "pro
 WIDE, OLDER = Tile(128, 32, 32, 4, "product_kernel"), Tile(128, 32, 16, 4, "product_kernel")
 #: products in float64, by right-hand sides
 DOUBLE = tuple(Tile(256, 8, sides, 4, "double_kernel") for sides in (1, 4, 16))
+#: products with compensated sums, which need more registers
+COMPENSATED = Tile(64, 32, 16, 4, "compensated_kernel")
 #: blocks, by dtype, and derivatives
 FILL = {
     torch.float32: Tile(128, 32, 1, 4, "fill_kernel"), torch.float64: Tile(64, 32, 1, 4, "fill_kernel"),
@@ -182,8 +184,50 @@ class FusedOperator(Operator):
             return super().in_dtype(torch.float64)
         return exact(self)
 
+    def compensated(self) -> CompensatedOperator:
+        return CompensatedOperator(self.given, self.kernel, self.noise_of())
+
     def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
         return of_rows(self, rows, noise)
+
+
+class CompensatedOperator(FusedOperator):
+    """Evaluates entries in float32 and sums products with float64 vectors in pairs of float32 numbers.
+
+    The rounding of entries is left, `entry_rounding`; sums add nothing to it. A GPU with slow float64 evaluates B − KW
+    so for claims of convergence (`certify="compensated"`).
+    """
+
+    def __init__(self, x: Tensor, kernel: Kernel, noise: Noise) -> None:
+        super().__init__(x, kernel, noise, torch.float32)
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """Compute K v for v: (n, p) in float64, to (n, p) in float64. Evaluates n² entries."""
+        if v.shape[:1] != (self.n,) or v.dtype != torch.float64 or v.device != self.x.device:
+            raise ValueError(
+                f"v must be ({self.n}, p) in float64 on {self.x.device}, got {tuple(v.shape)} in {v.dtype}"
+            )
+        high = v.float()
+        halves = torch.cat([high, (v - high).float()], 1)  # the second holds the digits that float32 drops
+        products = self._pair_sums(halves).sum(0)
+        return self._noise_times(v) + products[:, : v.shape[1]] + products[:, v.shape[1] :]
+
+    def _pair_sums(self, u: Tensor) -> Tensor:
+        """Compute k(X, X) u as sums to be added in float64, (2 · splits, n, p)."""
+        n, p, tile = self.n, u.shape[1], COMPENSATED
+        features, width = self._transposed, max(n, tile.columns)
+        if width > n:  # u is padded with zeros, so the entries of padded columns count nothing
+            features, u = pad(features, (0, width - n)), pad(u, (0, 0, 0, width - n))
+        grid = (-(-n // tile.rows), -(-p // tile.sides))
+        splits = max(1, min(PROGRAMS[u.dtype] // (grid[0] * grid[1]), width // LEAST_COLUMNS))
+        each = -(-width // (splits * tile.columns)) * tile.columns
+        splits = -(-width // each)
+        parts = u.new_zeros(2 * splits, n, p)
+        self._launch(
+            (*grid, splits), tile, self._transposed, features, u.contiguous(), parts, self._numbers,
+            n, width, p, each, P=tile.sides, PRECISION=self.precision,
+        )  # fmt: skip
+        return parts.double()
 
 
 class FusedTF32Operator(FusedOperator):

@@ -312,6 +312,43 @@ def vector_kernel(
 
 
 @triton.jit
+def compensated_kernel(
+    x, z, u, out, numbers, n, m, p, each,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The products of `product_kernel` as sums of two float32 numbers: out (2 splits, n, p), a sum and its rounding.
+
+    The rounding of each addition of a tile is kept exactly (two-sum; Knuth, The Art of Computer Programming, 4.2.2).
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    sides = tl.program_id(1) * P + tl.arange(0, P)
+    split = tl.program_id(2)
+    rows_in, sides_in = rows < n, sides < p
+    total = tl.zeros((BM, P), dtype=tl.float32)
+    lost = tl.zeros((BM, P), dtype=tl.float32)
+    for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
+        columns = start + tl.arange(0, BN)
+        columns_in = columns < m
+        k = entries(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
+        )  # fmt: skip
+        w = tl.load(
+            u + columns.to(tl.int64)[:, None] * p + sides[None, :],
+            mask=columns_in[:, None] & sides_in[None, :], other=0.0,
+        )  # fmt: skip
+        part = tl.dot(k, w, input_precision=PRECISION)
+        after = total + part
+        added = after - total
+        lost += (total - (after - added)) + (part - added)
+        total = after
+    inside = rows_in[:, None] & sides_in[None, :]
+    at = out + 2 * split.to(tl.int64) * n * p + rows[:, None] * p + sides[None, :]
+    tl.store(at, total, mask=inside)
+    tl.store(at + tl.cast(n, tl.int64) * p, lost, mask=inside)
+
+
+@triton.jit
 def double_kernel(
     x, z, u, out, numbers, n, m, p, each,
     FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,

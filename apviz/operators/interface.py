@@ -93,6 +93,8 @@ class Operator(ABC):
     name: ClassVar[str]
     #: the rows of n × p arguments that this process holds: all, except with ranks
     layout: Layout = ALL_HERE
+    #: bound on the error of an entry in products, beyond rounding; 0: products evaluate every entry
+    entry_error: float = 0.0
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
         self.given, self.kernel = x, kernel
@@ -111,7 +113,7 @@ class Operator(ABC):
         self.noise, self.noises = operator.noise, operator.noises
         self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
         self._centre, self._lowered = operator._centre, operator._lowered
-        self.layout = operator.layout
+        self.layout, self.entry_error = operator.layout, operator.entry_error
         self.name = operator.name  # type: ignore[misc]
 
     def _check_span(self) -> None:
@@ -496,6 +498,18 @@ class Operator(ABC):
     @abstractmethod
     def exact(self) -> Operator:
         """Make the operator of the original points in float64, with direct differences."""
+
+    def certifying(self) -> Operator:
+        """Make the operator in float64 whose products may claim convergence, with their `entry_error` counted."""
+        return self.exact()
+
+    def compensated(self) -> Operator:
+        """Make the operator whose products of float64 vectors sum float32 entries without losing digits.
+
+        Raises:
+            ValueError: the engine has no such products.
+        """
+        raise ValueError(f"certify='compensated' needs operator='fused', and the operator is {self.name!r}")
 
     @abstractmethod
     def of_rows(self, rows: Tensor, noise: Noise) -> Operator:

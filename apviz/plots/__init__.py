@@ -1,4 +1,4 @@
-"""Plots: functions from traces to plotly figures, one figure a file, in which nothing is computed."""
+"""Functions from traces to plotly figures, one figure per file; the files draw and do not compute."""
 
 from apviz.plots._style import method_color
 from apviz.plots.block_norms import block_norms

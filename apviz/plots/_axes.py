@@ -1,7 +1,7 @@
-"""Surroundings of the data in every figure: title and settings, axes and their labels, legend, colour bar.
+"""Frame of every figure: title and settings, axes and their labels, legend, colour bar.
 
-First the frame, which leaves room for what a phone needs; then log axes; then the units of the x axis of curves and
-the buttons that switch them; last, the same figure for a projector.
+The file has four parts: the frame, which leaves room for a phone's title and legend; log axes; the units of the x axis
+of curves, and the buttons that switch them; the same figure for a projector.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: pixels of a line of the title, which plotly makes 1.3 times as high as its font; around it; of buttons; of a
-#: colour bar; of the ticks and the title of an x axis; of a legend
+#: Heights in pixels: of a title line, which plotly makes 1.3 times as high as its font; of the space above the title;
+#: of buttons; of a colour bar; of the ticks and the title of an x axis; of a legend.
 LINE: Final = 20.0
 ABOVE: Final = 26
 BUTTONS: Final = 44
 COLOR_BAR: Final = 60
 AXIS: Final = 64
 LEGEND: Final = 32
-#: of the axes, and of each row of them more; of a line of the legend
+#: Heights in pixels: of the axes without rows; of each row of axes; of a line of the legend.
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
-#: separators of a line that continues the previous one
+#: Classes of title lines, by the separator between a line and the one before it.
 _LINE_CLASS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
-#: the norm in H or by K as it is written in a line whose letters are counted, and as plotly draws it
+#: Norm in H or by K: as written in a line whose characters are counted, and as plotly draws it.
 _NORM, _SUBSCRIPT = re.compile("‖(²?)_([HK])"), r"‖\1<sub>\2</sub>"
 
 
 def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
-    """List of the traces, of one or several.
+    """Return one or several traces as a list.
 
     Raises:
-        TypeError: something that is no trace.
-        ValueError: there is none.
+        TypeError: An item is not a trace.
+        ValueError: The list is empty.
     """
     several = traces_in(traces)
     if not several:
@@ -69,11 +69,11 @@ def frame(
     rows: int = 1,
     entries: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked.
+    """Return the layout around the axes: title, settings of the traces, `notes`, and room for buttons if requested.
 
     Args:
-        rows: of panels.
-        entries: of the legend, for each of which a phone needs a line.
+        rows: Number of rows of panels.
+        entries: Entries of the legend. On a phone each needs a line of its own.
     """
     lines = _lines(wrapped([title], TITLE_WIDTH), f"font-size:{TITLE_SIZE}px")
     for parts in (settings_labels(traces), *([note] for note in notes)):
@@ -82,7 +82,7 @@ def frame(
     below = AXIS + _ENTRY * sum(1 + entry.count("<br>") for entry in entries)
     return {
         "template": template(theme),
-        # JupyterLab gives a figure that does not ask for more 360 pixels
+        # JupyterLab draws figures without a height 360 pixels high
         "height": top + _AXES + _ROW * rows + below,
         "title": {
             "text": "<br>".join(lines),
@@ -113,7 +113,10 @@ def frame(
 
 
 def _lines(lines: Iterable[tuple[str, str]], style: str) -> list[str]:
-    """Lines of a title. Their class, which plotly passes over, is for pages: there, lines are joined where one fits."""
+    """Return the lines of a title as HTML.
+
+    plotly ignores their class. Pages use it to join lines that fit next to each other.
+    """
     return [
         f'<span{_LINE_CLASS[separator]} style="{style}">{_NORM.sub(_SUBSCRIPT, line)}</span>'
         for line, separator in lines
@@ -128,14 +131,14 @@ def finish(
     uirevision: str,
     notes: Sequence[str] = (),
 ) -> go.Figure:
-    """Puts the frame around a figure."""
+    """Put the frame around a figure."""
     rows = len({axis.domain for axis in figure.select_yaxes()})
     entries = [each.name for each in figure.data if each.name and each.showlegend is not False]
     around = frame(traces, theme, title, uirevision, notes, rows=max(rows, 1), entries=entries)
     own, bar = figure.layout.height, figure.layout.coloraxis.colorbar
     figure.update_layout(around | {"height": own or around["height"]})
     if bar.thickness:
-        # what stands around these charts has a known size; room made by plotly would come on top of it
+        # the margins of these charts have a known size; plotly would add its own room to it
         has_legend = any(each.showlegend for each in figure.data)
         bottom = AXIS + (LEGEND if has_legend else 0)
         room = COLOR_BAR + bar.ypad
@@ -147,14 +150,14 @@ def finish(
 
 
 def horizontal_bar(title: str, places: Sequence[float], labels: Sequence[str], gap: int) -> dict[str, Any]:
-    """Colour bar as wide as the chart, `gap` pixels above it, with a label at each place."""
+    """Return a colour bar as wide as the chart, `gap` pixels above it, with a label at each place."""
     return {
         "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
         "orientation": "h",
         "x": 0,
         "xanchor": "left",
         "xpad": 0,
-        # at exactly 1 plotly would make room by shifting every other title of the figure
+        # at exactly 1, plotly would shift every other title of the figure to make room
         "y": 0.9999,
         "yanchor": "bottom",
         "ypad": gap,
@@ -166,54 +169,55 @@ def horizontal_bar(title: str, places: Sequence[float], labels: Sequence[str], g
 
 
 def positive(values: Any) -> Floats:
-    """Values as a log axis can take them: NaN, a gap, where they are zero, negative or not finite."""
+    """Return the values for a log axis: NaN, drawn as a gap, if they are zero, negative or not finite."""
     values = np.asarray(values, dtype=float)
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
-#: powers of ten that an axis spans where labels change from a few even ones to 1, 2, 5, and to powers of ten
+#: Decades an axis spans at most with a few evenly spaced labels, and at most with labels at 1, 2 and 5 times powers of
+#: ten. Longer axes have labels at powers of ten only.
 _EVEN: Final = 0.7
 _DECADES: Final = 2.3
 
 
 def log_ticks(values: Any, most: int = 5) -> dict[str, Any]:
-    """Labels of a log axis: numbers in full over few decades, else powers of ten.
+    """Return the labels of a log axis: full numbers over few decades, otherwise powers of ten.
 
-    plotly's own between powers of ten are bare digits, 2 and 5, which do not say of which power.
+    Between powers of ten, plotly writes only the digits 2 and 5, without their power.
 
     Args:
-        values: what is drawn; what a log axis cannot take is left out.
-        most: powers of ten with a label, or one more.
+        values: Values drawn; those that a log axis cannot show are ignored.
+        most: Number of labelled powers of ten, up to one more.
     """
     drawn = np.asarray(values, dtype=float)
     drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
     span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
     if span > _DECADES:
         return {"dtick": math.ceil(span / most), "exponentformat": "power"}
-    # over less there may be no 1, 2 or 5, and plotly finds other places
+    # a shorter axis may contain no 1, 2 or 5 times a power of ten; plotly then places ticks elsewhere
     return {"tickformat": "~g"} | ({"dtick": "D2"} if span > _EVEN else {"nticks": 4})
 
 
 X = Literal["work", "epochs", "seconds"]
 
-#: the x values of one plotly trace in each unit
+#: Values of x of one plotly trace in each unit.
 Choice = dict[str, list[float | None]]
 
 X_TITLES: Final[dict[str, str]] = {
     "work": "work (kernel entries ÷ n²)",
-    "epochs": "epochs (of CG: iterations)",
+    "epochs": "epochs (CG: iterations)",
     "seconds": "time since the start (s)",
 }
 
-#: the variable of the group `epoch` behind each unit
+#: Variable of the group `epoch` behind each unit.
 VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
 
 
 def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dict[str, Any]:
     """Return the layout of buttons that exchange the x values of all traces and the title of the lowest x axis.
 
-    They restyle x and leave visibility alone, so runs hidden through the legend stay hidden; they work in
-    exported HTML, without Python.
+    They change x and not visibility, so runs hidden through the legend stay hidden. They work in exported HTML, without
+    Python.
     """
     axes = ["xaxis", *(f"xaxis{row}" for row in range(2, rows + 1))]
     buttons = [
@@ -245,26 +249,26 @@ def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dic
 
 
 def without_buttons(figure: go.Figure) -> go.Figure:
-    """Figure for a page that switches the x axis of all its charts itself."""
+    """Remove the buttons from a figure, for a page that switches the x axis of all its charts itself."""
     figure.layout.updatemenus = ()
     figure.layout.margin.t -= BUTTONS
     return figure
 
 
-#: type, lines and markers against those of a screen on a desk
+#: Scale of text, lines and markers on a projector, relative to a desktop screen.
 FACTOR: Final = 1.4
 
 
 def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
-    """Figure for a projector: type, lines, markers and the margins around them `factor` times as large."""
-    # part by part: of a whole figure plotly turns numbers into text
-    # the template is shared by figures, and holds the type of everything without its own
+    """Return the figure for a projector: text, lines, markers and the margins around them `factor` times as large."""
+    # part by part, because plotly converts numbers of a whole figure to text;
+    # the template is shared by figures, and sets the size of all text without its own size
     layout = _scaled(figure.layout.to_plotly_json(), factor)
     data = [_scaled(each.to_plotly_json(), factor) for each in figure.data]
     return go.Figure(data, layout, figure.frames)
 
 
-#: distances in pixels of texts next to axes
+#: Distances in pixels between axes and the texts next to them.
 _GAPS: Final = {"xpad", "ypad", "xshift", "yshift"}
 _SIZES: Final = {"size", "width", "thickness", "ticklen", "standoff", "t", "l", "r", "b"}
 _PLACES: Final = {"font", "tickfont", "titlefont", "line", "marker", "colorbar", "margin", "pad", "title", "hoverlabel"}

@@ -1,4 +1,4 @@
-"""Runs block by block: a panel a run, with the blocks upwards, and one colour scale of powers of ten for all panels."""
+"""Figures with one panel per run, block numbers on y, and one colour scale of powers of ten for all panels."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: pixels of a panel, once there are more than two
+#: Height in pixels of a panel, if there are more than two.
 _PANEL: Final = 260
-#: pixels of the name of a panel, up to two lines between it and the bar
+#: Height in pixels of the name of a panel: up to two lines between the panel and the colour bar.
 PANEL_NAME: Final = 48
 
-#: powers of ten shown below the largest value; rounding noise further down would take all the colours
+#: Powers of ten shown below the largest value. Rounding noise further down would use up all the colours.
 DECADES: Final = 8.0
 
 
 def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
-    """List of the traces, all of which have blocks.
+    """Return the traces as a list, and check that all have blocks.
 
     Raises:
-        ValueError: no trace; a trace without blocks.
+        ValueError: No trace; a trace without blocks.
     """
     several = as_traces(traces)
     without = [trace.method_name for trace in several if "block" not in trace]
@@ -43,7 +43,7 @@ def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
 
 
 def stacked(traces: Sequence[Trace]) -> go.Figure:
-    """Panels one above the other, empty, one a run, headed by its name and how it ended."""
+    """Return empty panels one above the other, one per run, each with the run's name and stop reason as its heading."""
     count = len(traces)
     entries = [legend_entry(name, trace) for name, trace in zip(run_names(traces), traces, strict=True)]
     figure = make_subplots(
@@ -60,13 +60,13 @@ def stacked(traces: Sequence[Trace]) -> go.Figure:
 
 
 def block_axis(trace: Trace) -> dict[str, Any]:
-    """Axis y of a panel: whole block numbers."""
+    """Return the y axis of a panel, with whole block numbers."""
     few = trace["block"].sizes["block"] <= 8
     return {"title": {"text": "block"}, "tickformat": ",d", **({"dtick": 1} if few else {"nticks": 8})}
 
 
 def logarithm(values: Any) -> Floats:
-    """Logarithm to base 10 for the colour scale, NaN (left blank) where there is none."""
+    """Return the logarithm to base 10 for the colour scale, NaN (left blank) for values that have none."""
     return np.log10(positive(values))
 
 
@@ -77,10 +77,10 @@ def add_color_bar(
     theme: ThemeName,
     floor: float = -math.inf,
 ) -> None:
-    """Adds a colour axis for `logarithms`, its bar above the chart, labelled by the values themselves.
+    """Add a colour axis for `logarithms`, with its bar above the chart, labelled by the values themselves.
 
-    What lies below `floor`, or more than `DECADES` below the largest, takes the last colour, and the lowest
-    label says so.
+    Values below `floor`, or more than `DECADES` below the largest, take the last colour. Then the lowest label says
+    "≤".
     """
     finite = np.concatenate([np.empty(0), *(each[np.isfinite(each)].ravel() for each in logarithms)])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 0.0)

@@ -1,6 +1,6 @@
 """Curves of runs, epoch by epoch: long ones thinned, zeros shown, ends marked, x switchable.
 
-A figure that grows while a solve runs is made several times a second, so panels are plotly's JSON and made into a
+A figure that grows during a solve is drawn several times a second. So panels are plain plotly JSON, converted to a
 figure once.
 """
 
@@ -39,29 +39,29 @@ from apviz.plots._style import (
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: the y axis title of a residual
+#: Title of the y axis of a residual.
 RESIDUAL: Final = "mean residual ‖r‖/‖b‖"
 
-#: markers drawn on a curve; hovering finds all its drawn points
+#: Markers drawn on a curve; hovering works on all its drawn points.
 _MARKERS: Final = 30
 
-#: points of a curve that a browser pans without delay, twelve curves at once; twice what a screen has pixels
+#: Points of a curve: a browser pans twelve such curves without delay, and a screen has half as many pixels.
 DRAWN_POINTS: Final = 3_000
-#: the most points of all curves of a figure, and the fewest of each curve
+#: Most points of all curves of a figure, and least points of each curve.
 ALL_POINTS, LEAST_POINTS = 36_000, 100
 
-#: runs above which the legend has methods and not runs, and a curve few markers
+#: Number of runs above which the legend lists methods instead of runs, and curves have few markers.
 MANY_RUNS: Final = 24
 _FEW_MARKERS: Final = 4
 
-#: what a figure says of curves with more
-THINNED: Final = "of curves with more than {:,} points the highest and the lowest of each of {:,} stretches are drawn"
+#: Note of a figure whose curves have more points.
+THINNED: Final = "curves above {:,} points: minimum and maximum of {:,} stretches drawn"
 
 
 def thinned(values: Any, most: int = DRAWN_POINTS) -> NDArray[np.int64]:
-    """Places of the values to draw: all up to `most`; else the first, the last, and the extremes of each stretch.
+    """Return indices of the values to draw: all up to `most`; otherwise first, last, and the extremes of each stretch.
 
-    Stretches are equally long, half as many as `most`. What is not finite is neither high nor low.
+    There are `most`/2 stretches of equal length. Values that are not finite are no extremes.
     """
     values = np.asarray(values, dtype=float)
     if len(values) <= most:
@@ -80,7 +80,7 @@ _checked: ContextVar[bool] = ContextVar("checked", default=True)
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Figures of curves made inside are not checked by plotly: those that grow, and are made many times a second."""
+    """Skip plotly's checks for figures of curves made inside: growing figures are made many times a second."""
     token = _checked.set(False)
     try:
         yield
@@ -89,16 +89,18 @@ def unchecked() -> Iterator[None]:
 
 
 class Grid:
-    """Layout and data of a figure of panels, as plotly's JSON has them.
+    """Layout and data of a figure of panels, as plotly's JSON.
 
-    `go.Figure` takes all of it at once in a tenth of the time that adding piece by piece takes.
+    `go.Figure` takes the complete JSON in a tenth of the time needed to add the pieces one by one.
 
     Args:
-        rows, columns: of panels.
-        spacing: of `plotly.subplots.make_subplots`.
+        rows: Number of rows of panels.
+        columns: Number of columns of panels.
+        spacing: Spacing arguments of `plotly.subplots.make_subplots`.
 
     Attributes:
-        layout, data: of the figure.
+        layout: Layout of the figure.
+        data: Data of the figure.
     """
 
     def __init__(self, rows: int = 1, columns: int = 1, **spacing: Any) -> None:
@@ -107,24 +109,24 @@ class Grid:
         self.data: list[dict[str, Any]] = []
 
     def add_scatter(self, row: int, column: int, **scatter: Any) -> None:
-        """Adds a curve, or markers, to a panel."""
+        """Add a curve, or markers, to a panel."""
         number = self._number(row, column)
         self.data.append({"type": "scatter", **scatter, "xaxis": f"x{number}", "yaxis": f"y{number}"})
 
     def axis(self, letter: str, row: int, column: int) -> dict[str, Any]:
-        """Layout of the axis x or y of a panel."""
+        """Return the layout of the axis x or y of a panel."""
         found: dict[str, Any] = self.layout[f"{letter}axis{self._number(row, column)}"]
         return found
 
     def add_line(self, row: int, column: int, y: float, line: dict[str, Any]) -> None:
-        """Adds a horizontal line through a panel, below its curves."""
+        """Add a horizontal line through a panel, below its curves."""
         number = self._number(row, column)
         shape = {"type": "line", "xref": f"x{number} domain", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line,
                  "yref": f"y{number}", "layer": "below"}  # fmt: skip
         self.layout.setdefault("shapes", []).append(shape)
 
     def add_text(self, row: int, column: int, **annotation: Any) -> None:
-        """Adds text to a panel, x as a part of its width."""
+        """Add text to a panel, with x as a fraction of the panel's width."""
         number = self._number(row, column)
         place = {"xref": f"x{number} domain", "yref": f"y{number}", "showarrow": False}
         self.layout.setdefault("annotations", []).append({**place, **annotation})
@@ -142,7 +144,7 @@ def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dic
 
 
 def with_looks(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trace, str, Look]]:
-    """Each run with its name, and the look that tells its curve from the others."""
+    """Yield each run with its name and the look that distinguishes its curve from the others."""
     return zip(traces, run_names(traces), looks([trace.method for trace in traces], theme), strict=True)
 
 
@@ -150,11 +152,11 @@ class Curves:
     """Curves on a grid, and the x values of each in all three units, which the buttons exchange.
 
     Args:
-        runs: how many there are; of many, each is drawn with fewer points and markers.
+        runs: Number of runs; each of many runs is drawn with fewer points and markers.
 
     Attributes:
-        grid: what is drawn so far.
-        notes: what the figure has to say of its curves.
+        grid: Panels drawn so far.
+        notes: Notes of the figure on its curves.
     """
 
     def __init__(self, grid: Grid, theme: Theme, x: str, runs: int = 1) -> None:
@@ -165,12 +167,12 @@ class Curves:
         self._drawn: dict[int, list[Floats]] = {}
         self._most = min(DRAWN_POINTS, max(LEAST_POINTS, ALL_POINTS // runs))
         self._markers = _MARKERS if runs <= MANY_RUNS else _FEW_MARKERS
-        #: ends of runs, which are drawn last: nothing lies on them
+        #: Functions that draw the ends of runs. They are called last, so that ends lie above everything else.
         self._ends: list[Callable[[], None]] = []
         self.notes: list[str] = []
 
     def thin(self, values: Any, rows: Any) -> Any:
-        """Thins the epochs `rows`: those to draw a long curve of `values` through; the figure says so."""
+        """Return the epochs among `rows` to draw a long curve of `values` through; the figure says if it is thinned."""
         rows = np.asarray(rows)
         kept = rows[thinned(np.asarray(values)[rows], self._most)]
         said = THINNED.format(self._most, self._most // 2)
@@ -192,14 +194,14 @@ class Curves:
         also: Sequence[str] = (),
         **scatter: Any,
     ) -> None:
-        """Draws `values` against the rows `rows` of the trace's epochs.
+        """Draw `values` against the rows `rows` of the trace's epochs.
 
-        Hovering names the method with its details and gives `what`, epoch, work and seconds in full.
+        Hovering gives the method with its details, `what`, epoch, work and seconds.
 
         Args:
-            at: x values by unit instead of those of epochs; epochs may be fractions, of which hovering names the one
-                they are part of.
-            also: said first where the pointer is, one line for each value.
+            at: x values by unit, instead of those of the epochs. Epochs may be fractions; hovering then names the epoch
+                that contains them.
+            also: Further lines at the top of the hover text, one for each value.
         """
         epochs = trace["epoch"]
         found = at or {unit: epochs[name].values[rows] for unit, name in VARIABLES.items()}
@@ -207,7 +209,7 @@ class Curves:
         values = np.asarray(values, dtype=float)
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
-        # where runs share a method, the legend leaves it out
+        # if all runs share a method, the legend omits it
         method = escaped(trace.method_name)
         is_named = method.removesuffix(")") in scatter["name"]
         head = "%{fullData.name}" if is_named else f"{method}<br>%{{fullData.name}}"
@@ -228,7 +230,7 @@ class Curves:
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
     def draw(self, y: Any, *, row: int = 1, column: int = 1, **scatter: Any) -> None:
-        """Draws what is of no single run; of a figure with it `buttons` cannot switch x."""
+        """Draw a curve that belongs to no single run. `buttons` cannot switch x in a figure that has one."""
         self._drawn.setdefault(row, []).append(np.asarray(y, dtype=float))
         self.grid.add_scatter(row, column, y=y, **scatter)
 
@@ -245,13 +247,13 @@ class Curves:
         width: float = 2.5,
         **place: Any,
     ) -> None:
-        """Draws a curve through the epochs `rows` (all if None), and what of it is exactly zero, at its foot."""
+        """Draw a curve through the epochs `rows` (all if None), and its exact zeros as markers at the foot."""
         raw = np.asarray(values, dtype=float)
         rows = np.arange(len(raw)) if rows is None else rows
         drawn = positive(raw) if log else raw
         zeros = self.thin(raw, rows[raw[rows] == 0]) if log else []
         rows = self.thin(drawn, rows)
-        # a direct solver has nothing between start and end that a slanted line could stand for
+        # a direct solver has no states between start and end, so a slanted line would be wrong
         shape = "hv" if trace.method.family == CHOLESKY else "linear"
         self.add(
             trace,
@@ -279,23 +281,23 @@ class Curves:
             )
 
     def add_run(self, trace: Trace, values: Any, what: str, look: Look, name: str, **place: Any) -> None:
-        """Draws the curve of one run, and a marker where it ended, above all curves and checks of the figure."""
+        """Draw the curve of one run, and a marker at its end, above all curves and checks of the figure."""
         self.add_line(trace, values, what, look, name, **place)
         place = {key: value for key, value in place.items() if key != "width"}
         drawn = positive(values)
-        # the last value there is; an exact zero has its own marker, and none before it is the end
+        # the last finite value; an exact zero has its own marker, so a value before it is not the end
         end = np.flatnonzero(np.isfinite(drawn) | (np.asarray(values) == 0))[-1:]
         if np.isfinite(drawn[end]).any():
             marker, said = self._end(trace, look), f"{_ending(trace)}<br>{what}"
             self._ends.append(lambda: self._add_markers(trace, drawn[end], said, end, name, marker, **place))
 
     def add_ends(self) -> None:
-        """Draws the ends of the runs so far."""
+        """Draw the ends of all runs added so far."""
         while self._ends:
             self._ends.pop(0)()
 
     def add_checks(self, trace: Trace, color: str, name: str) -> bool:
-        """Draws the residuals recomputed from B − KW, apart from the recursive curve; returns whether there are any."""
+        """Draw the residuals recomputed from B − KW as separate markers; return whether there are any."""
         checked = positive(trace["epoch"]["checked_residual"].values)
         at = self.thin(checked, np.flatnonzero(np.isfinite(checked)))
         marker = {"color": color, "symbol": CHECK, "size": 13, "line": {"width": 2}}
@@ -306,17 +308,17 @@ class Curves:
     def _add_markers(
         self, trace: Trace, values: Any, what: str, rows: Any, name: str, marker: dict[str, Any], **place: Any
     ) -> None:
-        """Markers that belong to the legend entry `name`."""
+        """Add markers that belong to the legend entry `name`."""
         belonging = {"name": name, "legendgroup": name, "showlegend": False, "mode": "markers"}
         self.add(trace, values, what, rows, marker=marker, **{**place, **belonging})
 
     def add_key(self, name: str, **style: Any) -> None:
-        """Adds a legend entry that explains a symbol and draws nothing."""
+        """Add a legend entry that explains a symbol, without drawing data."""
         self.grid.add_scatter(1, 1, x=[None], y=[None], name=name, hoverinfo="skip", **style)
         self._choices.append({unit: [None] for unit in VARIABLES})
 
     def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1) -> None:
-        """Makes the y axes of a row logarithmic, with a line at each tolerance and labels as of `log_ticks`."""
+        """Make the y axes of a row logarithmic, with a line at each tolerance and labels by `log_ticks`."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
             self._tolerance_line(tol, row)
@@ -326,7 +328,7 @@ class Curves:
         self.grid.axis("y", row, 1)["title"] = {"text": title}
 
     def buttons(self) -> None:
-        """Adds the buttons that switch x, and the title of the x axis, which the lowest panel carries."""
+        """Add the buttons that switch x, and the title of the lowest x axis."""
         self.add_ends()
         self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows)
         for row in range(1, self.grid.rows + 1):
@@ -334,7 +336,7 @@ class Curves:
         self.grid.axis("x", self.grid.rows, 1)["title"] = {"text": X_TITLES[self.x]}
 
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
-        """Figure of all that was added, with `notes` and those of the curves."""
+        """Return the figure of everything added, with `notes` and the notes on its curves."""
         self.add_ends()
         grid = self.grid
         entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
@@ -342,14 +344,14 @@ class Curves:
             traces, self.theme, title, uirevision, [*notes, *self.notes], buttons="updatemenus" in grid.layout,
             rows=grid.rows, entries=entries,
         )  # fmt: skip
-        # plotly's checks take two thirds of the time of a figure
+        # plotly's checks would take two thirds of the time needed for a figure
         return go.Figure(grid.data, grid.layout | around, **({} if _checked.get() else {"_validate": False}))
 
     def _tolerance_line(self, tol: float, row: int) -> None:
-        """A thin solid line at a tolerance, in every column of one row."""
+        """Draw a thin solid line at a tolerance, in every column of one row."""
         for column in range(1, self.grid.columns + 1):
             self.grid.add_line(row, column, tol, {"color": self.theme.muted, "width": 1.5})
-        # on a log axis shapes take values, annotations their logarithm
+        # on a log axis, shapes take values, annotations take their logarithm
         self.grid.add_text(
             row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="bottom",
             font={"size": CAPTION_SIZE, "color": self.theme.muted},

@@ -1,4 +1,4 @@
-"""Text of figures: the settings under every title, names of runs and how they ended; then those of few points."""
+"""Text of figures: settings below titles, names of runs and their stop reasons, labels of systems of few points."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from apviz.rkhs import Span
     from apviz.tracing.trace import Trace
 
-#: characters of a caption line and a title line that fit a phone, 390 px wide, between the margins of a page
+#: Characters of a caption line and of a title line that fit a phone, 390 px wide, between the margins of a page.
 CAPTION_WIDTH: Final = 52
 TITLE_WIDTH: Final = 36
 
 
 def settings_labels(traces: Sequence[Trace]) -> list[str]:
-    """Method that all share, data set, n, d, b, kernel, noise, dtype of traces; where they differ in one, its range."""
+    """Return shared method, data set, n, d, b, kernel, noise and dtype of traces; the range of what differs."""
     parts = [
         escaped(shared_method(traces)),
         _setting(traces, "dataset", str),
@@ -40,15 +40,15 @@ def settings_labels(traces: Sequence[Trace]) -> list[str]:
 
 
 def without_numbers(kernel: str) -> str:
-    """A sum or product of kernels as it prints itself, by their names alone: `Matern52 + Periodic × Linear`."""
+    """Return the printed form of a sum or product of kernels without numbers: `Matern52 + Periodic × Linear`."""
     names = re.sub(r"\.on\(\[[^\]]*\]\)", "", re.sub(r"\(\w+=[^()]*(\([^()]*\)[^()]*)*\)", "", kernel))
     return names.replace(" * ", " × ")
 
 
 def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:
-    """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself.
+    """Return parts joined by dots, on lines that fit a phone, because plotly does not break lines.
 
-    Each line comes with the separator between it and the line before; none for the first.
+    Each line is paired with the separator between it and the line before; the first has an empty one.
     """
     lines: list[tuple[str, str]] = []
     for part in parts:
@@ -64,14 +64,14 @@ def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str,
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """Name each run, no two alike: by what differs, which is its method, or, of one method, the settings of each.
+    """Return a distinct name for each run: its method, or for runs of one method, the settings that differ.
 
-    Runs of one method that no setting of the caption tells apart are told by any other; those that differ in none, by
-    when they were begun.
+    If the settings of the caption do not distinguish runs of one method, any other setting does; otherwise their start
+    time.
 
     Args:
-        labels: instead of the methods.
-        leave_out: settings that are no difference.
+        labels: Names to use instead of the methods.
+        leave_out: Settings that do not count as a difference.
     """
     heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)
     if labels is None and shared_method(traces):
@@ -92,7 +92,7 @@ def run_names(
 
 
 def shared_method(traces: Sequence[Trace]) -> str:
-    """Method that several runs share, whatever their block sizes: it stands in the caption and not in the legend."""
+    """Return the method that runs share, apart from the block size; the caption shows it instead of the legend."""
     if len(traces) < 2:
         return ""
     plain = {_but_for_the_block_size(trace) for trace in traces}
@@ -104,15 +104,15 @@ def _but_for_the_block_size(trace: Trace) -> Method:
 
 
 def full_names(traces: Sequence[Trace]) -> list[str]:
-    """Names of runs as sentences have them: with their method, and for what does not read HTML."""
+    """Return names of runs for sentences: with their method, and as plain text instead of HTML."""
     methods = distinct_names([trace.method for trace in traces])
     return [html.unescape(name) for name in run_names(traces, methods)]
 
 
 def method_names(traces: Sequence[Trace]) -> list[str]:
-    """Name the method of each run for a table: with precision, seed if they differ.
+    """Return the method of each run for a table, with precision and seed if they differ.
 
-    Of runs of one method also who took it, if that differs.
+    For runs of one method, the name also says who chose it, if that differs.
     """
     names = distinct_names([trace.method for trace in traces])
     shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
@@ -134,30 +134,30 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
 
 
 def legend_entry(name: str, trace: Trace) -> str:
-    """Name of a run and its outcome, on two lines where one would not fit a phone."""
+    """Return the name of a run and its outcome, on two lines if one would not fit a phone."""
     return entry_saying(name, trace.status())
 
 
 def entry_saying(name: str, what: str) -> str:
-    """Name of a run and something about it, on two lines where one would not fit a phone."""
+    """Return the name of a run and a remark on it, on two lines if one would not fit a phone."""
     separator = "<br>" if len(name) + len(what) > CAPTION_WIDTH - 12 else " — "
     return f"{name}{separator}{what}"
 
 
 def escaped(text: str) -> str:
-    """Text from a trace, of which plotly would read parts as HTML."""
+    """Escape text from a trace, parts of which plotly would read as HTML."""
     return html.escape(text, quote=False)
 
 
 def _differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[list[str]]:
-    """What tells runs of one method apart, as text: of each the values of the settings that differ."""
+    """Return for each run of one method the values of the settings that differ, as text."""
     found: list[list[str]] = [[] for _ in traces]
     for key, (sign, form) in _TOLD.items():
         if key in leave_out:
             continue
         values = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
         forms = [None if value is None else form(value) for value in values]
-        # a kernel of none has no lengthscales
+        # a kernel without lengthscales has an empty text
         texts = [sign + text if text else None for text in forms]
         if len({text for text in texts if text is not None}) > 1:
             for differences, text in zip(found, texts, strict=True):
@@ -173,7 +173,7 @@ def _alike(names: Sequence[str]) -> list[list[int]]:
 
 
 def _last_differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[str]:
-    """What tells apart runs that all settings above leave alike: other settings, else when each was begun."""
+    """Return the difference of runs whose settings above are all equal: other settings, otherwise their start times."""
     every = [settings(trace) for trace in traces]
     no_difference = {*_NAMES, *leave_out}
     differing = [
@@ -187,13 +187,13 @@ def _last_differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list
     found = [f"begun {text if len(days) > 1 else text[11:]}" for text in begun]
     if len(set(found)) == len(found):
         return found
-    # copies of one run, or two within a second
+    # copies of one run, or two runs started within a second
     return [f"{text} ({found[: place + 1].count(text)} of {found.count(text)})" for place, text in enumerate(found)]
 
 
 def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
     found = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
-    found += [trace.attrs.get(f"largest_{key}") for trace in traces]  # of what rows have each their own
+    found += [trace.attrs.get(f"largest_{key}") for trace in traces]  # largest of values by row
     values: set[Any] = {value for value in found if value not in (None, "")}
     if not values:
         return ""
@@ -217,12 +217,12 @@ def _count(value: int) -> str:
 
 
 def _values(text: str) -> str:
-    """Numbers by name, which a trace has as JSON."""
+    """Format numbers by name, stored in a trace as JSON."""
     return ", ".join(f"{name} = {value:.3g}" for name, value in json.loads(text).items())
 
 
 def _chooser(choices: str) -> str:
-    """Who took the method, by what a trace says was chosen: the same method is there twice, as `auto` takes it too."""
+    """Return who chose the method, by the recorded choices: `auto` may choose the method set by hand too."""
     return "chosen by apviz" if "method" in json.loads(choices) else "as set"
 
 
@@ -230,7 +230,7 @@ def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-#: settings that tell runs apart in a legend: the sign and the form of their values
+#: Settings that distinguish runs in a legend, with the prefix and the format of their values.
 _TOLD: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "dataset": ("", str),
     "n": ("n = ", _count),
@@ -245,12 +245,12 @@ _TOLD: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "choices": ("", _chooser),
     "seed": ("seed ", str),
 }
-#: further ones that are no setting, or are in a name already
+#: Further attributes that are not settings, or are part of a name already.
 _NAMES: Final = frozenset({"method", "solver", "trace id", "block size"})
 
 
 def system_label(span: Span) -> str:
-    """Number of points n, kernel, lengthscale ℓ and noise σ² of a system of few points."""
+    """Return number of points n, kernel, lengthscale ℓ and noise σ² of a system of few points."""
     kernel = span.kernel
     if not isinstance(kernel, StationaryKernel):
         return f"n = {span.n} · {getattr(kernel, '__name__', 'own kernel')} · σ² = {span.noise:.3g}"
@@ -260,7 +260,7 @@ def system_label(span: Span) -> str:
 
 
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:
-    """Blocks as sets of points, such as {1, 2} {3}: people count points from 1."""
+    """Format blocks as sets of points, such as {1, 2} {3}, counting points from 1."""
     return " ".join("{" + ", ".join(str(point + 1) for point in block) + "}" for block in blocks)
 
 

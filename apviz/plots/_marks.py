@@ -1,7 +1,7 @@
-"""Marks of the block of an update: outline and shade where its rows lie together, else dots, rings and halos.
+"""Marks of the block of an update: outline and shade if its rows lie together, otherwise dots, rings and halos.
 
-Rows are pixels of a regular grid or points of a plane; `places` says which. On a grid the edges of cells are outlined,
-in a plane the convex hull.
+Rows are pixels of a regular grid or points of a plane, as `places` decides. On a grid, edges of cells are outlined; in
+a plane, the convex hull.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int16]
 
-#: inputs that fill less of a regular grid than this are drawn as points
+#: Share of a regular grid that inputs must fill to be drawn as pixels; otherwise they are drawn as points.
 GRID_SHARE: Final = 0.25
-#: blocks are outlined if this share of the pixels side by side have one owner
+#: Share of neighbouring pixel pairs that must have one owner for blocks to be outlined.
 COMPACT: Final = 0.6
 
-#: of outline and shade; the same in both themes, since white is zero
+#: Colours of outline and shade, the same in both themes, because white means zero.
 INK: Final = "#111111"
 SHADE: Final = "rgba(17,17,17,0.25)"
 _HALO: Final = "rgba(17,17,17,0.28)"
@@ -33,7 +33,7 @@ _QUIET: Final[dict[str, Any]] = {"hoverinfo": "skip", "cliponaxis": False}
 
 
 def places(coordinates: Floats) -> tuple[Any, Any, tuple[int, int] | None]:
-    """Places x and y, (n,) each, of inputs (n, 2): columns and rows of a grid of that shape, or the inputs."""
+    """Return positions x and y, (n,) each, of inputs (n, 2): column, row and shape of a grid; or the inputs, None."""
     row, column = (_steps(each) for each in coordinates.T)
     if row is not None and column is not None:
         shape = int(row.max()) + 1, int(column.max()) + 1
@@ -45,10 +45,10 @@ def places(coordinates: Floats) -> tuple[Any, Any, tuple[int, int] | None]:
 
 
 def _steps(values: Floats) -> Integers | None:
-    """The multiple of the smallest gap at which each of the values (n,) lies; None where they lie in between."""
+    """Return the values (n,) as multiples of their smallest gap; None if they are not multiples of it."""
     distinct = np.unique(values)
     span = float(distinct[-1] - distinct[0])
-    # what differs by rounding alone is one value
+    # values that differ only by rounding count as one
     gaps = np.diff(distinct)[np.diff(distinct) > 1e-5 * span]
     if not len(gaps):
         return np.zeros(len(values), np.int16)
@@ -59,7 +59,7 @@ def _steps(values: Floats) -> Integers | None:
 
 
 def filled(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cells without a row (−1) take the value of most, and at least three, of their eight neighbours."""
+    """Give cells without a row (−1) the most frequent value of their eight neighbours, if at least three share it."""
     height, width = cells.shape
     around = [(i, j) for i in range(3) for j in range(3) if (i, j) != (1, 1)]
     while True:
@@ -73,7 +73,7 @@ def filled(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def outline(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
-    """Lines around the cells that are `inside` (rows, columns): x and y, NaN after each."""
+    """Return x and y of the lines around the cells that are `inside` (rows, columns), with NaN after each line."""
     padded = np.pad(inside, 1)
     y, left, right = _runs((padded[1:] != padded[:-1])[:, 1:-1])
     x, top, bottom = _runs((padded[:, 1:] != padded[:, :-1])[1:-1].T)
@@ -81,30 +81,30 @@ def outline(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
 
 
 def rectangles(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
-    """Rectangles that cover the cells that are `inside` (rows, columns): x and y, NaN after each."""
+    """Return x and y of rectangles that cover the cells that are `inside` (rows, columns), with NaN after each one."""
     y, left, right = _runs(inside)
     return _joined([(left, right, right, left)]), _joined([(y, y, y + 1, y + 1)])
 
 
 def _runs(cells: NDArray[np.bool_]) -> tuple[Any, Any, Any]:
-    """The edges of unbroken runs of cells along the rows: at which row, from where, to where."""
+    """Return row, start and end of all unbroken runs of cells along the rows, at the edges of the cells."""
     change = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
     row, start = np.nonzero(change == 1)
     return row - 0.5, start - 0.5, np.nonzero(change == -1)[1] - 0.5
 
 
 def _joined(lines: list[tuple[Floats, ...]]) -> NDArray[np.float32]:
-    """Lines, given by their first points, their second points and so on, one after another with NaN between."""
+    """Join lines, given by their first points, their second points and so on, with NaN between them."""
     parts = [np.column_stack([*points, np.full(len(points[0]), np.nan)]).ravel() for points in lines]
     return np.concatenate(parts).astype(np.float32)
 
 
 class BlockMarks:
-    """Marks of one block after another on pixels: outline and shade where blocks are compact on the grid, else dots.
+    """Marks of a block on pixels: outline and shade if blocks are compact on the grid, otherwise dots.
 
     Attributes:
-        owner: (n,) the block of each row; None for a solver without blocks.
-        key: what the marks mean, in a line.
+        owner: (n,) block of each row; None for a solver without blocks.
+        key: Meaning of the marks, in one line.
     """
 
     def __init__(self, trace: Trace, x: Any, y: Any, shape: tuple[int, int] | None) -> None:
@@ -123,7 +123,7 @@ class BlockMarks:
         self.key = " · ".join(words)
 
     def _compact(self, empty: NDArray[np.int64]) -> bool:
-        """Whether most pixels side by side have one owner; else an outline would be as many squares as pixels."""
+        """Test whether most neighbouring pixels have one owner; otherwise outlines would be single squares."""
         owners = empty.copy()
         owners[self._y, self._x] = self.owner if self.owner is not None else -1
         pairs = [(owners[1:], owners[:-1]), (owners[:, 1:], owners[:, :-1])]
@@ -131,7 +131,7 @@ class BlockMarks:
         return bool(same.sum() > COMPACT * same.size)
 
     def marks(self, block: int) -> list[go.Scatter]:
-        """Marks of a block; empty ones for −1. Solvers without blocks have none."""
+        """Return the marks of a block, empty ones for −1; an empty list for solvers without blocks."""
         if self.owner is None:
             return []
         owned = np.flatnonzero(self.owner == block)
@@ -163,16 +163,16 @@ class BlockMarks:
 
 
 def hull(points: Floats) -> Floats:
-    """Corners (k, 2) of the convex hull of points (n, 2), counterclockwise, the first again at the end.
+    """Return the corners (k, 2) of the convex hull of points (n, 2), counterclockwise, with the first again at the end.
 
-    Of points on one line the two ends; of none, none.
+    For points on one line these are its two ends; for no points, none.
     """
     if len(points) > 2:
         try:
             corners = points[ConvexHull(points).vertices]
             return np.concatenate([corners, corners[:1]])
         except QhullError:
-            pass  # they lie on one line
+            pass  # the points lie on one line
     if not len(points):
         return points
     order = np.lexsort(points.T[::-1])
@@ -180,30 +180,30 @@ def hull(points: Floats) -> Floats:
 
 
 def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
-    """Mask (n,) of the points (n, 2) that lie in a hull or on its edge; of a line, none."""
+    """Return the mask (n,) of the points (n, 2) inside a hull or on its edge; all False if the hull is a line."""
     if len(ring) < 4:
         return np.zeros(len(points), bool)
     start, edge = ring[:-1], np.diff(ring, axis=0)
-    # on which side of every edge: twice the area of a triangle, of which rounding leaves a little
+    # sign of twice the area of a triangle gives the side of every edge; rounding may make a zero slightly negative
     away = points[:, None, :] - start
     side = edge[:, 0] * away[:, :, 1] - edge[:, 1] * away[:, :, 0]
     return np.asarray((side >= -1e-9 * np.abs(edge).max() * np.ptp(ring, axis=0).max()).all(axis=1))
 
 
 class PointMarks:
-    """Marks of one block after another on points, over and under them.
+    """Marks of a block on points, above and below them.
 
-    If the hull of a block contains mostly its own rows, the hull of its owned rows is outlined, and its margin is
-    shaded. Otherwise, as often in a plane of two of many inputs, an outline would enclose rows of all blocks: then
-    owned rows are ringed, and rows of the margin have a halo.
+    If the hulls of blocks contain mostly their own rows, the hull of the owned rows is outlined, the margin shaded.
+    Otherwise an outline would enclose rows of all blocks, as is common in a plane of two out of many inputs. Then owned
+    rows have rings and rows of the margin have halos.
 
     Args:
-        position: (n, 2) in the plane, or (n, 1): then a hull is an interval, as high as the chart.
-        drawn: which of the rows are drawn, as points of `size` pixels.
-        height: where the chart ends above and below zero, for one input.
+        position: (n, 2) positions in the plane; or (n, 1), where a hull is an interval as high as the chart.
+        drawn: Indices of the rows that are drawn, as points of `size` pixels.
+        height: Distance of the chart's upper and lower edge from zero, for one input.
 
     Attributes:
-        key: what the marks mean, in a line; empty for a solver without blocks.
+        key: Meaning of the marks, in one line; empty for a solver without blocks.
     """
 
     def __init__(self, trace: Trace, position: Floats, drawn: Any, size: int, height: float | None) -> None:
@@ -220,7 +220,7 @@ class PointMarks:
             self.key = f"{block}: block" + (f" · {margin}: margin" if has_margin else "")
 
     def under(self, block: int, x: Any, y: Any) -> go.Scatter:
-        """Margin of a block, which lies under the drawn points x, y: (n drawn,); of −1, nothing."""
+        """Return the margin of a block, drawn below the points x, y, each (n drawn,); empty for −1."""
         owned, solved = self._of(block)
         if not self._outlined:
             margin = (solved & ~owned)[self._drawn]
@@ -229,22 +229,22 @@ class PointMarks:
         inner, outer = self._ring(owned), self._ring(solved)
         if np.array_equal(inner, outer):
             inner = outer = np.empty((0, 2))
-        # the other way round, the inner ring is a hole
+        # the inner ring in the opposite direction makes it a hole
         line = np.concatenate([outer, np.full((1, 2), np.nan), inner[::-1]])
         return _along(line, line={"width": 0}, fill="toself", fillcolor=SHADE)
 
     def over(self, block: int, x: Any, y: Any) -> go.Scatter:
-        """Block itself, which lies over the points."""
+        """Return the block itself, drawn above the points."""
         owned, _ = self._of(block)
         if not self._outlined:
-            # thin where there are many, or a block would be one black spot
+            # thin rings for many points, or the block would be one black spot
             ring = {"symbol": "circle-open", "color": INK, "line": {"width": 1.5 if self._size > 6 else 1}}
             at = owned[self._drawn]
             return go.Scatter(x=x[at], y=y[at], mode="markers", marker={"size": self._size + 3, **ring}, **_QUIET)
         return _along(self._ring(owned), line={"color": INK, "width": 2.5})
 
     def _of(self, block: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rows a block owns, and which it solves on."""
+        """Return the masks of the rows that a block owns, and of those that it solves on."""
         solved = np.zeros(len(self._position), bool)
         if self._owner is None:
             return solved, solved
@@ -259,7 +259,7 @@ class PointMarks:
         return np.array([(low, -top), (high, -top), (high, top), (low, top), (low, -top)])
 
     def _lie_together(self) -> bool:
-        """Whether of the rows that the hulls of the blocks hold, most are their own."""
+        """Test whether most rows inside the hulls of the blocks belong to the hull's own block."""
         assert self._owner is not None
         owner, position = self._owner[self._drawn], self._position[self._drawn]
         rings = [self._ring(self._owner == block) for block in np.unique(self._owner)]

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from apviz.plots._style import CAPTION_SIZE, Theme
 
-#: milliseconds between two frames while playing
+#: Milliseconds between two frames while playing.
 PAUSE: Final = 450
-#: pixels of the slider with the line above it that says where it is
+#: Height in pixels of the slider and the line above it that names the current frame.
 PLAYER: Final = 62
-#: of two buttons with one sign each
+#: Width in pixels of two buttons with one sign each.
 BUTTONS_WIDTH: Final = 106
 
 
 def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = None, **place: Any) -> dict[str, Any]:
-    """Slider with one step for each frame, and a line above it that says at which it is.
+    """Return a slider with one step for each frame, and a line above it that names the current step.
 
     Args:
-        frames: their names.
-        labels: of the steps; the names, where there are none.
+        frames: Names of the frames.
+        labels: Labels of the steps; the names of the frames by default.
         place: plotly's x, y, anchors, len and pad.
     """
     steps = [
@@ -30,7 +30,7 @@ def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = N
     return {
         "steps": steps,
         "currentvalue": {"font": {"size": CAPTION_SIZE, "color": theme.ink}, "offset": 10},
-        # the labels are for the line above; along the slider they would not fit
+        # only the line above shows the labels; along the slider they would not fit
         "font": {"size": 1, "color": "rgba(0,0,0,0)"},
         "bgcolor": theme.button,
         "activebgcolor": theme.muted,
@@ -42,10 +42,10 @@ def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = N
 
 
 def play_buttons(theme: Theme, labels: tuple[str, str] = ("►", "❚❚"), **place: Any) -> dict[str, Any]:
-    """Buttons that play and pause.
+    """Return buttons that play and pause.
 
     Args:
-        labels: of the two.
+        labels: Labels of the two buttons.
         place: plotly's x, y, anchors and pad.
     """
     return {
@@ -63,7 +63,7 @@ def play_buttons(theme: Theme, labels: tuple[str, str] = ("►", "❚❚"), **pl
 
 
 def _showing(duration: int) -> dict[str, Any]:
-    # without a redraw plotly changes scatters only
+    # without a redraw, plotly updates scatter traces only
     return {"mode": "immediate", "fromcurrent": True, "frame": {"duration": duration, "redraw": True}} | {
         "transition": {"duration": 0}
     }

@@ -1,6 +1,6 @@
-"""Recorded updates as pictures: which can be drawn, what is said of one, and its residual in colours.
+"""Recorded updates as pictures: selection, labels, and residuals in colours.
 
-Residuals go from blue to red by the square root, so that small ones show, on one scale for all updates.
+Residuals run from blue to red by the square root, so that small ones show. All updates share one scale.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int16]
 
-#: blue, white, red of ColorBrewer's RdBu, without its darkest ends, on which an outline would vanish; the same in
-#: both themes, since white is zero
+#: Blue, white and red of ColorBrewer's RdBu, without its darkest ends, where an outline would be invisible. Both themes
+#: share them, because white means zero.
 _COLORS: Final = ("#2166AC", "#67A9CF", "#D1E5F0", "#F7F7F7", "#FDDBC7", "#EF8A62", "#B2182B")
-#: behind the pixels or points
+#: Colour behind the pixels or points.
 NO_ROW: Final = "#D9DEE4"
 
 
 def require_snapshots(trace: Trace, figure: str) -> None:
-    """Refuses a trace that recorded no rows or no snapshots, with how to record them.
+    """Raise an error that says how to record rows and snapshots, if a trace lacks them.
 
     Raises:
-        ValueError: a group is missing.
+        ValueError: A group is missing.
     """
     require_trace(trace)
     missing = [group for group in ("rows", "snapshot") if group not in trace]
@@ -47,24 +47,24 @@ def require_snapshots(trace: Trace, figure: str) -> None:
 
 
 def drawable(trace: Trace) -> tuple[xr.Dataset, list[str]]:
-    """Snapshots to draw, and what is to be said about the others.
+    """Return the snapshots to draw, and notes on the others.
 
     Raises:
-        ValueError: no residual is finite.
+        ValueError: No residual is finite.
     """
     snapshots, notes = trace["snapshot"], list[str]()
     finite = np.isfinite(snapshots["residual"].values).all(axis=1)
     if not finite.any():
         raise ValueError("no recorded residual is finite; record earlier updates: Recorder(snapshots=range(0, 60))")
     if not finite.all():
-        notes.append(f"{np.count_nonzero(~finite)} pictures that are not finite left out")
-    # while a solve runs, the updates of its last epoch have snapshots, but no numbers yet
+        notes.append(f"{np.count_nonzero(~finite)} non-finite pictures left out")
+    # during a solve, the updates of the last epoch have snapshots but no numbers yet
     numbered = [0, *trace["update"]["update"].values] if "update" in trace else [0]
     return snapshots.isel(update=finite & np.isin(snapshots["update"].values, numbered)), notes
 
 
 def step(trace: Trace, number: int) -> tuple[int, str]:
-    """Block of update `number` (−1: none) and a line that says where the solve stands after it."""
+    """Return the block of update `number` (−1: none) and a line on the state of the solve after it."""
     if number == 0:
         block, at, name = -1, trace["epoch"].isel(epoch=0), "before any update"
         residual = at["residual_per_rhs"]
@@ -80,9 +80,9 @@ class Quantized:
     """Residuals as 16-bit multiples of a power of ten.
 
     Args:
-        codes: of the shape of the residuals.
-        limit: the largest residual, rounded up.
-        power: a code stands for itself times 10^−power, which is between 1/3,277 and 1/32,767 of the limit.
+        codes: Multiples, in the shape of the residuals.
+        limit: Largest residual, rounded up.
+        power: Exponent; a code times 10^−power is the residual. This unit is between 1/3,277 and 1/32,767 of the limit.
     """
 
     codes: Integers
@@ -91,24 +91,24 @@ class Quantized:
 
     @property
     def top(self) -> float:
-        """Limit as a code."""
+        """Return the limit as a code."""
         return float(self.limit * 10.0**self.power)
 
     @property
     def unit(self) -> str:
-        """Factor of the codes as a hover text has it; empty for 1."""
+        """Return the unit of the codes as written in hover texts; empty for 1."""
         return f" × 10<sup>{-self.power}</sup>".replace("-", "−") if self.power else ""
 
 
 def quantized(values: Floats) -> Quantized:
-    """Residuals of all updates, for one scale."""
+    """Quantize the residuals of all updates on one scale."""
     limit = rounded_up(float(np.abs(values).max()))
     power = math.floor(math.log10(np.iinfo(np.int16).max / limit))
     return Quantized(np.rint(values * 10.0**power).astype(np.int16), limit, power)
 
 
 def rounded_up(largest: float) -> float:
-    """Number rounded up to two digits; 1 for 0."""
+    """Round a number up to two digits; return 1 for 0."""
     if largest == 0:
         return 1.0
     unit = 10.0 ** (math.floor(math.log10(largest)) - 1)
@@ -116,7 +116,7 @@ def rounded_up(largest: float) -> float:
 
 
 def colorscale(square_root: bool) -> list[tuple[float, str]]:
-    """Colours from blue over white to red, for −limit to limit: evenly, or for values whose square roots are even."""
+    """Return colours from blue over white to red for −limit to limit, linear in the values or in their square roots."""
     even = np.linspace(-1, 1, 65)
     places = even if square_root else np.sign(even) * even**2
     colors = sample_colorscale(list(_COLORS), (even + 1) / 2)
@@ -126,7 +126,7 @@ def colorscale(square_root: bool) -> list[tuple[float, str]]:
 def picture(
     x: Any, y: Any, codes: Integers, scale: Quantized, owner: Any, *, on_grid: bool, place: str = ""
 ) -> go.Heatmap | go.Scatter:
-    """Residuals of one update as pixels or points; `place` says in a hover text what x and y are."""
+    """Return the residuals of one update as pixels or points; `place` labels x and y in the hover text."""
     block = "" if owner is None else "<br>block %{text}"
     place = place or ("row %{y:d}, column %{x:d}" if on_grid else "inputs %{x:.4g}, %{y:.4g}")
     value = "%{z:+,d}" if on_grid else "%{marker.color:+,d}"
@@ -149,7 +149,7 @@ def marker_size(points: int) -> int:
 
 
 def add_input_axes(figure: go.Figure, shape: tuple[int, int] | None) -> None:
-    """Axes of a picture: square pixels for a grid of that shape, for points the inputs' units."""
+    """Set the axes of a picture: square pixels for a grid of the given shape, input units for points."""
     if shape is not None:
         shared = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False, "constrain": "domain"}
         figure.update_xaxes(**shared, range=(-0.5, shape[1] - 0.5))
@@ -160,7 +160,7 @@ def add_input_axes(figure: go.Figure, shape: tuple[int, int] | None) -> None:
 
 
 def add_residual_color_bar(figure: go.Figure, limit: float, right_hand_sides: int, gap: int) -> None:
-    """Adds a bar `gap` pixels above the picture: the colours are even, the labels are the residuals they stand for."""
+    """Add a bar `gap` pixels above the picture, with evenly spaced colours labelled by their residuals."""
     figure.add_scatter(x=[None], y=[None], mode="markers", marker={"color": [0], "coloraxis": "coloraxis"})
     places = (-1, -0.5, 0, 0.5, 1)
     name = "residual r" if right_hand_sides == 1 else "residual r of the first right-hand side"

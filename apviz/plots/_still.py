@@ -1,4 +1,4 @@
-"""A figure of curves as HTML and SVG: drawn by any browser at once, without a script, and as wide as its place."""
+"""Figures of curves as HTML and SVG, which a browser draws at once, without a script, as wide as their container."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import plotly.graph_objects as go
 
 from apviz.plots._style import CAPTION_SIZE, FONT, TEXT_SIZE, TITLE_SIZE, ThemeName, theme_named
 
-#: of the square in which curves are drawn, before it is stretched to its place
+#: Side of the square in which curves are drawn, before it is stretched.
 _SIDE: Final = 1000.0
-#: points of a curve; of a longer one the least and the largest of every stretch
+#: Most points of a curve; a longer curve is drawn with the minimum and maximum of every stretch.
 _POINTS: Final = 800
-#: of a span that stays free beyond the data, for markers
+#: Share of an axis that stays free beyond the data, for markers.
 _ROOM: Final = 0.06
-#: labels along an axis, at most about
+#: Approximate maximum number of labels along an axis.
 _TICKS: Final = 6
 _DASHES: Final = {"solid": "none", "dot": "3,3", "dash": "9,9", "longdash": "15,15", "dashdot": "9,3,3,3"}
-#: symbols of points that stand alone, as letters
+#: Symbols of single points, as characters.
 _LETTERS: Final = {
     "circle": "●", "circle-open": "○", "square": "■", "diamond": "◆", "diamond-open": "◇", "x": "✖", "star": "★",
     "triangle-up": "▲", "triangle-down": "▼", "triangle-left": "◀", "triangle-right": "▶", "pentagon": "⬟",
@@ -35,18 +35,18 @@ _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Axis:
-    """Axis of a figure: `low` and `high` as it counts, which is in powers of ten where it is logarithmic."""
+    """Axis of a figure from `low` to `high`, in powers of ten if it is logarithmic."""
 
     is_log: bool
     low: float
     high: float
 
     def share(self, values: np.ndarray) -> np.ndarray:
-        """From values to shares of the axis, NaN for what cannot be on it."""
+        """Convert values to shares of the axis, NaN for values that it cannot show."""
         return (_counted(values, self.is_log) - self.low) / (self.high - self.low)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Share of the axis, and label in HTML, of every tick."""
+        """Yield the share of the axis and the HTML label of every tick."""
         span = self.high - self.low
         step = max(1.0, math.ceil(span / _TICKS)) if self.is_log else _round_step(span / _TICKS)
         first = math.ceil(self.low / step - 1e-9)
@@ -56,20 +56,20 @@ class _Axis:
 
 
 def still(figure: go.Figure, theme: ThemeName = "light") -> str:
-    """HTML of a figure: its title, axes, curves and markers; without legend, hovering and buttons.
+    """Return a figure as HTML with its title, axes, curves and markers, without legend, hovering and buttons.
 
-    It fills its place, also in height. All text of the figure is escaped.
+    The HTML fills its container, also in height. All text of the figure is escaped.
 
     Args:
-        figure: of curves and markers (`scatter`) over one pair of axes.
+        figure: Figure of curves and markers (`scatter`) over one pair of axes.
 
     Raises:
-        ValueError: other traces, or more than one pair of axes.
+        ValueError: Other traces, or more than one pair of axes.
     """
     kinds = {each.type for each in figure.data}
     axes = {(each.xaxis or "x", each.yaxis or "y") for each in figure.data}
     if kinds != {"scatter"} or len(axes) != 1:
-        raise ValueError(f"curves over one pair of axes can be drawn, got traces {sorted(kinds)} over {sorted(axes)}")
+        raise ValueError(f"only curves over one pair of axes can be drawn, got {sorted(kinds)} over {sorted(axes)}")
     colors, x, y = theme_named(theme), _axis(figure, "x"), _axis(figure, "y")
     marks = "".join([*_grid(x, y, colors.grid), *_lines(figure, y), *_curves(figure, x, y)])
     picture = (
@@ -123,7 +123,7 @@ def _counted(values: np.ndarray, is_log: bool) -> np.ndarray:
 
 
 def _round_step(least: float) -> float:
-    """The least of 1, 2 and 5 times a power of ten that is not below `least`."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
 
@@ -137,7 +137,7 @@ def _labels(axis: _Axis, side: str, style: str) -> Iterator[str]:
         yield f'<span style="position:absolute;{side}:{100 * share:.2f}%;{style};white-space:nowrap">{label}</span>'
 
 
-# --- what is drawn ----------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 def _grid(x: _Axis, y: _Axis, color: str) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _grid(x: _Axis, y: _Axis, color: str) -> Iterator[str]:
 
 
 def _lines(figure: go.Figure, y: _Axis) -> Iterator[str]:
-    """Shapes that are a line across the axes, such as a tolerance."""
+    """Yield the shapes that are lines across the axes, such as a tolerance."""
     for shape in figure.layout.shapes:
         if shape.type == "line" and shape.xref == "x domain" and shape.yref == "y" and shape.y0 == shape.y1:
             share = float(y.share(_numbers([shape.y0]))[0])
@@ -166,13 +166,13 @@ def _curves(figure: go.Figure, x: _Axis, y: _Axis) -> Iterator[str]:
         yield _path(f"M{steps}", curve.line.color, curve.line.width or 2.0, _DASHES.get(dash, dash.replace("px", "")))
         if "markers" in mode:
             shown = points[:: math.ceil(len(points) / (curve.marker.maxdisplayed or len(points)))]
-            # a line of no length with round ends is a dot, however the square is stretched
+            # a line of zero length with round ends is a dot, even if the square is stretched
             dots = "".join(f"M{across:.1f} {down:.1f}h0" for across, down in _thinned(shown))
             yield _path(dots, curve.marker.color, curve.marker.size or 6.0, cap="round")
 
 
 def _letters(figure: go.Figure, x: _Axis, y: _Axis) -> Iterator[str]:
-    """Points that stand alone, such as the end of a curve, and how it ended."""
+    """Yield single points, such as the marker at the end of a curve."""
     for each in figure.data:
         if each.mode != "markers" or each.hoverinfo == "skip":
             continue
@@ -186,13 +186,13 @@ def _letters(figure: go.Figure, x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _points(curve: Any, x: _Axis, y: _Axis) -> np.ndarray:
-    """Points of a curve as shares of the width and, from above, of the height."""
+    """Return the points of a curve as shares of the width and, from above, of the height."""
     points = np.column_stack([x.share(_numbers(curve.x)), 1 - y.share(_numbers(curve.y))])
     return np.asarray(points[np.isfinite(points).all(axis=1)])
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
-    """Points in their order, at most `_POINTS`: of every stretch the highest and the lowest."""
+    """Return at most `_POINTS` points in their order: the highest and the lowest of every stretch."""
     if len(points) <= _POINTS:
         return points
     edges = np.linspace(0, len(points), _POINTS // 2 + 1).astype(int)
@@ -214,7 +214,7 @@ def _path(way: str, color: Any, width: float, dash: str = "none", cap: str = "bu
 
 
 def _plain(text: str | None) -> str:
-    """Text of plotly, whose marks it drops, as HTML shows it."""
+    """Return plotly's text without its markup, escaped for HTML."""
     return html.escape(html.unescape(_TAG.sub("", text or "")))
 
 
@@ -225,7 +225,7 @@ def _title(figure: go.Figure, muted: str) -> str:
 
 
 def _notes(figure: go.Figure, x: _Axis, y: _Axis) -> Iterator[str]:
-    """Words at a height of the axes, such as what a line is."""
+    """Yield texts at a height of the axes, such as the label of a line."""
     for note in figure.layout.annotations:
         if note.xref == "x domain" and note.yref == "y" and isinstance(note.y, int | float):
             share = (note.y - y.low) / (y.high - y.low)

@@ -1,9 +1,9 @@
 """Style of all charts: two themes, one colour per method, one dash per block size, one symbol per variant of a method.
 
-The colours follow Okabe & Ito (2008), moved apart until every pair stays distinguishable under simulated
-protanopia, deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dots mean "bound"
-everywhere and nothing else; dashes tell block sizes apart. Where only the partition differs, it has the colour, and
-those that are a method of their own share that of the method.
+The colours follow Okabe & Ito (2008), with changes. Every pair is distinguishable under simulated protanopia,
+deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dotted lines always mean "bound";
+dashes distinguish block sizes. Methods that differ only in the partition have different colours. Partitions that are
+a method of their own share the colour of that method.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TITLE_SIZE: Final = 19
 TEXT_SIZE: Final = 15
 CAPTION_SIZE: Final = 13
 
-#: the line of a bound; and of block sizes, by rank: where there is one alone, its line is unbroken
+#: Line of a bound; lines of block sizes by rank, solid for a single block size.
 BOUND_DASH: Final = "dot"
 DASHES: Final = (
     "solid", "10px,4px", "24px,5px", "10px,4px,3px,4px", "24px,4px,3px,4px", "10px,4px,3px,4px,3px,4px",
 )  # fmt: skip
-#: symbols with one meaning in every figure; variants of a method never use them
+#: Symbols with one meaning in every figure; variants of a method never use them.
 CONVERGED_SIZE: Final = 13
 NOT_CONVERGED: Final = "x"
 UNFINISHED: Final = "circle-open"
@@ -40,32 +40,32 @@ CHECK: Final = "diamond-open"
 ZERO: Final = "triangle-down"
 SUFFICIENT: Final = "star-diamond"
 
-#: settings in order that have colours of their own on a page in either theme
+#: Number of ordered settings that have colours of their own on a page, in either theme.
 _ORDERED: Final = 20
 
 VARIANTS: Final = (
     "circle", "square", "triangle-up", "pentagon", "hexagram", "triangle-right", "star", "triangle-left",
 )  # fmt: skip
 
-#: family of methods: (colour on white, colour on black), one hue
+#: Colours of a family of methods, of one hue: on white, on black.
 COLORS: Final[dict[str, tuple[str, str]]] = {
     "gauss-southwell": ("#1F77D0", "#6CB8FF"),
     "cyclic": ("#D27E00", "#FFA62B"),
     "random": ("#A8138F", "#D873C8"),
     "shuffled": ("#0E6B55", "#2FE39B"),
-    # of gauss-southwell, over blocks of neighbours
+    # gauss-southwell over blocks of neighbours
     "AP kd-tree": ("#600C00", "#B98A7A"),
     "AP pa-tree": ("#0089A8", "#4FD8EE"),
     "AP overlapping": ("#5A7A00", "#A6D94A"),
     **{entry.name: entry.colours for entry in METHODS.values() if entry.colours is not None},
 }
 
-#: neighbours as blocks of gauss-southwell: their keys of `COLORS`
+#: Keys of `COLORS` for gauss-southwell over blocks of neighbours, by partition.
 _TREES: Final = {"kd-tree": "AP kd-tree", "principal-axis-tree": "AP pa-tree"}
-#: what preconditioners without a colour of their own have
+#: Key of `COLORS` for preconditioners without a colour of their own.
 _PRECONDITIONED: Final = METHODS["pcg"].name
 
-#: for methods that none of the families covers
+#: Colours of methods outside these families.
 OTHERS: Final[tuple[tuple[str, str], ...]] = (
     ("#2C0495", "#9C02FC"),
     ("#44054D", "#A74434"),
@@ -74,7 +74,7 @@ OTHERS: Final[tuple[tuple[str, str], ...]] = (
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of all that is not data."""
+    """Colours of everything except data."""
 
     name: ThemeName
     paper: str
@@ -85,7 +85,7 @@ class Theme:
     button_text: str
 
 
-# plotly.js paints the active button nearly white in any theme, so buttons carry dark text in both
+# plotly.js paints the active button nearly white in any theme, so buttons have dark text in both
 THEMES: Final[dict[str, Theme]] = {
     "light": Theme("light", "#FFFFFF", "#1B1F24", "#59626D", "#E1E5EA", "#D3DAE3", "#1B1F24"),
     "dark": Theme("dark", "#14171C", "#EDF0F3", "#A9B3BF", "#2F363F", "#98A3B0", "#14171C"),
@@ -93,10 +93,10 @@ THEMES: Final[dict[str, Theme]] = {
 
 
 def theme_named(name: str) -> Theme:
-    """Theme called `name`.
+    """Return the theme called `name`.
 
     Raises:
-        ValueError: neither `light` nor `dark`.
+        ValueError: Neither `light` nor `dark`.
     """
     if not isinstance(name, str) or name not in THEMES:
         raise ValueError(f"theme must be one of {', '.join(get_args(ThemeName))}, got {name!r}")
@@ -104,7 +104,7 @@ def theme_named(name: str) -> Theme:
 
 
 def color_family(method: Method) -> str:
-    """Key of `COLORS` for a method, or source and family of one that none of them covers."""
+    """Return the key of `COLORS` for a method; its source and family if it has no colour."""
     if method.has_blocks:
         if method.overlap:
             return "AP overlapping"
@@ -120,16 +120,16 @@ def color_family(method: Method) -> str:
 
 
 def method_color(method: Method, theme: ThemeName = "light") -> str:
-    """Colour of a method, `#RRGGBB`: a function of the method alone, so it is the same in every figure.
+    """Return the colour of a method as `#RRGGBB`; it depends on the method only, so it is the same in every figure.
 
-    All block sizes and ranks of one method share it, and all overlaps above 0; dashes and symbols tell those apart.
-    Blocks of neighbours are the subject of charts, so gauss-southwell over a tree has a colour of its own.
+    All block sizes and ranks of one method share it, and all overlaps above 0; dashes and symbols distinguish them.
+    Gauss-southwell over a tree has a colour of its own, because charts compare blocks of neighbours with others.
 
     Args:
-        method: of a solver or a trace.
+        method: Method of a solver or a trace.
 
     Raises:
-        ValueError: an unknown theme.
+        ValueError: An unknown theme.
 
     Examples:
         >>> import apviz
@@ -145,15 +145,15 @@ def method_color(method: Method, theme: ThemeName = "light") -> str:
 
 
 def rule_color(rule: str, theme: ThemeName = "light") -> str:
-    """Colour of alternating projection by a rule, which is that of the rule in figures about nothing else."""
+    """Return the colour of alternating projection with a rule; figures about rules alone use it for the rule."""
     return method_color(Method(family=ALTERNATING_PROJECTION, rule=rule), theme)
 
 
 def method_symbols(methods: Sequence[Method]) -> list[str]:
-    """Marker symbol of each run, by plotly's name.
+    """Return plotly's name of the marker symbol of each run.
 
-    It follows from the method, except that of two runs with the same colour and symbol the later takes the
-    next free symbol (and, should all be taken, shares one).
+    The method determines the symbol. If two runs have the same colour and symbol, the later one takes the next free
+    symbol (if none is free, they share it).
     """
     symbols: list[str] = []
     taken: dict[str, set[str]] = {}
@@ -161,7 +161,7 @@ def method_symbols(methods: Sequence[Method]) -> list[str]:
         family = color_family(method)
         used = taken.setdefault(family, set())
         settings = {name: value for name, value in method.plain().items() if name not in ("family", "source")}
-        # a method without settings, such as CG, is a circle
+        # a method without settings, such as CG, has a circle
         first = zlib.crc32(json.dumps(settings, sort_keys=True).encode()) % len(VARIANTS) if settings else 0
         order = VARIANTS[first:] + VARIANTS[:first]
         symbol = next((s for s in order if s not in used), order[0])
@@ -172,21 +172,21 @@ def method_symbols(methods: Sequence[Method]) -> list[str]:
 
 @dataclass(frozen=True)
 class Look:
-    """Look of a curve: the colour of its method, the dash of its block size, and a marker symbol of its own."""
+    """Look of a curve: the colour of its method, the dash of its block size, and its own marker symbol."""
 
     color: str
     dash: str
     symbol: str
 
     def line(self, width: float = 2.5) -> dict[str, Any]:
-        """Line of plotly."""
+        """Return the line as plotly's settings."""
         return {"color": self.color, "width": width, "dash": self.dash}
 
 
 def looks(methods: Sequence[Method], theme: ThemeName) -> list[Look]:
-    """Look of the curve of each run, by its method: what is drawn together shares colours, not looks.
+    """Return the look of each run's curve by its method; runs drawn together may share a colour but not a look.
 
-    Of more block sizes than there are `DASHES` the first and the seventh share one, and differ in the symbol.
+    With more block sizes than `DASHES`, the first and the seventh share a dash and differ in the symbol.
     """
     sizes = sorted({method.block_size for method in methods if isinstance(method.block_size, int)})
     dashes = {size: DASHES[place % len(DASHES)] for place, size in enumerate(sizes)}
@@ -197,9 +197,9 @@ def looks(methods: Sequence[Method], theme: ThemeName) -> list[Look]:
 
 
 def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
-    """Colours in order, `count` of them, for an ordered setting such as the batch size.
+    """Return `count` ordered colours for an ordered setting such as the batch size.
 
-    The end of viridis that would vanish in the background is left out.
+    The end of viridis that is close to the background is left out.
     """
     low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.28, 1.0)
     places = [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
@@ -207,9 +207,9 @@ def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
 
 
 def dark_colors() -> dict[str, str]:
-    """What a colour of a light figure is in a dark one, as `#rrggbb`: for pages that follow the reader's theme.
+    """Map colours of a light figure to those of a dark one, as `#rrggbb`, for pages that follow the reader's theme.
 
-    The text of buttons, which shares its colour with all other text where it is light, is not among them.
+    The text colour of buttons is left out: in the light theme it equals the colour of all other text.
     """
     light, dark = (vars(theme) for theme in THEMES.values())
     pairs = [(light[part], dark[part]) for part in ("paper", "ink", "muted", "grid", "button")]
@@ -226,13 +226,13 @@ def _hex(color: str) -> str:
 
 
 def translucent(color: str, alpha: float) -> str:
-    """Colour `#RRGGBB` with an opacity from 0 to 1, as CSS has it."""
+    """Return the colour `#RRGGBB` with an opacity from 0 to 1, in CSS notation."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
 def template(theme: Theme) -> go.layout.Template:
-    """Fonts, backgrounds and axes of a theme."""
+    """Return the fonts, backgrounds and axes of a theme."""
     axis = {
         "gridcolor": theme.grid,
         "linecolor": theme.muted,

@@ -15,18 +15,18 @@ from apviz.plots._style import ThemeName, theme_named
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: cells a browser handles without delay
+#: Number of cells that a browser handles without delay.
 DRAWN_CELLS: Final = 60_000
 
 
 def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
+    """Draw a heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
 
-    Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite.
-    Beyond `DRAWN_CELLS` every k-th epoch is drawn, and the last, and the figure says so.
+    Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite. Beyond
+    `DRAWN_CELLS` cells, every k-th epoch and the last are drawn, and the figure says so.
 
     Raises:
-        ValueError: no trace; a trace without blocks, or without norms; an unknown theme.
+        ValueError: No trace; a trace without blocks, or without norms; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -67,7 +67,7 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
         figure.update_yaxes(block_axis(run), showgrid=False, row=row)
     figure.update_xaxes(showgrid=False)
     figure.update_xaxes(title_text="epoch", row=len(several))
-    # a block that was just projected onto holds rounding noise, which would take most of the colours
+    # a block just projected onto holds rounding noise, which would take most of the colours
     largest = [np.max(scale, axis=0, initial=-np.inf, where=np.isfinite(scale)) for scale in scales]
     title = "norm ‖R<sub>I</sub>‖ of the residual on the block"
     add_color_bar(figure, scales, title, theme, floor=np.concatenate(largest).min() - 1)
@@ -75,7 +75,7 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
 
 
 def _drawn(shape: tuple[int, ...], most: int) -> tuple[Any, int]:
-    """Which epochs to draw, and one in how many that is."""
+    """Return the indices of the epochs to draw, and the step k if every k-th is drawn."""
     blocks, epochs = shape
     step = max(1, -(-blocks * epochs // most))
     return np.unique(np.append(np.arange(0, epochs, step), epochs - 1)) if epochs else np.arange(0), step

@@ -1,4 +1,4 @@
-"""Timeline of blocks: which was projected onto when, and what it brought."""
+"""Timeline of blocks: which block was projected onto when, and the energy this removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-#: markers that a browser draws in a third of a second
+#: Number of markers that a browser draws in a third of a second.
 DRAWN_UPDATES: Final = 6_000
 
 _GUARANTEED: Final = "<br>guaranteed %{customdata[2]:.6g}"
@@ -29,14 +29,14 @@ _HOVER: Final = (
 
 
 def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Updates as marks, each at its number and its block, coloured by the energy h(W) it removed (log).
+    """Draw updates as marks, each at its number and its block, coloured by the energy h(W) it removed (log).
 
-    Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn
-    from each of as many equal stretches of the run, and the figure says so. Updates that removed no energy
-    are grey crosses. With skeletons energies are approximate, and the figure says so.
+    Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` updates, the run is split into
+    `DRAWN_UPDATES` equal stretches and one update is drawn from each; the figure says so. Updates that removed no
+    energy are grey crosses. With skeletons, energies are approximate, and the figure says so.
 
     Raises:
-        ValueError: no trace; a trace without blocks; an unknown theme.
+        ValueError: No trace; a trace without blocks; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -65,7 +65,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
         if run.method.skeleton_rank:
-            notes.append(f"{run.method_name}: energies as by its skeletons; passes correct their sum")
+            notes.append(f"{run.method_name}: energies by its skeletons, approximate; passes correct their sum")
         if len(drawn) < total:
             notes.append(f"{run.method_name}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
         decrease = updates["energy_decrease"].values[drawn]
@@ -89,10 +89,10 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
 
 
 def _drawn(total: int, most: int) -> Any:
-    """Which updates to draw: all, or one from each of `most` equal stretches.
+    """Return the indices of the updates to draw: all, or one from each of `most` equal stretches.
 
-    The place within a stretch is random (with a fixed seed): every k-th update would show only some of the
-    blocks of a cyclic rule.
+    The place within a stretch is random (with a fixed seed): with a cyclic rule, every k-th update would show only some
+    of the blocks.
     """
     if total <= most:
         return np.arange(total)

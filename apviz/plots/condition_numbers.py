@@ -1,4 +1,4 @@
-"""The condition number κ of K next to κ′, its counterpart for blocks."""
+"""Condition number κ of K, and κ′, its counterpart for blocks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from apviz.plots._style import BOUND_DASH, TEXT_SIZE, ThemeName, method_color, t
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: how far below the name of a run its numbers lie, where names are 1 apart
+#: Distance of the numbers of a run below its name, where names are 1 apart.
 _BELOW: Final = {"kappa": 0.42, "kappa_prime": 0.62}
 _SYMBOLS: Final = {"kappa": "diamond", "kappa_prime": "circle"}
-_NAMES: Final = {"kappa": "κ of K, on which CG depends", "kappa_prime": "κ′ of the blocks, of Theorem 1"}
-#: relative distance of two numbers below which they are one point of the axis
+_NAMES: Final = {"kappa": "κ of K, for CG", "kappa_prime": "κ′ of the blocks, for Theorem 1"}
+#: Relative distance below which two numbers are drawn as one point.
 _SEEN: Final = 1e-6
-#: of λmax and λ′max, with that of λmin
+#: Bounds on λmax and λ′max, which need the bound on λmin too.
 _BOUNDS: Final = {"kappa": "lambda_max_bound", "kappa_prime": "lambda_max_block_bound"}
 
 
 def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """κ = λmax(K)/λmin(K) and κ′ = max λmax(K[I,I])/λmin(K) of each run, on one axis, with how well each is known.
+    """Draw κ = λmax(K)/λmin(K) and κ′ = max λmax(K[I,I])/λmin(K) of each run on one axis, with their certainty.
 
-    A dotted line leads from an estimate to the bound that is certain. κ′ is of alternating projection alone. Runs of
-    which no condition number is known are left out, and the figure says so.
+    A dotted line leads from an estimate to its certain bound. κ′ is defined for alternating projection only. Runs
+    without a known condition number are left out, and the figure says so.
 
     Raises:
-        ValueError: no trace, or none of which a condition number is known; an unknown theme.
+        ValueError: No trace, or none with a known condition number; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -48,7 +48,7 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])]
     if not several:
-        raise ValueError("no trace has a condition number: κ is recorded for solves with a kernel that apviz has")
+        raise ValueError("no trace has a condition number: κ is recorded for solves with kernels of apviz")
     figure, drawn, explained = go.Figure(), [], set[str]()
     names = run_names(several)
     for place, (trace, name) in enumerate(zip(several, names, strict=True)):
@@ -81,23 +81,23 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
                 )  # fmt: skip
     _name_runs(figure, several, names)
     figure.add_scatter(
-        x=[None], y=[None], mode="lines", name="up to the bound that is certain", hoverinfo="skip",
+        x=[None], y=[None], mode="lines", name="up to the certain bound", hoverinfo="skip",
         line={"color": colors.muted, "width": 2, "dash": BOUND_DASH},
     )  # fmt: skip
     figure.update_xaxes(title_text="condition number", type="log", **log_ticks(drawn))
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs have no condition number and are left out"] if left_out else []
-    return finish(figure, several, colors, "κ of K, and κ′ of its blocks", "condition_numbers", notes)
+    return finish(figure, several, colors, "κ of K and κ′ of its blocks", "condition_numbers", notes)
 
 
 def _bound(trace: Trace, which: str) -> float | None:
-    """Upper bound on a condition number; None where there is none, or none above the number itself."""
+    """Return the upper bound on a condition number; None if there is none, or none above the number itself."""
     attrs = trace["spectrum"].attrs
     largest, smallest = attrs.get(_BOUNDS[which]), attrs.get("lambda_min_bound")
     if largest is None or not smallest:
         return None
     bound, value = float(largest / smallest), float(trace["spectrum"][which])
-    # what is exact has a bound too, for rounding, which is no line that anybody sees
+    # exact numbers have a bound too, for rounding, too close to be visible as a line
     return bound if math.isfinite(bound) and bound > value * (1 + _SEEN) else None
 
 

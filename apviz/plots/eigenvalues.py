@@ -1,4 +1,4 @@
-"""Eigenvalues of K, and what preconditioners make of them."""
+"""Eigenvalues of K, and of K with preconditioners."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-#: markers drawn on a curve, evenly on the log axis
+#: Number of markers drawn on a curve, evenly spaced on the log axis.
 _MARKERS: Final = 7
 
 
 def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Eigenvalues of K, and of P⁻¹K for each preconditioned run there is, against their index, largest first.
+    """Draw eigenvalues of K, and of P⁻¹K for each preconditioned run, against their index, largest first.
 
-    Conjugate gradients see these alone: they are done in as many iterations as there are clusters of them, and a
-    perfect preconditioner puts all at 1, the thin line. Condition numbers κ are in the legend. Runs on one system
-    share the curve of K; traces without eigenvalues are left out.
+    Conjugate gradients depend on these values: they need about one iteration per cluster of eigenvalues. A perfect
+    preconditioner puts all at 1, the thin line. The legend gives condition numbers κ. Runs on one system share
+    the curve of K; traces without eigenvalues are left out.
 
     Raises:
-        ValueError: no trace, or none with eigenvalues; an unknown theme.
+        ValueError: No trace, or none with eigenvalues; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -73,7 +73,7 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
 
 def _systems(traces: Sequence[Trace]) -> list[int]:
-    """The first trace of each system: those whose curves of K would not lie on one another."""
+    """Return the indices of the first trace of each system, so that each curve of K is drawn once."""
     first: list[int] = []
     values = [trace["eigenvalues"]["eigenvalue"].values for trace in traces]
     for i, own in enumerate(values):
@@ -90,7 +90,7 @@ def _add(
     line: dict[str, Any],
     marker: dict[str, Any] | None = None,
 ) -> None:
-    """One curve, its condition number in the legend, and its markers if it has any."""
+    """Draw one curve, its condition number in the legend, and its markers if it has any."""
     number = f"{kappa} = {curve.attrs['kappa']:,.3g}" if "kappa" in curve.attrs else f"{kappa} unknown: λmin ≤ 0"
     separator = "<br>" if len(name) + len(number) > CAPTION_WIDTH - 12 else " — "
     index, values, entry = np.arange(1, curve.size + 1), positive(curve.values), f"{name}{separator}{number}"
@@ -104,8 +104,8 @@ def _add(
         **shared,
     )
     if marker:
-        # plotly thins markers evenly along the index, where they crowd at the right end of a log axis; a gap after
-        # each keeps the line of the legend out of the chart
+        # plotly spaces markers evenly along the index, which crowds them at the right end of a log axis; gaps between
+        # them keep the line of the legend out of the chart
         at = np.unique(np.geomspace(1, curve.size, _MARKERS).astype(int)) - 1
         gaps = np.full(len(at), np.nan)
         figure.add_scatter(
@@ -120,13 +120,13 @@ def _add(
 
 
 def _add_one(figure: go.Figure, theme: Theme) -> None:
-    """A thin line at 1, where P = K would put every eigenvalue."""
+    """Draw a thin line at 1, the value of all eigenvalues if P = K."""
     line = {"color": theme.muted, "width": 1.5}
     figure.add_shape(type="line", xref="x domain", x0=0, x1=1, y0=1, y1=1, line=line, layer="below")
     figure.add_annotation(
         xref="x domain",
         x=0.01,
-        # on a log axis shapes take values, annotations their logarithm
+        # on a log axis, shapes take values, annotations take their logarithm
         y=0,
         text="1: where P = K",
         showarrow=False,

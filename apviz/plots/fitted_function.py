@@ -1,4 +1,4 @@
-"""Function that a solve has built after one update, over one input."""
+"""Function of a solve after one update, over one input."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from apviz.plots._style import CAPTION_SIZE, ThemeName, method_color, theme_name
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: data points drawn; more would hide the function
+#: Number of data points drawn; more would hide the function.
 DRAWN_POINTS: Final = 3_000
 
 
 class FittedFunction:
-    """Function s⁽ʲ⁾(x) = k(x, X) W after update j, with the data it is to fit, and s⁽ʲ⁻¹⁾ thin behind it.
+    """Function s⁽ʲ⁾(x) = k(x, X) W after update j, with the data to fit, and s⁽ʲ⁻¹⁾ as a thin line behind it.
 
-    The rows of the update's block are filled, those of its margin shaded. The axes are the same for all updates.
+    Rows of the update's block are filled, rows of its margin are shaded. The axes are the same for all updates.
 
     Attributes:
-        updates: the numbers that can be drawn.
+        updates: Numbers of the updates that can be drawn.
 
     Raises:
-        ValueError: not one input, no rows or no weights recorded, a kernel of other people's code; an unknown theme.
+        ValueError: Not one input; no rows or no weights recorded; a kernel that is not part of apviz; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -61,10 +61,10 @@ class FittedFunction:
         self._drawn = every[np.linspace(0, len(every) - 1, most).round().astype(int)]
 
     def figure(self, update: int) -> go.Figure:
-        """Figure after an update.
+        """Return the figure after an update.
 
         Raises:
-            ValueError: an update that was not recorded.
+            ValueError: An update that was not recorded.
         """
         trace, theme = self._trace, self._theme
         now, before = self._curves(update)
@@ -108,10 +108,10 @@ class FittedFunction:
         return figure.update_layout(margin={"t": figure.layout.margin.t + 24})
 
     def frame(self, update: int) -> go.Frame:
-        """Frame with what is different in the figure after another update.
+        """Return a frame with the parts of the figure that change with the update.
 
         Raises:
-            ValueError: an update that was not recorded.
+            ValueError: An update that was not recorded.
         """
         now, before = self._curves(update)
         block, label = step(self._trace, update)
@@ -121,17 +121,17 @@ class FittedFunction:
         return go.Frame(data=data, traces=[0, 2, 3, 4], layout={"annotations": [{"text": label}]})
 
     def _curves(self, update: int) -> tuple[Any, Any]:
-        """S after the update, and after the recorded one before it."""
+        """Return s after the update, and after the recorded update before it."""
         if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"the function after update {update} was not recorded, or is not finite; there are "
-                f"{len(self.updates)} from {self.updates[0]} to {self.updates[-1]}"
+                f"{len(self.updates)} updates from {self.updates[0]} to {self.updates[-1]}"
             )
         place = self.updates.index(update)
         return self._values[place], self._values[max(0, place - 1)]
 
     def _marked(self, block: int) -> tuple[Any, Any]:
-        """The rows in the margin of a block, and those it owns."""
+        """Return the rows in the margin of a block, and the rows it owns."""
         rows = self._trace["rows"]
         if "owner" not in rows:
             return np.empty(0, int), np.empty(0, int)
@@ -140,7 +140,7 @@ class FittedFunction:
         return solved[owner[solved] != block], np.flatnonzero(owner == block)
 
     def _range(self) -> tuple[float, float]:
-        """Of targets and functions; a single wild update must not flatten all the others."""
+        """Return the range of targets and functions, limited so that one extreme update does not flatten all others."""
         values = self._values
         low, high = float(self._target.min()), float(self._target.max())
         room = high - low or 1.0
@@ -150,10 +150,10 @@ class FittedFunction:
 
 
 def fitted_function(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """Function s⁽ʲ⁾ after update j = `update` of a run with one input, see `FittedFunction`.
+    """Draw the function s⁽ʲ⁾ after update j = `update` of a run with one input; see `FittedFunction`.
 
     Raises:
-        ValueError: an update that was not recorded; not one input; no weights; an unknown theme.
+        ValueError: An update that was not recorded; not one input; no weights; an unknown theme.
 
     Examples:
         >>> import apviz, torch

@@ -1,4 +1,4 @@
-"""K-norm error of runs: what is known of it, and what the theory promises."""
+"""K-norm error of runs: its known range, and its theoretical bound."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-_NOTES = ("The error lies inside the band; dots are bounds in exact arithmetic",)
-_AT_PASSES = "a bar is what a pass found; the thin line between bars is the recursion's estimate"
+_NOTES = ("the error is inside the band; dotted: bounds in exact arithmetic",)
+_AT_PASSES = "bars: error at passes; thin line: the recursion's estimate"
 
 
 def k_norm_error(
@@ -32,21 +32,21 @@ def k_norm_error(
     x: X = "epochs",
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """Band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
+    """Draw the band that contains ‖W − W*‖²_K, relative to its upper edge at the start, and its bound.
 
-    W* is unknown; the recorded energies leave the error undetermined by what remained at the end, so a band is drawn
-    and never a curve that plunges to zero. Where the error is known at passes alone, as in float32, each is a bar, and
-    a thin line is what the recursion's energies add up to, an estimate. Bounds are dotted, and of exact arithmetic:
-    Theorem 1 of the paper for alternating projection, Hestenes & Stiefel's rate for CG; they end where rounding has
-    overtaken them, and those drawn from estimated eigenvalues are called estimates. Buttons switch x.
+    W* is unknown. The recorded energies determine the error up to its value at the end. So the figure shows a band, and
+    not a curve that falls to zero. If the error is known only at passes, as in float32, each pass is a bar. A thin line
+    then sums the recursion's energies, as an estimate. Bounds are dotted and hold in exact arithmetic: Theorem 1 of the
+    paper for alternating projection, Hestenes & Stiefel's rate for CG. They end where rounding exceeds them. Bounds
+    from estimated eigenvalues are labelled as estimates. Buttons switch x.
 
     Args:
-        errors: (epochs + 1,) ‖W − W*‖²_K of the one trace, before the first epoch and after each, where W* is known;
+        errors: (epochs + 1,) ‖W − W*‖²_K of a single trace, before the first epoch and after each, if W* is known;
             drawn as a line.
-        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+        x: Unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
-        ValueError: no trace, or no error band for any; errors of several traces, or not one for every epoch; an
+        ValueError: No trace, or no error band for any; errors with several traces, or not one for every epoch; an
             unknown x or theme.
 
     Examples:
@@ -73,31 +73,31 @@ def k_norm_error(
     notes = list(_NOTES)
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
-        notes.append(f"no band is known for {', '.join(without)}")
+        notes.append(f"no error band for {', '.join(without)}")
     if any(was and band.attrs["at_passes"] for was, band in zip(drawn, bands, strict=True)):
         notes.append(_AT_PASSES)
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
-    title = "Squared K-norm error, and its bound"
+    title = "Squared K-norm error and its bound"
     return curves.finish(several, title, f"k_norm_error/{x}", notes)
 
 
 def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
-    """The errors of the one trace that is drawn."""
+    """Check the errors of the single trace, and return them as an array."""
     true, places = (
         np.asarray(errors.detach() if hasattr(errors, "detach") else errors, dtype=float),
         traces[0]["epoch"].sizes["epoch"],
     )
     if len(traces) > 1 or true.shape != (places,):
         raise ValueError(
-            f"errors are those of one trace, before its first epoch and after each; got {true.shape} numbers for "
-            f"{len(traces)} traces, of which the first has {places} of them. Draw one trace at a time"
+            f"errors must be those of one trace, {places} numbers: before its first epoch and after each; got shape "
+            f"{true.shape} for {len(traces)} traces. Draw one trace at a time"
         )
     return true
 
 
 def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset, true: Floats | None) -> bool:
-    """Band and bound of one run, and its error where that is known; whether there is a band."""
+    """Draw band and bound of one run, and its error if known; return whether there is a band."""
     upper, lower = (positive(error[part].values) for part in ("upper", "lower"))
     known = np.flatnonzero(np.isfinite(upper))
     if not len(known):
@@ -105,10 +105,10 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
     run = _Run(curves, trace, name, legend_entry(name, trace), look, float(upper[known[0]]))
     known = curves.thin(upper, known)
     low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
-    if error.attrs["at_passes"]:  # between passes an area would claim what is not known
+    if error.attrs["at_passes"]:  # between passes an area would claim too much
         about = positive(error["estimate"].values)
         rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
-        run.add(about, rows, "error, an estimate by the recursion", mode="lines", line=look.line(1), showlegend=False)
+        run.add(about, rows, "error estimated by the recursion", mode="lines", line=look.line(1), showlegend=False)
         reach = (upper - np.nan_to_num(lower))[known] / run.start
         bars = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
         dots: dict[str, Any] = {"mode": "markers", "marker": {"color": look.color, "size": 8}}
@@ -122,7 +122,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
         rows = curves.thin(true, np.arange(len(true)))
         curves.add(
             trace, positive(true)[rows] / run.start, "error", rows, mode="lines",
-            line={"color": curves.theme.ink, "width": 2}, name="the error itself, from W*",
+            line={"color": curves.theme.ink, "width": 2}, name="exact error, from W*",
         )  # fmt: skip
     run.add_bound(error)
     return True
@@ -130,7 +130,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
 
 @dataclass(frozen=True)
 class _Run:
-    """Draws what is known of one run, relative to `start`."""
+    """Known values of the error of one run, drawn relative to `start`."""
 
     curves: Curves
     trace: Trace
@@ -140,17 +140,17 @@ class _Run:
     start: float
 
     def add(self, values: Floats, rows: Any, word: str, **how: Any) -> None:
-        """A curve under the run's entry of the legend."""
+        """Add a curve that belongs to the run's legend entry."""
         self.curves.add(
             self.trace, values[rows] / self.start, word, rows, name=self.entry, legendgroup=self.entry,
             **{"showlegend": True, **how},
         )  # fmt: skip
 
     def add_area(self, upper: Floats, known: Any, lower: Floats, low: Any) -> None:
-        """One closed outline, there along the upper edge and back along the lower.
+        """Add an area as one closed outline, forward along the upper edge and back along the lower.
 
-        Where the lower edge is zero it is left out and the band just ends, while a fill between two curves would fall
-        to the bottom of the axis.
+        Where the lower edge is zero it is left out, and the band ends. A fill between two curves would fall to the
+        bottom of the axis.
         """
         outline = np.concatenate([upper[known], lower[low]]) / self.start
         self.curves.add(
@@ -160,7 +160,7 @@ class _Run:
         )  # fmt: skip
 
     def add_bound(self, error: xr.Dataset) -> None:
-        """What theory promises, where it is known."""
+        """Add the theoretical bound, where it is known."""
         bound = positive(error["bound"].values)
         at = self.curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
         if not len(at):
@@ -172,6 +172,6 @@ class _Run:
             self.trace, bound[at] / self.start, f"{called}, {escaped(str(error.attrs.get('how', '')))}<br>", at,
             mode="lines", line={"color": self.look.color, "width": 2, "dash": BOUND_DASH},
             name=f"{self.name}: {called}",
-            # it has a legend entry of its own, and still belongs to the run
+            # the bound has its own legend entry, but belongs to the run
             meta=self.entry,
         )  # fmt: skip

@@ -17,22 +17,23 @@ from apviz.plots.training import entry_of, notes_of, step_title
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: inputs with a colour and an entry in the legend: those with the shortest lengthscales at the end
+#: Number of inputs with a colour and a legend entry: those with the shortest lengthscales at the end.
 SHOWN: Final = 8
-#: pixels of a panel, once there are more than two
+#: Height in pixels of a panel, if there are more than two.
 _PANEL: Final = 260
 _ALL: Final = "all inputs"
 
 
 def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Lengthscales by step, one line an input, one panel a training; of a sum or product those of every part.
+    """Draw lengthscales by step, one line per input, one panel per training; for sums and products those of every part.
 
-    Every step is drawn with the lengthscales that its solve was done with. A short lengthscale means that the target
-    changes quickly along that input; one that grows without end, that the input does not matter. The eight inputs
-    that are shortest at the end have colours, in that order; the others are grey.
+    Every step is drawn at the lengthscales used in its solve. A short lengthscale means that the target changes quickly
+    along that input. A lengthscale that keeps growing means that the input is irrelevant. The eight inputs with the
+    shortest lengthscales at the end have colours, in that order; the others are grey.
 
     Raises:
-        ValueError: no trace; a trace that is not of a training, or of a kernel without lengthscales; an unknown theme.
+        ValueError: No trace; a trace of something other than a training; a kernel without lengthscales; an unknown
+        theme.
 
     Examples:
         >>> import apviz, torch
@@ -64,7 +65,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     in_legend: set[str] = set()
     for row, trace in enumerate(several, start=1):
         steps = trace["step"]
-        # grey lines first, so that they lie under the others
+        # grey lines first, so that the others are drawn above them
         for name, values in sorted(_curves(trace).items(), key=lambda each: each[0] in palette):
             color = palette.get(name, colors.muted)
             figure.add_scatter(
@@ -87,19 +88,19 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     figure.update_xaxes(title_text=step_title(several), row=len(several), col=1)
     if len(several) > 2:
         figure.update_layout(height=_PANEL * len(several) + 200)
-    # one training is not in the legend, which names the inputs
+    # the legend names the inputs, so a single training is named in the notes
     own = [] if len(several) > 1 else [entries[0].replace("<br>", " — ")]
     notes = [*notes_of(several), *own, *_grey(several, palette)]
-    return finish(figure, several, colors, "The lengthscales, step by step", "lengthscales", notes)
+    return finish(figure, several, colors, "Lengthscales by step", "lengthscales", notes)
 
 
 def has_lengthscales(trace: Trace) -> bool:
-    """Whether there is anything to draw: kernels of products have no lengthscales."""
+    """Test whether there are lengthscales to draw; the kernels of a product may have none."""
     return bool(_curves(trace))
 
 
 def _curves(trace: Trace) -> dict[str, np.ndarray]:
-    """Values by step under the name of their input, which counts from 1; of parts under their own."""
+    """Return the values by step, by name of the input, counted from 1; for sums and products by name of the part."""
     if "lengthscale" not in trace["step"]:
         numbers = trace["step"]["kernel_number"]
         names = zip(numbers.attrs["names"], numbers.values.T, strict=True)
@@ -111,14 +112,14 @@ def _curves(trace: Trace) -> dict[str, np.ndarray]:
 
 
 def _shortest(trace: Trace) -> list[str]:
-    """Names of the inputs, the shortest lengthscale at the end first."""
+    """Return the names of the inputs, ordered by lengthscale at the end, shortest first."""
     curves = _curves(trace)
     return sorted(curves, key=lambda name: float(curves[name][-1]))
 
 
 def _grey(traces: Sequence[Trace], palette: dict[str, str]) -> list[str]:
     others = {name for trace in traces for name in _curves(trace)} - set(palette)
-    return [f"grey: {len(others)} other inputs; hovering names them"] if others else []
+    return [f"grey: {len(others)} other inputs; hover for their names"] if others else []
 
 
 def _axis(figure: go.Figure, trace: Trace, row: int) -> None:

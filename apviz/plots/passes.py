@@ -1,4 +1,4 @@
-"""Passes of runs: the residual that the recursion claims, and what B − KW really is."""
+"""Passes of runs: the residual by the recursion, and the true residual B − KW."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Look, Theme, ThemeName
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-_NOTE: Final = "where a run leaps, a pass put the residual of the recursion right"
+_NOTE: Final = "a jump is a pass that corrects the recursion"
 _SIZE: Final = 12
-# in the legend, where the shape is any run's
+# Symbol in the legend, which represents the symbols of all runs.
 _KEY: Final = "diamond"
-# on the line of a run, to tell those of one colour apart
+# Number of markers on the line of a run, which distinguish runs of one colour.
 _MARKERS: Final = 15
 
 
 def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """Residual by the recursion as a line, and what the passes found as large marks: B − KW, evaluated on all rows.
+    """Draw the residual by the recursion as a line, and at passes the residual B − KW, over all rows, as large marks.
 
-    The recursion is cheaper than K (float32, skeletons) and drifts; a pass, where the line leaps, puts it right. Each
-    run of a colour has marks of its own shape: filled ones are passes in float64, which alone may claim convergence,
-    open ones those in float32. Hovering over one gives the drift. Runs without a pass are named. Buttons switch x.
+    The recursion is cheaper than K (float32, skeletons) and drifts; a pass corrects it, where the line jumps. Runs of
+    one colour have marks of different shapes. Filled marks are passes in float64, and only these may claim convergence;
+    open marks are passes in float32. Hovering gives the drift. Runs without a pass are named. Buttons switch x.
 
     Args:
-        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+        x: Unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
-        ValueError: no trace, or none with a pass; an unknown x or theme.
+        ValueError: No trace, or none with a pass; an unknown x or theme.
 
     Examples:
         >>> import apviz, torch
@@ -60,22 +60,22 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
         _draw(curves, trace, look, legend_entry(name, trace))
     if not kinds:
         raise ValueError(
-            "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
-            "claims to be done, and every `check_every` epochs or iterations: lower that setting"
+            "no trace has a pass, an evaluation of B − KW during a solve; a run makes one when its recursion claims "
+            "convergence, and every `check_every` epochs or iterations: lower that setting"
         )
-    explained = {1: "filled: pass in float64, which may claim", 0: "open: pass in float32, which may not"}
+    explained = {1: "filled: float64 pass, may claim convergence", 0: "open: float32 pass"}
     for is_exact, said in explained.items():
         if is_exact in kinds:
             marker = _marks(_KEY, [is_exact], colors.ink, colors)
             curves.add_key(said, mode="markers", marker=marker)
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
-    notes = [_NOTE, *([f"no pass is known of {', '.join(without)}"] if without else [])]
-    return curves.finish(several, "What is claimed, and what is true", f"passes/{x}", notes)
+    notes = [_NOTE, *([f"no pass recorded for {', '.join(without)}"] if without else [])]
+    return curves.finish(several, "Claimed and true residual", f"passes/{x}", notes)
 
 
 def _marks(symbol: str, is_exact: Sequence[int], color: str, theme: Theme) -> dict[str, Any]:
-    """Marks of passes; an edge sets filled ones apart that lie on each other."""
+    """Return the marks of passes, with an edge that separates overlapping filled marks."""
     return {
         "symbol": [symbol if exact else f"{symbol}-open" for exact in is_exact],
         "color": color,
@@ -117,7 +117,7 @@ def _draw(curves: Curves, trace: Trace, look: Look, name: str) -> None:
     )
     if not trace.converged:
         symbol = NOT_CONVERGED if trace.finished else UNFINISHED
-        # it may lie on a pass
+        # the end may be at the same place as a pass
         edge = {"width": 1.5, "color": curves.theme.paper} if trace.finished else {"width": 2}
         curves.add(
             trace,
@@ -132,13 +132,13 @@ def _draw(curves: Curves, trace: Trace, look: Look, name: str) -> None:
 
 
 def _said(number: int, claimed: float, drift: float) -> str:
-    return f"pass {number}" + (f": {claimed:.6g} was claimed<br>drift {drift:.3g}" if math.isfinite(claimed) else "")
+    return f"pass {number}" + (f", claimed {claimed:.6g}<br>drift {drift:.3g}" if math.isfinite(claimed) else "")
 
 
 def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
-    """Where the recursion was, update by update, claimed residual before a pass and that of B − KW after it included.
+    """Return x by unit, with epochs as fractions, and the mean residuals of the recursion, update by update.
 
-    Returns x by unit, epochs as fractions, and the mean residuals.
+    At a pass, the claimed residual before it and the residual B − KW after it are both included.
     """
     epochs, found = trace["epoch"], trace["pass"]
     start = [each[:1] for each in (epochs["epoch"].values, epochs["work"].values, epochs["seconds"].values)]
@@ -147,7 +147,7 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
     if "update" in trace:
         updates = trace["update"]
         epoch = updates["epoch_of_update"].values
-        # the share of its epoch that is done after each update
+        # share of its epoch completed after each update
         first = np.searchsorted(epoch, epoch)
         done = (np.arange(len(epoch)) - first + 1) / (np.searchsorted(epoch, epoch, side="right") - first)
         residual = updates["residual"].values.mean(axis=1)
@@ -155,7 +155,7 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
         stages.append(np.column_stack([epoch, np.zeros(len(epoch))]))
     of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
     claims = found["claimed_residual"].values
-    # a direct solve claims nothing
+    # a direct solve has no claimed residual
     for kept, residual, stage in (
         (np.isfinite(claims), claims, 1),
         (found["is_adopted"].values == 1, found["residual"].values, 2),

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """Drift ‖R − (B − KW)‖_F / ‖B‖_F at each check, R the residual of the recursion; and the tolerance.
+    """Draw the drift ‖R − (B − KW)‖_F / ‖B‖_F at each check, with R the residual of the recursion, and the tolerance.
 
-    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons switch x.
+    If the drift is close to the tolerance, the recursive residual is no evidence of convergence. Buttons switch x.
 
     Args:
-        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+        x: Unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
-        ValueError: no trace, or none with a check; an unknown x or theme.
+        ValueError: No trace, or none with a check; an unknown x or theme.
 
     Examples:
         >>> import apviz, torch

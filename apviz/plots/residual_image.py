@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-#: residuals sent to the browser, in all pictures together; each takes two bytes, and three to five in JSON
+#: Residuals sent to the browser in all pictures together; each takes two bytes, and three to five in JSON.
 DRAWN_VALUES: Final = 1_000_000
 
-#: pixels of the colour bar's distance to the picture, and of slider and buttons below it
+#: Pixels between colour bar and picture; height in pixels of slider and buttons below the picture.
 _GAP: Final = 10
 _CONTROLS: Final = 122
 
 
 def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
-    """Residual of the first right-hand side after each recorded update, with a slider and a play button.
+    """Draw the residual of the first right-hand side after each recorded update, with a slider and a play button.
 
-    Inputs on a regular grid are pixels, the first input downwards and the second to the right, as rows and columns
-    of a photograph are; cells of the grid without a row stay empty. Other inputs are points, the first input to
-    the right. The block of the update is outlined and its margin shaded; where blocks lie scattered, their rows
-    are dotted. One colour scale, by the square root so that small residuals show, serves all updates.
+    Inputs on a regular grid are pixels, with the first input downwards and the second to the right, like rows and
+    columns of a photograph; cells of the grid without a row stay empty. Other inputs are points, with the first input
+    to the right. The block of the update is outlined and its margin shaded; the rows of scattered blocks have dots. All
+    updates share one colour scale, by the square root so that small residuals show.
 
     Residuals are sent as 16-bit multiples of a power of ten, which lies between 1/3,277 and 1/32,767 of the largest.
-    Beyond `DRAWN_VALUES` of them fewer updates are drawn, the first and the last among them, and the figure says so.
+    Beyond `DRAWN_VALUES` residuals, fewer updates are drawn, including the first and the last, and the figure says so.
     Frames do not play in a FigureWidget.
 
     Raises:
-        ValueError: not two inputs; no rows or no snapshots recorded; an unknown theme.
+        ValueError: Not two inputs; no rows or no snapshots recorded; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -96,7 +96,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
 
 
 def _drawn(trace: Trace) -> tuple[xr.Dataset, list[str]]:
-    """The snapshots to draw, evenly over the run, and what is to be said about the others."""
+    """Return the snapshots to draw, evenly over the run, and notes on the others."""
     snapshots, notes = drawable(trace)
     total, rows = snapshots["residual"].shape
     most = max(2, DRAWN_VALUES // rows)
@@ -107,7 +107,7 @@ def _drawn(trace: Trace) -> tuple[xr.Dataset, list[str]]:
 
 
 def _add_controls(figure: go.Figure, names: list[str], titles: list[str], theme: Theme) -> go.Figure:
-    """The slider below the picture, with the step it is at, and below it the buttons."""
+    """Add the slider below the picture, with the name of its step, and the buttons below the slider."""
     on_grid = figure.layout.xaxis.showticklabels is False
     axis = 0 if on_grid else 50
     bar = slider(names, theme, titles, x=0, y=0, len=1, pad={"t": 8 + axis, "l": 8, "r": 8})

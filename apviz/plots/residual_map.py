@@ -30,26 +30,27 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: rows drawn as points, so that a browser draws several updates a second: a point takes it 0.1 ms; pixels are all drawn
+#: Number of rows drawn as points: a browser takes 0.1 ms per point and draws several updates a second. All pixels are
+#: drawn.
 DRAWN_ROWS: Final = 2_000
 
-#: pixels between the picture and its colour bar, where a line says which update it is
+#: Pixels between the picture and its colour bar, with room for a line that names the update.
 _GAP: Final = 34
 
 
 class ResidualMap:
-    """Residual of the first right-hand side, one update at a time, with one colour scale for all of them.
+    """Residual of the first right-hand side, one update at a time, with one colour scale for all updates.
 
-    Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
-    are, more by their first two principal axes in lengthscales. There the block is outlined and its margin shaded; if
-    blocks overlap in the plane, its rows are ringed and have a halo. At most `DRAWN_ROWS` rows are drawn, the same
-    share of every block, and the figure says so.
+    Pixels and blocks are drawn as in `apviz.plots.residual_image`. One input is drawn against the residual, two inputs
+    as x and y, more inputs by their first two principal axes in lengthscales. There the block is outlined and its
+    margin shaded; if blocks overlap in the plane, their rows have rings and halos. At most `DRAWN_ROWS` rows are drawn,
+    the same share of every block, and the figure says so.
 
     Attributes:
-        updates: the numbers that can be drawn.
+        updates: Numbers of the updates that can be drawn.
 
     Raises:
-        ValueError: no rows or no snapshots recorded; an unknown theme.
+        ValueError: No rows or no snapshots recorded; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -84,10 +85,10 @@ class ResidualMap:
             self._pixels = BlockMarks(trace, self._x, self._y, self._shape)
 
     def figure(self, update: int) -> go.Figure:
-        """Figure after an update.
+        """Return the figure after an update.
 
         Raises:
-            ValueError: an update that was not recorded.
+            ValueError: An update that was not recorded.
         """
         trace, place = self._trace, self._place_of(update)
         block, label = step(trace, update)
@@ -105,10 +106,10 @@ class ResidualMap:
         return figure
 
     def frame(self, update: int) -> go.Frame:
-        """Frame with what is different in the figure after another update: much less than the figure.
+        """Return a frame with the parts of the figure that change with the update; it is much smaller than the figure.
 
         Raises:
-            ValueError: an update that was not recorded.
+            ValueError: An update that was not recorded.
         """
         place = self._place_of(update)
         block, label = step(self._trace, update)
@@ -129,11 +130,11 @@ class ResidualMap:
     # --- rows as points -------------------------------------------------------------------------------------------
 
     def _place(self, coordinates: Floats) -> None:
-        """Which rows are drawn, and where."""
+        """Choose the rows to draw, and their positions."""
         n, d = coordinates.shape
         owner = self._owner()
         if n > DRAWN_ROWS:
-            # row after row of every block, so that blocks keep their proportions
+            # ordered by block, so that blocks keep their proportions
             order = np.arange(n) if owner is None else np.argsort(owner, kind="stable")
             self._rows = np.sort(order[np.linspace(0, n - 1, DRAWN_ROWS).round().astype(int)])
             self._notes.append(f"{DRAWN_ROWS:,} of {n:,} rows drawn, evenly from all blocks")
@@ -153,7 +154,7 @@ class ResidualMap:
         self._points = PointMarks(self._trace, plane, self._rows, marker_size(len(self._x)), height)
 
     def _scatter(self, place: int, block: int) -> list[go.Scatter]:
-        """The margin, the rows, the block."""
+        """Return the margin, the rows and the block, from bottom to top."""
         height = self._heights(place)
         y = self._y if height is None else height
         owner = self._owner()
@@ -164,12 +165,12 @@ class ResidualMap:
         return [self._points.under(block, self._x, y), rows, self._points.over(block, self._x, y)]
 
     def _heights(self, place: int) -> Floats | None:
-        """The residual itself as y, for one input."""
+        """Return the residual as y for one input; None for more inputs."""
         if self._y is not None:
             return None
         return self._scale.codes[place][self._rows] * np.float32(10.0**-self._scale.power)  # type: ignore[no-any-return]
 
-    # --- what both share ------------------------------------------------------------------------------------------
+    # --- pixels and points ----------------------------------------------------------------------------------------
 
     def _owner(self) -> Any:
         rows = self._trace["rows"]
@@ -179,7 +180,7 @@ class ResidualMap:
         if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"update {update} of this run was not recorded, or is not finite; there are {len(self.updates)} "
-                f"from {self.updates[0]} to {self.updates[-1]}"
+                f"updates from {self.updates[0]} to {self.updates[-1]}"
             )
         return self.updates.index(update)
 
@@ -190,14 +191,14 @@ class ResidualMap:
         }  # fmt: skip
 
     def _top(self) -> float:
-        """Where the y axis ends, for one input."""
+        """Return the upper end of the y axis, for one input."""
         return 1.05 * self._scale.limit
 
     def _add_axes(self, figure: go.Figure) -> None:
         if self._shape is not None:
             add_input_axes(figure, self._shape)
             figure.update_yaxes(constraintoward="top")
-            # as high as its place is wide, which the page knows
+            # without a height, the page makes the figure as high as it is wide
             figure.update_layout(margin={"l": 16, "r": 16, "b": 16}, height=None)
             return
         figure.update_xaxes(title_text=self._axes[0], showgrid=False)
@@ -207,10 +208,10 @@ class ResidualMap:
 
 
 def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """Residual of the first right-hand side after one recorded update, see `ResidualMap`.
+    """Draw the residual of the first right-hand side after one recorded update; see `ResidualMap`.
 
     Raises:
-        ValueError: an update that was not recorded; no rows or no snapshots; an unknown theme.
+        ValueError: An update that was not recorded; no rows or no snapshots; an unknown theme.
 
     Examples:
         >>> import apviz, torch

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """Mean relative residual of each run, and its tolerance (paper, Figure 1).
+    """Draw the mean relative residual of each run, and its tolerance (paper, Figure 1).
 
-    One point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B − KW; a run
-    that converged ends in a large filled marker, one that did not in a cross, an unfinished one in an open circle.
-    Colour is the method, the dash of a line its block size; the legend says in what runs differ. Of more than 24 runs
-    the legend has the methods, and no checks are drawn. Equal curves lie on each other, and are named. Buttons switch
-    x.
+    A curve has one point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B
+    − KW. A converged run ends in a large filled marker, one that did not converge in a cross, an unfinished one in an
+    open circle. Colour is the method, the dash of a line its block size; the legend lists the differences of runs. With
+    more than 24 runs, the legend lists the methods, and no checks are drawn. Equal curves cover each other and are
+    named. Buttons switch x.
 
     Args:
-        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+        x: Unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
-        ValueError: no trace; an unknown x or theme.
+        ValueError: No trace; an unknown x or theme.
 
     Examples:
         >>> import apviz, torch
@@ -51,7 +51,7 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     for trace, _, entry, look in drawn if not many else ():
         checked |= curves.add_checks(trace, look.color, entry)
     for trace, _, entry, look in drawn:
-        # not of one that still grows: at every pass all of its curve would be sent again
+        # not for a run that still grows: its complete curve would be sent again at every pass
         by_recursion = "stop_message" in trace.attrs and not trace.residual_is_measured
         what = "residual by the recursion" if by_recursion else "residual"
         curves.add_run(trace, trace["epoch"]["residual"].values, what, look, entry, showlegend=not many)
@@ -70,7 +70,7 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
 
 def _add_methods(curves: Curves, traces: Sequence[Trace], looks: Sequence[Look]) -> None:
-    """An entry of the legend for every method, instead of one for every run."""
+    """Add a legend entry for every method, instead of one for every run."""
     looks_of = {trace.method: look for trace, look in zip(traces, looks, strict=True)}
     for name, (method, look) in zip(distinct_names([*looks_of]), looks_of.items(), strict=True):
         runs = [trace for trace in traces if trace.method == method]
@@ -79,12 +79,12 @@ def _add_methods(curves: Curves, traces: Sequence[Trace], looks: Sequence[Look])
         curves.add_key(f"{escaped(name)} — {count}", mode="lines", line=look.line())
 
 
-#: sets of equal curves that are named, and names of each
+#: Number of sets of equal curves that are named, and of names in each.
 _NAMED = 3
 
 
 def _equal(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
-    """Note on curves that lie on each other, of which one alone is seen."""
+    """Return a note on equal curves, of which only one is visible."""
     groups = coinciding(traces)
     if not groups:
         return []
@@ -92,4 +92,4 @@ def _equal(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
         " = ".join([*(names[place] for place in group[:_NAMED]), *["…"] * (len(group) > _NAMED)]) for group in groups
     ]
     more = f"; {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-    return [f"on each other, equal within 1%: {'; '.join(said[:_NAMED])}{more}"]
+    return [f"curves equal within 1%: {'; '.join(said[:_NAMED])}{more}"]

@@ -1,4 +1,4 @@
-"""Test error of runs next to their residual."""
+"""Test error of runs, above their residual."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 
-#: what a star says
+#: Meaning of a star.
 STAR_LABEL = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last value"
 
 
 def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
+    """Draw test RMSE above and residual below, on one x axis: how small a residual predictions need.
 
-    A star marks the epoch from which on the test RMSE stays within 1% of its last value, of runs that converged: the
-    end of another is no better than at its last epoch. Traces without a test RMSE are left out. Buttons switch x;
-    the work of predicting is not part of it.
+    For converged runs, a star marks the epoch from which the test RMSE stays within 1% of its last value. The last
+    value of other runs is not final, so they have no star. Traces without a test RMSE are left out. Buttons switch x;
+    work excludes the work of predicting.
 
     Args:
-        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+        x: Unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
-        ValueError: no trace, or none with a test RMSE; an unknown x or theme.
+        ValueError: No trace, or none with a test RMSE; an unknown x or theme.
 
     Examples:
         >>> import apviz, torch
@@ -65,7 +65,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         curves.add_line(trace, rmse, "test RMSE", look, entry, rows=at, log=False, showlegend=False)
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", look, entry, row=2)
         _mark_sufficient(curves, trace, look.color, entry)
-    # not in the unit of the data set: targets are standardised before they are solved for
+    # not in the unit of the data set, because targets are standardised before the solve
     curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({EPOCH['test_rmse'].units})"}
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
@@ -80,7 +80,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
 
 def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> None:
-    """A star where solving on stops to matter, in both panels."""
+    """Mark the epoch after which the test error barely changes with a star, in both panels."""
     first = errors.sufficient_epoch(trace)
     if first is None or not trace.converged:
         return
@@ -93,7 +93,7 @@ def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> No
 
 
 def _test_rows(trace: Trace) -> int:
-    """How many rows were predicted each time; 0 where no work of it was recorded."""
+    """Return the number of rows predicted each time; 0 if their work was not recorded."""
     epochs = trace["epoch"]
     if "prediction_work" not in epochs:
         return 0

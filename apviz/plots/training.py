@@ -1,4 +1,4 @@
-"""Trainings: the noise, and what each step's solve took, by step."""
+"""Trainings: the noise by step, and the cost of each step's solve."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from apviz.tracing.trace import common_sign, condition_words, sign_of
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: markers drawn on a curve; hovering finds all its points
+#: Number of markers drawn on a curve; hovering works on all its points.
 _MARKERS: Final = 12
-#: pixels, with three panels
+#: Height in pixels with three panels.
 _TALL: Final = 920
 
-#: epochs up to which every one has a tick
+#: Number of epochs up to which every epoch has a tick.
 FEW_EPOCHS: Final = 6
 
-#: the panels from above: the variable of a step, and the title of its axis
-_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs a step, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
+#: Panels from top to bottom: variable of a step, and title of its axis.
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs per step (CG: iterations)", "kappa": "κ {} λmax/λmin of K"}
 
-#: what hovering gives, in the order of `customdata`; and what may be NaN
+#: Variables in hover texts, in the order of `customdata`; variables that may be NaN.
 _VARIABLES: Final = ("step", "noise", "epochs", "residual")
 _OPTIONAL: Final = ("work", "seconds", "kappa", "kappa_prime")
 
 
 def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Noise σ² by step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
+    """Draw the noise σ² by step, above the epochs or iterations of the step's solve (paper, Figure 4 and appendix).
 
-    Every step is drawn with the σ² that its solve was done with. A cross marks a step whose solve did not converge.
-    Where condition numbers were recorded they have a third panel, κ of K; hovering also gives κ′ of the blocks.
+    Every step is drawn at the σ² used in its solve. A cross marks a step whose solve did not converge. Recorded
+    condition numbers have a third panel, κ of K; hovering also gives κ′ of the blocks.
 
     Raises:
-        ValueError: no trace; a trace that is not of a training; an unknown theme.
+        ValueError: No trace; a trace of something other than a training; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -54,7 +54,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         >>> _ = training.run()
         >>> figure = apviz.plots.training(training.trace)
         >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
-        ('σ² (target unit²)', 'epochs a step, of CG: iterations')
+        ('σ² (target unit²)', 'epochs per step (CG: iterations)')
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.method_name for trace in several if "step" not in trace]
@@ -82,7 +82,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure.update_xaxes(title_text=step_title(several), row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
-    return finish(figure, several, colors, "The noise σ², and each step's epochs", "training", notes_of(several))
+    return finish(figure, several, colors, "Noise σ² and epochs of each step", "training", notes_of(several))
 
 
 def _has_kappa(traces: Sequence[Trace]) -> bool:
@@ -92,7 +92,7 @@ def _has_kappa(traces: Sequence[Trace]) -> bool:
 def _add(
     figure: go.Figure, trace: Trace, panel: str, row: int, at: Any = slice(None), head: str = "", **scatter: Any
 ) -> None:
-    """Draws a variable against the steps `at`; hovering names the method and gives the step in full."""
+    """Draw a variable against the steps `at`; hovering gives the method and all numbers of the step."""
     steps = trace["step"]
     optional = zip(*(steps[name].values[at] for name in _OPTIONAL), strict=True)
     hover = (
@@ -112,13 +112,13 @@ def _add(
 
 
 def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> None:
-    """The y axis of a panel: σ² and κ on a log scale, epochs from zero."""
+    """Set the y axis of a panel: a log scale for σ² and κ, a linear one from zero for epochs."""
     units = traces[0]["step"][panel].attrs.get("units", "target unit²")
     if panel == "kappa":
         units = common_sign(sign_of(trace["step"], panel) for trace in traces if _has_kappa([trace]))
     figure.update_yaxes(title_text=_PANELS[panel].format(units), row=row, col=1)
     if panel == "epochs":
-        # whole numbers, each once
+        # whole numbers, without repeated labels
         most = max((int(trace["step"][panel].max()) for trace in traces if trace["step"].sizes["step"]), default=0)
         ticks = {"dtick": 1} if most < FEW_EPOCHS else {"nticks": 6}
         figure.update_yaxes(rangemode="tozero", tickformat=",d", row=row, col=1, **ticks)
@@ -128,7 +128,7 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
 
 
 def step_title(traces: Sequence[Trace]) -> str:
-    """Title of the axis of steps: an iteration of L-BFGS is none of Adam's steps."""
+    """Return the title of the axis of steps: an iteration of L-BFGS is not an Adam step."""
     return "step" if any(_optimiser(trace) != "adam" for trace in traces) else "Adam step"
 
 
@@ -137,7 +137,7 @@ def _optimiser(trace: Trace) -> str:
 
 
 def entry_of(name: str, trace: Trace) -> str:
-    """Name of a training and how far it came, so that solves that did not converge never look as if they had."""
+    """Return the name of a training with its progress, so that solves that did not converge are visible."""
     done, failed = trace["step"].sizes["step"], int((trace["step"]["converged"].values == 0).sum())
     wanted = json.loads(trace.attrs["training_settings"])["steps"]
     state = f"{done} steps" if trace.finished else f"{done} of {wanted} steps, unfinished"
@@ -152,7 +152,7 @@ def _unit(trace: Trace) -> str:
 
 
 def _known(trace: Trace, values: Sequence[float]) -> str:
-    """For hovering: the optional numbers that were recorded, two a line."""
+    """Return the optional numbers that were recorded for the hover text, two per line."""
     named = zip(_OPTIONAL, values, strict=True)
     words = [_hover_line(trace, name, value) for name, value in named if math.isfinite(value)]
     return "".join(f"<br>{' · '.join(words[i : i + 2])}" for i in range(0, len(words), 2))
@@ -165,7 +165,7 @@ def _hover_line(trace: Trace, name: str, value: float) -> str:
 
 
 def notes_of(traces: Sequence[Trace]) -> list[str]:
-    """Step size, probes and lowest noise, where all trainings share them."""
+    """Return step size, probes and lowest noise, as far as all trainings share them."""
     settings = [json.loads(trace.attrs["training_settings"]) for trace in traces]
     shown = {"step_size": "Adam steps of {:g}", "probes": "{} probes", "noise_floor": "σ² ≥ {:g}"}
     if step_title(traces) == "step":

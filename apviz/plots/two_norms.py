@@ -1,4 +1,4 @@
-"""Norms of one residual: in the kernel's Hilbert space it never rises, in the Euclidean sense it may."""
+"""Two norms of one residual: in the kernel's Hilbert space it never rises, in the Euclidean sense it may."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from apviz.rkhs import Trajectory
 from apviz.settings import require_kind, require_whole
 
 HEIGHT = 400
-#: what is below is rounding, and not drawn
+#: Smallest value drawn; smaller ones are rounding.
 FLOOR = 1e-12
 
 
 def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "light") -> go.Figure:
-    """Norm ‖r‖_H = ‖W−W*‖_K and Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
+    """Draw ‖r‖_H = ‖W−W*‖_K and Euclidean ‖r‖ after every step, relative to their start; step `number` is marked.
 
     Raises:
-        TypeError: no trajectory.
-        ValueError: a step that the trajectory does not have; an unknown theme.
+        TypeError: Not a trajectory.
+        ValueError: A step that is not part of the trajectory; an unknown theme.
 
     Examples:
         >>> import apviz
@@ -44,7 +44,7 @@ def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "li
     figure = go.Figure()
     ours, euclidean = rule_color("gauss-southwell", theme), method_color(PLAIN_CG, theme)
     steps = np.arange(len(trajectory.steps))
-    # a list of sizes would make them translucent, with an outline
+    # a list of sizes would make the markers translucent, with an outline
     plain, drawn = {"opacity": 1.0, "line": {"width": 0}}, []
     for norms, name, color, symbol in (
         (trajectory.errors(), "‖r‖<sub>H</sub> = ‖W−W*‖<sub>K</sub>", ours, "circle"),
@@ -72,7 +72,7 @@ def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "li
         height=HEIGHT,
         xaxis={"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"},
         yaxis={
-            "title": {"text": "÷ its value at the start"}, "type": "log", **log_ticks([low, high], most=6),
+            "title": {"text": "relative to the start"}, "type": "log", **log_ticks([low, high], most=6),
             "range": [decades[0] - margin, decades[1] + margin],
         },
     )  # fmt: skip

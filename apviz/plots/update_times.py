@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 
-#: how far below its name a box lies, where names are 1 apart
+#: Distance of a box below its name, where names are 1 apart.
 _BELOW: Final = 0.5
 
 
 def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Seconds per update of each run, or per iteration of a Krylov method: median, quartiles, extremes.
+    """Draw seconds per update of each run, or per iteration of a Krylov method: median, quartiles, extremes.
 
     Runs with fewer than two updates are left out, and the figure says so.
 
     Raises:
-        ValueError: no trace, or none with two updates; an unknown theme.
+        ValueError: No trace, or none with two updates; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -65,7 +65,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             hoverinfo="x+name",
         )
     figure.update_xaxes(title_text="time per update (s)", type="log", **log_ticks(quantiles))
-    # a name next to its box would leave no room for the boxes on a phone, and one on the axis would hide its ticks
+    # a name next to its box would leave too little room on a phone, and on the axis it would hide the ticks
     figure.update_yaxes(range=(len(names) - 0.2, -0.5), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
     for place, name in enumerate(names):
         figure.add_annotation(
@@ -77,9 +77,9 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
 
 
 def time_quantiles(trace: Trace) -> np.ndarray:
-    """Seconds between updates, (5,): minimum, quartiles with the median between them, and maximum.
+    """Return seconds between updates, (5,): minimum, quartiles with the median between them, and maximum.
 
-    The trace has two updates or more.
+    The trace must have two updates or more.
     """
     seconds = np.diff(trace["update"]["seconds"].values)
     # a clock with coarse ticks gives zeros, which a log axis cannot show

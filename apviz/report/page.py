@@ -1,4 +1,4 @@
-"""Report of a comparison: one self-contained HTML page, made from traces alone."""
+"""Report of a comparison: one self-contained HTML page, from traces alone."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Section:
     """Runs of one system, with verdict, table and figures.
 
     Attributes:
-        prepared: how a user's own table became data, and oddities of the data, one sentence each.
-        chosen: what `auto` took for a run, and why.
+        prepared: Preparation of a user's own table, and oddities of the data, one sentence each.
+        chosen: Choice of `auto` for a run, with the reason.
     """
 
     title: str
@@ -46,10 +46,10 @@ class Section:
 def find_traces(folder: str | Place) -> list[Trace]:
     """Return the traces of solves in a folder, or below a URL (`*.zarr`), oldest first.
 
-    One that cannot be read is left out with a warning.
+    A trace that cannot be read is left out with a warning.
 
     Raises:
-        FileNotFoundError: no such folder, or no trace of a solve in it that can be read.
+        FileNotFoundError: No such folder, or no readable trace of a solve in it.
     """
     folder = place_of(folder)
     if not folder.is_dir():
@@ -63,10 +63,10 @@ def find_traces(folder: str | Place) -> list[Trace]:
             trace = open_trace(path)
             if not isinstance(trace, TrainingTrace):
                 check_complete(trace)
-                # what the terminal and the page need of every one
+                # fields that the terminal and the page need from every trace
                 table_row(trace), system_key(trace.attrs)
                 traces.append(trace)
-        except Exception as error:  # of any kind: one file of a stranger is not to hide the others
+        except Exception as error:  # any kind of error: one invalid file must not hide the others
             problems.append(f"{path.name} is left out, for it cannot be read: {_reason(error)}")
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
@@ -80,7 +80,7 @@ def find_traces(folder: str | Place) -> list[Trace]:
 def write_report(traces: Sequence[Trace], path: P) -> P:
     """Write the page: a table and the charts of every system among the traces.
 
-    A trace that cannot be drawn is left out with a warning, unless no other is left.
+    A trace that cannot be drawn is left out with a warning, unless no other remains.
     """
     return write_page(
         path,
@@ -93,7 +93,7 @@ def write_report(traces: Sequence[Trace], path: P) -> P:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of an error; its kind too where that was not foreseen."""
+    """Return the message of an error, with its kind if it was unexpected."""
     is_foreseen = (type(error) is ValueError or isinstance(error, OSError)) and str(error)
     return str(error) if is_foreseen else f"{type(error).__name__} {error}".rstrip()
 
@@ -116,7 +116,7 @@ def _sections(traces: Sequence[Trace]) -> list[Section]:
                 )
         try:
             found += [_section([group[number] for number in alone])] if alone else []
-        except Exception:  # together only
+        except Exception:  # only together do they fail
             found += alone.values()
     if errors and not found:
         raise errors[0]
@@ -155,7 +155,7 @@ def _section(traces: Sequence[Trace]) -> Section:
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     verdict = judge(drawn, full_names(drawn))
-    # the notes of a table have what is odd about it, with names of its columns
+    # the notes of a table include its oddities, with names of columns
     said = drawn[-1].preparation.get("notes", drawn[-1].oddities)
     return Section(title, verdict, facts, said, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
 
@@ -171,12 +171,12 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     return [embedded(title, words, draw) for title, words, draw in drawn]
 
 
-#: title, explanation, and what draws it in a theme
+#: Title, explanation, and a function that draws the figure in a theme.
 _Drawn = tuple[str, str, Callable[[ThemeName], go.Figure]]
 
 
 def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
-    """How far each run came: residual, test error, K-norm error, eigenvalues."""
+    """Yield the figures on the error of each run: residual, test error, K-norm error, eigenvalues."""
     yield (
         "Residual",
         "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
@@ -206,7 +206,7 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
 
 
 def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
-    """What blocks did: their sizes, which came when, where the residual is."""
+    """Yield the figures on blocks: their sizes, their order, their residuals."""
     blocks = [t for t in traces if "block" in t and len(t["epoch"]["epoch"]) > 1]
     rule = [t for t in blocks if t.method.rule == "gauss-southwell" and not t.method.overlap]
     if len({t.method.block_size for t in rule}) > 1:
@@ -235,7 +235,7 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
 
 
 def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
-    """How far the recursion is from B − KW."""
+    """Yield the figures on the difference between the recursion and B − KW."""
     refined = [t for t in traces if "pass" in t]
     if refined:
         yield (
@@ -244,7 +244,7 @@ def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
             "a pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
             lambda theme: plots.passes(refined, theme=theme),
         )
-    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # of GPyTorch's CG
+    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # only GPyTorch's CG has it
         yield (
             "Drift",
             "How far rounding has moved the recursive residual from B − KW, at every recomputation.",

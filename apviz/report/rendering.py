@@ -1,4 +1,4 @@
-"""Pages that need nothing from elsewhere: a filled template, plotly's script, and figures as JSON in both themes."""
+"""Self-contained pages: a filled template, plotly's script, and figures as JSON in both themes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import apviz
 from apviz.places import P, Place, beginning, is_there, write_whole
 from apviz.plots._style import ThemeName
 
-# in the head of `base.html.jinja`
+# text in the head of `base.html.jinja`
 _HEAD, _MARK = 2_000, '<meta name="generator" content="apviz'
 
 
 def write_page(path: P, template: str, **values: Any) -> P:
-    """Write the page that the template gives with these values, whole or not at all; return its path.
+    """Write the page of a template with these values, completely or not at all; return its path.
 
-    An existing page of apviz is replaced; next to any other file the page gets another name.
+    An existing page of apviz is replaced. If another kind of file has the name, the page gets another name.
 
     Args:
-        template: a file of `apviz/report/templates` that extends `base.html.jinja`.
+        template: File of `apviz/report/templates` that extends `base.html.jinja`.
     """
     names = (path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, 10_000)))
     places = (path.with_name(name) for name in names)
@@ -41,7 +41,7 @@ def write_page(path: P, template: str, **values: Any) -> P:
 
 
 def _is_ours(path: Place) -> bool:
-    """Return whether a page came from a template of ours, by its head."""
+    """Test whether a page was made by apviz, by its head."""
     try:
         return _MARK in beginning(path, _HEAD).decode(errors="replace")
     except OSError:
@@ -50,12 +50,11 @@ def _is_ours(path: Place) -> bool:
 
 @dataclass(frozen=True)
 class Figure:
-    """Chart of a page: what to look at, and plotly's parts (data, layout, frames) as JSON.
+    """Chart of a page: an explanation, and plotly's parts (data, layout, frames) as JSON.
 
     Attributes:
-        both: the parts that are the same in both themes, such as the many pictures of an animation; `light` and
-            `dark` hold the others.
-        height: CSS; empty for the page's own.
+        both: Parts shared by both themes, such as the many pictures of an animation; `light` and `dark` have the rest.
+        height: Height in CSS; empty for that of the page.
     """
 
     heading: str
@@ -71,7 +70,7 @@ def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) ->
     light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
     height = _height(light["layout"])
     for layout in (light["layout"], dark["layout"]):
-        # plotly would forget it when the window changes its size, and ask the page
+        # plotly would lose the height when the window is resized, and take the page's
         layout.pop("height", None)
     both = {part: light.pop(part) for part in list(light) if light[part] == dark[part]}
     dark = {part: dark[part] for part in light}
@@ -79,7 +78,7 @@ def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) ->
 
 
 def _height(layout: dict[str, Any]) -> str:
-    """What the figure asks for; with square pixels as much as the picture needs, at most what a window shows."""
+    """Return the height of a figure; with square pixels the height of the picture, limited to a window."""
     if "height" not in layout:
         return ""
     asked = f"{layout['height']}px"
@@ -93,6 +92,6 @@ def _height(layout: dict[str, Any]) -> str:
 
 
 def _embeddable(parts: dict[str, Any]) -> str:
-    """JSON that cannot end, or otherwise disturb, the script element it is put into: without any `<`."""
+    """Return JSON without any `<`, which cannot end or disturb its script element."""
     text = json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Table of runs: one row a trace, the same for the terminal and the report."""
+"""Table of runs: one row per trace, the same for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHOD, ENDING = HEADINGS.index("method"), HEADINGS.index("how it ended")
 
 @dataclass(frozen=True)
 class Row:
-    """A run: its cells as text in the order of `HEADINGS`, whether it converged, its method's details and kind."""
+    """Row of a run: cells as text in the order of `HEADINGS`, whether it converged, details and kind of its method."""
 
     cells: tuple[str, ...]
     converged: bool
@@ -33,7 +33,7 @@ class Row:
 
 
 def table_rows(traces: Sequence[Trace]) -> list[Row]:
-    """Return the rows of the table, one a trace; an interrupted run is shown as far as it got."""
+    """Return the rows of the table, one per trace; an interrupted run is shown up to its last epoch."""
     return [table_row(trace, method) for trace, method in zip(traces, method_names(traces), strict=True)]
 
 
@@ -41,7 +41,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
     """Return the row of the table for one trace.
 
     Args:
-        method: its name among others.
+        method: Name of the method that distinguishes it from the others.
     """
     a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
     rmse = float(last["test_rmse"])
@@ -63,7 +63,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
 
 
 def _details(rows: Sequence[Row]) -> list[str]:
-    """Return the details of methods, a line each; details that all of one kind share appear once."""
+    """Return the details of methods, one line each; details shared by all methods of a kind appear once."""
     found: dict[str, dict[str, str]] = {}
     for row in filter(lambda row: row.details, rows):
         found.setdefault(row.kind, {}).setdefault(row.details, row.cells[METHOD])
@@ -82,7 +82,7 @@ def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
     )  # fmt: skip
     for index, heading in enumerate(TERMINAL_HEADINGS):
         is_text = index in (METHOD, ENDING)
-        # numbers are never cut; in a narrow terminal the words wrap
+        # numbers are never truncated; in a narrow terminal the words wrap
         width = 13 if is_text else max((len(line.cells[index]) for line in lines), default=0)
         table.add_column(heading, justify="left" if is_text else "right", min_width=width, overflow="fold")
     for line in lines:

@@ -11,6 +11,7 @@ from apviz.solvers.gradient_descent import GradientDescent
 from apviz.solvers.interface import SOLVERS, Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
 from apviz.solvers.precision import Precision
 from apviz.solvers.projection import AlternatingProjection
+from apviz.solvers.residuals import Certificate
 from apviz.solvers.run import Run
 from apviz.solvers.solve import attempt, checked_hooks, solve
 from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated
@@ -19,7 +20,7 @@ from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 from apviz.solvers.stopping import Stopping
 
 __all__ = [
-    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient",
+    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Certificate", "Cholesky", "ConjugateGradient",
     "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent", "Hook", "NotConverged",
     "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run", "Skeletons", "Solution", "Solver",
     "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace", "Update", "Updated", "attempt",

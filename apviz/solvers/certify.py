@@ -1,4 +1,4 @@
-"""Certification: evaluate B − KW during a solve, choose when and in which dtype, and decide whether the solve is over.
+"""Certification: choose when B − KW is evaluated and in which dtype, and decide whether the solve is over.
 
 No other module claims convergence.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,86 +15,13 @@ from apviz.operators import CountingOperator
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
 from apviz.solvers.refinement import Pass, Refinement
-from apviz.solvers.state import State, column_inner, column_squares
+from apviz.solvers.residuals import Certify, Measured, residual_for
+from apviz.solvers.state import State, column_squares
 from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
 
-# Float64 rounding below this share of the tolerance is neglected.
-NEGLIGIBLE_TOL_SHARE = 1e-3
 # A solve has diverged if its residual exceeds this many times the initial residual (or 1, if larger).
 EXPLODED = 1e4
-# Rounding errors of a float64 sum of n products, in addition to √n, because sums are made in chunks.
-SUM_ROUNDINGS = 64.0
-# The drift is estimated on this share of the rows, with a minimum number of rows.
-LOOK_SHARE = 0.02
-LOOK_ROWS = 256
-
-
-class Measured(NamedTuple):
-    """B − KW in float64 for some weights, with derived quantities, in the units of the run.
-
-    Args:
-        r: (n, l+1) B − KW.
-        squared: (l+1,) its squared norms; if rounding may matter, of the norms plus their rounding bound.
-        rounding: (l+1,) bounds on the float64 rounding of the norms.
-        energy: (l+1,) terms −½wᵀ(b + r) of h(W).
-        energy_rounding: (l+1,) bounds on the float64 rounding of these terms.
-    """
-
-    r: Tensor
-    squared: Tensor
-    rounding: Tensor
-    energy: Tensor
-    energy_rounding: Tensor
-
-
-class ExactResidual:
-    """The residual in float64 of the K that the user gave, not of K rounded to the operator's dtype.
-
-    In float32 both K and B − KW are rounded, by up to the condition number more than W is. If σ² is small, the
-    residual of the rounded K may be below the tolerance while that of K is far above it.
-    The rounding of float64 is bounded too, and added if it may exceed a thousandth of the tolerance.
-
-    Args:
-        operator: K, in the solver's order of rows; evaluations count as its work.
-    """
-
-    def __init__(self, operator: CountingOperator) -> None:
-        self._operator = exact = operator.exact()
-        self._roundings = exact.entry_rounding
-        self._trace = float(exact.diagonal().sum())
-
-    def residual(self, b: Tensor, w: Tensor, tol: float) -> Measured:
-        """Compute B − KW, (n, l+1) in float64, its norms and h(W), from n² entries.
-
-        The rounding bound is a multiple of ‖K|W|‖ ≤ tr(K)‖W‖; ‖K|W|‖ is evaluated if it may matter for `tol`.
-        """
-        columns, w, layout = w.shape[1], w.double(), self._operator.layout
-        norms, of_b = layout.sum(torch.stack([column_squares(w), column_squares(b)])).sqrt()
-        eps, rounding = torch.finfo(torch.float64).eps, self._roundings * self._trace * norms
-        is_small = bool((rounding <= NEGLIGIBLE_TOL_SHARE * tol * of_b).all())
-        products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
-        r = products[:, :columns].neg_().add_(b)
-        inner, squares = layout.sum(torch.stack([column_inner(w, b + r), column_squares(r)]))
-        found = size = squares.sqrt()
-        if not is_small:
-            rounding = self._roundings * layout.sum(column_squares(products[:, columns:])).sqrt()
-            found = size + rounding
-        rounding = rounding + eps * of_b
-        of_sum = eps * (SUM_ROUNDINGS + math.sqrt(self._operator.n))
-        return Measured(r, found.square(), rounding, -0.5 * inner, 0.5 * norms * (rounding + of_sum * (of_b + size)))
-
-    def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
-        """Estimate the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
-
-        Args:
-            norms: (l+1,) ‖b‖ on the host.
-        """
-        n, layout = self._operator.n, self._operator.layout
-        size = min(n, max(LOOK_ROWS, round(LOOK_SHARE * n)))
-        rows = torch.randperm(n, generator=generator)[:size].to(r.device)
-        missed = layout.take(r, rows) - (layout.take(b, rows) - self._operator.rows_matmul(rows, w.double()))
-        return float((torch.linalg.vector_norm(missed, dim=0).cpu() / norms).mean()) * math.sqrt(n / size)
 
 
 class Certifier:
@@ -104,14 +30,17 @@ class Certifier:
     Args:
         operator: K; evaluations count as its work.
         stopping: tolerance and limits of the solve.
+        certify: how B − KW is evaluated where it may claim convergence (`apviz.solvers.residuals`).
 
     Attributes:
         message: message on the end of the solve, instead of the text of its reason; "" to keep that text.
     """
 
-    def __init__(self, operator: CountingOperator, units: Units, clock: Clock, stopping: Stopping) -> None:
+    def __init__(
+        self, operator: CountingOperator, units: Units, clock: Clock, stopping: Stopping, certify: Certify = "operator"
+    ) -> None:
         self._operator, self._units, self._clock, self.stopping = operator, units, clock, stopping
-        self._exact = ExactResidual(operator)
+        self._residual = residual_for(operator, certify)
         self.message = ""
         self._first_residual: float | None = None
         self._number = 0
@@ -137,7 +66,7 @@ class Certifier:
 
     def measured_at(self, b: Tensor, w: Tensor) -> Measured:
         """Evaluate B − KW in float64 for initial weights."""
-        return self._exact.residual(b, w, math.inf)
+        return self._residual.residual(b, w, math.inf)
 
     def measure(self) -> Measured:
         """Evaluate B − KW in float64 for the current weights; only this evaluation may claim convergence.
@@ -148,7 +77,7 @@ class Certifier:
         held = self._units.as_held(w)
         lost = torch.tensor(float(held is not w), dtype=torch.float64, device=w.device)
         self._is_lost = bool(self._operator.layout.sum(lost))
-        return self._exact.residual(self._state.b, held, self.stopping.tol)
+        return self._residual.residual(self._state.b, held, self.stopping.tol)
 
     def wants_one(self, squared: Tensor) -> bool:
         """Test whether to end the epoch here for a pass, from the recursion's (l+1,) squared norms."""
@@ -226,7 +155,7 @@ class Certifier:
             return False
         if not refinement.drifts:
             return True
-        drift = self._exact.drift(state.r, state.b, state.weights(), self._units.norms, self._generator)
+        drift = self._residual.drift(state.r, state.b, state.weights(), self._units.norms, self._generator)
         return refinement.looked(claimed, drift)
 
     def _make(self, epoch: int, claimed: float, is_exact: bool) -> tuple[Pass, Tensor, Tensor, Measured | None]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from apviz.partitions import Partition
     from apviz.preconditioners.base import Apply
     from apviz.solvers.refinement import Pass
+    from apviz.solvers.residuals import Certificate
     from apviz.solvers.run import Run
 
 
@@ -92,10 +93,10 @@ class Solution:
     Args:
         weights: W in float64, of the shape of B as given; rounded to float32 it may miss the tolerance.
         stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖, of B − KW in float64, from the inputs as given; with a
-            rounding bound if rounding may matter. Zeros count as 0.
-        residual_is_measured: whether `residual` and `energy` are of B − KW for these weights. This is so unless a hook
-            stopped the solve; then they are the recursion's, which may have drifted.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖, of B − KW in float64, from the inputs as given; its error
+            (rounding, approximate products) is added if it may matter. Zeros count as 0.
+        certificate: how `residual` is known, and its error. None if a hook stopped the solve; then `residual` and
+            `energy` are the recursion's, which may have drifted.
         residual_per_rhs: (l+1,) float64.
         epochs: epochs, or iterations of a Krylov method.
         work: kernel entries evaluated or read ÷ n², including set-up, initial residual and checks.
@@ -125,7 +126,12 @@ class Solution:
     setup_work: float
     setup_seconds: float
     energy: float
-    residual_is_measured: bool = True
+    certificate: Certificate | None = None
+
+    @property
+    def residual_is_measured(self) -> bool:
+        """Whether `residual` and `energy` are of B − KW for these weights; else they are the recursion's."""
+        return self.certificate is not None
 
     @property
     def converged(self) -> bool:

@@ -13,11 +13,12 @@ from apviz.operators import CountingOperator
 from apviz.operators.counting import Entries
 from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
-from apviz.solvers.certify import Certifier, Measured
+from apviz.solvers.certify import Certifier
 from apviz.solvers.clock import Clock
 from apviz.solvers.decreases import Decreases
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
 from apviz.solvers.refinement import Pass
+from apviz.solvers.residuals import Certificate, Certify, Measured
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated, column_inner, column_squares
 from apviz.solvers.stopping import Stopping
 from apviz.solvers.units import Units
@@ -43,6 +44,7 @@ class Run:
         cost: Cost | None = None,
         clock: Clock | None = None,
         until: Stopping | None = None,
+        certify: Certify = "operator",
     ) -> None:
         self.system, self.prepared, self.hooks = system, prepared, list(hooks)
         self.solver, self.choices = prepared.solver, dict(prepared.choices)
@@ -58,7 +60,7 @@ class Run:
         #: the tolerance and the limits of this solve
         self.stopping = until or Stopping.of(self.solver)
         # created before hooks can change its inputs
-        self._certifier = Certifier(self.operator, self._units, self.clock, self.stopping)
+        self._certifier = Certifier(self.operator, self._units, self.clock, self.stopping, certify)
         self._base_energy = 0.0  # energy at the last pass or the start; `_decreases` holds the decrease since
         self._decreases = Decreases(self._units.share, self._units.energy)
         self._measured: Measured | None = None  # measurement of the current weights, if any
@@ -69,7 +71,7 @@ class Run:
         self._stopped_inside = False
         self._reported_at: _Moment | None = None  # when an epoch was last reported
         self._first_energy = self._last_energy = 0.0
-        self._residual_is_measured = False
+        self._certificate: Certificate | None = None  # of the residual after the last epoch
         self._residual_per_rhs = torch.ones_like(self._units.norms)
 
     @property
@@ -134,8 +136,8 @@ class Run:
 
     @property
     def residual_is_measured(self) -> bool:
-        """Whether the residual after the last epoch is of B − KW in float64; else it is the recursion's."""
-        return self._residual_is_measured
+        """Whether the residual after the last epoch is of B − KW, as claims need it; else it is the recursion's."""
+        return self._certificate is not None
 
     def seconds(self) -> float:
         """Return the seconds so far, excluding the time of hooks."""
@@ -169,7 +171,8 @@ class Run:
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         if self._measured is None:  # W = 0: B − KW is B
             squared = self.operator.layout.sum(column_squares(state.b))
-            self._measured = Measured(state.b, squared, *[torch.zeros_like(squared)] * 3)
+            zero = torch.zeros_like(squared)
+            self._measured = Measured(state.b, squared, rounding=zero, energy=zero, energy_rounding=zero)
         self._first_energy = self._last_energy = self._base_energy = self._summed(self._measured.energy)
         for hook in self.hooks:
             hook.on_start(self)
@@ -209,7 +212,7 @@ class Run:
     def _returned(self) -> StopReason:
         """End a solve whose generator has returned, with a measured residual; return the stop reason."""
         is_reported = self._reported_at is not None and self._reported_at.is_now(self._state.w)
-        if not (is_reported and self._residual_is_measured):
+        if not (is_reported and self.residual_is_measured):
             self._remeasure()
             if (reason := self._end_epoch()) is not None:
                 return reason
@@ -337,10 +340,13 @@ class Run:
         self._state.epoch, self._state.residual = self.epoch_number, self.residual
         self._last_energy = self._base_energy - float(self._decreases.total)
         of_residual = of_energy = math.nan
+        self._certificate = None
         if (now := self._measured) is not None:
             of_residual = self._units.relative(now.rounding.square())
             of_energy = self._units.energy_in_users(self._summed(now.energy_rounding))
-        self._residual_is_measured, self._measured = now is not None, None  # the next update moves W
+            error = self._units.mean_relative(now.rounding.square())
+            self._certificate = Certificate(now.kind, self.residual, error, now.rows)
+        self._measured = None  # the next update moves W
         self._reported_at = _Moment(self._state.w)
         norms, block_norms = None, self._state.block_norms()
         if block_norms is not None:
@@ -372,7 +378,7 @@ class Run:
             setup_work=self.setup_work,
             setup_seconds=self.setup_seconds,
             energy=self.energy,
-            residual_is_measured=self._residual_is_measured,
+            certificate=self._certificate,
         )
 
     def _more_digits(self) -> list[str]:

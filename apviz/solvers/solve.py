@@ -6,16 +6,18 @@ import logging
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from apviz import distributed
 from apviz.memory import explained
-from apviz.settings import in_full_precision, require_kind, require_torch_defaults, shown
+from apviz.settings import in_full_precision, require, require_kind, require_torch_defaults, shown
 from apviz.solvers.automatic import Automatic
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
+from apviz.solvers.residuals import Certify
 from apviz.solvers.run import Run
 from apviz.solvers.stopping import Stopping
 from apviz.system import KernelSystem, tensor_of
@@ -34,6 +36,7 @@ def solve(
     *,
     until: Stopping | None = None,
     prepared: Prepared | None = None,
+    certify: Certify = "operator",
     throw: bool = False,
 ) -> Solution:
     """Solve K W = B, and warn if the solution has not converged.
@@ -46,6 +49,10 @@ def solve(
         until: tolerance and limits that replace those of the solver.
         prepared: result of `solver.prepare(system.operator)`; `solver` may have another tolerance and other caps. None:
             it is built here. It counts as set-up of the first solve that uses it.
+        certify: how B − KW is evaluated where it may claim convergence. `operator`: by the operator's own products if
+            their error can be measured, which counts against the claim, else exactly; `exact`: by all entries in
+            float64; `compensated`: by float32 entries and compensated sums, for GPUs with slow float64
+            (`operator="fused"`). `solution.certificate` says which.
         throw: raise `NotConverged` instead of warning.
 
     Raises:
@@ -70,7 +77,7 @@ def solve(
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
-    solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared)
+    solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared, certify=certify)
     if not solution.converged:
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
@@ -91,6 +98,7 @@ def attempt(
     *,
     until: Stopping | None = None,
     prepared: Prepared | None = None,
+    certify: Certify = "operator",
 ) -> Solution:
     """Solve as `solve` does, without a warning if the solution has not converged; for comparisons.
 
@@ -101,6 +109,8 @@ def attempt(
     if until is not None:
         require_kind("until", until, Stopping, "an apviz.Stopping, such as apviz.Stopping(tol=1e-3)")
         solver = until.put_into(solver)
+    known = get_args(Certify)
+    require(certify in known, "certify", certify, f"one of {', '.join(known)}")
     hooks = checked_hooks(hooks)
     if initial_weights is not None:
         initial_weights = _of_the_shape_of_b(system, initial_weights)
@@ -119,7 +129,7 @@ def attempt(
             else:
                 prepared = prepared.ending_as(solver)
                 cost = prepared.cost.taken()
-            solution = Run(system, prepared, hooks, initial_weights, cost, clock, until).solve()
+            solution = Run(system, prepared, hooks, initial_weights, cost, clock, until, certify).solve()
             if system.times_written != written:
                 raise RuntimeError(
                     "x or b changed during the solve, by a hook or another thread, so the "

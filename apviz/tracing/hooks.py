@@ -17,7 +17,7 @@ from apviz.settings import require, require_kind, require_number, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
 from apviz.system import check_finite, tensor_of
-from apviz.tracing.trace import residual_words, status_words
+from apviz.tracing.trace import certificate_words, residual_words, status_words
 
 
 class ProgressHook(Hook):
@@ -64,6 +64,7 @@ class ProgressHook(Hook):
 
     def on_stop(self, solution: Solution) -> None:
         residual = residual_words(solution.residual, solution.residual_is_measured)
+        residual += certificate_words(solution.certificate.kind if solution.certificate else "")
         self._bar.close(f"{status_words(str(solution.stop_reason))} (residual {residual})")
 
     def on_abandon(self, error: BaseException) -> None:

@@ -247,7 +247,8 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 #: attributes that a trace may lack
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
-    "kernel_parameters": str, "stagnated_steps": int, "trace_id": str, "factor_dtype": str,
+    "certificate": str, "certificate_error": _NUMBER, "kernel_parameters": str, "stagnated_steps": int,
+    "trace_id": str, "factor_dtype": str,
     "distinct_rows": int, "input_spreads": list, "zero_right_hand_sides": list, "target_mean_square": _NUMBER,
     "duplicate_disagreement": _NUMBER, "signal": _NUMBER, "nearest_correlation": _NUMBER,
     "smallest_correlation": _NUMBER, "oddities": list,

@@ -260,12 +260,14 @@ class Recorder(Hook):
             "stop_message": solution.stop_message,
             # JSON has no NaN
             "residual": solution.residual if math.isfinite(solution.residual) else str(solution.residual),
-            "residual_is_measured": solution.residual_is_measured,
+            "certificate": solution.certificate.kind if solution.certificate else "",
             "epochs": solution.epochs,
             "work": solution.work,
             "seconds": solution.seconds,
             "choices": json.dumps(self._run.choices),  # again: the solve may have added some
         }
+        if solution.certificate is not None and math.isfinite(solution.certificate.error):
+            record.attrs["certificate_error"] = solution.certificate.error
         self.flush()
         self._release()
 

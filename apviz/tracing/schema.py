@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # increases when older traces can no longer be read; a new optional group does not change it
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 #: dimensions along which a group grows while a solve runs
 GROWING: Final = ("update", "epoch", "pass", "step")
@@ -113,9 +113,7 @@ PASS: Final[dict[str, Variable]] = {
     ),
     "residual": Variable(("pass",), "float64", "relative residual of B − KW, mean over right-hand sides", "1"),
     "drift": Variable(("pass",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the pass (NaN: no recursion)", "1"),
-    "is_exact": Variable(
-        ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
-    ),
+    "is_exact": Variable(("pass",), "int64", "1: may claim convergence; 0: in the recursion's dtype", "1"),
     "is_adopted": Variable(("pass",), "int64", "1: the recursion continues from B − KW; 0: from its own residual", "1"),
     **TRAFFIC_OF["pass"],
 }

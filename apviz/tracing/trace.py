@@ -103,6 +103,11 @@ def residual_words(residual: float, is_measured: bool, form: str = ".2e") -> str
     return f"{'' if is_measured else '≈ '}{residual:{form}}"
 
 
+def certificate_words(kind: str) -> str:
+    """Say how a residual is known, in brackets after it; nothing for an exact one, or the recursion's."""
+    return "" if kind in ("", "exact") else f" ({kind})"
+
+
 #: reasons of a stop in words
 _REASONS: Final = {"max_epochs": "epoch limit", "stopped": "stopped by a hook"}
 
@@ -240,13 +245,14 @@ class Trace:
 
     @property
     def residual_is_measured(self) -> bool:
-        """Test whether the last residual is that of B − KW in float64; else it is the recursion's."""
+        """Test whether the last residual is that of B − KW, as a claim needs it; else it is the recursion's."""
         epoch = self["epoch"]
         return "residual_rounding" in epoch and bool(epoch["residual_rounding"][-1].notnull())
 
     def residual_in_words(self, form: str = ".2e") -> str:
         """Format the last residual as `residual_words` does."""
-        return residual_words(float(self["epoch"]["residual"][-1]), self.residual_is_measured, form)
+        known = certificate_words(str(self.attrs.get("certificate", "")))
+        return residual_words(float(self["epoch"]["residual"][-1]), self.residual_is_measured, form) + known
 
     def status(self, *, with_residual: bool = True) -> str:
         """Say how the solve ended, so that one that did not converge never looks like one that did.

@@ -11,19 +11,21 @@ from apviz.kernels import KERNELS, kernel_named
 from apviz.rkhs import Span, Trajectory, TwoBlocks, trajectory_on, two_blocks, worst_case_rhs
 from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
 
-#: sweeps of a trajectory, each an update on either block; points a block owns at most
+#: Number of sweeps of a trajectory, with one update on each block; most points per block.
 SWEEPS: Final = 30
 MAX_POINTS: Final = 12
 
 
 class Angles(LiveWidget):
-    """Shows two blocks on a line, the principal angles between their spans, predicted and measured contraction.
+    """Two blocks on a line, with the principal angles between their spans, and predicted and measured contraction.
 
     Attributes:
-        distance: between the blocks, in units of x.
-        shared: points that both blocks hold; at most 2·points − 2.
-        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
-        points: a block owns.
+        distance: Distance of the blocks, in units of x.
+        shared: Number of points that both blocks contain; at most 2·points − 2.
+        lengthscale: Lengthscale of k, in units of x; the outputscale is 1.
+        noise: Noise σ² of k.
+        kernel: Name of k.
+        points: Number of points per block.
         data: `smooth`, `random`, or `worst`.
 
     Examples:
@@ -36,13 +38,13 @@ class Angles(LiveWidget):
 
     title = "Angles decide the speed"
     text = (
-        "Two blocks are projected onto in turn. After the first sweep none leaves more than cos²θ of ‖r‖<sub>H</sub>, "
-        "and in the end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' "
-        "spans, the smallest that is not of what both hold. The closer to 90°, the faster."
+        "The solver projects onto two blocks in turn. After the first sweep, each sweep leaves at most cos²θ of "
+        "‖r‖<sub>H</sub>, and for almost all data exactly that in the limit. θ is the Friedrichs angle between the "
+        "blocks' spans: the smallest angle outside the part they share. The closer to 90°, the faster."
     )
     sentence = (
         "At distance {distance} and lengthscale {lengthscale} with noise σ² = {noise}, the spans meet at θ = [theta]: "
-        "a sweep leaves cos²θ = [contraction] at the worst; [measured]."
+        "a sweep leaves cos²θ = [contraction] in the worst case; [measured]."
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
         "distance": slider(
@@ -53,34 +55,33 @@ class Angles(LiveWidget):
         ),
         "shared": slider(
             "overlap",
-            "Points that both blocks hold, the nearest ones: their functions lie in both spans, at 0°, and what "
-            "counts is the next angle, Friedrichs', cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to "
-            "those.",
+            "Number of points in both blocks, the nearest ones: their functions are in both spans, at 0°, so the next "
+            "angle counts, Friedrichs', cos θ = max ⟨u, v⟩ over u and v of norm 1 orthogonal to these functions.",
             0, 2 * MAX_POINTS - 2, 1,
         ),
         "lengthscale": log_slider(
             "lengthscale",
-            "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so the longer, the more alike are functions of the two "
-            "spans.",
+            "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so a longer ℓ makes functions of the two spans more "
+            "alike.",
             0.03, 3,
         ),
         "noise": log_slider(
             "noise σ²",
-            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has a direction of its own, which "
-            "opens the angles.",
+            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
+            "angles.",
             1e-4, 1,
         ),
         "points": slider(
-            "points", "p points a block owns, n = 2p in all: its span has p dimensions, and with overlap more.",
+            "points", "Points per block, p, with n = 2p in total: each span has p dimensions, more with overlap.",
             2, MAX_POINTS, 1,
         ),
         "kernel": kernel_choice(),
         "data": choice(
             "data b",
-            "Angles do not depend on b, the error does: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
-            "and the worst, whose g is in the plane of u and v at right angles to the first span, leaves "
-            "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ, and none leaves more.",
-            {"smooth": "a smooth function", "random": "random numbers", "worst": "the worst"},
+            "The error depends on b, the angles do not: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
+            "and the worst case, with g in the plane of u and v orthogonal to the first span, leaves the maximum, "
+            "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ.",
+            {"smooth": "a smooth function", "random": "random numbers", "worst": "the worst case"},
         ),
     }  # fmt: skip
     in_sight = ("distance", "shared")
@@ -107,7 +108,7 @@ class Angles(LiveWidget):
 
     @traitlets.validate("shared")
     def _leave_each_block_a_point(self, proposal: Any) -> int:
-        # of a block that held everything nothing would be left to see
+        # a block with all points would leave the other nothing to show
         return min(int(proposal["value"]), 2 * self.points - 2)
 
     @traitlets.observe("points")
@@ -120,12 +121,12 @@ class Angles(LiveWidget):
 
     @property
     def blocks(self) -> TwoBlocks:
-        """Points of both blocks."""
+        """Return the points of both blocks."""
         return two_blocks(self.points, self.distance, self.shared)
 
     @property
     def trajectory(self) -> Trajectory:
-        """Sweeps over both blocks, by the reference."""
+        """Return the sweeps over both blocks, computed by the reference."""
         blocks = self.blocks
         span = Span(blocks.x, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         sets = (blocks.first, blocks.second)

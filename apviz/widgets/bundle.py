@@ -1,6 +1,6 @@
-"""The JavaScript of the widgets in one piece: neither a notebook nor a page from a disk can import module by module.
+"""JavaScript of the widgets in one piece, because neither notebooks nor pages from disk can import single modules.
 
-Each module of `js/` becomes a function that returns what it exports, so that names of two modules never meet.
+Each module of `js/` becomes a function that returns its exports, so names of different modules never collide.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).with_name("js")
-#: the module that others need not import: it brings widgets to a notebook or a page
+#: Module that brings widgets to a notebook or a page; other modules need not import it.
 ENTRY: Final = "home.js"
 
 _IMPORT: Final = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";$', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:const|function\*?|class) (\w+))", re.MULTILINE)
-#: what a page need not have, a third of the bytes: comments that fill lines, and indentation
+#: Whole-line comments and indentation, a third of the bytes, which a page does not need.
 _COMMENTS: Final = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|^ +", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def modules(entry: str = ENTRY) -> str:
-    """Statement `const modules = …` of a module and all that it imports, by file name.
+    """Return the statement `const modules = …` with a module and all its imports, by file name.
 
     Raises:
-        ValueError: imports or exports in another form than `import {a, b} from "./file.js";` and `export const a`,
+        ValueError: Imports or exports in another form than `import {a, b} from "./file.js";` and `export const a`,
             `export function a`, `export class a`.
     """
     written: dict[str, str] = {}
@@ -35,12 +35,12 @@ def modules(entry: str = ENTRY) -> str:
 
 
 def notebook_module() -> str:
-    """ES module of all widgets as anywidget takes it."""
+    """Return the ES module of all widgets in the form that anywidget expects."""
     return f'{modules()}export default {{render: modules["{ENTRY}"].render}};\n'
 
 
 def page_script() -> str:
-    """Script for a page, which brings to life every widget that stands there, and again where it is run again."""
+    """Return the script of a page, which starts every widget on the page; it may run more than once."""
     return f'(() => {{\n"use strict";\n{modules()}modules["{ENTRY}"].mountAll(document);\n}})();\n'
 
 

@@ -1,4 +1,4 @@
-"""CG against alternating projection: two paths to one goal, the error by eigenvector, both over work, and a bet."""
+"""CG and alternating projection compared: two paths to one solution, error by eigenvector, both over work; a bet."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, t
 from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
-#: iterations of CG, and the work of alternating projection; points at most
+#: Number of CG iterations, equal to the work of alternating projection; most points.
 WORK: Final = 24
 MAX_POINTS: Final = 80
-#: words of the generator that a normal number takes at most
+#: Most generator words that a normal number takes.
 _WORDS: Final = 12
 
 _CURVE, _PROBE = "a curve with noise", "a random probe"
 
 
 class CGAgainstProjection(LiveWidget):
-    """Compares CG and alternating projection on one system: as paths, by eigenvector, and over work; after a bet.
+    """CG and alternating projection on one system: as paths, by eigenvector, and over work; after a bet.
 
     Attributes:
-        work: to which both have gone, 0 to 24.
-        plane: the two eigenvectors that the paths are drawn along.
-        data: the right-hand side, `a curve with noise` or `a random probe`.
+        work: Work that both have done, 0 to 24.
+        plane: Two eigenvectors along which the paths are drawn.
+        data: Right-hand side, `a curve with noise` or `a random probe`.
         points: n, 8 to 80.
-        block_size, rule, overlap: of alternating projection.
-        lengthscale, noise: of the Matérn-5/2 kernel, of outputscale 1.
-        bet: who is said to be ahead, `cg` or `ap`, `shown` for no bet, or empty before it.
+        block_size: Block size of alternating projection.
+        rule: Rule of alternating projection.
+        overlap: Overlap of alternating projection.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel of outputscale 1.
+        noise: Noise σ² of the system.
+        bet: Method bet on, `cg` or `ap`; `shown` for no bet, or empty before it.
 
     Examples:
         >>> widget = apviz.widgets.CGAgainstProjection(noise=0.001)
@@ -43,8 +46,8 @@ class CGAgainstProjection(LiveWidget):
 
     title = "CG against alternating projection"
     text = (
-        "Both make the error ‖W−W*‖<sub>K</sub> smaller in every step: CG as far as any polynomial in K times b can, "
-        "alternating projection by what one block takes away. The residual r = −K(w−w*) weighs the same error "
+        "Both reduce the error ‖W−W*‖<sub>K</sub> in every step: CG as far as any polynomial in K times b can, "
+        "alternating projection as far as one block can. The residual r = −K(w−w*) weighs the same error "
         "differently: with c<sub>i</sub> = √λ<sub>i</sub> v<sub>i</sub>ᵀ(w−w*) along the eigenvectors of K, "
         "‖W−W*‖²<sub>K</sub> = Σ c<sub>i</sub>², but ‖r‖² = Σ λ<sub>i</sub> c<sub>i</sub>². CG's first step, of length "
         "1/⟨λ⟩, turns c<sub>i</sub> into (1 − λ<sub>i</sub>/⟨λ⟩) c<sub>i</sub>, and multiplies ‖r‖² by ⟨λ²⟩/⟨λ⟩² − 1, "
@@ -66,7 +69,7 @@ class CGAgainstProjection(LiveWidget):
             WORK, 600,
         ),
         "block_size": slider(
-            "block b", "Points a block owns: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
+            "block b", "Points per block: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
             2, MAX_POINTS, 1,
         ),
         "noise": log_slider("noise σ²", "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².", 1e-4, 1),
@@ -82,23 +85,23 @@ class CGAgainstProjection(LiveWidget):
             {_CURVE: _CURVE, _PROBE: _PROBE},
         ),
         "points": slider(
-            "points n", "How many data: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after n iterations at the latest.",
+            "points n", "Number of points: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after at most n iterations.",
             8, MAX_POINTS, 1,
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
+            "Rule of block selection: gauss-southwell, the rule of Theorem 1, takes the block with "
             "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "overlap": slider(
             "overlap",
-            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
             0, 1, 0.25,
         ),
         "plane": choice(
             "plane",
-            "Which two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, the paths are drawn along, by "
+            "Two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, along which the paths are drawn: by "
             "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
             {name: name for name in get_args(Plane)},
         ),
@@ -141,7 +144,7 @@ class CGAgainstProjection(LiveWidget):
 
     @property
     def paths(self) -> tuple[EigenPath, EigenPath]:
-        """Paths of CG and of alternating projection, by the reference."""
+        """Return the paths of CG and of alternating projection, computed by the reference."""
         x, b = self._right_hand_side()
         span, size = Span(x, Matern52(lengthscale=self.lengthscale), self.noise), min(self.points, self.block_size)
         cg = trajectory(span, b, method="cg", steps=min(WORK, self.points))
@@ -154,9 +157,10 @@ class CGAgainstProjection(LiveWidget):
 def _normal_after(words: int) -> tuple[float, int]:
     """Return the normal number that the generator of seed 0 draws after `words` words, and the words it takes.
 
-    `toy_problem` draws n normal numbers after n uniform ones, which take a word each: the page so has those of every n.
+    `toy_problem` draws n normal numbers after n uniform ones, which take a word each. So the page has the numbers for
+    every n.
     """
-    # `default_rng`'s own generator
+    # `default_rng` uses this generator
     bits = np.random.PCG64(0)
     bits.advance(words)
     value = float(np.random.Generator(bits).standard_normal())

@@ -1,4 +1,4 @@
-"""Exercises of the notebooks: an answer, and whether it is right."""
+"""Exercises of the notebooks: check an answer."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import numpy as np
 from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
-NO_ANSWER: Final = "No answer yet: put yours instead of the dots in the cell above, run that cell, then this one again."
-#: digits from which on a rounded number counts as known
+NO_ANSWER: Final = "No answer yet: replace the dots in the cell above with yours, run that cell, then this one again."
+#: Least number of digits of a rounded number that counts as correct.
 FEW_DIGITS: Final = 2
-#: what a wrong number often is, by what makes of the right one
+#: Usual mistakes: functions that turn the right number into a wrong one.
 _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
-    "Its sign is the other way round.": lambda right: -right,
+    "Its sign is wrong.": lambda right: -right,
     "You forgot the square.": lambda right: np.sqrt(np.abs(right)),
-    "That is the square of it: you forgot the root.": np.square,
-    "That is twice as much.": lambda right: 2 * right,
-    "That is half of it.": lambda right: right / 2,
-    "That is one over it.": lambda right: 1 / right,
-    "That is one minus it.": lambda right: 1 - right,
-    "That is in per cent; a share is asked for.": lambda right: 100 * right,
+    "That is the square: you forgot the root.": np.square,
+    "That is twice the answer.": lambda right: 2 * right,
+    "That is half the answer.": lambda right: right / 2,
+    "That is the reciprocal.": lambda right: 1 / right,
+    "That is one minus the answer.": lambda right: 1 - right,
+    "That is a percentage; give a fraction.": lambda right: 100 * right,
 }
 
 
 def check(
     answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6, mistakes: Mapping[str, Any] | None = None
 ) -> bool:
-    """Say under the cell whether an answer is right, and give a hint if it is not.
+    """Say below the cell whether an answer is right, and give a hint if it is not.
 
-    Numbers may be rounded, to two digits at least where they are no whole ones, each entry of an array by itself; be
-    written as a fraction, also as a text; and stand in a row, a column, a list, a tensor, whatever asked autograd to
-    follow it. Of texts capitals and spaces around them do not count.
+    Numbers that are not whole may be rounded to two digits or more, each entry of an array by itself. Fractions are
+    accepted, also as text. So are rows, columns, lists and tensors, including tensors that require gradients. Texts are
+    compared without capitals and surrounding spaces.
 
     Args:
-        answer: what the student gives; `...` for none yet.
-        right: what the cell computed: a number, an array, a text, or true or false.
-        hint: one sentence that helps, and does not tell.
-        tolerance: relative to the largest entry of what is right, for numbers.
-        mistakes: wrong answers that are usual here, numbers or texts, by a sentence on each; a forgotten square and the
-            like are known.
+        answer: Answer of the student; `...` for none yet.
+        right: Right answer computed by the cell: a number, an array, a text, or true or false.
+        hint: Sentence that helps without giving the answer.
+        tolerance: Tolerance for numbers, relative to the largest entry of the right answer.
+        mistakes: Usual wrong answers, numbers or texts, by a sentence on each; general ones, such as a forgotten
+            square, are known.
 
     Returns:
-        Whether it is right.
+        Whether the answer is right.
     """
     if answer is ...:
         display(Markdown(f"*{NO_ANSWER}*"))
@@ -60,41 +60,41 @@ def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, A
         return _compare_texts(answer, right, mistakes)
     if isinstance(right, bool | np.bool_):
         said = isinstance(answer, bool | np.bool_) and bool(answer) == bool(right)
-        return said, f"You say {answer}."
+        return said, f"Your answer: {answer}."
     try:
         yours, theirs = _numbers(answer), _numbers(right)
     except (TypeError, ValueError, ZeroDivisionError, RuntimeError):
-        asked = f"An array of shape {np.shape(right)}" if np.ndim(right) else "A number"
-        return False, f"{asked} is asked for, yours is of type {type(answer).__name__}."
+        asked = f"an array of shape {np.shape(right)}" if np.ndim(right) else "a number"
+        return False, f"Give {asked}; yours is of type {type(answer).__name__}."
     if yours.squeeze().shape != theirs.squeeze().shape:
-        return False, f"The shape is {yours.shape}, and should be {theirs.shape}."
+        return False, f"The shape is {yours.shape}, but should be {theirs.shape}."
     yours = yours.reshape(theirs.shape)
     if not np.isfinite(yours).all():
-        return False, "There is something in it that is no finite number."
+        return False, "It has values that are not finite."
     gap, scale = float(np.abs(yours - theirs).max(initial=0.0)), float(np.abs(theirs).max(initial=0.0)) or 1.0
     if gap <= tolerance * scale:
         return True, ""
     if theirs.size == 1 and _is_rounded(_entries(answer)[0], float(theirs.item())):
-        return True, f"To more digits it is {float(theirs.item()):.6g}."
+        return True, f"With more digits: {float(theirs.item()):.6g}."
     if theirs.size > 1 and _all_rounded(_entries(answer), theirs, tolerance * scale):
         more = " …" if theirs.size > 4 else "."
-        return True, f"To more digits it is {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
+        return True, f"With more digits: {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
     return False, _what_it_is(yours, theirs, tolerance, mistakes) or (
         f"Yours differs by {gap / scale:.2g} of the largest entry." if theirs.size > 1
-        else f"Yours is {'more' if yours.item() > theirs.item() else 'less'} than that."
+        else f"Yours is too {'large' if yours.item() > theirs.item() else 'small'}."
     )  # fmt: skip
 
 
 def _compare_texts(answer: Any, right: str, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
     if not isinstance(answer, str):
-        return False, f"You say {answer}. A text in quotation marks is asked for."
+        return False, f"Your answer: {answer}. Give a text in quotation marks."
     plain = answer.strip().casefold()
-    why = next((said for said, wrong in mistakes.items() if str(wrong).casefold() == plain), f"You say {answer}.")
-    return plain == right.casefold(), f"You say {answer}." if plain == right.casefold() else why
+    why = next((said for said, wrong in mistakes.items() if str(wrong).casefold() == plain), f"Your answer: {answer}.")
+    return plain == right.casefold(), f"Your answer: {answer}." if plain == right.casefold() else why
 
 
 def _numbers(given: Any) -> NDArray[Any]:
-    """An array of float64, of numbers, fractions, texts such as 1/12, arrays, tensors, and lists of these."""
+    """Convert numbers, fractions, texts such as 1/12, arrays, tensors, and lists of these to an array of float64."""
     if isinstance(given, str):
         given = float(Fraction(given.strip()))
     if isinstance(given, list | tuple):
@@ -105,20 +105,20 @@ def _numbers(given: Any) -> NDArray[Any]:
 
 
 def _entries(given: Any) -> list[Any]:
-    """The entries of an answer as they were written, so that one can count their digits."""
+    """Return the entries of an answer as they were written, to count their digits."""
     if isinstance(given, list | tuple):
         return [entry for each in given for entry in _entries(each)]
     return [given] if isinstance(given, str) or not np.ndim(_numbers(given)) else _numbers(given).ravel().tolist()
 
 
 def _all_rounded(entries: list[Any], theirs: NDArray[Any], near: float) -> bool:
-    """Whether every entry is right, or rightly rounded."""
+    """Test whether every entry is right, or correctly rounded."""
     pairs = zip(entries, theirs.ravel().tolist(), strict=True)
     return all(abs(float(_numbers(one)) - right) <= near or _is_rounded(one, right) for one, right in pairs)
 
 
 def _is_rounded(answer: Any, right: float) -> bool:
-    """Whether a number is what another one is when it is rounded to the digits that were given."""
+    """Test whether a number equals another one rounded to the given digits."""
     try:
         given = Decimal(answer if isinstance(answer, str) else repr(float(_numbers(answer))))
     except (TypeError, ValueError, ArithmeticError):
@@ -130,11 +130,11 @@ def _is_rounded(answer: Any, right: float) -> bool:
 
 
 def _what_it_is(yours: NDArray[Any], theirs: NDArray[Any], tolerance: float, mistakes: Mapping[str, Any]) -> str:
-    """A sentence on a wrong answer that is a usual one; empty where it is not."""
+    """Return a sentence on a usual wrong answer; empty for other answers."""
     with np.errstate(all="ignore"):
         usual = {said: make(theirs) for said, make in _USUAL.items()}
         if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:
-            usual["Rows and columns are the other way round."] = theirs.T
+            usual["Rows and columns are swapped."] = theirs.T
     for said, wrong in ({said: _numbers(each) for said, each in mistakes.items()} | usual).items():
         if wrong.shape == theirs.shape and np.isfinite(wrong).all():
             scale = float(np.abs(wrong).max(initial=0.0)) or 1.0

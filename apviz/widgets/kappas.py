@@ -1,4 +1,4 @@
-"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 next to the measured error, and a bet about a k-d tree."""
+"""κ and κ′: eigenvalues of K and of its blocks, Theorem 1 and the measured error, and a bet about a k-d tree."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ EPOCHS: Final = 15
 
 @cache
 def _data(name: str) -> tuple[Floats, Floats]:
-    """Points (n, d) and data (n,), in float64 what the page has of them, which is float32."""
+    """Return points (n, d) and data (n,) in float64, rounded to float32 because the page stores float32."""
     data = load(name, n=POINTS, dtype=torch.float64)
     x, b = (each.numpy().astype(np.float32).astype(np.float64) for each in (data.train_x, data.train_y))
     return x, b
 
 
 class Kappas(LiveWidget):
-    """Compares what Theorem 1 promises of κ and κ′ with what gauss-southwell does over two partitions, after a bet.
+    """Bounds of Theorem 1 by κ and κ′, compared with gauss-southwell over two partitions, after a bet.
 
     Attributes:
-        data: 300 rows of `china`, pixels, or of `diabetes`, patients with ten measurements.
-        block_size: points in a block.
-        lengthscale, noise: of the Matérn-5/2 kernel, of outputscale 1.
-        bet: the partition that is said to be faster, `shown` for no bet, or empty before it.
+        data: 300 rows of `china` (pixels), or of `diabetes` (patients with ten measurements).
+        block_size: Number of points in a block.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel of outputscale 1.
+        noise: Noise σ² of the system.
+        bet: Partition that is bet to be faster; `shown` for no bet, or empty before it.
 
     Examples:
         >>> widget = apviz.widgets.Kappas(block_size=60)
@@ -46,20 +47,20 @@ class Kappas(LiveWidget):
         (127, 113)
     """
 
-    title = "κ and κ′: what the theorem promises, and what happens"
+    title = "κ and κ′: the bound and the measured error"
     text = (
         "Theorem 1: gauss-southwell leaves at most exp(−t/κ′) of ‖W−W*‖²<sub>K</sub> after t epochs, where "
         "κ′ = λ′max/λmin(K) and λ′max is the largest eigenvalue of any block K[I, I]. Blocks of consecutive rows are "
-        "scattered, for the rows come in random order; those of a k-d tree are neighbours. All eigenvalues here are "
-        "exact, from dense matrices."
+        "scattered, because the rows are in random order; blocks of a k-d tree are neighbours. All eigenvalues here "
+        "are exact, from dense matrices."
     )
     sentence = (
         "With blocks of {block_size} of 300 points, lengthscale {lengthscale} and noise σ² = {noise}, κ is [kappa]; "
         "κ′ is [sequential] over consecutive rows, and [tree] over a k-d tree."
     )
     betting = (
-        "<b>Your bet:</b> over which blocks does gauss-southwell need fewer epochs until ‖W−W*‖²<sub>K</sub> is 1% of "
-        "what it was?",
+        "<b>Your bet:</b> with which blocks does gauss-southwell need fewer epochs to reduce ‖W−W*‖²<sub>K</sub> to "
+        "1%?",
         {"sequential": "consecutive rows", "kd-tree": "a k-d tree"},
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
@@ -68,7 +69,7 @@ class Kappas(LiveWidget):
         ),
         "lengthscale": log_slider(
             "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the more alike points are, and the larger λmax(K) ≤ n + σ².",
+            "ℓ of the Matérn-5/2 kernel: a longer ℓ makes points more alike and λmax(K) ≤ n + σ² larger.",
             0.03, 5,
         ),
         "noise": log_slider(
@@ -109,12 +110,12 @@ class Kappas(LiveWidget):
 
     @property
     def span(self) -> Span:
-        """Functions over the points."""
+        """Return the span of functions over the points."""
         return Span(_data(self.data)[0], Matern52(lengthscale=self.lengthscale), self.noise)
 
     @property
     def solves(self) -> dict[str, BoundComparison]:
-        """Solves by partition, with all eigenvalues, by the reference."""
+        """Return the solves by partition, with all eigenvalues, computed by the reference."""
         b, size = _data(self.data)[1], self.block_size
         return {
             each: compare_with_bound(self.span, b, block_size=size, partition=each, epochs=EPOCHS)

@@ -1,7 +1,7 @@
-"""Widgets that live in the browser: they answer there, in a notebook with Python and on a page without it.
+"""Widgets that run in the browser, in a notebook with Python and on a page without it.
 
-Python describes a widget (its controls, presets and words), has the same state as traits, and computes from it with
-`apviz.rkhs`, the reference; the modules of `js/` draw. A test holds both against one another.
+Python describes a widget (its controls, presets and texts), has its state as traits, and computes results with
+`apviz.rkhs`, the reference. The modules of `js/` draw. A test compares both.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from apviz.kernels import KERNELS
 from apviz.plots._style import COLORS, FONT, THEMES
 from apviz.widgets.bundle import notebook_module, page_script
 
-#: media type of a widget's words and values, for pages that have its script
+#: Media type of a widget's texts and values, for pages that have its script.
 LIVE: Final = "application/vnd.apviz.widget+json"
-#: key in an output's metadata that says it stands instead of a widget; the value is the widget's id
+#: Key in an output's metadata that marks a replacement of a widget; the value is the widget's id.
 STATIC: Final = "apviz_static"
 
 _OUTPUT: Final = ".jp-OutputArea-child"
-#: a style for notebooks: one of both outputs is seen. Jupyter saves no widget, and in its place says "model not found"
-#: (ipywidgets#3773)
+#: Style for notebooks that shows only one of both outputs. Jupyter does not save widgets, and writes "model not found"
+#: instead (ipywidgets#3773).
 _ONE_OF_BOTH: Final = (
     f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-static) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)), "
     f"{_OUTPUT}:has(.apviz-widget) + {_OUTPUT}:has(.apviz-static) {{ display: none }}"
 )
 
-#: round numbers of a decade, those of ISO 3's series R″10
+#: Round numbers of a decade, from ISO 3's series R″10.
 ROUND_NUMBERS: Final = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 _DECADES: Final = range(-6, 6)
 
 
 def style() -> str:
-    """Style of all live widgets, with the colours of `apviz.plots`."""
+    """Return the style of all live widgets, with the colours of `apviz.plots`."""
     dark = THEMES["dark"]
     colors = {name: (getattr(light, name), getattr(dark, name)) for light in [THEMES["light"]] for name in
               ("paper", "ink", "muted", "grid")}  # fmt: skip
@@ -54,29 +54,30 @@ def style() -> str:
 def slider(
     label: str, explanation: str, low: float, high: float, step: float, names: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Describes a slider over evenly spaced numbers; the explanation is one sentence of HTML.
+    """Describe a slider over evenly spaced numbers; the explanation is one sentence of HTML.
 
     Args:
-        names: of numbers that are read as words.
+        names: Words for some of the numbers.
     """
     described = {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
     return described | ({"names": dict(names)} if names else {})
 
 
 def log_slider(label: str, explanation: str, low: float, high: float) -> dict[str, Any]:
-    """Describes a slider over round numbers, evenly spaced on a log scale."""
+    """Describe a slider over round numbers, evenly spaced on a log scale."""
     return {"kind": "places", "label": label, "explanation": explanation, "places": round_numbers(label, low, high)}
 
 
 def round_numbers(what: str, low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`, evenly spaced on a log scale.
+    """Return round numbers from `low` to `high`, evenly spaced on a log scale.
 
     Args:
-        what: has them, for messages.
-        low, high: round numbers themselves, between 1e-6 and 1e5.
+        what: Name of the quantity, for messages.
+        low: Smallest number, itself round, at least 1e-6.
+        high: Largest number, itself round, below 1e6.
 
     Raises:
-        ValueError: an end that is none of them.
+        ValueError: An end that is not a round number.
     """
     every = [float(f"{digits}e{decade}") for decade in _DECADES for digits in ROUND_NUMBERS]
     for end in (low, high):
@@ -87,7 +88,7 @@ def round_numbers(what: str, low: float, high: float) -> list[float]:
 
 
 def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Describes a choice between values, each with a title."""
+    """Describe a choice between values, each with a title."""
     pairs = [[title, value] for value, title in options.items()]
     return {"kind": "choice", "label": label, "explanation": explanation, "options": pairs}
 
@@ -98,12 +99,12 @@ def steps(label: str, explanation: str, last: int, interval: int | None = None) 
 
 
 def switch(label: str, explanation: str) -> dict[str, Any]:
-    """Describes a button that is pressed or not."""
+    """Describe a button that can be switched on and off."""
     return {"kind": "switch", "label": label, "explanation": explanation}
 
 
 def kernel_choice() -> dict[str, Any]:
-    """Describes a choice between all kernels."""
+    """Describe a choice between all kernels."""
     return choice(
         "kernel", "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
         {name: kind.title for name, kind in KERNELS.items()},
@@ -111,31 +112,33 @@ def kernel_choice() -> dict[str, Any]:
 
 
 def place(face: Mapping[str, Any], values: Mapping[str, Any], look: Mapping[str, Any]) -> str:
-    """HTML of a place that the script of a page brings to life."""
+    """Return HTML that the script of a page turns into a live widget."""
     plain = json.dumps({"face": face, "values": values, "look": look}, ensure_ascii=False).replace("<", "\\u003c")
     words = f"<h3>{face['title']}</h3><p>{face['text']}</p>"
     return f'<div class="apviz-place">{words}<script type="application/json">{plain}</script></div>'
 
 
 class LiveWidget(anywidget.AnyWidget):
-    """A widget that answers in the browser, whose state Python reads and sets as traits.
+    """Widget that runs in the browser; Python reads and sets its state as traits.
 
     Args:
-        theme: of the figures: light, dark, or auto, which is that of JupyterLab or of the page around.
-        lecture: large enough for a projector.
-        values: of the traits, instead of the first preset's.
+        theme: Theme of the figures: light, dark, or auto, which follows JupyterLab or the page.
+        lecture: Whether to enlarge the widget for a projector.
+        values: Values of the traits, instead of those of the first preset.
 
     Attributes:
-        title, text, sentence: what one can learn here; in the sentence `{name}` is a number that can be dragged.
-        controls: what moves each trait, by its name.
-        in_sight: the controls that are not under "more"; with the presets, three at most.
-        presets: named values; the first sets every trait, and is what `reset` goes back to.
-        betting: a question and its answers by value, for a widget with a trait `bet`: before the bet, which is an
-            answer or `shown`, presets are called A, B, …, and what would tell is not drawn.
-        hidden_until: the trait that reveals what was bet on, instead of `betting` where a bet is placed otherwise.
+        title: Title of the widget.
+        text: Explanation of the widget.
+        sentence: Sentence on the current state, in which `{name}` is a number that can be dragged.
+        controls: Controls of the traits, by name.
+        in_sight: Names of the controls that are not under "more"; with the presets, at most three.
+        presets: Named values; the first preset sets every trait, and `reset` returns to it.
+        betting: Question and its answers by value, for a widget with a trait `bet`. Before the bet, which is an answer
+            or `shown`, presets are called A, B, …, and anything that would reveal the answer is hidden.
+        hidden_until: Trait that reveals the answer, used instead of `betting` if the bet is placed otherwise.
 
     Raises:
-        ValueError: an unknown setting, or a value that it cannot have.
+        ValueError: An unknown setting, or an invalid value.
     """
 
     title: ClassVar[str]
@@ -165,7 +168,7 @@ class LiveWidget(anywidget.AnyWidget):
 
     @classmethod
     def given(cls) -> dict[str, Any]:
-        """What only Python draws, such as random numbers, for the modules."""
+        """Return data for the modules that only Python can draw, such as random numbers."""
         return {}
 
     @classmethod
@@ -184,14 +187,14 @@ class LiveWidget(anywidget.AnyWidget):
 
     @property
     def values(self) -> dict[str, Any]:
-        """State by name, as the presets have it."""
+        """Return the state by name, in the form of a preset."""
         return {name: getattr(self, name) for name in next(iter(self.presets.values()))}
 
     def choose(self, preset: str) -> None:
-        """Takes the values of a preset.
+        """Set the values of a preset.
 
         Raises:
-            ValueError: an unknown preset.
+            ValueError: An unknown preset.
         """
         if preset not in self.presets:
             raise ValueError(f"preset must be one of {', '.join(self.presets)}, got {preset!r}")
@@ -200,11 +203,11 @@ class LiveWidget(anywidget.AnyWidget):
                 setattr(self, name, value)
 
     def reset(self) -> None:
-        """Goes back to the first preset."""
+        """Return to the first preset."""
         self.choose(next(iter(self.presets)))
 
     def static_output(self) -> dict[str, Any]:
-        """The widget as an output of a notebook that needs no Python, by media type."""
+        """Return the widget as a notebook output that needs no Python, by media type."""
         look = {"theme": self.theme, "lecture": self.lecture}
         placed = place(self._face(), self.values, look)
         html = f"<style>{style()}</style>{placed}<script>{page_script()}</script>"
@@ -218,7 +221,7 @@ class LiveWidget(anywidget.AnyWidget):
         view, _ = self._repr_mimebundle_() or ({}, {})
         output = self.static_output()
         if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
-            # they keep a widget's outputs apart, so that it could not hide the other
+            # these front ends separate the outputs of a widget, so one could not hide the other
             publish_display_data(output | view)
             return
         publish_display_data(view)

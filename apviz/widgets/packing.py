@@ -1,4 +1,4 @@
-"""Numbers as text that a page carries, which `js/packing.js` reads: base64 of bytes, or of float32."""
+"""Numbers as text for pages, read by `js/packing.js`: base64 of bytes, or of float32."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 
 def packed_bytes(values: ArrayLike) -> str:
-    """Base64 of whole numbers from 0 to 255, row by row."""
+    """Return whole numbers from 0 to 255 as base64, row by row."""
     return base64.b64encode(np.asarray(values, dtype=np.uint8).tobytes()).decode()
 
 
 def packed(values: ArrayLike) -> str:
-    """Base64 of float32 numbers in little-endian order, row by row."""
+    """Return numbers as base64 of float32 in little-endian order, row by row."""
     return base64.b64encode(np.asarray(values, dtype="<f4").tobytes()).decode()

@@ -1,4 +1,4 @@
-"""A photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page."""
+"""Photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from apviz.system import KernelSystem
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 from apviz.widgets.packing import packed_bytes
 
-#: updates of a solve at most; milliseconds between two that play
+#: Most updates of a solve; milliseconds between two played updates.
 UPDATES: Final = 1000
 FRAME: Final = 16
-#: of the Matérn-5/2 kernel, where both sides of a picture have length 2
+#: Hyperparameters with the Matérn-5/2 kernel, on a picture whose sides have length 2.
 LENGTHSCALE: Final = 0.1
 NOISE: Final = 0.05
-#: stride of rows and columns, by the number of pixels
+#: Stride of rows and columns by the number of pixels.
 STRIDES: Final = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
-#: every fourth row and column, and the middle columns: 13,696 pixels
+#: Stride of a finer picture, every fourth row and column, and its number of middle columns: 13,696 pixels.
 _FINE_STRIDE, _FINE_COLUMNS = 4, 128
 PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")
 
 
 @cache
 def _grey(pixels: int) -> np.ndarray:
-    """(rows, columns) luminance of `china` from 0 to 255, rounded to whole numbers."""
+    """Return the (rows, columns) luminance of `china` from 0 to 255, rounded to whole numbers."""
     stride = STRIDES.get(pixels, _FINE_STRIDE)
     grey = np.rint(read_china(stride).target).reshape(grid_shape(stride))
     if pixels not in STRIDES:
@@ -47,18 +47,18 @@ PIXELS: Final = (*sorted(STRIDES), grid_shape(_FINE_STRIDE)[0] * _FINE_COLUMNS)
 
 
 class Photograph(LiveWidget):
-    """Shows the residual of a photograph over scattered blocks and over blocks of neighbours, update by update.
+    """Residual of a photograph, over scattered blocks and over blocks of neighbours, update by update.
 
     Attributes:
-        step: updates done, 0 to 1,000.
-        overlap: pixels of a block's margin, as a part of its own.
-        partition: of the right picture; on the left blocks are `sequential`, which is to say scattered.
-        block_size: pixels a block owns.
-        rule: which block next.
-        tol: the solve ends once ‖r‖/‖b‖ is below.
-        pixels: n, all of a picture, thinned.
-        picture: the residual, or the posterior `mean`.
-        axis: of the curves, `work` or `updates`.
+        step: Number of completed updates, 0 to 1,000.
+        overlap: Number of pixels in a block's margin, relative to those it owns.
+        partition: Partition of the right picture; the left one has scattered blocks, which are `sequential`.
+        block_size: Number of pixels a block owns.
+        rule: Rule that selects the next block.
+        tol: Tolerance on ‖r‖/‖b‖ that ends the solve.
+        pixels: n, the number of all pixels of a picture, thinned.
+        picture: `residual`, or the posterior `mean`.
+        axis: x axis of the curves, `work` or `updates`.
 
     Examples:
         >>> widget = apviz.widgets.Photograph(pixels=704, overlap=1.0)
@@ -69,11 +69,10 @@ class Photograph(LiveWidget):
 
     title = "A photograph, block by block"
     text = (
-        "Every pixel of the photograph is a row of K: its place is x, its grey value b. The residual starts as the "
-        "photograph itself, and every update wipes out one block of it, the marked one: r<sub>I</sub> = 0 on the rows "
-        "it solved for. It also pulls at the pixels around, up to a few lengthscales away. Blocks of the paper are "
-        "consecutive rows of shuffled data, here pixels from all over the picture, on the left. Both pictures are "
-        "solved here, while you look."
+        "Every pixel of the photograph is a row of K: its position is x, its grey value b. The residual starts as the "
+        "photograph itself, and every update makes it zero on one block, the marked one: r<sub>I</sub> = 0 on the "
+        "rows it solved for. The update also changes pixels up to a few lengthscales away. The paper's blocks, on the "
+        "left, are consecutive rows of shuffled data: pixels from all over the picture. Both solves run in this page."
     )
     sentence = (
         "After {step} updates, with blocks of {block_size} pixels and a margin of {overlap} of that, scattered blocks "
@@ -82,28 +81,28 @@ class Photograph(LiveWidget):
     controls: ClassVar[dict[str, dict[str, Any]]] = {
         "step": steps(
             "update",
-            "Updates done on either side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played, one a frame.",
+            "Updates on each side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played one per frame.",
             UPDATES, FRAME,
         ),
         "overlap": slider(
             "margin",
-            "A block of b pixels solves on its ⌊margin·b⌋ nearest others too: an update's work = (1 + margin)·b/n.",
+            "A block of b pixels also solves on the ⌊margin·b⌋ nearest others: an update's work = (1 + margin)·b/n.",
             0, 1, 0.5,
         ),
         "partition": choice(
             "neighbours",
-            "Which pixels make a block on the right: halves along the longest side, or across the principal axis, "
-            "until a part holds b; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
+            "Partition on the right: halves along the longest side, or across the principal axis, until a part has b "
+            "pixels; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
             {"sequential": "sequential", "kd-tree": "kd-tree", "principal-axis-tree": "principal-axis-tree"},
         ),
         "block_size": slider(
             "block b",
-            "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
+            "Pixels per block: a picture of n pixels has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
             50, 500, 50,
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "tol": log_slider(
@@ -116,20 +115,20 @@ class Photograph(LiveWidget):
             f"{_FINE_COLUMNS} columns in the middle.",
         },
         "picture": choice(
-            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey goes with the root of what is "
-            "shown, so that little is seen too.",
-            {"residual": "the residual", "mean": "what is built"},
+            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey shows the square root, so "
+            "that small values are visible.",
+            {"residual": "the residual", "mean": "the mean"},
         ),
         "axis": choice(
-            "curves", "Work = entries of K that were evaluated ÷ n², all factors at the start; or updates, of which "
-            "an epoch has m = ⌈n/b⌉.",
+            "curves", "Work = evaluated entries of K ÷ n², all factors at the start; or updates, m = ⌈n/b⌉ per "
+            "epoch.",
             {"work": "over work", "updates": "over updates"},
         ),
     }  # fmt: skip
     in_sight = ("step", "overlap")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "compact blocks, no margin": {
-            # two updates of every block: in the first, scattered blocks lead, for each sees all of the picture
+            # after only two updates per block scattered blocks lead, because each covers the complete picture
             "step": 30, "overlap": 0.0, "partition": "kd-tree", "block_size": 100, "rule": "gauss-southwell",
             "tol": 1e-2, "pixels": 1426, "picture": "residual", "axis": "updates",
         },
@@ -165,7 +164,7 @@ class Photograph(LiveWidget):
 
     @property
     def rows(self) -> tuple[Floats, Floats]:
-        """Places (n, 2) of all pixels, from −1 to 1 along both sides, and their grey values (n,), in random order."""
+        """Return positions (n, 2) of all pixels, from −1 to 1 along both sides, and grey values (n,), both shuffled."""
         grey = _grey(self.pixels).astype(np.float64)
         places = np.meshgrid(*(2 * np.arange(size) / (size - 1) - 1 for size in grey.shape), indexing="ij")
         order = torch.randperm(self.pixels, generator=torch.Generator().manual_seed(0)).numpy()
@@ -174,13 +173,13 @@ class Photograph(LiveWidget):
 
     @property
     def system(self) -> KernelSystem:
-        """The system that the page solves, in float64."""
+        """Return the system that the page solves, in float64."""
         kernel = Matern52(lengthscale=LENGTHSCALE)
         return KernelSystem(*self.rows, kernel, noise=NOISE, dtype=torch.float64, device="cpu", dataset="china")
 
     @property
     def solvers(self) -> dict[str, AlternatingProjection]:
-        """What solves on the left, `scattered`, and on the right, `neighbours`."""
+        """Return the solvers of the left picture, `scattered`, and of the right one, `neighbours`."""
         blocks = -(-self.pixels // self.block_size)
         return {
             name: AlternatingProjection(

@@ -1,4 +1,4 @@
-"""Projections of a function over three points, whose kernel functions span a space that can be looked at."""
+"""Projections of a function over three points, whose kernel functions span a visible space of three dimensions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
 from apviz.rkhs.rules import chosen_blocks
 from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
 
-#: updates of a trajectory
+#: Number of updates of a trajectory.
 STEPS: Final = 20
-#: how far data go
+#: Largest absolute value of the data.
 MOST: Final = 2.0
-#: which points share a block
+#: Points of each block, by name of the partition.
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "{1, 2} {3}": ((0, 1), (2,)),
     "{1, 3} {2}": ((0, 2), (1,)),
@@ -28,15 +28,18 @@ BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 
 
 class Projection(LiveWidget):
-    """Shows g, the span of a block, the projection and what is left, in true lengths and angles of H.
+    """g, the span of a block, the projection and the residual, with the true lengths and angles of H.
 
     Attributes:
-        step: updates done, 0 to 20.
-        points, data: (3,) places x from 0 to 1, and data b from −2 to 2.
-        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
-        blocks: which points share one.
-        rule: which block next.
-        picture: `residual` has r⁽ʲ⁾ start at 0, `solution` has it end at g.
+        step: Number of completed updates, 0 to 20.
+        points: (3,) positions x from 0 to 1.
+        data: (3,) data b from −2 to 2.
+        lengthscale: Lengthscale of k, in units of x; the outputscale is 1.
+        noise: Noise σ² of k.
+        kernel: Name of k.
+        blocks: Partition of the points into blocks.
+        rule: Rule that selects the next block.
+        picture: `residual` draws r⁽ʲ⁾ from 0, `solution` draws it up to g.
 
     Examples:
         >>> widget = apviz.widgets.Projection(step=2)
@@ -47,9 +50,9 @@ class Projection(LiveWidget):
 
     title = "A projection in the kernel's Hilbert space"
     text = (
-        "Three points span three dimensions: what you see is no sketch. g is the function of least norm with "
+        "Three points span three dimensions, so this picture is exact. g is the function of least norm with "
         "g(xᵢ) = bᵢ, and the kernel includes σ²δ, so that ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = K[i, j]. An update projects "
-        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle."
+        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is the rest, orthogonal to that span."
     )
     sentence = (
         "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of ‖g‖<sub>H</sub>, with lengthscale {lengthscale} "
@@ -65,23 +68,23 @@ class Projection(LiveWidget):
         ),
         "noise": log_slider(
             "noise σ²",
-            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: a direction of its own for every point, which "
-            "opens the angles.",
+            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
+            "angles.",
             1e-3, 1,
         ),
         "picture": choice(
-            "picture", "The same step where r⁽ʲ⁾ starts at 0, or where it ends at g = s⁽ʲ⁾ + r⁽ʲ⁾.",
+            "picture", "Draw r⁽ʲ⁾ from 0, or from s⁽ʲ⁾ to g = s⁽ʲ⁾ + r⁽ʲ⁾.",
             {"residual": "r goes to 0", "solution": "s goes to g"},
         ),
         "blocks": choice(
             "blocks",
-            "Which points share a block: one spans a line, two a plane; "
+            "Points of each block: one point spans a line, two span a plane; "
             "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
             {name: name for name in BLOCKS},
         ),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "kernel": kernel_choice(),
@@ -126,6 +129,6 @@ class Projection(LiveWidget):
 
     @property
     def trajectory(self) -> Trajectory:
-        """Updates over the blocks, by the reference."""
+        """Return the updates over the blocks, computed by the reference."""
         span = Span(self.points, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         return trajectory_on(span, np.array(self.data), BLOCKS[self.blocks], rule=self.rule, steps=STEPS)

@@ -1,4 +1,4 @@
-"""Player of a regression of few points, one block after another."""
+"""Player of a regression on few points, block by block."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from apviz.kernels import Matern52
 from apviz.rkhs import RULES, Span, Trajectory, trajectory
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
-#: updates of a trajectory; points at most; how far data go
+#: Number of updates of a trajectory; most points; largest absolute value of the data.
 STEPS: Final = 30
 MAX_POINTS: Final = 40
 MOST: Final = 2.0
 
 
 def _drawn() -> tuple[list[float], list[float]]:
-    """Places and data of all points, in the order in which they were drawn: fewer points are the first of them."""
+    """Return positions and data of all points, in the order of the draws; fewer points are the first of them."""
     draws = np.random.default_rng(0)
     x = draws.uniform(0, 1, MAX_POINTS)
     b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(MAX_POINTS)
@@ -29,17 +29,18 @@ PLACES, DATA = _drawn()
 
 
 class ProjectionPlayer(LiveWidget):
-    """Plays updates: s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, the matrix, and the posterior mean as the goal.
+    """Player of updates: s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the selected block, the matrix, and the posterior mean.
 
     Attributes:
-        step: updates done, 0 to 30.
-        points: n, the first of those that were drawn, from 8 to 40.
-        data: (40,) b of all that were drawn, in the order in which they were, from −2 to 2.
-        block_size: points a block owns.
-        rule: which block next.
-        overlap: margin a block also solves on, as a part of its own points.
-        lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
-        speed: updates a second while it plays.
+        step: Number of completed updates, 0 to 30.
+        points: n, the number of points used, from 8 to 40: the first that were drawn.
+        data: (40,) b of all points, in the order of the draws, from −2 to 2.
+        block_size: Number of points a block owns.
+        rule: Rule that selects the next block.
+        overlap: Margin that a block also solves on, relative to the points it owns.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel, in units of x; the outputscale is 1.
+        noise: Noise σ² of the system.
+        speed: Updates per second during play.
 
     Examples:
         >>> widget = apviz.widgets.ProjectionPlayer(points=12, block_size=4, rule="cyclic")
@@ -59,24 +60,23 @@ class ProjectionPlayer(LiveWidget):
         "step": steps("step j", "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", STEPS),
         "rule": choice(
             "rule",
-            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
         "points": slider(
             "points n",
-            "How many data, xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), until one is "
-            "dragged: K is n × n.",
+            "Number of points, with xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ, εᵢ ~ N(0, 1), until you "
+            "drag one: K is n × n.",
             8, MAX_POINTS, 1,
         ),
         "block_size": slider(
             "block b",
-            "Points a block owns, the last of the m = ⌈n/b⌉ blocks what is left; one update solves with K[I, I], "
-            "b × b.",
+            "Points per block, fewer in the last of the m = ⌈n/b⌉ blocks; one update solves with K[I, I], b × b.",
             1, 20, 1,
         ),
         "overlap": slider(
             "overlap",
-            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
             0, 1, 0.25,
         ),
         "lengthscale": log_slider(
@@ -85,7 +85,7 @@ class ProjectionPlayer(LiveWidget):
             0.03, 1,
         ),
         "noise": log_slider("noise σ²", "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².", 1e-4, 1),
-        "speed": log_slider("speed", "While it plays, an update every Δt = 1/speed seconds.", 0.5, 8),
+        "speed": log_slider("speed", "Updates per second during play: one every Δt = 1/speed seconds.", 0.5, 8),
     }  # fmt: skip
     in_sight = ("step", "rule")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -114,7 +114,7 @@ class ProjectionPlayer(LiveWidget):
 
     @property
     def trajectory(self) -> Trajectory:
-        """Updates over the blocks of the points in increasing order, by the reference."""
+        """Return the updates over the blocks of the points in increasing order, computed by the reference."""
         x, b = np.array(PLACES[: self.points]), np.array(self.data[: self.points])
         order = np.argsort(x)
         span = Span(x[order], Matern52(lengthscale=self.lengthscale), self.noise)

@@ -1,4 +1,4 @@
-"""Which block next: a bet on the four rules of block selection, and what every block would have removed."""
+"""Block selection: a bet on four rules, and the energy that every block would have removed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from apviz.rkhs.kernels import Floats
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
 POINTS: Final = 36
-#: updates of every rule; points of a block, and seeds, at most
+#: Number of updates of every rule; most points of a block; most seeds.
 STEPS: Final = 24
 LARGEST: Final = 12
 SEEDS: Final = 20
 NO_BET: Final = "no bet"
-#: the bet on a block that is none: blocks are counted from 0, as in a trace
+#: Value of the bet on a block before it is placed; blocks are counted from 0, as in a trace.
 NO_BLOCK: Final = -1
 SYSTEMS: Final = (*get_args(ToyProblem), "photograph")
 
 
 def _system(name: ToyProblem | Literal["photograph"]) -> tuple[Floats, Floats]:
-    """Return points in increasing order and data at them: of a photograph, columns and their mean luminance."""
+    """Return points in increasing order and data at them; for a photograph, columns and their mean luminance."""
     if name != "photograph":
         return toy_problem(name, POINTS)
     data = load("china-profile", n=POINTS, dtype=torch.float64)
@@ -37,18 +37,19 @@ def _system(name: ToyProblem | Literal["photograph"]) -> tuple[Floats, Floats]:
 
 
 class WhichBlock(LiveWidget):
-    """Compares four rules on one system, linked by the step: bet, then reveal what every block would have removed.
+    """Four rules on one system, linked by the step; after a bet, the energy that every block would have removed.
 
     Attributes:
-        step: updates done of every rule, 0 to 24.
-        bet_rule: the rule with the least left in the end, or `no bet`.
-        bet_block: the block that gauss-southwell takes next, or −1.
-        reveal: whether what was bet on is shown.
-        rule: whose state one looks at.
-        data: which system, of `apviz.rkhs.toy_problem` or `photograph`.
-        block_size: neighbours in a block.
-        lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
-        seed: of random and shuffled.
+        step: Number of completed updates of every rule, 0 to 24.
+        bet_rule: Rule bet to have the smallest final error, or `no bet`.
+        bet_block: Block bet to be selected next by gauss-southwell, or −1.
+        reveal: Whether the answers are shown.
+        rule: Rule whose state is shown.
+        data: System, of `apviz.rkhs.toy_problem` or `photograph`.
+        block_size: Number of neighbours in a block.
+        lengthscale: Lengthscale of the Matérn-5/2 kernel, in units of x; the outputscale is 1.
+        noise: Noise σ² of the system.
+        seed: Seed of random and shuffled.
 
     Examples:
         >>> widget = apviz.widgets.WhichBlock(data="crowded", lengthscale=0.1, block_size=6)
@@ -60,12 +61,12 @@ class WhichBlock(LiveWidget):
 
     title = "Which block next?"
     text = (
-        "All four rules project onto the same blocks; they differ in the order only. Look at the residual, bet on a "
+        "All four rules project onto the same blocks; they differ only in the order. Look at the residual, bet on a "
         "rule and on a block, then reveal."
     )
     sentence = (
         "After {step} of [last] updates of {rule}, in blocks of {block_size}, with lengthscale {lengthscale} and "
-        "noise σ² = {noise}: I bet that {bet_rule} will have the least left, and that gauss-southwell takes block "
+        "noise σ² = {noise}: I bet that {bet_rule} will have the smallest error, and that gauss-southwell takes block "
         "{bet_block} next. [verdict]"
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
@@ -76,7 +77,7 @@ class WhichBlock(LiveWidget):
         ),
         "reveal": switch(
             "reveal",
-            "Shows the four curves, and what each block would remove now: "
+            "Show the four curves, and the energy each block would remove now: "
             "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
         ),
         "bet_rule": choice(
@@ -91,11 +92,11 @@ class WhichBlock(LiveWidget):
             NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
         ),
         "rule": choice(
-            "stand in", "Whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ you look at; the block it takes next is lit.",
+            "rule shown", "Rule whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ is shown, with its next block highlighted.",
             {name: name for name in RULES},
         ),
         "data": choice(
-            "data", "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
+            "data", "The right-hand side b and the positions of its points; the system is (k(X, X) + σ²I) w = b.",
             {name: name for name in SYSTEMS},
         ),
         "block_size": slider(
@@ -103,19 +104,19 @@ class WhichBlock(LiveWidget):
         ),
         "lengthscale": log_slider(
             "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere, r −= K[:, I] u.",
+            "ℓ of the Matérn-5/2 kernel: the longer, the more an update changes other blocks, r −= K[:, I] u.",
             0.01, 1,
         ),
         "noise": log_slider(
             "noise σ²",
-            "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
-            "close.",
+            "σ² in K: λmin ≥ σ²; if σ² is large, K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
+            "tight.",
             1e-3, 1,
         ),
         "seed": slider(
             "seed",
-            "Another draw for random, I ~ U{0, …, m − 1} at every update, and for shuffled, a new order of the m "
-            "blocks every epoch.",
+            "Seed of random, I ~ U{0, …, m − 1} at every update, and of shuffled, a new order of the m blocks every "
+            "epoch.",
             0, SEEDS, 1,
         ),
     }  # fmt: skip
@@ -154,7 +155,7 @@ class WhichBlock(LiveWidget):
 
     @property
     def comparison(self) -> RuleComparison:
-        """Solves by the four rules, by the reference."""
+        """Return the solves by the four rules, computed by the reference."""
         x, b = _system(self.data)
         span = Span(x, Matern52(lengthscale=self.lengthscale), self.noise)
         return compare_rules(span, b, block_size=self.block_size, steps=STEPS, seed=self.seed)

@@ -1,1 +1,1 @@
-"""Runs the notebooks and writes them as pages that need neither Python nor a network: `make notebooks`."""
+"""Run the notebooks and write them as pages that need neither Python nor a network: `make notebooks`."""

@@ -1,4 +1,4 @@
-"""Runs the notebooks and writes their pages, or slides of them.
+"""Run the notebooks and write them as pages or slides.
 
 python -m notebooks.build [--slides] [--timeout SECONDS] [--jobs N] [--to FOLDER] [NOTEBOOK ...]
 """
@@ -21,27 +21,27 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0 where all is well, and writes the pages only then."""
+    """Run the notebooks, and write the pages if none fails. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m notebooks.build", description=__doc__.partition("\n")[0])
-    parser.add_argument("notebooks", nargs="*", type=Path, help="all in this folder, where none is named")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds for a notebook (default: 300)")
-    parser.add_argument("--jobs", type=int, default=2, help="notebooks at once (default: 2)")
-    parser.add_argument("--slides", action="store_true", help="slides, of the notebooks that have some")
-    parser.add_argument("--to", type=Path, help="folder, written anew (default: notebooks/html, or notebooks/slides)")
-    asked = parser.parse_args(words)
-    paths = asked.notebooks or sorted(NOTEBOOKS.glob("*.ipynb"))
-    if asked.slides:
+    parser.add_argument("notebooks", nargs="*", type=Path, help="notebooks to run (default: all)")
+    parser.add_argument("--timeout", type=float, default=300, help="time limit per notebook in seconds (default: 300)")
+    parser.add_argument("--jobs", type=int, default=2, help="notebooks to run in parallel (default: 2)")
+    parser.add_argument("--slides", action="store_true", help="write slides instead of pages")
+    parser.add_argument("--to", type=Path, help="output folder, overwritten (default: notebooks/html, or slides)")
+    arguments = parser.parse_args(words)
+    paths = arguments.notebooks or sorted(NOTEBOOKS.glob("*.ipynb"))
+    if arguments.slides:
         paths = [path for path in paths if on_slides(nbformat.read(path, 4))]
-    to = asked.to or NOTEBOOKS / ("slides" if asked.slides else "html")
+    to = arguments.to or NOTEBOOKS / ("slides" if arguments.slides else "html")
     if not paths:
-        print(f"there is no notebook in {NOTEBOOKS}", file=sys.stderr)
+        print(f"no notebook to run in {NOTEBOOKS}", file=sys.stderr)
         return 1
-    ran = asyncio.run(_all(paths, asked.timeout, asked.jobs))
+    ran = asyncio.run(_all(paths, arguments.timeout, arguments.jobs))
     failed = sum(bool(each.problems) for each in ran)
     print(f"{len(ran) - failed} passed, {failed} failed")
     if failed:
         return 1
-    write = write_slides if asked.slides else write_pages
+    write = write_slides if arguments.slides else write_pages
     write([(each.path.stem, each.notebook) for each in ran], to)
     print(to / "index.html")
     return 0

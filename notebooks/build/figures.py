@@ -1,4 +1,4 @@
-"""Figures and widgets of a notebook as places of a page, where its script draws them."""
+"""Replace figures and widgets of a notebook by placeholders, which the script of the page fills."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PLOTLY = "application/vnd.plotly.v1+json"
 
 
 class Figures(Preprocessor):
-    """Takes figures out of the outputs into `resources["figures"]`, and leaves a place for each.
+    """Move figures from the outputs to `resources["figures"]`, and leave a placeholder for each.
 
-    Widgets go; what stands in place of one becomes one piece, where the page's own script brings it to life.
+    Drop the Jupyter views of widgets, and turn their static outputs into placeholders for the script of the page.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
@@ -44,7 +44,7 @@ class Figures(Preprocessor):
         return placed
 
     def _place(self, parts: dict[str, Any], figures: list[str]) -> str:
-        # without any `<`, JSON can neither end nor disturb the script element it is put into
+        # without `<`, JSON cannot end the script element that contains it
         figures.append(json.dumps(parts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
         height = parts["layout"].get("height")
         style = f' style="height: {height}px"' if height else ""

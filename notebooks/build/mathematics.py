@@ -1,4 +1,4 @@
-"""LaTeX of the notebooks as MathML, which browsers draw by themselves."""
+"""Convert LaTeX of the notebooks to MathML, which browsers render without a library."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
 
-#: x′ as a superscript; fonts without a size for scripts draw the sign raised and small already
+#: x′ as a superscript; many fonts already draw the prime raised and small
 _PRIME = re.compile(
     r"<(msup|msubsup)>(<mi>[^<]*</mi>)((?:<mrow>(?:<m[ion]>[^<]*</m[ion]>)*</mrow>|<m[in]>[^<]*</m[in]>)?)"
     r"<mi>(&#x0203[23];)</mi></\1>"
 )
 
-#: letters of a formula in the text that stay on one line; what is longer may be wider than a phone
+#: letters of an inline formula that fit on one line of a phone; longer formulas may break
 _ON_ONE_LINE = 20
 _RELATIONS = frozenset("=<>≤≥≈")
 _NAMESPACE = "http://www.w3.org/1998/Math/MathML"
@@ -21,10 +21,10 @@ ElementTree.register_namespace("", _NAMESPACE)
 
 
 def mathml(latex: str, *, display: bool) -> str:
-    """MathML of a formula.
+    """Convert a formula to MathML.
 
     Raises:
-        ValueError: a command that is not known here, which a page would show with its backslash.
+        ValueError: the converter does not know a command; the page would show it with its backslash.
     """
     try:
         found = convert(latex.strip(), display="block" if display else "inline")
@@ -32,13 +32,13 @@ def mathml(latex: str, *, display: bool) -> str:
         raise ValueError(f"this formula cannot become MathML ({type(error).__name__}): {latex}") from error
     if "\\" in found:
         command = "\\" + found.partition("\\")[2].partition("<")[0]
-        raise ValueError(f"{command} cannot become MathML; say it with simpler LaTeX: {latex}")
-    found = _PRIME.sub(_beside, found)
+        raise ValueError(f"{command} cannot become MathML; use simpler LaTeX: {latex}")
+    found = _PRIME.sub(_prime_in_line, found)
     return f'<div class="formula">{found}</div>' if display else _in_parts(found)
 
 
 def _in_parts(formula: str) -> str:
-    """A long formula as several beside one another, so that a line can end after a relation; MathML has no breaks."""
+    """Split a long formula after its relations, so that a line can break there; MathML itself has no line breaks."""
     root = ElementTree.fromstring(formula)
     (row,) = root
     if len("".join(root.itertext())) <= _ON_ONE_LINE:
@@ -49,7 +49,7 @@ def _in_parts(formula: str) -> str:
         parts[-1].append(child)
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(child.text or "", 0)
         if child.tag == f"{{{_NAMESPACE}}}mo" and child.text in _RELATIONS and depth == 0:
-            child.set("form", "infix")  # it is the last of its part, and keeps its space
+            child.set("form", "infix")  # the relation is the last element of its part, and keeps its space
             parts.append([])
     made = []
     for part in filter(None, parts):
@@ -59,8 +59,8 @@ def _in_parts(formula: str) -> str:
     return "<wbr>".join(made)
 
 
-def _beside(match: re.Match[str]) -> str:
-    """The prime in the line, beside its letter."""
+def _prime_in_line(match: re.Match[str]) -> str:
+    """Put the prime in the line, right after its letter."""
     _, letter, below, prime = match.groups()
     primed = f'<mrow>{letter}<mo lspace="0" rspace="0">{prime}</mo></mrow>'
     return f"<msub>{primed}{below}</msub>" if below else primed

@@ -1,4 +1,4 @@
-"""The pages: one for each notebook, and one that lists them, with the scripts and styles they share beside them."""
+"""Write a page for each notebook, a page that lists them, and the scripts and styles that they share."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from notebooks.build.figures import Figures
 from notebooks.build.mathematics import mathml
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: in place of `NO_ANSWER` where no cell can run
-NO_PYTHON = "This page cannot check an answer: open the notebook for that. The solution is in the folded cell below."
+#: replaces `NO_ANSWER` on a page, where no cell can run
+NO_PYTHON = "This page cannot check an answer; open the notebook for that. The solution is in the folded cell below."
 
 
 def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
-    """Writes the pages of executed notebooks, given with their names in reading order, into a new folder."""
+    """Write the pages of executed notebooks, given with their names in reading order, into a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_shared(folder)
@@ -49,9 +49,9 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
 
 
 def write_shared(folder: Path) -> None:
-    """Writes the scripts and styles that pages share."""
+    """Write the scripts and styles that pages share."""
     (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
-    # figures that are plain Plotly's take its own dark template
+    # figures without our theme take Plotly's own dark template
     plain = pio.templates["plotly_dark"].to_plotly_json()
     plain["layout"] |= {"paper_bgcolor": THEMES["dark"].paper, "plot_bgcolor": THEMES["dark"].paper}
     dark = {"colors": dark_colors(), "onButtons": THEMES["dark"].button_text, "template": plain}
@@ -68,20 +68,20 @@ def write_shared(folder: Path) -> None:
 
 
 def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = "") -> str:
-    """The page of an executed notebook.
+    """Return the page of an executed notebook.
 
     Args:
-        before, after: names of the notebooks to which it links.
+        before, after: names of the previous and next notebook, for links.
 
     Raises:
-        ValueError: a formula that cannot be drawn.
+        ValueError: a formula cannot become MathML.
     """
     around = {"name": name, "title": title(notebook), "before": before, "after": after}
     return exported(Exporter(), notebook, around)
 
 
 def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, str]) -> str:
-    """HTML of an executed notebook, with the data of its figures at the end."""
+    """Return the HTML of an executed notebook, with the data of its figures at the end."""
     html, resources = exporter.from_notebook_node(notebook, {"page": dict(around)})
     data = [
         f'<script type="application/json" id="figure-{number}">{parts}</script>'
@@ -91,19 +91,19 @@ def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, st
 
 
 def title(notebook: NotebookNode) -> str:
-    """The first heading."""
+    """Return the first heading."""
     return re.search(r"^# (.+)$", notebook.cells[0].source, re.MULTILINE)[1].strip()
 
 
 def aims(notebook: NotebookNode) -> list[str]:
-    """The entries of "What you will be able to do", as HTML."""
+    """Return the entries of "What you will be able to do", as HTML."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     section = text.partition("What you will be able to do")[2].partition("\n#")[0]
     return [_html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
 
 
 class Exporter(HTMLExporter):
-    """nbconvert's, with our template, MathML, and links between pages."""
+    """nbconvert's exporter with our template, MathML, and links between pages."""
 
     template_name = "apviz"
     extra_template_basedirs = [str(TEMPLATES)]  # noqa: RUF012
@@ -112,7 +112,7 @@ class Exporter(HTMLExporter):
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
-        """As nbconvert's, which parses the page once more, for what our template has already: half of the time."""
+        """Export without nbconvert's second parse of the page, which takes half the time; our template needs none."""
         lexer = nb.metadata.get("language_info", {}).get("pygments_lexer")
         self.register_filter("highlight_code", Highlight2HTML(pygments_lexer=lexer, parent=self))
         return TemplateExporter.from_notebook_node(self, nb, resources, **kw)
@@ -124,7 +124,7 @@ class Exporter(HTMLExporter):
 
 def _html(markdown: str) -> str:
     html = str(MarkdownWithMath(renderer=_Renderer(escape=False, anchor_link_text="")).render(markdown)).strip()
-    # anchors of headings, which are shown nowhere, and which HTML would not take as closed
+    # remove the anchors of headings: nothing shows them, and HTML would leave them open
     return re.sub(r'<a class="anchor-link"[^>]*/>', "", html)
 
 
@@ -143,7 +143,7 @@ class _Renderer(IPythonRenderer):
 
 
 def as_seen_from_pages(url: str) -> str:
-    """A link of a notebook: to the page of another; to a file, from a folder that lies one deeper."""
+    """Return a link as the pages need it: to the page of another notebook, or to a file from one folder deeper."""
     if re.match(r"[a-z]+:|#", url):
         return url
     if re.search(r"\.ipynb(#|$)", url) and "/" not in url.removeprefix("./"):

@@ -1,4 +1,4 @@
-"""Notebooks run from the first cell to the last, and everything that went wrong on the way."""
+"""Run notebooks from the first cell to the last, and collect all problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.widgets.live_widget import STATIC
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACEBACK = "Traceback (most recent call last)"
-# what threads and tasks raise reaches no cell that has returned: it is kept, and told by a cell after the last
+# errors of threads and tasks do not reach a cell that has returned: keep them, and raise them in an extra last cell
 _LISTEN = """
 def listen():
     import asyncio, sys, threading, traceback
@@ -47,11 +47,11 @@ if late_errors.texts:
 
 @dataclass(frozen=True)
 class Ran:
-    """A notebook with its outputs.
+    """An executed notebook with its outputs.
 
     Attributes:
-        seconds: from the start of its kernel.
-        problems: one sentence each; none where all is well.
+        seconds: time since the start of its kernel.
+        problems: one sentence per problem; empty if there is none.
     """
 
     path: Path
@@ -61,15 +61,16 @@ class Ran:
 
 
 async def run(paths: Sequence[Path], *, timeout: float, at_once: int) -> AsyncIterator[Ran]:
-    """Runs notebooks, some at once, each in a Python of its own and in its own folder; the first done comes first.
+    """Run notebooks in parallel, each in its own Python process and its own folder; yield each when it is done.
 
-    They share the cores, for threads that wait for each other's core make solves many times slower.
+    The processes share the cores: oversubscribed threads make solves many times slower.
 
     Args:
-        timeout: seconds for a whole notebook.
+        timeout: time limit for a whole notebook, in seconds.
+        at_once: number of notebooks that run in parallel.
     """
     free = asyncio.Semaphore(at_once)
-    # KeOps prints which machine it is on as it is imported
+    # KeOps prints the name of the machine when it is imported
     share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once)), "KEOPS_VERBOSE": "0"}
 
     async def one(path: Path) -> Ran:
@@ -100,20 +101,18 @@ async def _run(path: Path, timeout: float, environment: dict[str, str]) -> Ran:
     except CellExecutionError as error:
         stopped = (strip_ansi(str(error)),)
     except (TimeoutError, DeadKernelError):
-        late = monotonic() - start >= timeout  # then its Python was ended
-        stopped = (
-            f"it did not end within {timeout:g} seconds" if late else "its Python died; was there too little memory?",
-        )
+        late = monotonic() - start >= timeout  # the timeout also ends its Python
+        stopped = (f"it did not end within {timeout:g} seconds" if late else "its Python died, perhaps out of memory",)
     said = notebook.cells.pop().outputs
     problems = stopped or (*problems_of(notebook), *_complaints("after the last cell", said))
     return Ran(path, notebook, monotonic() - start, problems)
 
 
 def problems_of(notebook: NotebookNode) -> list[str]:
-    """What is wrong with the outputs of a notebook in which no cell raised.
+    """Return the problems in the outputs of a notebook in which no cell raised.
 
-    An error can come after its cell returned, from a thread or a callback (nbmake#77); a solution can be wrong; a
-    widget can lack what stands in place of it.
+    A thread or a callback can raise after its cell returned (nbmake#77), a solution can be wrong, and a widget can lack
+    its static output.
     """
     found: list[str] = []
     for number, cell in enumerate(notebook.cells):
@@ -126,16 +125,16 @@ def problems_of(notebook: NotebookNode) -> list[str]:
         if "raises-exception" not in tags:
             found += _complaints(where, cell.outputs)
         if "solution" in tags and not _is_right(cell.outputs):
-            found.append(f"{where} is a solution, and its check does not say that it is right")
+            found.append(f"{where} is a solution, but its check does not say that it is right")
         for output, after in zip(cell.outputs, [*cell.outputs[1:], {}], strict=False):
             if WIDGET in output.get("data", {}) and STATIC not in after.get("metadata", {}):
-                found.append(f"{where} shows a widget without what stands in its place: make it a LiveWidget")
+                found.append(f"{where} shows a widget without a static output: make it a LiveWidget")
     return found
 
 
 def _complaints(where: str, outputs: Sequence[NotebookNode]) -> list[str]:
     found = [f"{where} raised {each.ename}: {each.evalue}" for each in outputs if each.output_type == "error"]
-    # a thread writes in pieces
+    # a thread may print in several outputs
     printed = "".join(each.text for each in outputs if each.output_type == "stream")
     return [*found, f"{where} printed a traceback:\n{printed}"] if TRACEBACK in printed else found
 

@@ -1,6 +1,6 @@
-"""The slides of notebooks, by nbconvert's division into slides: `make slides`. They open from a disk.
+"""Write slides of the notebooks, divided as nbconvert does: `make slides`. They open from a disk.
 
-What is on them is in the metadata of cells (`slideshow`), as Jupyter writes and nbconvert reads it.
+The metadata of a cell (`slideshow`) says whether it is on a slide, as Jupyter writes and nbconvert reads it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from nbformat import NotebookNode
 from notebooks.build.figures import Figures
 from notebooks.build.pages import TEMPLATES, Exporter, exported, title, write_shared
 
-#: reveal.js 5.2.1, as its package in the npm registry has it (MIT licence, beside it)
+#: reveal.js 5.2.1 from its package in the npm registry (MIT licence, in the same folder)
 REVEAL = Path(__file__).with_name("reveal")
-#: what of the first cell is for readers
+#: start of the part of the first cell that slides leave out
 FOR_READERS = "\n### What you will be able to do"
 
 
 def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
-    """Writes the slides of executed notebooks, given with their names in reading order, into a new folder.
+    """Write the slides of executed notebooks, given with their names in reading order, into a new folder.
 
-    Notebooks of which no cell is on a slide are left out.
+    Leave out notebooks without a slide.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_shared(folder)
     for file in (REVEAL / "reveal.js", TEMPLATES / "slides.css"):
         shutil.copy(file, folder)
-    # our widgets have controls too
+    # our widgets use the class .controls too
     text = (REVEAL / "reveal.css").read_text("utf-8").replace(".reveal .controls", ".reveal>.controls")
     (folder / "reveal.css").write_text(text, "utf-8")
     shown = [(name, notebook) for name, notebook in notebooks if on_slides(notebook)]
@@ -46,28 +46,28 @@ def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) ->
 
 
 def slides(notebook: NotebookNode, name: str) -> str:
-    """The slides of an executed notebook as a page.
+    """Return the slides of an executed notebook as a page.
 
     Raises:
-        ValueError: no cell is on a slide; a formula that cannot be drawn.
+        ValueError: no cell is on a slide; a formula cannot become MathML.
     """
     chosen = deepcopy(notebook)
     chosen.cells = on_slides(chosen)
     if not chosen.cells:
-        raise ValueError(f"{name} has no cell that is on a slide: give one the slide type 'slide'")
+        raise ValueError(f"{name} has no cell on a slide: give one the slide type 'slide'")
     chosen.cells[0].source = chosen.cells[0].source.partition(FOR_READERS)[0]
     return exported(SlidesExporter(), chosen, {"name": name, "title": title(notebook), "before": "", "after": ""})
 
 
 def on_slides(notebook: NotebookNode) -> list[NotebookNode]:
-    """The cells that are on slides, and notes for who speaks; none where there are only notes."""
+    """Return the cells on slides and the speaker notes; none if there are only notes."""
     types = {cell.id: cell.metadata.get("slideshow", {}).get("slide_type", "skip") for cell in notebook.cells}
     cells = [cell for cell in notebook.cells if types[cell.id] != "skip"]
     return cells if any(types[cell.id] != "notes" for cell in cells) else []
 
 
 class SlidesExporter(Exporter):
-    """Pages of sections that reveal.js shows one at a time."""
+    """Exporter of pages whose sections reveal.js shows one at a time."""
 
     template_name = "apviz-slides"
     extra_template_paths = [str(TEMPLATES)]  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""The advice: what is forecast is what happens, and what does not fit or arrive is said so."""
+"""The advice: forecasts agree with solves, and methods that do not fit or converge are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def named(advice, word):
 
 
 @pytest.mark.parametrize("settings", [SMOOTH, LOCAL], ids=["smooth", "local"])
-def test_the_work_of_the_method_that_is_advised_is_what_was_forecast_within_a_factor_of_one_and_a_half(settings):
+def test_the_work_of_the_advised_method_is_within_a_factor_of_one_and_a_half_of_its_forecast(settings):
     system = made(n=3_000, **settings)
     best = apviz.advise(system).best
     solution = attempt(system, best.solver)
@@ -31,7 +31,7 @@ def test_the_work_of_the_method_that_is_advised_is_what_was_forecast_within_a_fa
     assert best.work.low <= best.work.likely <= best.work.high
 
 
-def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local():
+def test_low_rank_is_advised_for_smooth_systems_and_blocks_for_local_ones():
     smooth, local = (apviz.advise(made(n=5_000, **settings)) for settings in (SMOOTH, LOCAL))
     names = list(smooth.methods)
     assert names.index("Overlapping projections") > min(
@@ -41,7 +41,7 @@ def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local(
     assert local.sentence.startswith("Take Overlapping projections: about ")
 
 
-def test_memory_is_that_of_what_is_kept():
+def test_the_memory_of_a_method_is_that_of_its_kept_arrays():
     system = made(n=3_000, **LOCAL)
     each = named(apviz.advise(system), "Overlapping")
     prepared = each.solver.prepare(system.operator, 4)
@@ -58,7 +58,7 @@ def test_few_rows_are_factored_without_a_rehearsal():
     assert set(advice.unfit.values()) == {"up to 2,000 rows a factorisation is over before it has been rehearsed"}
 
 
-def test_what_does_not_fit_the_memory_is_left_out_with_its_size(monkeypatch):
+def test_methods_that_do_not_fit_in_memory_are_left_out_with_their_size(monkeypatch):
     monkeypatch.setattr(advising, "free_memory", lambda device: 30e6)
     advice = apviz.advise(made(n=3_000))
     assert advice.unfit["Cholesky"].startswith("it would take 0.2 GiB, 0.0 GiB are free")
@@ -67,7 +67,7 @@ def test_what_does_not_fit_the_memory_is_left_out_with_its_size(monkeypatch):
         apviz.advise(made(n=2_500))
 
 
-def test_what_is_not_expected_to_arrive_under_its_cap_comes_last_with_a_small_chance():
+def test_methods_not_expected_to_converge_come_last_with_a_small_chance():
     system = made(n=3_000, lengthscale=0.3, noise=1e-5)
     methods = {"few": apviz.ConjugateGradient(max_epochs=5), "blocks": overlapping()}
     advice = apviz.advise(system, methods)
@@ -77,21 +77,21 @@ def test_what_is_not_expected_to_arrive_under_its_cap_comes_last_with_a_small_ch
     assert not attempt(system, methods["few"]).converged
 
 
-def test_rounding_that_stops_a_twin_stops_the_hope_for_all_rows():
+def test_rounding_that_stops_a_pilot_system_rules_out_convergence_on_all_rows():
     system = made(n=2_400, lengthscale=1.5, noise=1e-9, dtype=None)
     small = apviz.KernelSystem(system.x.float(), system.b.float(), system.kernel, noise=1e-9, device="cpu")
     advice = apviz.advise(small, {"blocks": apviz.AlternatingProjection(block_size=300, max_epochs=60, tol=1e-8)})
     assert advice.best.chance <= 0.5
 
 
-def test_where_nothing_is_expected_to_arrive_the_advice_says_so_and_what_would_help():
+def test_if_no_method_is_expected_to_converge_the_advice_says_so_with_a_remedy():
     system = made(n=2_500, lengthscale=0.3, noise=1e-5)
     said = apviz.advise(system, {"few": apviz.ConjugateGradient(max_epochs=5)}).sentence
     assert said.startswith("No method is expected to reach 0.01 within its limit. few comes closest: on 800 rows")
     assert "more epochs" in said
 
 
-def test_a_method_far_slower_than_the_best_is_not_rehearsed_to_its_end_and_says_so():
+def test_a_method_far_slower_than_the_best_is_rehearsed_in_part_and_marked():
     advice = apviz.advise(made(n=3_000, lengthscale=0.3, noise=1e-5))
     slow = advice.methods["CG"]
     assert not slow.is_bounded and slow.work.high == math.inf and "stopped there, for others take less" in slow.reason
@@ -99,7 +99,7 @@ def test_a_method_far_slower_than_the_best_is_not_rehearsed_to_its_end_and_says_
     assert row["seconds"].startswith("> ") and row["work"].startswith("> ")
 
 
-def test_solvers_of_ones_own_are_compared_and_one_that_cannot_be_is_named():
+def test_custom_solvers_are_compared_and_unsuitable_ones_are_rejected_by_name():
     system = made(n=2_500)
     advice = apviz.advise(system, {"mine": apviz.AlternatingProjection(block_size=250), "auto": apviz.Automatic()})
     assert set(advice.methods) == {"mine", "auto"}
@@ -110,19 +110,19 @@ def test_solvers_of_ones_own_are_compared_and_one_that_cannot_be_is_named():
 @pytest.mark.parametrize(
     ("settings", "message"), [({"tol": 0.0}, "tol"), ({"tol": -1.0}, "tol"), ({"max_epochs": 0}, "max_epochs")]
 )
-def test_bad_settings_are_named(settings, message):
+def test_bad_settings_are_rejected_by_name(settings, message):
     with pytest.raises(ValueError, match=message):
         apviz.advise(made(n=100), **settings)
 
 
-def test_a_number_is_shown_with_the_band_it_probably_lies_in():
+def test_a_number_is_shown_with_its_probable_range():
     assert f"{Band(1.234, 0.9, 2.0)}" == "1.2 (0.9–2)"
     assert f"{Band(12345.6, 900.0, math.inf)}" == "12,346 (900–∞)"
 
 
 def test_the_same_seed_gives_the_same_forecast_of_work():
     first, second = (apviz.advise(made(n=2_200, **LOCAL)).methods for _ in range(2))
-    # what is rehearsed to its end depends on the clock, and nothing else does
+    # only which rehearsals run to their end depends on the clock
     both = [name for name in first if first[name].is_bounded and second[name].is_bounded]
     assert "Overlapping projections" in both
     for name in both:

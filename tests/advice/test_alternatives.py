@@ -1,4 +1,4 @@
-"""What would change the advice: held against solves and rehearsals with the change made."""
+"""What would change the advice, checked against solves and rehearsals with the change made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_columns(system, b, **settings):
 
 
 def rehearsed(system, solver):
-    """A solver on 400 and 800 rows of a system."""
+    """Return the rehearsals of a solver on 400 and 800 rows of a system."""
     rehearsing = Rehearsing(system, CostModel(system.operator, 4), 800, 0)
     candidate = rehearsing.begin(solver, solver)
     rehearsing.decide([candidate])
@@ -41,7 +41,7 @@ def forecast_of(seconds, *, chance=0.9, bounded=True, solver=None):
 
 
 def said(then, **now):
-    """The sentence on a change after which methods take what `then` says, while they take what `now` says."""
+    """Return the sentence on a change of the forecasts from `now` to `then`."""
     candidates = {name: Candidate(CG(), CG(), each) for name, each in now.items()}
     found = _notable("to 0.001", then, candidates)
     return found and found.sentence
@@ -51,7 +51,7 @@ def said(then, **now):
 
 
 @pytest.mark.parametrize("looser", [0.03, 0.1, 0.5])
-def test_a_rehearsal_tells_what_it_would_have_taken_to_a_looser_tolerance(looser):
+def test_a_rehearsal_gives_the_cost_of_a_looser_tolerance(looser):
     pilot = PilotSystem(made(n=900, lengthscale=0.2, noise=1e-3), 300)
     through, ended = (pilot.rehearse(CG(tol=tol), 1e3) for tol in (0.01, looser))
     assert through.to(looser).epochs == pytest.approx(ended.epochs, rel=1e-6)
@@ -59,7 +59,7 @@ def test_a_rehearsal_tells_what_it_would_have_taken_to_a_looser_tolerance(looser
     assert through.to(1e-9) is None
 
 
-def test_what_is_said_of_a_looser_tolerance_is_what_a_solve_takes():
+def test_the_forecast_for_a_looser_tolerance_agrees_with_a_solve():
     system = made(n=3_000, **LOCAL)
     solver = overlapping(tol=1e-3).resolve(system.operator, 4)[0]
     rehearsing, candidate = rehearsed(system, solver)
@@ -70,7 +70,7 @@ def test_what_is_said_of_a_looser_tolerance_is_what_a_solve_takes():
 
 
 @pytest.mark.slow
-def test_a_tighter_tolerance_takes_as_much_more_as_is_said():
+def test_the_forecast_for_a_tighter_tolerance_agrees_with_a_solve():
     system = made(n=3_000, lengthscale=0.3, noise=1e-2)
     rehearsing, candidate = rehearsed(system, CG(tol=1e-2))
     change, forecasts = _tighter(rehearsing, {"CG": candidate}, 1e-4)
@@ -83,17 +83,17 @@ def test_a_tighter_tolerance_takes_as_much_more_as_is_said():
 # --- right-hand sides ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_right_hand_side_alone_takes_what_it_takes_beside_others():
+def test_the_first_right_hand_side_takes_as_long_alone_as_with_others():
     system = made(n=900, lengthscale=0.2, noise=0.05)
     alone = with_columns(system, system.b[:, :1])
-    beside, own = (PilotSystem(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
-    assert beside.epochs > own.epochs  # random right-hand sides are rougher
-    # products of one column and of four are rounded differently, which moves CG by less than an iteration
-    assert beside.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
+    together, own = (PilotSystem(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
+    assert together.epochs > own.epochs  # random right-hand sides are less smooth
+    # products of one column and of four are rounded differently, which changes CG by less than an iteration
+    assert together.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
 
 
-def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take():
-    system = made(n=900, lengthscale=0.2, noise=1e-3)  # its own second to fourth are random signs
+def test_random_right_hand_sides_added_to_one_take_as_long_as_those_of_a_training():
+    system = made(n=900, lengthscale=0.2, noise=1e-3)  # its second to fourth right-hand sides are random signs
     alone = with_columns(system, system.b[:, :1])
     given, drawn = PilotSystem(system, 300), PilotSystem(alone, 300, probes=3)
     assert drawn.system.b.shape == (300, 4) and set(drawn.system.b[:, 1:].unique().tolist()) == {-1.0, 1.0}
@@ -105,7 +105,7 @@ def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take()
 
 
 @pytest.mark.slow
-def test_where_rounding_stops_all_methods_float64_is_what_would_change_the_advice():
+def test_if_rounding_stops_all_methods_float64_would_change_the_advice():
     system = made(n=2_400, lengthscale=1.5, noise=1e-6)
     small = apviz.KernelSystem(system.x.float(), system.b.float(), system.kernel, noise=1e-6, device="cpu")
     solver = CG(preconditioner=apviz.RandomlyPivotedCholesky(rank=300), tol=1e-4, max_epochs=150)
@@ -118,12 +118,12 @@ def test_where_rounding_stops_all_methods_float64_is_what_would_change_the_advic
 # --- what is worth saying -----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_said_where_the_same_method_takes_about_the_same():
+def test_alternatives_with_the_same_method_at_about_the_same_cost_are_omitted():
     assert said({"a": forecast_of(1.4), "b": forecast_of(1.2)}, a=forecast_of(1.0)) is None
     assert said({}, a=forecast_of(1.0)) is None
 
 
-def test_another_price_another_method_and_what_does_not_arrive_are_each_said():
+def test_another_cost_another_method_and_non_convergence_are_each_reported():
     now = {"a": forecast_of(1.0), "b": forecast_of(3.0)}
     assert said({"a": forecast_of(2.0)}, **now) == "To 0.001: about 2 s instead of 1 s with a."
     swap = {"a": forecast_of(9.0), "b": forecast_of(4.0)}
@@ -139,7 +139,7 @@ def test_another_price_another_method_and_what_does_not_arrive_are_each_said():
     assert hopeless == "To 0.001: a is expected to converge, in about 2 s."
 
 
-def test_what_would_change_is_printed_with_the_advice():
+def test_alternatives_are_printed_with_the_advice():
     advice = replace(apviz.advise(made(n=300)), alternatives=(Alternative("to 0.1", "a", Band(1, 1, 1), "To 0.1: b."),))
     assert "To 0.1: b." in str(advice).splitlines()
 
@@ -147,7 +147,7 @@ def test_what_would_change_is_printed_with_the_advice():
 # --- costs -------------------------------------------------------------------------------------------------------
 
 
-def test_a_price_is_measured_once_for_systems_of_the_same_kind_and_again_when_it_is_forgotten():
+def test_a_cost_is_measured_once_per_kind_of_system_until_it_is_forgotten():
     class Clock:
         reads = 0
 

@@ -1,4 +1,4 @@
-"""Twins: few rows of a system that are solved as all of it is."""
+"""Pilot systems: few rows of a system, solved like the whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def made(n=1_600, d=2, lengthscale=0.5, noise=0.01, seed=0, **settings):
 
 
 def dense(system):
-    """K by NumPy, of the inputs, the one lengthscale and the noise."""
+    """Return K by NumPy from the inputs, one lengthscale and the noise."""
     x = system.operator.given.double().numpy() / system.kernel.lengthscale
     noise = np.broadcast_to(np.asarray(system.operator.noise_of()), len(x))
     return matern52(np.linalg.norm(x[:, None] - x[None], axis=2)) + np.diag(noise)
@@ -33,7 +33,7 @@ def rehearsal(rows, epochs, reason=StopReason.CONVERGED):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_condition_number_of_a_twin_is_about_that_of_the_system(seed):
+def test_the_condition_number_of_a_pilot_system_approximates_that_of_the_system(seed):
     system = made(seed=seed)
     pilot = PilotSystem(system, 400, seed).system
     kappas = [np.linalg.cond(dense(each)) for each in (system, pilot)]
@@ -50,7 +50,7 @@ def test_the_condition_number_of_a_twin_is_about_that_of_the_system(seed):
     ],
     ids=["overlapping", "paper's", "CG", "low rank"],
 )
-def test_a_twin_takes_about_the_work_of_the_whole(solver):
+def test_a_pilot_system_takes_about_the_work_of_the_whole_system(solver):
     system = made(lengthscale=0.2, noise=0.1)
     solver = solver.resolve(system.operator, 4)[0]
     found = PilotSystem(system, 400).rehearse(solver, 1_000.0)
@@ -59,7 +59,7 @@ def test_a_twin_takes_about_the_work_of_the_whole(solver):
     assert found.projected == pytest.approx(whole.work - whole.setup_work - found.passes, rel=0.35)
 
 
-def test_blocks_of_a_twin_have_their_share_of_the_rows_and_low_rank_stays():
+def test_blocks_of_a_pilot_system_are_scaled_with_its_rows_and_ranks_are_not():
     projections = apviz.AlternatingProjection(block_size=1000, columns=Skeletons(rank=80), fallback_rank=100)
     smaller = on_fewer_rows(projections, 0.1)
     assert (smaller.block_size, smaller.columns.rank, smaller.fallback_rank) == (100, 0, 0)
@@ -70,7 +70,7 @@ def test_blocks_of_a_twin_have_their_share_of_the_rows_and_low_rank_stays():
     assert (inner.block_size, inner.coarse_rank) == (50, 60)
 
 
-def test_a_twin_of_all_rows_is_the_system_and_rows_with_noise_of_their_own_keep_their_ratios():
+def test_a_pilot_of_all_rows_equals_the_system_and_keeps_the_ratios_of_noises():
     system = made(n=60)
     np.testing.assert_allclose(dense(PilotSystem(system, 100).system), dense(system), rtol=1e-6)
     noises = torch.linspace(0.01, 0.1, 60, dtype=torch.float64)
@@ -79,13 +79,13 @@ def test_a_twin_of_all_rows_is_the_system_and_rows_with_noise_of_their_own_keep_
     assert len(ratios) == 30 and set(ratios.tolist()) <= set(noises.tolist())
 
 
-def test_epochs_that_double_with_the_rows_go_on_doubling_and_fewer_never_shrink():
+def test_epochs_that_double_with_the_rows_keep_doubling_and_others_never_decrease():
     assert growth_to(8_000, rehearsal(1_000, 10.0), rehearsal(2_000, 20.0)) == pytest.approx(4.0)
     assert growth_to(8_000, rehearsal(1_000, 12.0), rehearsal(2_000, 10.0)) == 1.0
     assert growth_to(8_000, rehearsal(1_000, 5.0), rehearsal(2_000, 9.0, StopReason.STOPPED)) == 1.0
 
 
-def test_of_the_last_iteration_the_share_counts_in_which_the_tolerance_was_reached():
+def test_the_last_iteration_counts_up_to_the_tolerance():
     system = made(n=400)
     epochs = [
         PilotSystem(system, 400).rehearse(apviz.ConjugateGradient(tol=tol), 1_000.0).epochs for tol in (1e-2, 0.9e-2)

@@ -1,4 +1,4 @@
-"""The bounds that errors are compared with: Theorem 1 and that of conjugate gradients."""
+"""Bounds on errors: Theorem 1 and the bound of conjugate gradients."""
 
 import math
 
@@ -31,7 +31,7 @@ def test_textbook_conjugate_gradient_stays_below_its_bound():
 
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
-def test_textbook_conjugate_gradient_has_the_tolerance_after_the_iterations_of_its_bound(tol):
+def test_textbook_conjugate_gradient_reaches_the_tolerance_within_the_iterations_of_its_bound(tol):
     rng = np.random.default_rng(0)
     kappa, b = 400.0, rng.standard_normal(60)
     eigenvalues = np.geomspace(1, kappa, 60)

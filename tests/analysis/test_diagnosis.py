@@ -1,4 +1,4 @@
-"""What limited a run, on runs that each limit really limited."""
+"""The diagnosis of what limited a run, on runs with each of these limits."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def recorded(problem, solver, *hooks):
 
 
 def predicting(x, y):
-    """A hook that records the test error, on points beside those of `system`."""
+    """Return a hook that records the test error."""
     return apviz.PredictionHook(torch.as_tensor(x), torch.as_tensor(y))
 
 
-def points_beside(count=200):
+def other_points(count=200):
     x = np.random.default_rng(1).uniform(-1, 1, (count, 2))
     return x, np.sin(5 * x[:, 0])
 
 
 def dense_matrix(x, lengthscale, noise):
-    """Matérn-5/2 plus noise, by its formula."""
+    """Return Matérn-5/2 plus noise by its formula."""
     scaled = math.sqrt(5) * cdist(x, x) / lengthscale
     return (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + noise * np.eye(len(x))
 
 
 def iterations_of_textbook_cg(matrix, b, tol, orthogonal=False):
-    """Iterations of Hestenes & Stiefel's method from 0 until ‖r‖ < tol·‖b‖; residuals made orthogonal if asked for."""
+    """Count iterations of Hestenes & Stiefel's CG from 0 until ‖r‖ < tol·‖b‖, optionally orthogonalising residuals."""
     r = p = b
     former = []
     for iteration in range(1, 1000):
@@ -71,24 +71,24 @@ def test_a_run_that_converged_quickly_is_left_alone():
     assert found.limit is Limit.NOTHING and not found.change and "work" in found.evidence
 
 
-def test_a_run_that_was_stopped_says_where_it_ended():
+def test_the_diagnosis_of_a_stopped_run_states_where_it_ended():
     solver = apviz.AlternatingProjection(block_size=20, tol=1e-8)
     found = diagnose(recorded(system(), solver, apviz.StopHook(max_work=2)))
     assert found.limit is Limit.INTERRUPTED and "the work limit of 2 was reached" in found.evidence
 
 
-def test_what_float32_kept_from_its_tolerance_is_refined_to_it_now():
+def test_a_float32_solve_is_refined_to_its_tolerance():
     trace = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(block_size=N, tol=1e-8))
     assert trace.converged and diagnose(trace).limit is Limit.NOTHING
 
 
 def near_singular(dtype):
-    """So smooth a kernel and so little noise that float32 has no factor without jitter."""
+    """Return a system so smooth and with so little noise that float32 has no factor without jitter."""
     return system(1e-7, 1.0, apviz.RBF, dtype=dtype)
 
 
 @pytest.mark.filterwarnings("ignore::apviz.NotConverged", "ignore:.*jitter")
-def test_a_solve_that_refinement_does_not_save_from_float32_should_be_done_in_float64():
+def test_float64_is_advised_if_refinement_cannot_save_a_float32_solve():
     solver = apviz.Cholesky(tol=1e-5)
     single, double = (recorded(near_singular(dtype), solver) for dtype in (torch.float32, torch.float64))
     assert (single.outcome, double.outcome) == ("stagnated", "converged")
@@ -106,13 +106,13 @@ def test_blocks_in_float32_that_needed_jitter_should_be_in_float64():
     assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **found.change)).converged
 
 
-def test_the_drift_of_a_run_without_passes_that_put_it_right_is_named():
+def test_the_drift_of_a_run_without_correcting_passes_is_named():
     slow = apviz.AlternatingProjection(block_size=20, tol=1e-7, max_epochs=20, check_every=10)
     trace = recorded(system(1e-3, 0.5, dtype=torch.float32), slow)
     drift = trace["epoch"]["drift"].values
     drift[-1] = 0.6 * float(trace["epoch"]["residual"][-1])
     trace.tree["epoch"] = trace["epoch"].assign(drift=("epoch", drift))
-    assert diagnose(trace).limit is not Limit.PRECISION  # passes went on from B − KW
+    assert diagnose(trace).limit is not Limit.PRECISION  # after each pass the solve continued from B − KW
     without = trace.tree.copy()
     del without["pass"]
     found = diagnose(apviz.Trace(without))
@@ -128,7 +128,7 @@ def test_the_drift_of_skeletons_is_not_taken_for_rounding():
     assert diagnose(trace).limit is not Limit.PRECISION
 
 
-def test_passes_that_took_much_of_the_work_are_counted():
+def test_passes_that_cost_much_of_the_work_are_reported():
     solver = apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60, check_every=1)
     trace = recorded(system(0.01), solver)
     count, work = trace["pass"].sizes["pass"], float(trace["epoch"]["work"][-1])
@@ -138,7 +138,7 @@ def test_passes_that_took_much_of_the_work_are_counted():
     assert "passes" not in diagnose(rare).evidence
 
 
-def test_a_tolerance_that_the_predictions_do_not_need_is_loosened_to_where_the_error_was_flat():
+def test_a_tolerance_tighter_than_predictions_need_is_loosened_to_the_flat_part_of_the_error():
     problem = system()
     rng = np.random.default_rng(1)
     test_x = torch.tensor(rng.uniform(-1, 1, (200, 2)))
@@ -158,7 +158,7 @@ def test_noise_far_below_the_outputscale_is_named():
     assert found.limit is Limit.NOISE and found.change == {"noise": 1e-3} and "σ² = 0.0001" in found.evidence
 
 
-def test_blocks_that_undo_each_others_work_get_neighbours_and_a_margin():
+def test_neighbouring_blocks_and_a_margin_are_advised_if_blocks_undo_each_others_work():
     problem, slow = system(0.03, 0.2, columns=2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100)
     before = recorded(problem, slow)
     found = diagnose(before)
@@ -172,7 +172,7 @@ def test_plain_cg_on_an_ill_conditioned_system_should_let_apviz_choose():
     found = diagnose(trace)
     kappa = float(trace["spectrum"]["kappa"])
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "auto"}
-    # of so few rows it is exact
+    # it is exact for so few rows
     assert f"κ = {kappa:.3g}" in found.evidence
 
 
@@ -180,11 +180,11 @@ def test_plain_cg_on_an_ill_conditioned_system_should_let_apviz_choose():
     ("lengthscale", "noise", "tol", "power"),
     [(0.3, 0.01, 1e-3, 0.0), (0.1, 0.01, 0.01, 0.5), (0.05, 3e-3, 0.5, 0.75), (0.1, 2e-3, 0.5, 0.75)],
 )
-def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(lengthscale, noise, tol, power):
+def test_cg_never_takes_more_iterations_than_the_bound_in_the_diagnosis(lengthscale, noise, tol, power):
     x = np.random.default_rng(0).uniform(-1, 1, (N, 2))
     matrix = dense_matrix(x, lengthscale, noise)
     values, vectors = np.linalg.eigh(matrix)
-    # the more of b lies along small eigenvalues, the further is its residual behind its error in the K-norm
+    # the more of b lies along small eigenvalues, the slower is its residual compared to its error in the K-norm
     b = vectors @ (values**-power * np.random.default_rng(1).standard_normal(N))
     b /= b.std()
     problem = apviz.KernelSystem(
@@ -198,11 +198,11 @@ def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(leng
     assert taken <= most and int(trace["epoch"]["epoch"][-1]) <= most
     root = math.sqrt(values[-1] / values[0])
     assert most == pytest.approx(0.5 * root * math.log(2 * root / tol), rel=0.02, abs=1)
-    if tol == 0.5:  # then what bounds the error in the K-norm does not bound the residual
+    if tol == 0.5:  # then a bound on the error in the K-norm does not bound the residual
         assert taken > 1.1 * 0.5 * root * math.log(2 / tol)
 
 
-def test_overlapping_blocks_that_are_slow_are_sent_to_a_method_with_a_coarse_space():
+def test_a_coarse_space_is_advised_for_slow_overlapping_blocks():
     slow = apviz.AlternatingProjection(block_size=25, partition=KDTree(overlap=0.2), tol=1e-6, max_epochs=60)
     found = diagnose(recorded(system(0.01, 1.0), slow))
     assert found.limit is Limit.CONDITIONING and not found.change
@@ -219,40 +219,40 @@ def test_every_change_is_a_setting_that_exists():
         assert set(diagnose(trace).change) <= fields
 
 
-def test_the_end_of_a_run_that_was_cut_off_is_no_measure_of_its_tolerance():
-    problem, beside = system(1e-2, 1.5), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*beside))
+def test_the_end_of_an_unconverged_run_does_not_judge_its_tolerance():
+    problem, other = system(1e-2, 1.5), other_points()
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*other))
     assert cut.outcome == "max_epochs"
-    # by its own end it has all the signs of a tolerance that is too tight
+    # judged by its own end, its tolerance looks too tight
     first, work = errors.sufficient_epoch(cut), cut["epoch"]["work"].values
     assert float(cut["epoch"]["residual"][first]) > 0.05 and work[first] < 0.2 * work[-1]
     assert diagnose(cut).limit is not Limit.TOLERANCE
-    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
+    exact = recorded(problem, apviz.Cholesky(), predicting(*other))
     ends = [float(trace["epoch"]["test_rmse"][-1]) for trace in (cut, exact)]
     assert ends[0] > 1.01 * ends[1]
     assert diagnose(cut, [cut, exact]).limit is not Limit.TOLERANCE
 
 
-def test_a_run_that_was_cut_off_is_measured_by_one_that_converged_on_the_same_system():
-    problem, beside = system(), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*beside))
-    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
-    elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*beside))
+def test_an_unconverged_run_is_judged_by_a_converged_one_on_the_same_system():
+    problem, other = system(), other_points()
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*other))
+    exact = recorded(problem, apviz.Cholesky(), predicting(*other))
+    elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*other))
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
     assert found.limit is Limit.TOLERANCE and "the best that runs on this system ended at" in found.evidence
-    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*beside))
+    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*other))
     assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
 
 
 def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good():
-    """Residuals may rise: what counts is the lowest up to the epoch from which on the predictions are good."""
+    """Residuals may rise: the lowest one counts, up to the epoch from which predictions stay good."""
     problem = system()
-    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*points_beside()))
+    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*other_points()))
     residual, rmse = trace["epoch"]["residual"].values, trace["epoch"]["test_rmse"].values
     epochs = len(residual)
     assert epochs > 12
-    # low at epoch 2, where the predictions are bad, and again from epoch 6 on
+    # low at epoch 2, when predictions are bad, and again from epoch 6
     residual[:7] = [1, 0.3, 0.01, 0.5, 0.4, 0.3, 0.2]
     rmse[:6], rmse[6:] = 0.9, 0.3
     trace.tree["epoch"] = trace["epoch"].assign(
@@ -264,9 +264,9 @@ def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good
     assert stops_at >= 6
 
 
-def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothing():
-    # so short a lengthscale that no row knows of another
-    problem, (x, y) = system(lengthscale=1e-4), points_beside()
+def test_a_model_that_predicts_no_better_than_the_mean_is_reported_to_predict_nothing():
+    # with such a short lengthscale, rows are uncorrelated
+    problem, (x, y) = system(lengthscale=1e-4), other_points()
     for solver in (apviz.ConjugateGradient(tol=1e-6), apviz.AlternatingProjection(block_size=50, tol=1e-6)):
         trace = recorded(problem, solver, predicting(x, y))
         assert trace["epoch"]["test_rmse"].values == pytest.approx(np.sqrt(np.mean(y**2)), rel=0.02)
@@ -274,10 +274,10 @@ def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothin
         assert found.limit is Limit.INDEPENDENT and not found.change
 
 
-def test_a_run_that_was_cut_off_near_zero_is_not_said_to_predict_nothing():
+def test_a_run_stopped_near_zero_weights_is_not_reported_to_predict_nothing():
     problem = system(1e-3, 0.5)
     trace = recorded(
-        problem, apviz.AlternatingProjection(block_size=2, tol=1e-5, max_epochs=1), predicting(*points_beside())
+        problem, apviz.AlternatingProjection(block_size=2, tol=1e-5, max_epochs=1), predicting(*other_points())
     )
     trace.tree["epoch"] = trace["epoch"].assign(test_rmse=("epoch", [0.7, 0.7]), residual=("epoch", [1.0, 0.97]))
     assert diagnose(trace).limit is not Limit.MODEL
@@ -288,12 +288,12 @@ def test_rounding_is_not_blamed_for_a_residual_that_float64_does_not_lower():
     single, double = (recorded(system(1e-3, 0.5, dtype=dtype), slow) for dtype in (torch.float32, torch.float64))
     ends = [float(trace["epoch"]["residual"][-1]) for trace in (single, double)]
     assert single.outcome == double.outcome == "max_epochs" and ends[0] == pytest.approx(ends[1], rel=0.05)
-    # beyond half of the tolerance, and next to nothing of the residual
+    # more than half of the tolerance, and almost nothing of the residual
     assert 0.5e-7 < float(single["epoch"]["drift"].max()) < 0.1 * ends[0]
     assert diagnose(single).limit is diagnose(double).limit is not Limit.PRECISION
 
 
-def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_conditioned():
+def test_cg_that_converges_in_thirty_iterations_at_a_small_kappa_is_not_ill_conditioned():
     problem = system(0.1, 0.08)
     trace = recorded(problem, apviz.ConjugateGradient(tol=1e-3))
     values = np.linalg.eigvalsh(dense_matrix(problem.x.numpy(), 0.08, 0.1))
@@ -302,7 +302,7 @@ def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_
     assert found.limit is Limit.NOTHING and f"κ = {values[-1] / values[0]:.3g}" in found.evidence
 
 
-def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():
+def test_a_higher_cap_is_advised_at_which_the_solve_converges():
     problem = system(0.1, 0.08)
     for solver in (
         apviz.ConjugateGradient(tol=1e-3, max_epochs=10),
@@ -314,7 +314,7 @@ def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():
         assert recorded(problem, dataclasses.replace(solver, **{name: 2 * found.change[name]})).converged
 
 
-def test_an_epoch_that_keeps_all_of_the_residual_is_not_said_to_keep_a_hundred_percent():
+def test_an_epoch_that_keeps_almost_all_of_the_residual_is_not_reported_as_a_hundred_percent():
     trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=25))
     for factor, words in ((0.999, "takes less than 0.5% off it"), (1.001, "does not lower it")):
         residual = 0.5 * factor ** np.arange(trace["epoch"].sizes["epoch"])
@@ -323,7 +323,7 @@ def test_an_epoch_that_keeps_all_of_the_residual_is_not_said_to_keep_a_hundred_p
         assert found.limit is Limit.BLOCKS and words in found.evidence and "100%" not in found.evidence
 
 
-def test_a_proposed_number_is_one_that_a_person_would_type():
+def test_proposed_numbers_are_round():
     noise = diagnose(recorded(system(noise=1e-6, dtype=torch.float64), apviz.ConjugateGradient(tol=1e-2)))
     assert noise.limit is Limit.NOISE and noise.change == {"noise": 1e-5} and "σ² = 1e-05" in noise.advice
     trace = recorded(system(), apviz.ConjugateGradient(tol=7e-7))
@@ -331,13 +331,13 @@ def test_a_proposed_number_is_one_that_a_person_would_type():
     assert diagnose(trace).change == {"tol": 7e-6}
 
 
-def test_a_run_without_noise_is_proposed_some():
+def test_noise_is_advised_for_a_run_without_noise():
     trace = recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3))
     trace.attrs["noise"] = 0.0
     assert diagnose(trace).change["noise"] > 0
 
 
-def test_a_slow_run_hears_of_one_that_was_far_quicker_on_the_same_system():
+def test_the_diagnosis_of_a_slow_run_names_a_far_faster_one_on_the_same_system():
     problem = system(0.03, 0.2, columns=2)
     slow = recorded(problem, apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100))
     quick = recorded(problem, apviz.Cholesky(tol=1e-3))
@@ -355,7 +355,7 @@ def with_copies(lengthscale, noise):
     )
 
 
-def test_rows_that_come_again_are_the_cause_where_merged_they_would_make_kappa_small():
+def test_duplicate_rows_are_the_cause_if_merging_them_makes_kappa_small():
     problem = with_copies(0.1, 1e-4)
     found = diagnose(recorded(problem, apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60)))
     assert found.limit is Limit.DUPLICATES and "Only 40 of the 400 training rows have distinct" in found.evidence
@@ -363,7 +363,7 @@ def test_rows_that_come_again_are_the_cause_where_merged_they_would_make_kappa_s
     assert f"merged it would be about {np.linalg.cond(merged):.2g}" in found.evidence
 
 
-def test_rows_that_come_again_are_named_beside_another_cause():
+def test_duplicate_rows_are_named_in_addition_to_another_cause():
     slow = apviz.AlternatingProjection(block_size=80, tol=1e-6, max_epochs=30)
     found = diagnose(recorded(with_copies(2.0, 0.1), slow))
     assert found.limit is not Limit.DUPLICATES and "Only 40 of the 400 training rows have dist" in found.evidence
@@ -378,7 +378,7 @@ def test_a_method_of_another_kind_that_took_far_less_is_named_with_its_work():
     found = diagnose(slow, [slow, quick])
     assert found.limit is Limit.METHOD and found.change == {"solver": "auto"}
     assert f"CG converged on the same system after {ends[1]:.3g} work" in found.evidence and "Take CG" in found.advice
-    # and without having been seen, from the eigenvalues
+    # also without a measurement, from the eigenvalues
     alone = diagnose(slow)
     assert alone.limit is Limit.METHOD
     most = int(re.search(r"CG needs up to (\d+) iterations", alone.evidence)[1])
@@ -388,7 +388,7 @@ def test_a_method_of_another_kind_that_took_far_less_is_named_with_its_work():
 @pytest.mark.parametrize("large", [0, 3, 12])
 @pytest.mark.parametrize("seed", range(3))
 def test_cg_takes_no_more_iterations_than_the_bound_by_its_large_eigenvalues(large, seed):
-    """On a matrix with a few eigenvalues far above the rest, with residuals kept orthogonal, as exact ones are."""
+    """The matrix has a few eigenvalues far above the rest; residuals are kept orthogonal, like exact ones."""
     rng = np.random.default_rng(seed)
     values = np.sort(np.concatenate([rng.uniform(1, 30, 100 - large), rng.uniform(1e3, 1e5, large)]))[::-1]
     vectors = np.linalg.qr(rng.standard_normal((100, 100)))[0]
@@ -402,12 +402,12 @@ def test_cg_takes_no_more_iterations_than_the_bound_by_its_large_eigenvalues(lar
     b = rng.standard_normal(100)
     taken = iterations_of_textbook_cg(matrix, b, 1e-3, orthogonal=True)
     assert taken <= most and rank == large
-    # whatever rounding adds is little
+    # rounding adds little
     assert iterations_of_textbook_cg(matrix, b, 1e-3) <= 1.5 * most
 
 
-def test_noise_is_not_blamed_where_more_of_it_changes_nothing():
-    """So rough a kernel that λmin is far above σ²."""
+def test_noise_is_not_blamed_if_more_noise_changes_nothing():
+    """With such a rough kernel, λmin is far above σ²."""
     problem = system(1e-4, 3.0, apviz.Matern12)
     trace = recorded(problem, apviz.ConjugateGradient(tol=1e-8))
     values = np.linalg.eigvalsh(np.exp(-cdist(problem.x, problem.x) / 3.0) + 1e-4 * np.eye(N))
@@ -416,31 +416,31 @@ def test_noise_is_not_blamed_where_more_of_it_changes_nothing():
     assert (diagnose(trace).limit is Limit.NOISE) == blamed
 
 
-def test_a_better_end_of_a_run_that_was_cut_off_counts_against_a_looser_tolerance():
-    """RMSE flat for this run, and another, though it did not converge, is 4% better."""
-    problem, beside = system(), points_beside()
-    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-9), predicting(*beside))
+def test_a_better_test_error_of_an_unconverged_run_counts_against_a_looser_tolerance():
+    """The RMSE of this run is flat, but that of another, which did not converge, is 4% better."""
+    problem, other = system(), other_points()
+    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-9), predicting(*other))
     assert diagnose(trace).limit is Limit.TOLERANCE
-    better = recorded(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=30), predicting(*beside))
+    better = recorded(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=30), predicting(*other))
     rmse = better["epoch"]["test_rmse"].values
     rmse[-1] = 0.96 * float(trace["epoch"]["test_rmse"][-1])
     better.tree["epoch"] = better["epoch"].assign(test_rmse=("epoch", rmse))
     assert better.outcome == "max_epochs" and diagnose(trace, [better]).limit is not Limit.TOLERANCE
 
 
-def test_of_a_run_that_took_next_to_nothing_the_tolerance_is_not_spoken_of():
+def test_the_tolerance_of_a_very_cheap_run_is_not_discussed():
     overlapping = apviz.AlternatingProjection(block_size=60, partition=PrincipalAxisTree(overlap=0.5), tol=1e-4)
-    trace = recorded(system(), overlapping, predicting(*points_beside()))
+    trace = recorded(system(), overlapping, predicting(*other_points()))
     assert float(trace["epoch"]["work"][-1]) < 8 and diagnose(trace).limit is Limit.NOTHING
 
 
-def test_a_share_is_all_or_nothing_only_where_it_is():
+def test_a_share_is_shown_as_all_or_nothing_only_if_it_is_exactly_so():
     assert [share(each) for each in (0.0, 1e-5, 0.004, 0.5, 0.988, 0.996, 0.99999, 1.0)] == [
         "0%", "under 0.1%", "0.4%", "50%", "99%", "99.6%", "more than 99.9%", "100%",
     ]  # fmt: skip
 
 
-def test_a_run_that_says_nothing_of_the_data_is_diagnosed_all_the_same():
+def test_a_run_without_a_description_of_the_data_is_diagnosed_too():
     trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=30))
     bare = apviz.Trace(trace.tree.copy(deep=True))
     for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides", "nearest_correlation", "signal"):
@@ -464,9 +464,9 @@ def test_a_trace_without_an_epoch_was_interrupted():
 
 
 def trained_by_gpytorch(kernel, tol, n=300, noise=0.05):
-    """The trace of GPyTorch's CG, as one step of a training calls it."""
+    """Return the trace of GPyTorch's CG in one step of a training."""
     gpytorch = pytest.importorskip("gpytorch")
-    torch.manual_seed(0)  # of its probes
+    torch.manual_seed(0)  # for its probes
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.uniform(-1, 1, (n, 2)))
     y = torch.sin(5 * x[:, 0]) + 0.3 * torch.tensor(rng.standard_normal(n))
@@ -498,7 +498,7 @@ def scaled(name, lengthscale, **settings):
     return make
 
 
-def test_the_iterations_that_gpytorch_forces_are_not_taken_for_ill_conditioning():
+def test_the_minimum_iterations_of_gpytorch_are_not_mistaken_for_ill_conditioning():
     trace = trained_by_gpytorch(scaled("RBFKernel", 0.3), tol=1.0, noise=0.7)
     assert trace.converged and float(trace["epoch"]["work"][-1]) > 20
     found = diagnose(trace)
@@ -506,7 +506,7 @@ def test_the_iterations_that_gpytorch_forces_are_not_taken_for_ill_conditioning(
     assert "force it to take 21" in found.evidence and "tolerance of 1 asked for next to nothing" in found.evidence
 
 
-def test_gpytorch_that_converged_at_a_tolerance_of_one_hears_of_the_tolerance():
+def test_a_gpytorch_solve_that_converged_at_a_tolerance_of_one_is_warned_about_it():
     trace = trained_by_gpytorch(scaled("MaternKernel", 0.1, nu=0.5), tol=1.0, n=900, noise=1e-4)
     assert trace.converged and float(trace["epoch"]["residual"][-1]) > 0.1
     found = diagnose(trace)
@@ -515,7 +515,7 @@ def test_gpytorch_that_converged_at_a_tolerance_of_one_hears_of_the_tolerance():
 
 
 @pytest.mark.filterwarnings("ignore:CG terminated")
-def test_gpytorch_is_advised_in_its_own_words():
+def test_advice_for_gpytorch_uses_its_own_settings():
     slow = trained_by_gpytorch(scaled("RBFKernel", 0.3), tol=1e-3, noise=1e-2)
     assert "apviz.gpytorch.alternating_projection()" in diagnose(slow).advice
     slow.attrs["stop_reason"], slow.attrs["dtype"] = "stagnated", "float32"
@@ -527,7 +527,7 @@ def test_gpytorch_is_advised_in_its_own_words():
     assert found.limit is Limit.CAP and f"max_cg_iterations({found.change['max_epochs']})" in found.advice
 
 
-def test_a_diagnosis_that_was_written_into_a_trace_is_its_diagnosis():
+def test_a_diagnosis_recorded_in_a_trace_is_returned():
     trace, told = (
         recorded(system(), apviz.Cholesky()),
         apviz.analysis.Diagnosis(Limit.DUPLICATES, "So many.", "Merge them."),

@@ -1,4 +1,4 @@
-"""Many runs together: groups but for the seed, medians and bands, performance profiles."""
+"""Many runs together: groups that differ only in the seed, medians and bands, performance profiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apviz.analysis import but_for_the_seed, group_table, median_and_band, perfo
 
 
 def run(work, residual, *, seconds=None, rmse=None, converged=True, method="CG", **attrs):
-    """A trace with nothing but these epochs; the attributes are those of a real one."""
+    """Return a trace with only these epochs and the attributes of a real one."""
     nan = np.full(len(work), np.nan)
     columns = {
         "epoch": np.arange(len(work)),
@@ -36,7 +36,7 @@ def run(work, residual, *, seconds=None, rmse=None, converged=True, method="CG",
 # --- groups -------------------------------------------------------------------------------------------------------
 
 
-def test_runs_that_differ_in_nothing_but_the_seed_are_one_group_and_all_others_apart():
+def test_only_runs_that_differ_in_the_seed_alone_form_a_group():
     alike = [run([1.0], [0.1], seed=seed, data=f"{seed}", created=f"{seed}") for seed in range(3)]
     rule = {"rule": {"type": "random", "seed": 0}}
     settings = [json.dumps(each) for each in (rule, {"rule": {"type": "random", "seed": 5}}, {"max_epochs": 3})]
@@ -52,7 +52,7 @@ def test_runs_that_differ_in_nothing_but_the_seed_are_one_group_and_all_others_a
     assert groups[0] == alike
 
 
-def test_without_a_seed_runs_are_one_group_on_the_same_data_alone():
+def test_without_a_seed_runs_on_the_same_data_form_a_group():
     traces = [run([1.0], [0.1], seed=None, data=data) for data in ("a", "b", "a")]
     assert [len(group) for group in but_for_the_seed(traces)] == [2, 1]
 
@@ -78,7 +78,7 @@ def test_seeds_of_real_solves_are_grouped_by_method_and_noise():
 
 
 def value_at(trace, variable, x, place):
-    """What a run had when it had done so much, read off epoch by epoch."""
+    """Return the value of a run at a given x, found epoch by epoch."""
     found = None
     for at, value in zip(trace["epoch"][x].values, trace["epoch"][variable].values, strict=True):
         if at <= place and math.isfinite(value):
@@ -88,7 +88,7 @@ def value_at(trace, variable, x, place):
 
 @pytest.mark.parametrize("x", ["work", "seconds"])
 @pytest.mark.parametrize(("band", "ends"), [("quartiles", (25, 75)), ("range", (0, 100))])
-def test_median_and_band_are_those_of_what_each_run_had_by_then(x, band, ends):
+def test_median_and_band_use_the_value_of_each_run_at_that_work(x, band, ends):
     rng = np.random.default_rng(1)
     traces = [
         run(np.cumsum(rng.uniform(0.5, 2, size)), np.exp(-np.cumsum(rng.normal(0.5, 1, size))),
@@ -105,7 +105,7 @@ def test_median_and_band_are_those_of_what_each_run_had_by_then(x, band, ends):
         np.testing.assert_allclose([row.low, row.median, row.high], expected)
 
 
-def test_the_median_of_copies_is_the_run_itself_with_a_band_of_no_width():
+def test_the_median_of_identical_runs_is_the_run_with_a_band_of_width_zero():
     one = run([0.0, 1.0, 2.0, 3.0], [1.0, 0.5, 0.7, 0.01])
     table = median_and_band([one] * 4)
     for column in ("low", "median", "high"):
@@ -113,7 +113,7 @@ def test_the_median_of_copies_is_the_run_itself_with_a_band_of_no_width():
     assert table["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_a_run_that_converged_keeps_what_it_had_and_one_that_did_not_ends_the_curve():
+def test_a_converged_run_keeps_its_last_value_and_an_unconverged_one_ends_the_curve():
     quick, slow = run([0.0, 1.0], [1.0, 0.001]), run([0.0, 1.0, 2.0, 3.0], [1.0, 0.9, 0.8, 0.7], converged=False)
     longer = run([0.0, 2.5, 5.0], [1.0, 0.1, 0.001])
     table = median_and_band([quick, slow, longer], band="range")
@@ -122,7 +122,7 @@ def test_a_run_that_converged_keeps_what_it_had_and_one_that_did_not_ends_the_cu
     assert median_and_band([quick, longer])["x"].max() == 5.0
 
 
-def test_epochs_in_which_nothing_was_predicted_are_passed_over_and_a_run_without_any_is_named():
+def test_epochs_without_predictions_are_skipped_and_a_run_without_any_is_named():
     one = run([0.0, 1.0, 2.0], [1.0, 0.5, 0.1], rmse=[1.0, np.nan, 0.4])
     assert median_and_band([one], "test_rmse")["median"].tolist() == pytest.approx([1.0, 0.4])
     with pytest.raises(ValueError, match="CG has recorded no test_rmse; leave it out"):
@@ -135,7 +135,7 @@ def test_values_that_are_not_all_positive_have_plain_quantiles():
     assert (row["low"], row["median"], row["high"]) == tuple(np.percentile([0, 1, 4, 9], [25, 50, 75]))
 
 
-def test_the_table_of_groups_counts_what_converged_and_takes_work_of_those_alone():
+def test_the_table_of_groups_counts_converged_runs_and_uses_their_work_only():
     group = [run([0.0, w], [1.0, r], converged=w < 9) for w, r in ((2.0, 0.01), (4.0, 0.03), (9.0, 0.5))]
     (row,) = group_table([group]).to_dict("records")
     assert (row["runs"], row["converged"], row["work"], row["seconds"], row["residual"]) == (3, 2, 3.0, 3.0, 0.03)
@@ -146,7 +146,7 @@ def test_the_table_of_groups_counts_what_converged_and_takes_work_of_those_alone
 
 
 def on_systems(**costs):
-    """A run for every method and system; None is one that did not converge."""
+    """Return one run for every method and system; None stands for one that did not converge."""
     return [
         run([0.0, cost or 50.0], [1.0, 0.01], converged=cost is not None, method=method, data=f"{system}")
         for method, of_one in costs.items()
@@ -155,13 +155,13 @@ def on_systems(**costs):
 
 
 def share(profile, method, ratio):
-    """Of systems solved within so many times the best."""
+    """Return the share of systems that `method` solves within `ratio` times the best time."""
     rows = profile[(profile["method"] == method) & (profile["ratio"] <= ratio)]
     return rows["share"].max()
 
 
-def test_a_performance_profile_is_that_of_dolan_and_more():
-    """By their definition, counted system by system."""
+def test_a_performance_profile_follows_the_definition_of_dolan_and_more():
+    """The oracle counts system by system, as in their definition."""
     rng = np.random.default_rng(2)
     costs = {name: [float(c) if rng.random() > 0.2 else None for c in rng.lognormal(1, 1, 25)] for name in "ABC"}
     profile = performance_profile(on_systems(**costs))
@@ -178,14 +178,14 @@ def test_a_performance_profile_is_that_of_dolan_and_more():
     assert profile.attrs["unsolved"] == sum(all(costs[name][k] is None for name in costs) for k in range(25))
 
 
-def test_a_failure_never_counts_however_far_one_looks():
+def test_a_failure_never_counts_at_any_ratio():
     profile = performance_profile(on_systems(A=[1.0, None], B=[2.0, None]))
     assert share(profile, "A", 1e12) == share(profile, "B", 1e12) == 0.5 and profile.attrs["unsolved"] == 1
     never = performance_profile(on_systems(A=[1.0, 1.0], B=[None, None]))
     assert share(never, "B", 1e12) == 0.0
 
 
-def test_systems_that_a_method_was_not_run_on_are_left_out_and_counted():
+def test_systems_without_a_run_of_a_method_are_left_out_and_counted():
     traces = [
         *on_systems(A=[1.0, 1.0, 1.0], B=[2.0, 2.0]),
         run([1.0], [0.5], method="B", data="2", status="interrupted"),
@@ -196,7 +196,7 @@ def test_systems_that_a_method_was_not_run_on_are_left_out_and_counted():
     assert profile.attrs["runs"] == [0, 1, 3, 4]
 
 
-def test_of_repeated_runs_the_median_counts_and_another_tolerance_is_another_system():
+def test_repeated_runs_count_by_their_median_and_another_tolerance_is_another_system():
     repeated = [run([0.0, cost], [1.0, 0.01], method="A") for cost in (1.0, 9.0, 4.0)]
     profile = performance_profile([*repeated, run([0.0, 2.0], [1.0, 0.01], method="B")])
     assert share(profile, "A", 1.99) == 0.0 and share(profile, "A", 2.0) == 1.0
@@ -204,13 +204,13 @@ def test_of_repeated_runs_the_median_counts_and_another_tolerance_is_another_sys
         performance_profile([repeated[0], run([0.0, 2.0], [1.0, 0.01], method="B", tol=0.1)])
 
 
-def test_one_method_alone_solves_its_share_and_one_in_two_precisions_is_two():
+def test_a_profile_of_one_method_is_its_share_of_solved_systems_and_two_precisions_are_two_methods():
     alone = performance_profile(on_systems(A=[1.0, 7.0, None]))
     assert share(alone, "A", 1.0) == share(alone, "A", 1e9) == pytest.approx(2 / 3)
     both = [run([0.0, 1.0], [1.0, 0.01], dtype=dtype) for dtype in ("float32", "float64")]
     assert set(performance_profile(both)["method"]) == {"CG, float32", "CG, float64"}
 
 
-def test_runs_of_which_none_has_ended_have_no_profile():
+def test_unfinished_runs_have_no_profile():
     with pytest.raises(ValueError, match="none of these runs has ended"):
         performance_profile([run([1.0], [0.5], status="interrupted")])

@@ -1,4 +1,4 @@
-"""What pictures need beyond the record: the plane of the rows, and the function over one input."""
+"""Geometry for pictures beyond the record: the plane of the rows, and the function over one input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def line():
     return solved(2 * torch.rand(60, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1)
 
 
-def test_the_plane_is_that_of_the_singular_vectors_of_the_inputs_in_lengthscales():
+def test_the_plane_is_spanned_by_the_singular_vectors_of_the_inputs_in_lengthscales():
     x = torch.rand(80, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     lengthscale = (0.1, 0.3, 2.0, 0.7)
     plane = geometry.principal_plane(solved(x, lengthscale=lengthscale))
@@ -43,7 +43,7 @@ def test_a_plane_needs_two_inputs_and_recorded_rows(line):
         geometry.principal_plane(bare)
 
 
-def test_the_function_is_the_kernel_written_out_times_the_weights(line):
+def test_the_function_equals_the_kernel_formula_times_the_weights(line):
     found, x = geometry.functions(line), line["rows"]["coordinates"].values[:, 0]
     r = np.sqrt(3) * np.abs(found["x"].values[:, None] - x) / 0.3
     expected = line["snapshot"]["weights"].values @ (0.7 * (1 + r) * np.exp(-r)).T
@@ -52,7 +52,7 @@ def test_the_function_is_the_kernel_written_out_times_the_weights(line):
     assert (found["x"].values[0], found["x"].values[-1]) == (x.min(), x.max())
 
 
-def test_the_function_of_a_sum_of_kernels_is_drawn_from_what_its_trace_says(line, tmp_path):
+def test_the_function_of_a_sum_of_kernels_is_computed_from_its_trace(line, tmp_path):
     x = torch.as_tensor(line["rows"]["coordinates"].values)
     solved(x, kernel=0.5 * (apviz.RBF(lengthscale=0.2) * apviz.Linear() + apviz.Periodic(period=0.7))).save(
         tmp_path / "sum.zarr"
@@ -66,7 +66,7 @@ def test_the_function_of_a_sum_of_kernels_is_drawn_from_what_its_trace_says(line
 
 
 class Exponential(apviz.Stationary):
-    """Somebody's own, by another name of apviz's."""
+    """A custom kernel with the name of another one in apviz."""
 
     distance_scale = 1.0
 
@@ -78,7 +78,7 @@ class Exponential(apviz.Stationary):
 
 
 @pytest.mark.parametrize("name", ["Exponential", "RBF", "rbf"])
-def test_the_function_of_a_kernel_of_ones_own_is_not_drawn_as_that_of_another(name):
+def test_the_function_of_a_custom_kernel_is_not_computed_with_another_kernel(name):
     own = type(name, (Exponential,), {})
     trace = solved(torch.rand(40, 1, dtype=torch.float64), kernel=own(lengthscale=0.4))
     with pytest.raises(ValueError, match=f"the kernel {name} is code that is not apviz's.*make it again in Python"):
@@ -88,7 +88,7 @@ def test_the_function_of_a_kernel_of_ones_own_is_not_drawn_as_that_of_another(na
         geometry.functions(trace)
 
 
-def test_the_grid_has_eight_places_a_lengthscale(line):
+def test_the_grid_has_eight_points_per_lengthscale(line):
     fine = solved(torch.as_tensor(line["rows"]["coordinates"].values), lengthscale=0.02)
     assert 7.9 < 0.02 / np.diff(geometry.functions(fine)["x"].values)[0] < 8.1
     assert geometry.functions(line).sizes["x"] == 400

@@ -1,4 +1,4 @@
-"""The band of the K-norm error holds the truth by dense float64 algebra, in float32 too, and every bound with it."""
+"""The band of the K-norm error and all bounds contain the truth by dense float64 algebra, in float32 too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOLVERS = (
 
 
 class Errors(apviz.Hook):
-    """‖W − W*‖²_K after every epoch."""
+    """Keeps ‖W − W*‖²_K after every epoch."""
 
     def __init__(self, k):
         self.k, self.factor, self.found = k, np.linalg.cholesky(k), []
@@ -38,7 +38,7 @@ class Errors(apviz.Hook):
 
 
 def solved(solver, noise, dtype, *hooks, **settings):
-    """The trace, and the true errors."""
+    """Return the trace and the true errors."""
     truth = Errors(np.exp(-GAPS / 2) + noise * np.eye(N))
     system = apviz.KernelSystem(X, Y, apviz.RBF(lengthscale=1.0), noise=noise, dtype=dtype, device="cpu")
     recorder = apviz.Recorder(**settings)
@@ -49,7 +49,7 @@ def solved(solver, noise, dtype, *hooks, **settings):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
-def test_the_error_is_in_the_band_wherever_there_is_one(solver, noise, dtype):
+def test_the_error_is_within_every_band(solver, noise, dtype):
     trace, truth = solved(solver, noise, dtype)
     band = k_norm_error(trace)
     known = band["upper"].notnull().values
@@ -60,13 +60,13 @@ def test_the_error_is_in_the_band_wherever_there_is_one(solver, noise, dtype):
     assert known.all() == is_recursion and band.attrs["at_passes"] != is_recursion
 
 
-def test_in_float32_the_recursions_energies_are_an_estimate_that_misses_the_error():
+def test_in_float32_energies_of_the_recursion_do_not_give_the_error():
     trace, truth = solved(SOLVERS[3], 1e-4, torch.float32)
     estimate, known = k_norm_error(trace)["estimate"].values, k_norm_error(trace)["upper"].notnull().values
     assert np.isfinite(estimate).all() and (np.abs(estimate - truth)[~known] > 0.1 * truth[~known]).any()
 
 
-def test_in_float64_the_band_is_as_narrow_as_what_the_solve_left():
+def test_in_float64_the_band_is_as_narrow_as_the_remaining_error():
     trace, truth = solved(apviz.ConjugateGradient(tol=1e-5), 1e-2, torch.float64)
     band = k_norm_error(trace)
     early = truth > 1e3 * truth[-1]
@@ -75,7 +75,7 @@ def test_in_float64_the_band_is_as_narrow_as_what_the_solve_left():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weights_to_start_from_that_are_nearly_the_solution_have_a_band_of_their_own(dtype):
+def test_a_solve_that_starts_near_the_solution_has_a_valid_band(dtype):
     k = np.exp(-GAPS / 2) + 1e-3 * np.eye(N)
     start = torch.from_numpy(np.linalg.solve(k, Y) * (1 + 1e-6 * np.random.default_rng(2).standard_normal(N)))
     truth, recorder = Errors(k), apviz.Recorder()
@@ -85,16 +85,16 @@ def test_weights_to_start_from_that_are_nearly_the_solution_have_a_band_of_their
     assert float(band["lower"][0]) <= truth.found[0] <= float(band["upper"][0])
 
 
-def test_a_bound_ends_where_rounding_has_overtaken_it():
-    # in exact arithmetic CG would lower the error for ever
+def test_a_bound_ends_once_rounding_exceeds_it():
+    # in exact arithmetic, CG would lower the error forever
     trace, truth = solved(apviz.ConjugateGradient(tol=1e-9, min_epochs=70, max_epochs=70), 10.0, torch.float64)
     bound = k_norm_error(trace)["bound"].values
     drawn = np.isfinite(bound)
     assert drawn[:10].all() and not drawn[-1] and (truth[drawn] <= bound[drawn]).all()
-    assert 4 * 0.32**70 * truth[0] < truth[-1]  # what the bound would say
+    assert 4 * 0.32**70 * truth[0] < truth[-1]  # the bound without rounding
 
 
-def test_squares_that_float64_does_not_hold_leave_no_band():
+def test_there_is_no_band_if_squares_overflow_float64():
     system = apviz.KernelSystem(
         X, 1e-200 * Y, apviz.RBF(lengthscale=1.0), noise=1e-2, dtype=torch.float64, device="cpu"
     )
@@ -105,8 +105,8 @@ def test_squares_that_float64_does_not_hold_leave_no_band():
 
 @pytest.mark.parametrize("spectrum", ["exact", "lanczos", "subsample"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bounds_on_eigenvalues_hold_where_noise_is_below_the_rounding_of_lambda_max(spectrum, dtype):
-    # every x twice, so that λmin = σ², and one far point
+def test_bounds_on_eigenvalues_hold_for_noise_below_the_rounding_of_lambda_max(spectrum, dtype):
+    # every x twice, so that λmin = σ², and one distant point
     x = np.repeat(np.vstack([X[:40], [[1e4, 0.0]]]), 2, axis=0)
     k = np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     blocks = [slice(i, i + 20) for i in range(0, 82, 20)]

@@ -1,4 +1,4 @@
-"""The band of the K-norm error where skeletons stand for most of a column: what passes found, and nothing else."""
+"""The band of the K-norm error if skeletons approximate most of a column: it comes from passes alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def points(kind):
 
 
 class Errors(apviz.Hook):
-    """‖W − W*‖²_K after every epoch, by dense float64 algebra."""
+    """Keeps ‖W − W*‖²_K after every epoch, by dense float64 algebra."""
 
     def __init__(self, matrix, b):
         self.matrix, self.solution, self.found = matrix, np.linalg.solve(matrix, b), []
@@ -36,10 +36,10 @@ class Errors(apviz.Hook):
 
 
 def solved(kind, *hooks, **settings):
-    """The trace, and the true errors."""
+    """Return the trace and the true errors."""
     x = points(kind)
     b = np.sin(9 * x[:, :1]) + 0.3 * np.random.default_rng(4).standard_normal((N, 2))
-    r = np.sqrt(3) * np.linalg.norm(x[:, None] - x[None], axis=-1) / 0.2  # Matérn-3/2, written out
+    r = np.sqrt(3) * np.linalg.norm(x[:, None] - x[None], axis=-1) / 0.2  # the formula of Matérn-3/2
     truth, recorder = Errors((1 + r) * np.exp(-r) + 0.05 * np.eye(N), b), apviz.Recorder()
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu")
     given = {
@@ -54,7 +54,7 @@ def solved(kind, *hooks, **settings):
 
 @pytest.mark.parametrize("settings", [{}, {"columns": Skeletons(rank=5)}, {"precision": "float32"}, {"min_epochs": 8}])
 @pytest.mark.parametrize("kind", ["uniform", "clusters"])
-def test_the_true_error_is_in_the_band_wherever_there_is_one_and_that_is_at_passes(kind, settings):
+def test_the_true_error_is_within_the_band_which_exists_at_passes(kind, settings):
     trace, truth = solved(kind, **settings)
     band, epochs = k_norm_error(trace), trace["epoch"]["epoch"].values
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
@@ -64,11 +64,11 @@ def test_the_true_error_is_in_the_band_wherever_there_is_one_and_that_is_at_pass
     slack = 1e-12 * truth[0]
     assert (band["lower"].values[at] <= truth[at] + slack).all()
     assert (truth[at] <= band["upper"].values[at] + slack).all()
-    # and the band is no wider than what the last pass left, and what float64 may round of h(W)
+    # the band is at most as wide as the error left by the last pass plus the rounding of h(W) in float64
     np.testing.assert_allclose(band["upper"].values[at][:-1], truth[at][:-1], rtol=0.2, atol=3e-10 * truth[0])
 
 
-def test_what_the_recursion_adds_up_between_passes_is_not_the_error():
+def test_between_passes_energies_of_the_recursion_do_not_give_the_error():
     trace, truth = solved("clusters", min_epochs=8)
     energy = trace["epoch"]["energy"].values
     without = 2 * (energy - energy[-1])
@@ -77,7 +77,7 @@ def test_what_the_recursion_adds_up_between_passes_is_not_the_error():
     assert "pass" in trace["epoch"]["energy"].attrs["how"] and "pass" in trace["update"]["energy_decrease"].attrs["how"]
 
 
-def test_theorem_1_is_not_claimed_for_updates_by_skeletons():
+def test_theorem_1_is_not_claimed_for_updates_with_skeletons():
     trace, _ = solved("uniform")
     band = k_norm_error(trace)
     assert band.attrs["bound_name"] == "no bound is known" and band["bound"].isnull().all()

@@ -1,4 +1,4 @@
-"""Solves whose trouble was put there: `benchmarks.causes`, a part of it, and what was kept of all of it."""
+"""Solves with injected causes of trouble: a part of `benchmarks.causes`, and the recorded results of all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.causes.systems import CASES, HEALTHY, Case
 
 KEPT = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "causes.json").read_text())["results"]
 
-#: seconds and more on a busy core
+#: these take seconds or more on a busy core
 LONG = {"σ² of 1e-6, an RBF", "σ² of 1e-4 and 1,200 rows", "σ² of 1e-5", "σ² of 1e-5, 3 inputs"}
 
 
@@ -24,7 +24,7 @@ def cases(kept):
 
 
 def quick(case):
-    """The first two of every cause, and every other healthy one."""
+    """Return the first two cases of every cause, and every second healthy one."""
     alike = [each for each in CASES if each.cause == case.cause and each.why not in LONG]
     return case in (alike[::2] if case.cause == HEALTHY else alike[:2])
 
@@ -37,7 +37,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-#: words of a sentence that is read at once
+#: largest number of words in a sentence
 MOST_WORDS = 20
 
 
@@ -46,32 +46,32 @@ def sentences_of(text):
 
 
 def check(found, cause):
-    """The cause is named, in short sentences."""
+    """Check that the diagnosis names the cause in short sentences."""
     assert found.limit.name == cause and found.evidence and found.advice
     for sentence in sentences_of(found.evidence) + sentences_of(found.advice):
         assert len(re.findall(r"\w[^\s]*", sentence)) <= MOST_WORDS, sentence
 
 
 @pytest.mark.parametrize("case", cases(quick))
-def test_what_was_made_wrong_is_named_in_short_sentences(case):
+def test_an_injected_cause_is_named_in_short_sentences(case):
     found, _ = case.diagnosed()
     check(found, case.cause)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases(lambda case: not quick(case)))
-def test_what_was_made_wrong_is_named_in_the_others_too(case):
+def test_injected_causes_are_named_in_all_other_cases(case):
     found, _ = case.diagnosed()
     check(found, case.cause)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases(lambda case: case.undone))
-def test_with_it_undone_the_solve_is_quick_and_predicts(case):
+def test_without_the_injected_cause_the_solve_is_fast_and_predicts(case):
     assert is_healthy(ended(case.healed().diagnosed()[1]))
 
 
-#: a tuning seed; those that judge are not looked at here
+#: a seed for tuning; the seeds for judging are not used here
 SEED = 0
 
 
@@ -79,9 +79,9 @@ def every() -> list[AnyCase]:
     return [case_of(number, SEED) for number in range(count())]
 
 
-# the first of every maker of drawn systems that takes no training
+# the first system of every maker that needs no training
 @pytest.mark.parametrize("number", [60, 63, 66, 69, 72, 75, 78, 81, 83, 87, 89, 95, 106, 108, 110, 113, 115])
-def test_what_was_drawn_wrong_is_named(number):
+def test_a_randomly_drawn_cause_is_named(number):
     case = case_of(number, SEED)
     found = case.diagnosed(SEED)[0] if isinstance(case, Case) else case.diagnosed()
     check(found, case.cause)
@@ -89,22 +89,22 @@ def test_what_was_drawn_wrong_is_named(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CASES), count()))
-def test_what_was_drawn_wrong_is_named_in_the_others_too(number):
+def test_randomly_drawn_causes_are_named_in_all_other_cases(number):
     case = case_of(number, SEED)
     found = case.diagnosed(SEED)[0] if isinstance(case, Case) else case.diagnosed()
     assert found.limit.name == case.cause
 
 
-def test_of_the_cases_100_have_a_cause_and_25_are_healthy():
+def test_there_are_100_cases_with_a_cause_and_25_healthy_ones():
     cases = every()
     assert sum(case.cause != HEALTHY for case in cases) == 100 and sum(case.cause == HEALTHY for case in cases) == 25
     assert {case.cause for case in cases} <= {limit.name for limit in Limit} and len({c.cause for c in cases}) >= 28
     assert all(bool(case.undone) == (case.cause != HEALTHY) for case in cases if isinstance(case, Case))
 
 
-def test_what_was_kept_was_drawn_fresh_and_has_few_missed_and_no_false_alarm():
+def test_the_recorded_results_have_few_misses_and_no_false_alarm():
     totals = {int(name.removeprefix("seed ")): each for name, each in KEPT.items() if name.startswith("seed ")}
-    assert totals and min(totals) >= 100  # thresholds were set with smaller ones
+    assert totals and min(totals) >= 100  # thresholds were set with smaller samples
     for each in totals.values():
         assert (each["causes"], each["healthy"]) == (100, 25)
         assert each["right"] >= 95 and each["false alarms"] == 0
@@ -113,7 +113,7 @@ def test_what_was_kept_was_drawn_fresh_and_has_few_missed_and_no_false_alarm():
     assert [row["cause"] for row in KEPT["rows"]] == [case.cause for case in every()]
 
 
-def test_the_table_of_the_benchmarks_page_is_of_what_was_kept():
+def test_the_table_on_the_page_of_benchmarks_matches_the_recorded_results():
     page = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text("utf-8")
     table = page.partition("<!-- of results/causes.json -->")[2].partition("\n\n")[0]
     rows = [[int(cell) for cell in line.strip("| ").split(" | ")] for line in table.strip().splitlines()[2:]]

@@ -15,7 +15,7 @@ from apviz.analysis.diagnosis.data import Evidence, Odd
 from apviz.analysis.diagnosis.engine import NotMeasured, decide
 from apviz.partitions import PrincipalAxisTree
 
-#: all measured, and as it should be
+#: everything measured, and healthy
 GOOD = {
     "rows": 200, "oddities": (), "distinct": 200, "noise": 0.1, "signal": 1.0, "target_square": 0.8, "nearest": 0.9,
     "smallest": 0.0, "test_nearest": 0.9, "spreads": (2.0, 3.0), "deviations": (0.6, 0.9), "gain": 0.3,
@@ -27,7 +27,7 @@ def said(**changes):
     return decide(data.RULES, lambda e: Diagnosis(Limit.NOTHING, "Quick.", ""), Evidence(**(GOOD | changes)))
 
 
-def test_the_first_rule_that_holds_answers_and_what_was_not_measured_is_named_once():
+def test_the_first_matching_rule_answers_and_missing_measurements_are_named_once():
     def found(limit):
         return lambda subject: Diagnosis(limit, subject, "")
 
@@ -39,7 +39,7 @@ def test_the_first_rule_that_holds_answers_and_what_was_not_measured_is_named_on
     assert decide([missing], found(Limit.UNKNOWN), "x").evidence == "x"
 
 
-def test_nothing_is_said_only_where_every_rule_agrees_and_everything_was_measured():
+def test_nothing_is_reported_only_if_all_rules_pass_and_everything_was_measured():
     assert said() == Diagnosis(Limit.NOTHING, "Quick.", "")
     for name, words in (("oddities", "outliers"), ("distinct", "duplicate rows"), ("nearest", "how near rows are"),
                         ("target_square", "the scale of the targets")):  # fmt: skip
@@ -80,7 +80,7 @@ def test_one_quantity_that_is_off_is_named(changes, limit):
 
 
 def test_a_loss_has_risen_by_a_nat_a_row_whether_it_is_a_mean_or_a_sum():
-    """The review saw −2067 → −2063, summed over 300 rows, called a step that was too large."""
+    """A change from −2067 to −2063, summed over 300 rows, was once called a step that is too large."""
     settled = [504.5, -1958.9, -2062.8, -2067.0, -2063.0]
     assert data.stepped_too_far(settled, 300) is None and data.stepped_too_far([*settled, -1700.0], 300) is not None
     assert data.stepped_too_far([1.2, 0.4, 0.5], 300) is None
@@ -89,7 +89,7 @@ def test_a_loss_has_risen_by_a_nat_a_row_whether_it_is_a_mean_or_a_sum():
     assert data.stepped_too_far([1.2, math.nan], 300).limit is Limit.STEP
 
 
-def test_noise_at_its_lower_bound_is_named_where_the_likelihood_asks_for_less():
+def test_noise_at_its_lower_bound_is_named_if_the_likelihood_prefers_less():
     at = {**GOOD, "noise": 1e-4, "noise_floor": 1e-4}
     assert data.on_floor(Evidence(**at, falling_noise=50.0)).change == {"noise_floor": 1e-5}
     assert data.on_floor(Evidence(**at, falling_noise=-3.0)) is None
@@ -97,7 +97,7 @@ def test_noise_at_its_lower_bound_is_named_where_the_likelihood_asks_for_less():
     assert isinstance(data.on_floor(Evidence(**GOOD)), NotMeasured)
 
 
-# --- what a trace says ------------------------------------------------------------------------------------------------
+# --- rules on traces --------------------------------------------------------------------------------------------------
 
 
 def traced(x, y, solver=None, kernel=None, noise=0.1, hooks=()):
@@ -108,7 +108,7 @@ def traced(x, y, solver=None, kernel=None, noise=0.1, hooks=()):
     return recorder.trace
 
 
-def test_correlations_and_disagreement_in_a_trace_are_those_of_numpy():
+def test_correlations_and_disagreement_in_a_trace_agree_with_numpy():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (50, 2))
     x[40:] = x[:10]
@@ -118,14 +118,14 @@ def test_correlations_and_disagreement_in_a_trace_are_those_of_numpy():
     k = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
     assert attrs["smallest_correlation"] == pytest.approx(k.min(), rel=1e-9)
     np.fill_diagonal(k, 0.0)
-    # of an even number of rows torch's median is the lower one
+    # for an even number of rows, the median of torch is the lower one
     assert attrs["nearest_correlation"] == pytest.approx(np.sort(k.max(1))[24], rel=1e-9)
     assert attrs["target_mean_square"] == pytest.approx(np.mean(y**2)) and attrs["signal"] == 1.0
     assert attrs["duplicate_disagreement"] == pytest.approx(np.sum((y[:10] - y[40:]) ** 2) / 2 / 10)
 
 
-def test_duplicate_rows_whose_targets_the_noise_contradicts_are_named_also_where_float32_fails():
-    """The review saw "solve in float64" for duplicates with σ² = 1e-7."""
+def test_duplicate_rows_with_contradictory_targets_are_named_even_if_float32_fails():
+    """The advice for duplicates with σ² = 1e-7 was once "solve in float64"."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.uniform(0, 1, (60, 2)), 2, axis=0)
     y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(120)
@@ -135,15 +135,15 @@ def test_duplicate_rows_whose_targets_the_noise_contradicts_are_named_also_where
     assert found.limit is Limit.DUPLICATES and "Only 60 of the 120 training rows" in found.evidence
 
 
-def test_a_solve_that_was_given_three_epochs_hit_its_limit_whatever_the_noise_is():
-    """The review saw "noise floor: try σ² = 0.001"."""
+def test_a_solve_limited_to_three_epochs_hit_its_limit_whatever_the_noise():
+    """The advice was once "noise floor: try σ² = 0.001"."""
     x = np.random.default_rng(0).uniform(-1, 1, (200, 2))
     found = diagnose(traced(x, np.sin(5 * x[:, 0]), apviz.ConjugateGradient(max_epochs=3), noise=1e-4))
     assert found.limit is Limit.CAP and found.change["max_epochs"] > 100
 
 
 def test_blocks_of_three_rows_in_a_preconditioner_are_too_small():
-    """The review saw "ill-conditioning"."""
+    """The diagnosis was once "ill-conditioning"."""
     x = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     tiny = apviz.TwoLevelSchwarz(block_size=3, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=4)
     trace = traced(x, np.sin(5 * x[:, 0]), apviz.ConjugateGradient(preconditioner=tiny, tol=1e-4), noise=3e-3)

@@ -15,7 +15,7 @@ from apviz.solvers import Precision
 
 @pytest.fixture(scope="module")
 def runs():
-    """Traces by name: a sweep over b, one of them cut, and one over σ²."""
+    """Return traces by name: a sweep over b with one unconverged run, and a sweep over σ²."""
     rng = np.random.default_rng(0)
     x = torch.as_tensor(rng.uniform(size=(300, 2)), dtype=torch.float32)
     y = torch.sin(6 * x[:, 0])
@@ -31,7 +31,7 @@ def runs():
         "30": run(projection(block_size=30)),
         "100": run(projection(block_size=100)),
         "64 bits": run(projection(block_size=100), dtype=torch.float64),
-        "margin": run(projection(block_size=100, partition="principal-axis-tree", overlap=0.5)),
+        "margin": run(projection(block_size=100, partition=apviz.partitions.PrincipalAxisTree(overlap=0.5))),
         "half": run(projection(block_size=30, precision=Precision(factors="float16"))),
         "cut": run(projection(block_size=60, tol=1e-5, max_epochs=1)),
         "noisy": run(projection(block_size=100), noise=0.5),
@@ -44,7 +44,7 @@ def test_a_series_over_b_has_one_method_on_one_system_sorted_by_b(runs):
     assert found == [[runs["30"], runs["100"]], [runs["noisy"]], [runs["64 bits"]]]
 
 
-def test_a_series_over_the_noise_keeps_block_sizes_apart(runs):
+def test_a_series_over_the_noise_separates_block_sizes(runs):
     found = series([runs[name] for name in ("30", "100", "noisy", "cg")], "noise")
     assert found == [[runs["30"]], [runs["100"], runs["noisy"]], [runs["cg"]]]
 
@@ -53,27 +53,27 @@ def test_another_tolerance_is_another_series(runs):
     assert len(series([runs["30"], runs["cut"]], "block_size")) == 2
 
 
-def test_the_fastest_is_the_fastest_of_those_that_converged(runs):
+def test_the_fastest_run_is_the_fastest_converged_one(runs):
     some = [runs[name] for name in ("30", "100", "cut")]
     seconds = [float(trace["epoch"]["seconds"][-1]) for trace in some[:2]]
     assert fastest(some) is some[int(np.argmin(seconds))]
     assert fastest([runs["cut"]]) is None and fastest([]) is None
 
 
-def test_the_slowest_may_be_one_that_did_not_converge(runs):
+def test_the_slowest_run_may_be_unconverged(runs):
     assert slowest([runs["cut"]]) is runs["cut"] and slowest([]) is None
 
 
-def test_factors_take_a_square_of_the_solved_rows_for_every_two_blocks(runs):
+def test_two_blocks_share_a_square_of_the_solved_rows_in_memory(runs):
     assert factor_bytes(runs["30"]) == 5 * 30**2 * 4
-    assert factor_bytes(runs["64 bits"]) == 2 * 100**2 * 8  # the third has a square of its own
+    assert factor_bytes(runs["64 bits"]) == 2 * 100**2 * 8  # the third block has its own square
     assert factor_bytes(runs["half"]) == 5 * 30**2 * 2
     size, several = np.unique(runs["margin"]["block"]["solved_size"].values, return_counts=True)
     assert factor_bytes(runs["margin"]) == 4 * (np.ceil(several / 2) * size**2).sum()
     assert math.isnan(factor_bytes(runs["cg"]))
 
 
-def test_the_table_has_a_row_a_run_in_the_order_given(runs):
+def test_the_table_has_one_row_per_run_in_the_given_order(runs):
     table = sweep_table([runs["cg"], runs["cut"]])
     assert list(table["method"]) == ["CG", "Alternating projection (greedy, b = 60)"]
     assert list(table["converged"]) == [True, False] and list(table["outcome"]) == ["converged", "max_epochs"]
@@ -83,8 +83,8 @@ def test_the_table_has_a_row_a_run_in_the_order_given(runs):
 
 @pytest.mark.parametrize("standardised", [False, True])
 @pytest.mark.parametrize("n", [200, 1500])
-def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standardised):
-    """Standardised targets have the norm √(n − 1), whatever they are."""
+def test_runs_on_different_unnamed_data_are_different_systems(n, standardised):
+    """All standardised targets have the norm √(n − 1)."""
 
     def run(seed, solver, name="", dtype=torch.float64, noise=0.1):
         rng = np.random.default_rng(seed)
@@ -106,9 +106,9 @@ def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standar
     assert same_system(run(0, cg, "named"), run(0, apviz.Cholesky(), "named"))
 
 
-def test_a_trace_without_a_name_that_says_too_little_is_compared_with_nothing(runs):
+def test_an_unnamed_trace_with_too_little_information_is_not_compared(runs):
     bare = apviz.Trace(runs["100"].tree.copy(deep=True))
-    del bare.attrs["data"]  # as GPyTorch's own CG, recorded, has none
+    del bare.attrs["data"]  # like recorded CG of GPyTorch
     assert same_system(runs["100"], bare)
     del bare.attrs["rhs_norms"]
     assert not same_system(runs["100"], bare)

@@ -1,4 +1,4 @@
-"""What limited a training, from trainings that are limited so."""
+"""The diagnosis of what limited a training, on trainings with each of these limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def trained(data, hooks=(), **settings):
     return training.trace
 
 
-def test_a_training_whose_noise_still_moves_should_go_on_for_as_many_steps_again(data):
+def test_twice_the_steps_are_advised_for_a_training_whose_noise_still_changes(data):
     found = diagnose_training(trained(data, steps=8))
     assert found.limit is Limit.STEPS and found.change == {"steps": 16}
     trace = trained(data, steps=8)
@@ -60,7 +60,7 @@ def test_noise_that_turns_has_not_settled():
     trace = trained((x, y), steps=20, probes=15)
     noise = trace.noise_path
     turn = int(noise.argmin())
-    assert 5 < turn < 15 and noise[-1] > 1.1 * noise[turn]  # Adam went too far, and comes back
+    assert 5 < turn < 15 and noise[-1] > 1.1 * noise[turn]  # Adam overshot, and returns
     assert diagnose_training(trace).limit is Limit.STEPS
 
 
@@ -88,19 +88,19 @@ def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
         ),
     ],
 )
-def test_what_does_not_project_on_overlapping_blocks_gets_them(data, solver):
+def test_overlapping_blocks_are_advised_for_other_solvers(data, solver):
     found = diagnose_training(trained(data, steps=2, solver=solver))
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "overlap"}
 
 
-def test_solves_that_float32_kept_from_their_tolerance_are_refined_to_it_now(data):
+def test_float32_solves_are_refined_to_their_tolerance(data):
     training = Training(*data, TrainingSettings(solver=Cholesky(tol=1e-9), steps=2, probes=2), dtype=torch.float32)
     training.run()
     assert diagnose_training(training.trace).limit is Limit.STEPS
 
 
-def test_solves_that_rounding_keeps_from_their_tolerance_get_float64(data):
-    # so smooth and with so little noise that K has no factor in float32 without jitter
+def test_float64_is_advised_if_rounding_prevents_convergence(data):
+    # so smooth, and with so little noise, that K has no factor in float32 without jitter
     initial = Hyperparameters("rbf", (3.0,), 1.0, 1e-9, 0.0)
     settings = TrainingSettings(solver=Cholesky(tol=1e-6), steps=2, probes=2, noise_floor=1e-10, step_size=1e-3)
     training = Training(*data, settings, dtype=torch.float32, initial=initial)
@@ -111,7 +111,7 @@ def test_solves_that_rounding_keeps_from_their_tolerance_get_float64(data):
     assert "Rounding in float32 kept the solves of 2 of 2 steps" in found.evidence
 
 
-def test_noise_that_lies_on_its_floor_is_named_with_a_lower_floor():
+def test_noise_at_its_floor_is_named_with_a_lower_floor():
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     trace = trained((x, torch.sin(3 * x[:, 0])), steps=120, noise_floor=0.1)
     found = diagnose_training(trace)
@@ -119,7 +119,7 @@ def test_noise_that_lies_on_its_floor_is_named_with_a_lower_floor():
     assert found.limit is Limit.FLOOR and found.change == {"noise_floor": 0.01}
 
 
-def test_noise_that_rises_from_its_floor_does_not_lie_on_it(data):
+def test_noise_that_rises_from_its_floor_is_not_at_its_floor(data):
     initial = Hyperparameters("matern52", (0.3,), 1.0, 0.0102, 0.0)
     training = Training(*data, TrainingSettings(solver=Cholesky(), steps=6, step_size=1e-3, noise_floor=0.01),
                         initial=initial)  # fmt: skip
@@ -130,7 +130,7 @@ def test_noise_that_rises_from_its_floor_does_not_lie_on_it(data):
 
 
 @pytest.mark.slow
-def test_a_training_whose_solve_diverged_says_so_and_not_that_it_should_go_on():
+def test_a_training_with_a_diverged_solve_is_not_advised_to_resume():
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.uniform(-1, 1, (200, 1)))
     solver = AlternatingProjection(block_size=20, partition="sequential", tol=1e-3, max_epochs=30)
@@ -145,7 +145,7 @@ def test_a_training_whose_solve_diverged_says_so_and_not_that_it_should_go_on():
     assert training.trace.attrs["stop_message"] in found.evidence
 
 
-def test_how_a_training_ended_before_is_forgotten_when_it_goes_on(data, tmp_path):
+def test_resuming_a_training_discards_its_previous_stop_reason(data, tmp_path):
     class Once(Hook):
         def on_start(self, run):
             run.request_stop("enough")
@@ -161,7 +161,7 @@ def test_how_a_training_ended_before_is_forgotten_when_it_goes_on(data, tmp_path
     assert training.trace.finished and "stop_message" not in training.trace.attrs
 
 
-def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):
+def test_a_stopped_training_is_advised_to_resume_to_its_last_step(data):
     class Stop(Hook):
         solves = 0
 
@@ -178,7 +178,7 @@ def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):
     assert not trace.finished and found.limit is Limit.INTERRUPTED and found.change == {"steps": 20}
 
 
-def test_steps_whose_solves_leave_most_of_the_residual_are_taken_with_gradients_that_may_be_far_off(data):
+def test_large_residuals_in_steps_are_reported_as_inaccurate_gradients(data):
     settings = {"steps": 4, "noise_floor": 1e-4, "probes": 4}
     initial = Hyperparameters("matern52", (1.0,), 1.0, 1e-3, 0.0)
     loose = Training(
@@ -188,7 +188,7 @@ def test_steps_whose_solves_leave_most_of_the_residual_are_taken_with_gradients_
     for training in (loose, exact):
         training.run()
     assert (loose.trace["step"]["converged"].values == 1).all()
-    # Adam's steps are of 0.1, in either direction
+    # steps of Adam are 0.1 in either direction
     apart = np.abs(loose.trace["step"]["mean"].values - exact.trace["step"]["mean"].values)
     assert apart.max() > 0.05
     found = diagnose_training(loose.trace)

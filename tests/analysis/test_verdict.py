@@ -1,4 +1,4 @@
-"""The verdict on runs of one system, on real runs whose times are set, for clocks differ."""
+"""The verdict on runs of one system: real runs with fixed times, because clocks differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def system(noise=0.05, lengthscale=0.3, seed=0):
 
 
 def run(problem, solver, seconds_an_epoch, *hooks):
-    """Trace of a solve whose set-up took nothing and whose epochs took as long as is said."""
+    """Return the trace of a solve with a free set-up and epochs of the given seconds."""
     recorder = apviz.Recorder()
     attempt(problem, solver, [*hooks, recorder])
     trace = recorder.trace
@@ -55,7 +55,7 @@ def problem():
 # --- which was best -----------------------------------------------------------------------------------------------
 
 
-def test_of_those_that_converged_the_best_took_the_fewest_seconds_and_one_that_did_not_is_never_best(problem):
+def test_the_best_run_is_the_fastest_converged_one(problem):
     quick, slow, cut = cg(problem, 0.1), ap(problem, 5.0), ap(problem, 1e-6, max_epochs=3)
     found = judge([slow, cut, quick])
     assert found.best.trace is quick and found.best.basis is Basis.MEASURED
@@ -63,8 +63,8 @@ def test_of_those_that_converged_the_best_took_the_fewest_seconds_and_one_that_d
     assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s. {slow.method_name} needs ")
 
 
-def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_and_nearly_the_same_time(problem):
-    """The review saw overlapping projections named, 0.763 s, and two-level Schwarz, 0.733 s, hidden."""
+def test_the_fastest_is_named_even_if_another_took_less_work_in_nearly_the_same_time(problem):
+    """The verdict once named overlapping projections, 0.763 s, and hid two-level Schwarz, 0.733 s."""
     one, other = cg(problem), ap(problem)
     work = {id(trace): float(trace["epoch"]["work"][-1]) for trace in (one, other)}
     less, more = sorted((one, other), key=lambda trace: work[id(trace)])
@@ -74,7 +74,7 @@ def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_a
     assert found.headline == f"{more.method_name} solved it in 0.73 s. {less.method_name} needs the same time."
 
 
-def test_others_that_converged_are_compared_by_what_was_measured(problem):
+def test_other_converged_runs_are_compared_by_measurements(problem):
     best, other = ap(problem, 0.01), cg(problem, 1.0)
     seconds = float(other["epoch"]["seconds"][-1]), float(best["epoch"]["seconds"][-1])
     times = seconds[0] / seconds[1]
@@ -96,7 +96,7 @@ def test_no_sentence_of_a_verdict_is_longer_than_twenty_words(problem):
 # --- runs that did not end ----------------------------------------------------------------------------------------
 
 
-def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_the_bound(problem):
+def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_satisfies_the_bound(problem):
     cut = cg(problem, 2.0, max_epochs=3)
     found = standing(cut)
     k = problem.operator.block(slice(0, N)).numpy()
@@ -107,7 +107,7 @@ def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_t
     assert epochs(cg(problem)) <= most
     residual = float(cut["epoch"]["residual"][-1])
     told = judge([ap(problem, 0.01), cut])
-    # what was measured, instead of a bound
+    # a measurement instead of a bound
     assert f"CG stopped at residual {residual:.3g} after 6 s" in told.headline and "bound" not in told.headline
     assert "1 run hit its limit of 3 epochs." in told.others and f"κ = {root**2:,.0f}" in told.others
     bound = f"CG needs at most {most} iterations in exact arithmetic (a bound). "
@@ -115,7 +115,7 @@ def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_t
 
 
 def test_cg_near_its_tolerance_is_extrapolated_from_its_rate_and_not_bounded(problem):
-    """The review saw a residual of 0.01038 after 25.1 s, and "would take up to about 53 s"."""
+    """At a residual of 0.01038 after 25.1 s, the verdict was once "would take up to about 53 s"."""
     whole = cg(problem, 0.25)
     done = epochs(whole) - 1
     cut = cg(problem, 0.25, max_epochs=done)
@@ -126,7 +126,7 @@ def test_cg_near_its_tolerance_is_extrapolated_from_its_rate_and_not_bounded(pro
     assert "(extrapolated)" in told.others and "bound" not in told.sentence
 
 
-def test_projections_that_were_cut_off_are_extrapolated_and_come_out_near_what_they_need(problem):
+def test_unconverged_projections_are_extrapolated_close_to_their_true_cost(problem):
     whole = ap(problem, 2.0, rule="cyclic", max_epochs=1000)
     assert whole.converged
     cut = ap(problem, 2.0, rule="cyclic", max_epochs=epochs(whole) // 2)
@@ -146,7 +146,7 @@ def test_a_residual_that_does_not_fall_is_not_extrapolated(problem):
     assert "extrapolated" not in words and "bound" not in words and "did not converge" in words
 
 
-def test_what_rounding_stopped_would_not_have_got_there_with_more_time(problem):
+def test_runs_stopped_by_rounding_are_not_extrapolated(problem):
     cut = ap(problem, max_epochs=8)
     assert standing(cut).basis is Basis.EXTRAPOLATED
     cut.attrs["stop_reason"] = "stagnated"
@@ -154,7 +154,7 @@ def test_what_rounding_stopped_would_not_have_got_there_with_more_time(problem):
     assert "Alternating projection (greedy, b = 60) stagnated at residual" in judge([cg(problem), cut]).headline
 
 
-def test_an_estimate_of_kappa_is_marked_as_one(problem):
+def test_an_estimate_of_kappa_is_marked_as_an_estimate(problem):
     recorder = apviz.Recorder(spectrum="subsample", spectrum_rows=100)
     attempt(problem, apviz.ConjugateGradient(), [recorder])
     assert "κ ≈" in judge([recorder.trace]).others
@@ -163,7 +163,7 @@ def test_an_estimate_of_kappa_is_marked_as_one(problem):
 # --- few runs, none, or runs of several systems -------------------------------------------------------------------
 
 
-def test_where_none_converged_it_says_so_and_names_the_closest(problem):
+def test_if_no_run_converged_the_verdict_names_the_closest(problem):
     near, far = ap(problem, max_epochs=6), ap(problem, max_epochs=2, rule="cyclic", block_size=30)
     found = judge([far, near])
     assert found.best is None and found.diagnosis is not None
@@ -172,13 +172,13 @@ def test_where_none_converged_it_says_so_and_names_the_closest(problem):
     )
 
 
-def test_a_run_alone_is_said_to_be_alone(problem):
+def test_the_verdict_on_a_single_run_makes_no_comparison(problem):
     assert "No other method ran." in judge([ap(problem, 0.01)]).headline
     assert "did not converge to 0.01. It stopped at" in judge([ap(problem, max_epochs=3)]).headline
     assert "No other run has ended yet." in judge([ap(problem)], more_to_come=True).headline
 
 
-def test_without_a_run_nothing_is_claimed():
+def test_without_runs_nothing_is_claimed():
     found = judge([])
     assert (found.best, found.diagnosis, found.standings) == (None, None, ())
     assert found.sentence == "Nothing has run yet."
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_before_its_first_epoch_is_left_out(problem):
     assert len(found.standings) == 1
 
 
-def test_names_tell_runs_of_one_method_apart(problem):
+def test_names_distinguish_runs_of_one_method(problem):
     one, two = cg(problem, 1.0), cg(problem, 3.0)
     assert judge([two, one], ["CG, seed 2", "CG, seed 1"]).headline.startswith("CG, seed 1 solved it in ")
 
@@ -207,7 +207,7 @@ def test_names_tell_runs_of_one_method_apart(problem):
 # --- what to change -----------------------------------------------------------------------------------------------
 
 
-def test_a_tolerance_tighter_than_the_predictions_need_is_what_to_change(problem):
+def test_a_tolerance_tighter_than_predictions_need_is_advised_to_change(problem):
     rng = np.random.default_rng(1)
     x = torch.as_tensor(rng.uniform(-1, 1, (100, 2)))
     prediction = apviz.PredictionHook(x, torch.sin(5 * x[:, 0]))
@@ -222,13 +222,13 @@ def predicting(problem, solver, seconds=1.0):
     return run(problem, solver, seconds, apviz.PredictionHook(x, torch.sin(5 * x[:, 0])))
 
 
-def test_there_is_no_action_where_the_diagnosis_asks_for_none(problem):
+def test_there_is_no_action_if_the_diagnosis_advises_none(problem):
     found = judge([predicting(problem, apviz.Cholesky())])
     assert found.diagnosis.limit is apviz.analysis.Limit.NOTHING and found.change == ""
 
 
-def test_the_fastest_that_predicts_worse_than_another_is_told_to_solve_on(problem):
-    """The review saw "Nothing to change" where the winner predicted 2 to 14 times worse than Cholesky."""
+def test_the_fastest_run_is_advised_a_tighter_tolerance_if_it_predicts_worse_than_another(problem):
+    """The verdict was once "Nothing to change" though the fastest predicted 2 to 14 times worse than Cholesky."""
     quick, exact = (
         predicting(problem, apviz.ConjugateGradient(tol=0.3), 0.01),
         predicting(problem, apviz.Cholesky(tol=0.3)),
@@ -240,8 +240,8 @@ def test_the_fastest_that_predicts_worse_than_another_is_told_to_solve_on(proble
     assert found.diagnosis.limit is apviz.analysis.Limit.LOOSE and "tolerance of 0.03" in found.change
 
 
-def test_the_action_is_that_of_the_diagnosis_also_where_runs_to_other_tolerances_are_known(problem):
-    """The first screen said "Nothing to change." above a diagnosis that knew of more runs."""
+def test_the_action_equals_that_of_the_diagnosis_even_with_runs_to_other_tolerances(problem):
+    """The verdict was once "Nothing to change." above a diagnosis that used more runs."""
     tight, loose = predicting(problem, apviz.ConjugateGradient(tol=1e-9)), predicting(problem, apviz.Cholesky(tol=0.5))
     found = judge([tight, predicting(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=9)), loose])
     assert found.left_out == 1 and found.diagnosis == apviz.diagnose(tight, [tight, loose])

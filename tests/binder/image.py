@@ -1,4 +1,4 @@
-"""What mybinder.org makes of `binder/`, without Docker: `python -m tests.binder.image FOLDER` builds and starts it.
+"""The image that mybinder.org makes of `binder/`, without Docker: `python -m tests.binder.image FOLDER` starts it.
 
 As repo2docker does for a repository with `binder/requirements.txt`: the repository is the home folder, and in an
 environment with nothing else in it run `pip install -r`, then `postBuild`; a session is `start` with Jupyter's command.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: how this machine reaches package indexes
+#: variables by which this machine reaches package indexes
 _PASSED_ON = ("PIP_", "SSL_CERT", "REQUESTS_CA", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
@@ -33,15 +33,15 @@ class Image:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of who runs the tests but how packages are reached."""
+        """Return a clean environment with only the access to package indexes."""
         path = f"{self.prefix / 'bin'}:/usr/local/bin:/usr/bin:/bin"
         passed = {name: value for name, value in os.environ.items() if name.upper().startswith(_PASSED_ON)}
-        # an index that cannot be reached would be asked five times for every package
+        # an unreachable index would be tried five times for every package
         passed.setdefault("PIP_RETRIES", "1")
         return {**passed, "PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "SHELL": "/bin/bash"}
 
     def run(self, *command: str) -> str:
-        """What a command says in the image.
+        """Run a command in the image, and return its output.
 
         Raises:
             RuntimeError: it fails; with what it said.
@@ -52,7 +52,7 @@ class Image:
         return done.stdout
 
     def start(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Binder's command through `binder/start`, which is the entrypoint of the container."""
+        """Start a command through `binder/start`, the entrypoint of the container."""
         with log.open("wb") as said:
             return subprocess.Popen(
                 ["binder/start", *command], cwd=self.home, env=self.environment, stdout=said, stderr=said
@@ -60,7 +60,7 @@ class Image:
 
 
 def python() -> str | None:
-    """The Python that `runtime.txt` names, where there is one."""
+    """Return the Python that `runtime.txt` names, if it exists."""
     version = (ROOT / "binder/runtime.txt").read_text("utf-8").strip().removeprefix("python-")
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         return sys.executable
@@ -68,7 +68,7 @@ def python() -> str | None:
 
 
 def build(folder: Path) -> Image:
-    """Copies what git has or would take, and builds; a few minutes, 2 GB."""
+    """Copy the files that git tracks or would track, and build the image; a few minutes, 2 GB."""
     image = Image(folder / "home", folder / "environment")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BINDER = ROOT / "binder"
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-#: what a visitor may import and open; not what developers need
+#: packages that a visitor may import and open, without those of developers
 EXTRAS = ("dashboard", "gpytorch", "notebook")
-#: Jupyter's side of a session
+#: packages of Jupyter
 SERVERS = {"jupyter-server-proxy", "notebook"}
 
 
@@ -47,18 +47,18 @@ def test_every_requirement_is_one_version():
         assert only.operator == "==" and Version(only.version) and not requirement.extras, name
 
 
-def test_binder_has_what_a_user_of_the_package_needs_and_no_tool_of_its_developers():
+def test_binder_has_the_requirements_of_users_and_no_developer_tools():
     assert set(pinned()) == set(wanted(*EXTRAS)) | SERVERS
 
 
 @pytest.mark.parametrize("name", sorted(wanted(*EXTRAS)))
-def test_a_version_is_one_that_the_package_accepts(name):
+def test_every_version_is_accepted_by_the_package(name):
     (only,) = pinned()[name].specifier
-    # the build of a version is no other version
+    # another build is the same version
     assert wanted(*EXTRAS)[name].specifier.contains(Version(only.version).public), name
 
 
-def test_pytorch_is_the_processors_build_that_make_takes_too():
+def test_pytorch_is_the_same_cpu_build_as_in_the_makefile():
     (only,) = pinned()["torch"].specifier
     lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
     makefile = (ROOT / "Makefile").read_text("utf-8")
@@ -68,30 +68,30 @@ def test_pytorch_is_the_processors_build_that_make_takes_too():
 
 
 def test_the_image_does_not_change_with_the_code_because_no_requirement_is_a_path():
-    # repo2docker: a line that begins so is a path, and everything is installed anew for every commit
+    # for repo2docker such a line is a path, and it reinstalls everything for every commit
     lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
     assert not [line for line in lines if line.startswith((".", "-e", "-r", "--editable", "file:"))]
 
 
-def test_python_is_one_that_the_package_accepts():
+def test_the_python_version_is_accepted_by_the_package():
     version = re.fullmatch(r"python-(\d+\.\d+)\n", (BINDER / "runtime.txt").read_text("utf-8"))
     assert version is not None
     assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(version[1])
 
 
 @pytest.mark.parametrize("name", ["start", "postBuild"])
-def test_a_script_can_be_executed(name):
+def test_scripts_are_executable(name):
     script = BINDER / name
     assert os.access(script, os.X_OK)
     assert script.read_text("utf-8").startswith("#!/bin/bash\n")
 
 
-def test_the_start_script_hands_over_to_binders_command_with_one_thread_a_process():
+def test_the_start_script_runs_the_command_of_binder_with_one_thread_per_process():
     lines = (BINDER / "start").read_text("utf-8").splitlines()
     assert lines[-1] == 'exec "$@"' and "export OMP_NUM_THREADS=1" in lines
 
 
-def test_the_post_build_script_installs_files_that_are_there():
+def test_the_post_build_script_installs_existing_files():
     script = (BINDER / "postBuild").read_text("utf-8")
     copied = re.findall(r"\bbinder/\S+", script)
     assert len(copied) == 2
@@ -100,21 +100,21 @@ def test_the_post_build_script_installs_files_that_are_there():
 
 
 def in_post_build() -> str:
-    """The Python that the script ends with, as the shell hands it over."""
+    """Return the Python code at the end of the script, after the shell."""
     script = (BINDER / "postBuild").read_text("utf-8")
     (found,) = re.findall(r"^python -c '\n(.*)'\n\Z", script, re.DOTALL | re.MULTILINE)
     return found
 
 
 def runs_made(folder: Path) -> list[str]:
-    """What the script makes beside what is in a folder."""
+    """Return the traces in `folder` after the script ran there."""
     pytest.importorskip("panel")
     with chdir(folder):
         exec(in_post_build(), {})
     return sorted(path.name for path in (folder / "runs").glob("*.zarr"))
 
 
-def test_the_dashboard_of_the_image_begins_with_what_every_new_one_begins_with(tmp_path):
+def test_the_dashboard_of_the_image_starts_with_the_usual_first_runs(tmp_path):
     recorder = apviz.Recorder(tmp_path / "runs/one.zarr")
     system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(lengthscale=0.5), noise=0.1)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
@@ -130,12 +130,12 @@ def test_no_page_of_the_dashboard_of_the_image_is_empty(tmp_path):
     assert len(noises) == 5
 
 
-def test_the_settings_of_jupyter_are_python_and_json_that_can_be_read():
+def test_the_settings_of_jupyter_are_valid_python_and_json():
     ast.parse((BINDER / "jupyter_server_config.py").read_text("utf-8"))
     assert all(isinstance(each, dict) for each in json.loads((BINDER / "overrides.json").read_text("utf-8")).values())
 
 
-def test_the_limits_of_the_dashboard_are_options_it_has():
+def test_the_limits_of_the_dashboard_are_existing_options():
     pytest.importorskip("typer")
     from typer.main import get_command
 
@@ -146,7 +146,7 @@ def test_the_limits_of_the_dashboard_are_options_it_has():
     options = {name for each in known for name in each.opts + each.secondary_opts}
     used = set(re.findall(r'"(--[a-z-]+)"', source))
     assert {"--port", "--max-n", "--max-solves", "--max-block-gb"} <= used <= options
-    # only this machine may come to it: others come through Jupyter
+    # it listens on this machine only: others reach it through Jupyter
     assert not used & {"--address", "--no-auth"}
 
 
@@ -157,7 +157,7 @@ def launch_links() -> list[str]:
 def test_the_readme_has_a_link_to_the_first_notebook_and_one_to_the_dashboard():
     links = [urlsplit(link) for link in launch_links()]
     assert len(links) == 2
-    # /v2/gh/OWNER/NAME/BRANCH, the same for both
+    # /v2/gh/OWNER/NAME/BRANCH is the same in both
     assert len({link.path for link in links}) == 1
     assert re.fullmatch(r"/v2/gh/[\w.-]+/[\w.-]+/main", links[0].path)
     (notebook,), (dashboard,) = (parse_qs(link.query)["urlpath"] for link in links)
@@ -172,6 +172,6 @@ def test_the_address_of_the_repository_is_in_one_place():
     assert all(link in "\n".join(lines[place : place + 4]) for link in launch_links())
 
 
-def test_nothing_in_it_names_this_machine():
+def test_no_file_names_this_machine():
     for path in BINDER.iterdir():
         assert not re.search(r"/(work|tmp|root|home)/", path.read_text("utf-8")), path.name

@@ -24,10 +24,10 @@ from tests.dashboard.browser.server import SHOWN  # noqa: E402
 pytestmark = pytest.mark.slow
 
 FIRST = "lab/tree/notebooks/00-start-here.ipynb"
-#: bytes that mybinder.org gives a session
+#: memory limit of a session on mybinder.org, in bytes
 MEMORY = 2 * 10**9
 ELSEWHERE = "https://elsewhere.example"
-#: of a session, in the dashboard's page
+#: pattern of the session token in the page of the dashboard
 TOKEN = r'"token":"([^"]+)"'
 
 
@@ -54,7 +54,7 @@ def page(visit) -> str:
     return visit.wait_for_dashboard().text
 
 
-def test_the_environment_has_the_versions_that_the_package_asks_for_and_no_tool_of_its_developers(image):
+def test_the_environment_has_the_required_versions_and_no_developer_tools(image):
     listed = json.loads(image.run("python", "-m", "pip", "list", "--format", "json"))
     found = {each["name"].lower().replace("_", "-"): each["version"] for each in listed}
     for name, requirement in wanted(*EXTRAS).items():
@@ -65,7 +65,7 @@ def test_the_environment_has_the_versions_that_the_package_asks_for_and_no_tool_
     assert "No broken requirements" in image.run("python", "-m", "pip", "check")
 
 
-def test_the_package_is_the_one_of_the_repository_and_pytorch_has_no_cuda(image):
+def test_the_package_comes_from_the_repository_and_pytorch_has_no_cuda(image):
     said = image.run("python", "-c", "import apviz, torch; print(apviz.__file__, torch.version.cuda)")
     assert said.split() == [str(image.home / "apviz/__init__.py"), "None"]
 
@@ -84,11 +84,11 @@ def begins_with(visit: Visit) -> str:
     return answer.headers["Location"].removesuffix("?")
 
 
-def test_without_a_path_it_begins_with_the_first_notebook_too(visit):
+def test_without_a_path_the_first_notebook_opens_too(visit):
     assert begins_with(visit) == BASE + FIRST
 
 
-def test_jupyter_asks_nothing_about_news_and_ends_the_kernel_with_its_notebook(visit):
+def test_jupyter_does_not_ask_about_news_and_ends_kernels_with_their_notebooks(visit):
     def default(plugin: str, name: str) -> object:
         return visit.get(f"lab/api/settings/{plugin}").json()["schema"]["properties"][name]["default"]
 
@@ -98,7 +98,7 @@ def test_jupyter_asks_nothing_about_news_and_ends_the_kernel_with_its_notebook(v
 
 def test_the_link_opens_the_dashboard_and_leaves_the_token_out_of_the_address(visit):
     visitor = requests.Session()
-    # whoever comes first gets a page that waits for it
+    # the first visitor gets a page that waits for the dashboard
     answer = visitor.get(visit.address("apviz/"), timeout=PATIENCE)
     assert answer.status_code == 200 or "The dashboard is starting" in answer.text
     visit.wait_for_dashboard()
@@ -124,7 +124,7 @@ def test_a_websocket_through_the_proxy_yields_the_document_of_the_dashboard(visi
     assert "china" in json.dumps(document)
 
 
-def test_a_message_may_be_nearly_as_long_as_the_dashboard_takes_them(visit, page):
+def test_a_message_may_be_nearly_as_long_as_the_limit_of_the_dashboard(visit, page):
     (token,) = set(re.findall(TOKEN, page))
     assert visit.document(token, padding=2**20)["title"] == "apviz"
 
@@ -152,13 +152,13 @@ def test_the_dashboard_was_started_without_autoreload(page):
 def test_no_other_port_of_the_machine_is_served(visit, page):
     (port,) = [each.laddr.port for each in visit.dashboard().net_connections() if each.status == psutil.CONN_LISTEN]
     for place in (port, f"127.0.0.1:{port}", f"localhost:{port}", f"absolute/{port}", f"absolute/127.0.0.1:{port}"):
-        # the dashboard answers both
+        # the dashboard accepts both
         assert visit.get(f"proxy/{place}/metadata").status_code == 404, place
         with pytest.raises(websocket.WebSocketBadStatusException, match="404"):
             visit.connect(f"proxy/{place}/ws", subprotocols=["bokeh", "none"])
 
 
-def test_panels_own_server_extension_which_runs_any_file_is_off(visit):
+def test_the_server_extension_of_panel_which_runs_any_file_is_disabled(visit):
     assert visit.get("panel-preview/render/notebooks/00-start-here.ipynb").status_code == 404
 
 
@@ -174,7 +174,7 @@ def test_without_the_token_there_is_neither_page_nor_websocket(visit, page):
         visit.connect("apviz/ws", token=False)
 
 
-def test_a_page_from_elsewhere_gets_no_websocket_although_the_dashboard_sees_its_own_origin(visit, page):
+def test_a_page_of_another_origin_gets_no_websocket_through_the_proxy(visit, page):
     visitor = requests.Session()
     visitor.get(visit.address("apviz/"), timeout=PATIENCE)
     cookies = "; ".join(f"{each.name}={each.value}" for each in visitor.cookies)
@@ -197,7 +197,7 @@ def test_the_dashboard_never_sees_the_cookie_and_the_token_of_jupyter(visit):
         assert "Host" in seen and "username-" not in seen and visit.token not in seen
 
 
-def test_the_command_of_binder_serves_the_same(image):
+def test_the_command_of_binder_serves_the_same_pages(image):
     session = Visit(image, ("jupyter", "notebook"))
     try:
         assert begins_with(session) == BASE + FIRST
@@ -237,7 +237,7 @@ print(apviz.solve(system, apviz.Automatic(tol=1e-2)).stop_reason)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_with_what_is_installed_while_the_dashboard_is_open(visit, page, name):
+def test_a_notebook_runs_while_the_dashboard_is_open(visit, page, name):
     cells = json.loads((visit.image.home / "notebooks" / name).read_text("utf-8"))["cells"]
     with visit.kernel() as kernel:
         for cell in cells:

@@ -1,4 +1,4 @@
-"""One visitor of Binder: Jupyter in the image, behind an address and a token as Binder gives them."""
+"""One visitor of Binder: Jupyter in the image, with an address and a token as given by Binder."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.binder.image import Image
 from tests.ports import free_port, wait_until
 
 BASE = "/user/someone/"
-#: seconds that anything may take
+#: timeout of any step, in seconds
 PATIENCE = 180
-#: seconds between two looks at the memory
+#: seconds between two measurements of the memory
 LOOK = 0.5
 
 
@@ -41,7 +41,7 @@ class Visit:
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}{BASE}"
         self.log = image.home.parent / f"{port}.log"
-        # the arguments of BinderHub's spawner; it listens on the container's interface, here only this machine may come
+        # the arguments of BinderHub's spawner, but listening on this machine only, not on the container's interface
         settings = [f"--port={port}", "--ip=127.0.0.1", "--no-browser", f"--ServerApp.base_url={BASE}",
                     f"--ServerApp.token={self.token}", "--ServerApp.trust_xheaders=True"]  # fmt: skip
         root = ["--allow-root"] if os.geteuid() == 0 else []
@@ -51,11 +51,11 @@ class Visit:
         wait_until(self._answers, self.process, self.said, PATIENCE)
 
     def said(self) -> str:
-        """What its processes wrote."""
+        """Return the output of its processes."""
         return self.log.read_text("utf-8", errors="replace")
 
     def end(self) -> None:
-        """As a container is ended: all its processes at once."""
+        """End all processes at once, like a container."""
         self._over.set()
         for each in self.processes():
             with suppress(psutil.NoSuchProcess):
@@ -63,19 +63,19 @@ class Visit:
         self.process.wait()
 
     def processes(self) -> list[psutil.Process]:
-        """Jupyter, and everything it started."""
+        """Return Jupyter and all its descendants."""
         with suppress(psutil.NoSuchProcess):
             first = psutil.Process(self.process.pid)
             return [first, *first.children(recursive=True)]
         return []
 
     def dashboard(self) -> psutil.Process:
-        """The process behind the proxy."""
+        """Return the process behind the proxy."""
         (found,) = [each for each in self.processes() if "dashboard" in each.cmdline()]
         return found
 
     def memory(self) -> int:
-        """Bytes of all processes now."""
+        """Return the memory of all processes, in bytes."""
         total = 0
         for each in self.processes():
             with suppress(psutil.NoSuchProcess):
@@ -83,18 +83,18 @@ class Visit:
         return total
 
     def address(self, path: str) -> str:
-        """A link as Binder gives it."""
+        """Return a link like those of Binder."""
         return f"{self.url}{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def get(self, path: str, *, method: str = "GET", token: bool = True, **options: Any) -> requests.Response:
-        """The answer itself, wherever it leads."""
+        """Request an address without following redirects."""
         headers = {"Authorization": f"token {self.token}"} if token else {}
         return requests.request(
             method, self.url + path, headers=headers, timeout=PATIENCE, allow_redirects=False, **options
         )
 
     def wait_for_dashboard(self) -> requests.Response:
-        """Its page, once it is there; until then another says that it is starting."""
+        """Wait for the page of the dashboard; until then, another page says that it is starting."""
         deadline = time.monotonic() + PATIENCE
         while (answer := self.get("apviz/")).status_code == 503:
             assert "The dashboard is starting" in answer.text and time.monotonic() < deadline, self.said()
@@ -103,14 +103,14 @@ class Visit:
         return answer
 
     def connect(self, path: str, *, origin: str | None = None, token: bool = True, **options: Any) -> Any:
-        """A websocket, opened as the page at `origin` would."""
+        """Open a websocket like a page at `origin`."""
         return websocket.create_connection(
             f"ws://{self.host}{BASE}{path}", timeout=PATIENCE, origin=origin or f"http://{self.host}",
             header=[f"Authorization: token {self.token}"] if token else [], **options,
         )  # fmt: skip
 
     def document(self, session_token: str, padding: int = 0) -> dict[str, Any]:
-        """What the dashboard's page draws, asked for as Bokeh's client in the browser does, in so long a message."""
+        """Request the document of the dashboard like Bokeh's client, with messages padded by spaces."""
         line = self.connect("apviz/ws", subprotocols=["bokeh", session_token])
         try:
             assert _read(line)[0]["msgtype"] == "ACK"
@@ -124,7 +124,7 @@ class Visit:
 
     @contextmanager
     def kernel(self) -> Iterator[Kernel]:
-        """A notebook's kernel, as JupyterLab starts it."""
+        """Start the kernel of a notebook like JupyterLab."""
         started = self.get("api/kernels", method="POST", json={"name": "python3", "path": "notebooks"})
         assert started.status_code == 201, started.text
         path = f"api/kernels/{started.json()['id']}"
@@ -147,13 +147,13 @@ class Visit:
 
 
 class Kernel:
-    """The Python behind a notebook."""
+    """The kernel of a notebook."""
 
     def __init__(self, line: Any) -> None:
         self._line = line
 
     def run(self, code: str) -> str:
-        """What a cell prints.
+        """Run a cell, and return its output.
 
         Raises:
             RuntimeError: the cell fails.
@@ -178,7 +178,7 @@ class Kernel:
 
 
 def _unpack(received: str | bytes) -> dict[str, Any]:
-    """A message of a kernel; one with buffers has a table of places first: how many, and where each begins."""
+    """Unpack a message of a kernel; if it has buffers, it starts with their number and offsets."""
     if isinstance(received, bytes):
         begin, end = struct.unpack_from("!2I", received, 4)
         received = received[begin:end]
@@ -186,7 +186,7 @@ def _unpack(received: str | bytes) -> dict[str, Any]:
 
 
 def _read(line: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and content of the next message of Bokeh's protocol; its buffers are left out."""
+    """Return header and content of the next message of Bokeh's protocol, without its buffers."""
     header, _, content = (json.loads(line.recv()) for _ in range(3))
     for _ in range(2 * header.get("num_buffers", 0)):
         line.recv()

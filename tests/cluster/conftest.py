@@ -1,4 +1,4 @@
-"""Workers that the tests share: starting some takes seconds."""
+"""Workers shared by the tests, because starting them takes seconds."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import torch
 import apviz
 from apviz import datasets, memory
 
-#: out of reach: all epochs are run
+#: an unreachable tolerance, so that all epochs run
 NEVER = 1e-300
 
 
@@ -31,7 +31,7 @@ def ap(epochs: int, block_size: int = 6, rule: str = "gauss-southwell") -> apviz
 
 
 class Impossible(apviz.Cholesky):
-    """Fails before anything is recorded."""
+    """A solver that fails before anything is recorded."""
 
     def build(self, operator, columns):
         raise ValueError("this solver needs more rows")
@@ -46,7 +46,7 @@ def threads(out, hooks, shared) -> int:
 
 
 def holds(gib: float, out, hooks, shared) -> int:
-    """Asks for memory as a solve does, and takes none."""
+    """Require memory like a solve, without allocating it."""
     memory.require_memory(gib * 2**30, torch.device("cpu"), f"{gib} GiB of factors need", "take smaller blocks")
     return os.getpid()
 
@@ -68,7 +68,7 @@ def fails(out, hooks, shared) -> None:
 
 
 def sleeps(seconds: float, out: Path, hooks, shared) -> int:
-    """Leaves a file that says it has begun."""
+    """Write a file at the start, and sleep."""
     if out is not None:
         (out / f"{os.getpid()}.begun").touch()
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Benchmarks on workers: the cells are those of one process."""
+"""Benchmarks on workers give the same cells as one process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ QUICK = (0, 3)
 
 
 @pytest.mark.slow
-def test_what_is_said_of_known_causes_is_the_same_on_workers_and_in_order(two_workers, capsys):
+def test_diagnoses_of_known_causes_are_the_same_on_workers_and_in_order(two_workers, capsys):
     assert tried(QUICK, place=two_workers) == tried(QUICK)
     assert capsys.readouterr().out.count(" undone ") == 2 * len(QUICK)
 
 
 @pytest.mark.slow
-def test_the_leaderboard_measures_on_workers_on_a_core_each_and_goes_on_with_what_is_missing(tmp_path):
+def test_the_leaderboard_measures_missing_cells_on_workers_with_one_core_each(tmp_path):
     run = [
         "run",
         "--system",

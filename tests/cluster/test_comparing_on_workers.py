@@ -1,4 +1,4 @@
-"""Comparisons on workers: the traces are those of one process, whatever is killed on the way."""
+"""Comparisons on workers give the same traces as one process, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOLVERS = [small.ap(20), small.ap(20, rule="random"), apviz.ConjugateGradient(to
 
 
 def same_but_for_time(trace, other):
-    """Whether every number is the same, to the last bit, but for those of a clock."""
+    """Test whether all numbers except times are the same to the last bit."""
     for group in trace.tree.children:
         mine, theirs = (each[group].drop_vars("seconds", errors="ignore") for each in (trace, other))
         xr.testing.assert_identical(mine.drop_attrs(), theirs.drop_attrs())
@@ -39,7 +39,7 @@ def same_but_for_time(trace, other):
     assert alike[0] == alike[1]
 
 
-def test_traces_of_workers_are_those_of_one_process_bit_for_bit_with_the_weights(two_workers, tmp_path):
+def test_traces_and_weights_of_workers_equal_those_of_one_process_bit_for_bit(two_workers, tmp_path):
     recording = Recording(pictures=20)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -58,7 +58,7 @@ def test_traces_of_workers_are_those_of_one_process_bit_for_bit_with_the_weights
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
-def test_of_workers_that_do_not_see_the_folder_traces_come_back_and_to_names_that_are_free(two_workers, tmp_path):
+def test_traces_of_workers_without_the_folder_are_sent_back_under_free_names(two_workers, tmp_path):
     descriptor = os.open(tmp_path, os.O_RDONLY)
     unseen = Path(f"/proc/self/fd/{descriptor}")
     for _ in range(2):
@@ -69,22 +69,22 @@ def test_of_workers_that_do_not_see_the_folder_traces_come_back_and_to_names_tha
     assert len(os.listdir(tmp_path)) == 4
 
 
-def test_traces_go_to_a_store_that_workers_do_not_see(two_workers):
+def test_traces_are_written_to_a_store_that_workers_cannot_reach(two_workers):
     place = place_of("memory://compared/runs")
     for each in compare_on(two_workers, small.a_system, SOLVERS, place):
         assert each.trace.finished and str(each.path).startswith("memory://compared/runs/made-up-n60-")
-    assert len({name.partition("/")[0] for name in place.files()}) == 4  # and nothing hidden
+    assert len({name.partition("/")[0] for name in place.files()}) == 4  # and no hidden file
     fsspec.filesystem("memory").rm("/compared", recursive=True)
 
 
-def test_a_solver_that_fails_says_why_and_the_others_do_not(two_workers, tmp_path):
+def test_a_failing_solver_reports_its_error_and_the_others_finish(two_workers, tmp_path):
     impossible = small.Impossible()
     done = {each.solver: each for each in compare_on(two_workers, small.a_system, [impossible, *SOLVERS[:1]], tmp_path)}
     assert done[impossible].error == "this solver needs more rows" and done[impossible].trace is None
     assert done[SOLVERS[0]].trace.finished
 
 
-def test_a_solve_beyond_the_memory_of_its_process_is_told_apart_so_that_a_larger_worker_is_asked(tmp_path):
+def test_a_solve_beyond_the_memory_of_its_worker_goes_to_a_larger_one(tmp_path):
     keep_below(psutil.Process().memory_info().rss // 2)
     try:
         with pytest.raises(MemoryError, match="use an iterative solver"):
@@ -95,7 +95,7 @@ def test_a_solve_beyond_the_memory_of_its_process_is_told_apart_so_that_a_larger
 
 
 class Killer(threading.Thread):
-    """Kills a worker that has a solve under way, after a moment, so many times."""
+    """Kills, after each of `delays`, a worker that is solving."""
 
     def __init__(self, cluster, folder, delays):
         super().__init__()
@@ -121,16 +121,16 @@ class Killer(threading.Thread):
 
 
 def processing(dask_worker):
-    """The process of a worker, and what it computes."""
+    """Return the process of a worker and its current task."""
     return os.getpid(), [task.key for task in dask_worker.state.executing]
 
 
-# seconds of a processor, of which a kill in the middle falls into some
+# CPU seconds, long enough for a kill in the middle of a solve
 LONG = [small.ap(1500, rule="random"), small.ap(1500)]
 
 
 def check_every_trace(folder, solvers, outcomes):
-    """All open; of each solver one is whole, and what was begun otherwise says interrupted."""
+    """Check that all traces open, one of each solver is complete, and others are marked as interrupted."""
     opened = [apviz.open_trace(path) for path in folder.glob("*.zarr")]
     for solver in solvers:
         mine = [trace for trace in opened if trace.method_name == solver.method.name]
@@ -143,7 +143,7 @@ def check_every_trace(folder, solvers, outcomes):
 
 
 @pytest.mark.slow
-def test_a_solve_whose_worker_is_killed_is_made_again_whole_and_its_beginning_says_interrupted(two_workers, tmp_path):
+def test_a_solve_whose_worker_is_killed_is_repeated_and_its_beginning_is_marked_as_interrupted(two_workers, tmp_path):
     killer = Killer(two_workers, tmp_path, [0.3])
     outcomes = [*compare_on(two_workers, partial(small.a_system, 120), LONG, tmp_path)]
     killer.over.set()
@@ -155,7 +155,7 @@ def test_a_solve_whose_worker_is_killed_is_made_again_whole_and_its_beginning_sa
 
 
 @pytest.mark.slow
-def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_opens(two_workers, tmp_path):
+def test_ten_kills_of_workers_at_random_moments_never_hang_and_every_trace_opens(two_workers, tmp_path):
     delays = np.random.default_rng(0).uniform(0, 0.8, 10)
     solvers = [small.ap(1500 + k, rule="random") for k in range(8)]
     killer = Killer(two_workers, tmp_path, delays)
@@ -164,7 +164,7 @@ def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_op
     killer.join()
     assert killer.killed >= 8
     assert len(outcomes) == len(solvers)
-    # a dozen losses would be a solve's own fault; there were ten in all
+    # a solve fails after a dozen lost workers; there are ten kills in total
     assert not any(each.error for each in outcomes)
     opened = [apviz.open_trace(path) for path in tmp_path.glob("*.zarr")]
     whole = [trace for trace in opened if trace.finished]
@@ -173,7 +173,7 @@ def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_op
 
 
 @pytest.mark.slow
-def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_workers, tmp_path):
+def test_runs_appear_in_the_folder_of_the_dashboard_while_they_are_computed(two_workers, tmp_path):
     runs, seen = RunsFolder(tmp_path), set()
     over = threading.Event()
 
@@ -188,7 +188,7 @@ def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_worker
     watcher.join()
     names = {entry.name for entry in runs.entries()}
     assert len(names) == 2 and all(entry.finished for entry in runs.entries())
-    # they grew in sight
+    # they were visible while they grew
     assert {(name, "interrupted") for name in names} <= seen
 
 
@@ -196,7 +196,7 @@ def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_worker
 
 
 def started(folder, *words):
-    """`apviz compare` on two workers, in a session of its own, as a terminal has one; one of its solves never ends."""
+    """Start `apviz compare` on two workers in a new session, like a terminal; one of its solves never ends."""
     command = [
         sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--rhs", "2", "--workers", "2",
         "--out", str(folder / "runs"), "--device", "cpu", "--block-sizes", "5", "--rules", "random", "--tol", "1e-14",
@@ -209,7 +209,7 @@ def started(folder, *words):
 
 
 def until(command, folder, there):
-    """Waits for files of a command; returns its descendants."""
+    """Wait for files of a command, and return its descendants."""
     while not there():
         assert command.poll() is None, (folder / "said").read_text()
         time.sleep(0.05)
@@ -217,7 +217,7 @@ def until(command, folder, there):
 
 
 @pytest.mark.slow
-def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_others_say_interrupted(tmp_path):
+def test_after_ctrl_c_finished_traces_are_complete_and_others_are_marked_as_interrupted(tmp_path):
     runs, endless = tmp_path / "runs", tmp_path / "runs/diabetes-n353-alternating-projection-random-b-5.zarr"
     command = started(tmp_path, "--methods", "ap,cholesky")
     children = until(
@@ -237,7 +237,7 @@ def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_ot
 
 
 @pytest.mark.slow
-def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp_path):
+def test_if_the_client_is_killed_its_workers_end_and_every_trace_opens(tmp_path):
     command = started(tmp_path, "--methods", "ap")
     children = until(command, tmp_path, lambda: list((tmp_path / "runs").glob("*.zarr")))
     command.kill()
@@ -247,7 +247,7 @@ def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp
 
 
 @pytest.mark.slow
-def test_the_command_refuses_a_cluster_that_is_not_there_in_one_sentence(tmp_path):
+def test_the_command_rejects_a_missing_cluster_in_one_sentence(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--workers", "0", "--out", tmp_path],
         capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""Results that workers keep in a shared folder are JSON: what somebody else puts there never runs."""
+"""Workers keep results in a shared folder as JSON, so planted files never run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def returns_an_object(out, hooks, shared):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs a task on a worker that sees the folder."""
+    """Return a function that runs a task on a worker with access to the folder."""
     worker = SimpleNamespace(address="tcp://here", memory_manager=SimpleNamespace(memory_limit=None))
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     monkeypatch.setattr("apviz.cluster.worker.StopIfCancelled", object)
@@ -52,7 +52,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_a_kept_result_is_returned_by_a_worker_that_gets_the_task_again_and_only_in_its_run(run):
+def test_a_kept_result_is_returned_for_the_same_task_of_the_same_run_only(run):
     assert run() == run()
     assert run().result == ["calls so far", 1]
     assert run(marker="second run").result == ["calls so far", 2]
@@ -60,10 +60,10 @@ def test_a_kept_result_is_returned_by_a_worker_that_gets_the_task_again_and_only
 
 def planted(tmp_path):
     pickled = pickle.dumps(Evil(tmp_path / "evil"))
-    return {"a pickle": pickled, "a pickle as text": repr(pickled).encode(), "cut off": b'["calls', "empty": b""}
+    return {"a pickle": pickled, "a pickle as text": repr(pickled).encode(), "truncated": b'["calls', "empty": b""}
 
 
-@pytest.mark.parametrize("what", ["a pickle", "a pickle as text", "cut off", "empty"])
+@pytest.mark.parametrize("what", ["a pickle", "a pickle as text", "truncated", "empty"])
 def test_a_file_that_is_not_json_is_ignored_and_nothing_in_it_runs(run, tmp_path, what):
     (tmp_path / "first run").mkdir()
     (tmp_path / "first run" / "a-task.json").write_bytes(planted(tmp_path)[what])
@@ -71,12 +71,12 @@ def test_a_file_that_is_not_json_is_ignored_and_nothing_in_it_runs(run, tmp_path
     assert not (tmp_path / "evil").exists()
 
 
-def test_the_evil_one_would_have_run(tmp_path):
+def test_the_planted_pickle_would_run_if_it_were_loaded(tmp_path):
     pickle.loads(planted(tmp_path)["a pickle"])
     assert (tmp_path / "evil").exists()
 
 
-def test_what_is_kept_is_json_and_a_result_that_json_cannot_hold_is_an_error(run, tmp_path):
+def test_kept_results_are_json_and_others_raise(run, tmp_path):
     run()
     assert json.loads((tmp_path / "first run" / "a-task.json").read_text()) == ["calls so far", 1]
     answer = run(marker="second run", task=returns_an_object)

@@ -1,4 +1,4 @@
-"""Tasks on workers: what comes back, memory, retries, lost workers, and settings that cannot be."""
+"""Tasks on workers: results, memory, retries, lost workers, and invalid settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results(done):
     return {each.task.name: each.result for each in done}
 
 
-def test_tasks_run_in_other_processes_all_at_work_with_what_they_share_on_their_share_of_threads(two_workers):
+def test_tasks_run_in_parallel_processes_with_shared_data_and_their_share_of_threads(two_workers):
     tasks = [Task(f"sleeps {k}", partial(small.sleeps, 0.3)) for k in range(4)]
     assert len(set(results(two_workers.run(tasks)).values()) - {os.getpid()}) == 2
     (done,) = two_workers.run([Task("who", small.whoami)], shared={"of": "all"})
@@ -35,14 +35,14 @@ def test_tasks_run_in_other_processes_all_at_work_with_what_they_share_on_their_
     assert done.result == 1  # OMP_NUM_THREADS of the tests
 
 
-def test_an_error_of_one_task_does_not_end_the_others_here_as_on_workers(two_workers):
+def test_an_error_of_one_task_does_not_end_the_others_locally_and_on_workers(two_workers):
     for place in (Here(), two_workers):
         done = {each.task.name: each for each in place.run([Task("fails", small.fails), Task("who", small.whoami)])}
         assert done["fails"].error == "blocks must be smaller" and done["fails"].result is None
         assert done["who"].result is not None and not done["who"].error
 
 
-def test_what_the_network_failed_is_tried_again(two_workers, tmp_path):
+def test_network_failures_are_retried(two_workers, tmp_path):
     (done,) = two_workers.run([Task("fails at first", small.fails_at_first)], tmp_path)
     assert (done.result, done.error) == ("done", "")
     assert os.listdir(tmp_path) == ["tried"]
@@ -50,14 +50,14 @@ def test_what_the_network_failed_is_tried_again(two_workers, tmp_path):
 
 @pytest.fixture
 def unseen(tmp_path):
-    """A folder by a name that other processes do not know."""
+    """Return a folder under a name that other processes cannot open."""
     descriptor = os.open(tmp_path, os.O_RDONLY)
     yield Path(f"/proc/self/fd/{descriptor}")
     os.close(descriptor)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
-def test_files_of_workers_that_do_not_see_the_folder_come_back_and_go_to_those_who_need_them(two_workers, unseen):
+def test_files_of_workers_without_the_folder_are_sent_back_and_to_tasks_that_need_them(two_workers, unseen):
     tasks = [
         Task("writes", partial(small.writes, "a.txt", "of the first")),
         Task("reads", partial(small.reads_file, "a.txt"), needs=("writes",)),
@@ -66,36 +66,34 @@ def test_files_of_workers_that_do_not_see_the_folder_come_back_and_go_to_those_w
         if done.task.name == "writes":
             assert (done.came_back / "a.txt").read_text() == "of the first"
         else:
-            # what it was given does not come back once more
+            # the given file is not sent back again
             assert done.result == "of the first" and not done.came_back
     assert os.listdir(unseen) == []
 
 
-def test_a_task_whose_need_failed_says_so(two_workers, tmp_path):
+def test_a_task_whose_dependency_failed_reports_it(two_workers, tmp_path):
     tasks = [Task("fails", small.fails), Task("reads", partial(small.reads_file, "a"), needs=("fails",))]
     done = {each.task.name: each.error for each in two_workers.run(tasks, tmp_path)}
     assert done["reads"] == "a task that it needs failed: blocks must be smaller"
 
 
-def test_the_file_of_a_data_set_that_a_worker_does_not_see_is_said_with_where_it_looked(two_workers, tmp_path):
+def test_an_error_about_a_missing_data_file_on_a_worker_states_where_it_searched(two_workers, tmp_path):
     (done,) = two_workers.run([Task("reads", partial(small.reads, "3droad"))], tmp_path)
     assert f"the worker {done.worker} does not see the file of its data (APVIZ_DATA is " in done.error
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_a_result_is_looked_at_comes_when_the_next_is_asked_for_and_a_second_at_once(
-    two_workers, tmp_path
-):
+def test_ctrl_c_during_the_handling_of_a_result_waits_for_the_next_one_and_a_second_acts_at_once(two_workers, tmp_path):
     tasks = [Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 2.0))]
     done = two_workers.run(tasks, tmp_path)
     assert next(done).task.name == "who"
-    signal.raise_signal(signal.SIGINT)  # nothing is lost here
+    signal.raise_signal(signal.SIGINT)  # nothing is lost
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         list(done)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # nor is it forgotten where no more are asked for
+    # it is also raised if no further results are requested
     done = two_workers.run(tasks, tmp_path)
     next(done)
     signal.raise_signal(signal.SIGINT)
@@ -104,7 +102,7 @@ def test_ctrl_c_while_a_result_is_looked_at_comes_when_the_next_is_asked_for_and
 
 
 class Patient:
-    """Kills the process of the first task that has begun, once."""
+    """Kills the process of the first running task, once."""
 
     def __init__(self, folder):
         self.folder, self.killed = folder, None
@@ -131,7 +129,7 @@ def test_the_task_of_a_worker_that_is_killed_runs_again_on_another(two_workers, 
 
 
 class Commands:
-    """`dask scheduler` and `dask worker`, as a user starts them."""
+    """Starts `dask scheduler` and `dask worker` like a user."""
 
     def __init__(self):
         self.address = f"tcp://127.0.0.1:{free_port()}"
@@ -165,9 +163,7 @@ def commands(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_task_that_a_small_worker_has_no_memory_for_is_asked_of_a_larger_one_and_else_says_what_there_is(
-    commands, tmp_path
-):
+def test_a_task_too_large_for_a_worker_goes_to_a_larger_one_or_states_the_available_memory(commands, tmp_path):
     commands.worker("--memory-limit", "2GiB", "--name", "small")
     commands.worker("--memory-limit", "6GiB", "--name", "large")
     with Cluster(commands.address) as cluster:
@@ -183,7 +179,7 @@ def test_a_task_that_a_small_worker_has_no_memory_for_is_asked_of_a_larger_one_a
 
 
 @pytest.mark.slow
-def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(commands, tmp_path, monkeypatch):
+def test_without_remaining_workers_nothing_waits_and_finished_results_are_kept(commands, tmp_path, monkeypatch):
     monkeypatch.setattr(client, "NO_WORKER_SECONDS", 3.0)
     worker = commands.worker("--no-nanny")
     with Cluster(commands.address) as cluster:
@@ -192,28 +188,28 @@ def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(
             list(cluster.run([Task("sleeps", partial(small.sleeps, 60.0))], tmp_path))
         patient.thread.join()
         worker.wait(60)
-        # and where there never is one
+        # also if there never was a worker
     monkeypatch.setattr(client, "FIRST_WORKER_SECONDS", 1.0)
     with pytest.raises(OSError, match=f"has no worker: start some with `dask worker {commands.address} --nthreads 1`"):
         Cluster(commands.address)
 
 
 @pytest.mark.slow
-def test_a_worker_lost_while_a_result_is_looked_at_for_long_is_waited_for_as_any_other(commands, tmp_path, monkeypatch):
+def test_a_worker_lost_during_a_long_handling_of_a_result_is_noticed(commands, tmp_path, monkeypatch):
     monkeypatch.setattr(client, "NO_WORKER_SECONDS", 30.0)
     worker = commands.worker("--no-nanny")
     with Cluster(commands.address) as cluster:
         done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
         assert next(done).task.name == "who"
-        time.sleep(31)  # beyond the seconds without a worker, of which there were none
+        time.sleep(31)  # longer than the limit without workers, though there always was one
         worker.kill()
-        time.sleep(2)  # the scheduler hears of it
+        time.sleep(2)  # the scheduler notices it
         threading.Timer(5, commands.worker).start()
         assert next(done).task.name == "sleeps"
 
 
 @pytest.mark.slow
-def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
+def test_without_a_scheduler_nothing_waits(commands, tmp_path):
     commands.worker()
     with Cluster(commands.address) as cluster:
         done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
@@ -235,19 +231,19 @@ def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
         ({"workers": 0}, "workers must be at least 1, got 0"),
     ],
 )
-def test_a_cluster_that_cannot_be_is_refused(given, message):
+def test_invalid_clusters_are_rejected(given, message):
     with pytest.raises(ValueError, match=message):
         Cluster(**given)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"])
-def test_an_address_at_which_no_scheduler_answers_says_how_to_start_one(address, monkeypatch):
+def test_an_error_about_a_silent_address_says_how_to_start_a_scheduler(address, monkeypatch):
     monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
     with pytest.raises(OSError, match=f"no Dask scheduler answers at {address}: start one with `dask scheduler`"):
         Cluster(address)
 
 
-def test_workers_of_several_threads_are_warned_of():
+def test_workers_with_several_threads_cause_a_warning():
     import distributed
 
     made = distributed.LocalCluster(
@@ -257,23 +253,23 @@ def test_workers_of_several_threads_are_warned_of():
         Cluster(made.scheduler_address).close()
 
 
-def test_without_dask_it_is_said_what_to_install(monkeypatch):
+def test_without_dask_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'apviz\[cluster\]'"):
         Cluster(workers=2)
 
 
 @pytest.mark.slow
-def test_workers_of_another_version_are_refused_with_both_versions(two_workers, monkeypatch):
+def test_workers_of_another_version_are_rejected_with_both_versions(two_workers, monkeypatch):
     here, known = client.versions(), metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "9.9" if name == "apviz" else known(name))
     with pytest.raises(ValueError, match=rf"has apviz {re.escape(here['apviz'])}, here 9.9: install the same on both"):
         two_workers._check_workers()
-    # one that joins later is found out by its first task
+    # the first task of a worker that joins later finds it
     (done,) = two_workers.run([Task("who", small.whoami)])
     assert "here 9.9: install the same on both" in done.error
 
 
-def test_a_url_of_a_store_that_workers_do_not_see_is_written_to_by_whoever_asked(two_workers):
+def test_a_store_that_workers_cannot_reach_is_written_by_the_client(two_workers):
     (done,) = two_workers.run([Task("writes", partial(small.writes, "a.txt", "text"))], place_of("memory://asked/runs"))
     assert done.result == "a.txt" and not fsspec.filesystem("memory").find("/asked")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def comes_back_while_it_solves(page: Any, traces: Callable[[], Any]) -> None:
-    """Runs what does not end by itself, and looks at what the page shows before its run has ended, and after."""
+    """Start an endless run, and check the page before and after its end."""
     page.run()
     deadline = time.monotonic() + 60
     while page.job.live.trace is None:
@@ -18,7 +18,7 @@ def comes_back_while_it_solves(page: Any, traces: Callable[[], Any]) -> None:
     assert page.choice.runs == [] and not traces()
     page.stop()
     page.job.join(60)
-    # the job has ended, and nobody was on the page to see it
+    # the job ended while nobody was on the page
     page.open()
     page.tick()
     assert page.choice.runs == page.job.done and len(page.job.done) == 1

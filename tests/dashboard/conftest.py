@@ -31,13 +31,13 @@ def recorded_runs(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path, recorded_runs):
-    """A copy of its own: solves `cg`, `ap`, `cut` (not converged) and the training `fit`."""
+    """Return a private copy: solves `cg`, `ap`, `cut` (not converged) and the training `fit`."""
     return shutil.copytree(recorded_runs, tmp_path / "runs")
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """A folder with a training of three steps."""
+    """Return a folder with a training of three steps."""
     from tests.dashboard.small_trainings import finished, job_in
 
     folder = tmp_path_factory.mktemp("trained")

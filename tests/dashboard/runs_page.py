@@ -1,4 +1,4 @@
-"""What a visitor of the page Runs does and sees, without a browser."""
+"""Actions and views of a visitor of the page Runs, without a browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def settle(page):
-    """Ticks until there is nothing left to open, to draw or to write."""
+    """Tick until nothing is left to open, draw or write."""
     deadline = time.monotonic() + 30
     while not page.loader.is_done or page._to_draw or page.transfer.job is not None:
         assert time.monotonic() < deadline

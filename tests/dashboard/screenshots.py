@@ -22,15 +22,15 @@ VIEWS = {
     "phone": ("light", 390, 844, False),
     "phone-dark": ("dark", 390, 844, False),
 }
-#: milliseconds without anything new until a page is complete
+#: milliseconds without changes after which a page counts as complete
 QUIET = 1500
 
 
 def main(folder: Path) -> None:
-    """Writes `PAGE-VIEW.png` into a folder."""
+    """Write `PAGE-VIEW.png` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, launch_browser() as browser:
-        # the first start makes the small comparison that all pages begin with
+        # the first start makes the small comparison of all pages
         plain, lecture = Server(Path(place)), Server(Path(place), "--lecture")
         try:
             for name in PAGES:
@@ -45,7 +45,7 @@ def main(folder: Path) -> None:
 
 
 def photograph(browser: Any, address: str, path: Path, width: int, height: int) -> None:
-    """A page from top to bottom, once nothing on it changes any more."""
+    """Photograph a whole page once it no longer changes."""
     tab = browser.new_page(viewport={"width": width, "height": height})
     tab.goto(address)
     tab.get_by_role("tab").first.wait_for()
@@ -53,7 +53,7 @@ def photograph(browser: Any, address: str, path: Path, width: int, height: int) 
     while (now := tab.evaluate(_STATE)) != before:
         before = now
         tab.wait_for_timeout(QUIET)
-    # the page scrolls inside itself: a window as high as all of it
+    # the page scrolls inside itself, so the window must be as high as its content
     tab.set_viewport_size({"width": width, "height": max(height, min(int(now.split()[0]) + 20, 8000))})
     tab.wait_for_timeout(QUIET)
     tab.screenshot(path=path)

@@ -1,4 +1,4 @@
-"""Trainings of seconds."""
+"""Trainings that take seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address of a view, and back."""
+"""The address of a view, written and read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice
         ("rules=best", "one of gauss-southwell, cyclic, random, shuffled is accepted"),
     ],
 )
-def test_a_bad_value_gets_a_message_and_does_not_stay(query, reason):
+def test_a_bad_value_is_reported_and_removed(query, reason):
     models = [SystemChoice(Limits()), MethodChoice(), BatchSizeSweep(), NoiseSweep()]
     models = [model for model in models if query.partition("=")[0] in address.settings(model)]
     before = address.to_query(models)
@@ -42,7 +42,7 @@ def test_a_bad_value_gets_a_message_and_does_not_stay(query, reason):
     assert address.to_query(models) == before
 
 
-def test_good_values_are_taken_as_they_are():
+def test_good_values_are_used_unchanged():
     system, methods = SystemChoice(Limits()), MethodChoice()
     query = "lengthscale=0.1,0.25&outputscale=2.5&noise=1e-6&block_sizes=50,200&ranks="
     assert address.apply(query, [system, methods]) == []
@@ -51,7 +51,7 @@ def test_good_values_are_taken_as_they_are():
 
 
 @pytest.mark.parametrize("text", ["9" * 5_000, "a" * 20_000, "x\ny\x00", "\u202eevil"])
-def test_a_long_or_unprintable_text_is_shown_in_one_line_by_its_beginning(text):
+def test_the_beginning_of_a_long_or_unprintable_text_is_shown_in_one_line(text):
     for name in ("noise", "lengthscale", "rules", "nothing" + text):
         model = SystemChoice(Limits()) if name != "rules" else MethodChoice()
         (problem,) = address.apply(f"{quote(name)}={quote(text)}", [model])

@@ -1,4 +1,4 @@
-"""What answers before the dashboard is there."""
+"""The server that answers before the dashboard is ready."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apviz.dashboard.entrance import Entrance
 from tests.ports import free_port
 
 
-def test_it_answers_that_the_dashboard_is_starting_and_leaves_the_port_when_it_is_there():
+def test_it_answers_during_the_start_and_frees_the_port_for_the_dashboard():
     port = free_port()
     with Entrance("127.0.0.1", port) as entrance:
         with pytest.raises(urllib.error.HTTPError) as answer:
@@ -29,7 +29,7 @@ def test_it_answers_that_the_dashboard_is_starting_and_leaves_the_port_when_it_i
         assert again.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_a_port_that_is_taken_is_refused_with_what_to_do():
+def test_a_port_in_use_is_rejected_with_a_remedy():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do():
             Entrance("127.0.0.1", port)
 
 
-def test_nothing_that_takes_seconds_to_import_is_imported_before_it_listens():
+def test_no_slow_module_is_imported_before_it_listens():
     code = (
         "import sys, apviz.cli, apviz.dashboard.entrance\n"
         "print(*(name for name in ('torch', 'panel', 'bokeh', 'pandas', 'numpy', 'plotly') if name in sys.modules))"
@@ -47,10 +47,10 @@ def test_nothing_that_takes_seconds_to_import_is_imported_before_it_listens():
     assert done.stdout.strip() == ""
 
 
-def test_who_has_knocked_while_it_was_busy_is_answered_as_it_closes_and_not_cut_off():
+def test_pending_requests_are_answered_when_it_closes():
     port = free_port()
     with Entrance("127.0.0.1", port) as entrance:
-        # as when imports keep its thread from running: nobody is let in
+        # as when imports block its thread: no request is accepted
         entrance._server.shutdown()
         with socket.create_connection(("127.0.0.1", port)) as waiting:
             waiting.sendall(b"HEAD / HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What a new folder of runs begins with."""
+"""The first runs in a new folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 def opened(name, folder):
-    """A page of a new visitor, with everything drawn that waits."""
+    """Open the page of a new visitor, and draw all pending charts."""
     page = PAGES[name](Shared(Limits(), JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
     page.main()
     page.open()
@@ -37,21 +37,21 @@ def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(tmp_path):
+def test_the_first_sweep_has_five_noises_and_two_methods_and_is_shown_at_once(tmp_path):
     sweep_noise(tmp_path)
     card = opened("conditioning", tmp_path)._cards["sweep"]
     assert card.chart.base and not card.text.is_empty
     assert len({(trace.method_name, trace.attrs["noise"]) for trace in card.drawn}) == 10
 
 
-def test_a_folder_with_a_run_is_left_as_it_is(folder):
+def test_a_folder_with_a_run_is_not_changed(folder):
     before = RunsFolder(folder).names()
     first_runs(RunsFolder(folder))
     assert RunsFolder(folder).names() == before
 
 
 @pytest.mark.slow
-def test_the_job_says_how_far_it_is_and_ends_when_asked_to(tmp_path):
+def test_the_job_reports_its_progress_and_can_be_stopped(tmp_path):
     job = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
     said, done = [], job._done
 
@@ -72,7 +72,7 @@ def test_the_job_says_how_far_it_is_and_ends_when_asked_to(tmp_path):
 
 
 @pytest.mark.slow
-def test_while_a_new_folder_is_filled_the_landing_page_does_not_begin_with_half_of_it(tmp_path):
+def test_the_landing_page_waits_for_the_first_runs(tmp_path):
     sweep_noise(tmp_path)
     runs, filling = RunsFolder(tmp_path), FirstRuns(JobQueue(1), RunsFolder(tmp_path))
     shared = Shared(Limits(), JobQueue(1), runs, False, View(), SystemChoice(Limits()), first_runs=filling)
@@ -87,7 +87,7 @@ def test_while_a_new_folder_is_filled_the_landing_page_does_not_begin_with_half_
 
 
 @pytest.mark.slow
-def test_of_the_first_runs_the_landing_page_shows_the_comparison_alone(tmp_path):
+def test_the_landing_page_shows_only_the_comparison_of_the_first_runs(tmp_path):
     first_runs(RunsFolder(tmp_path))
     compare = opened("compare", tmp_path)
     assert {trace.attrs["n"] for trace in compare._traces.values()} == {1712} and len(compare._traces) > 8

@@ -1,4 +1,4 @@
-"""Passwords: the right one gets in, and guessing takes hours."""
+"""Passwords: the right one gives access, and guessing takes hours."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from tests.ports import free_port
 
 
 def hours_for(guesses: int) -> float:
-    """Of one who sends the next guess when the last was answered."""
+    """Return the hours for guesses that are sent one after another."""
     tries, now = Tries(), 0.0
     for _ in range(guesses):
         now += tries.begin("1.2.3.4", now)
     return now / 3600
 
 
-def test_a_few_mistakes_cost_nothing_and_ten_thousand_guesses_most_of_a_day():
+def test_a_few_mistakes_cost_nothing_and_ten_thousand_guesses_take_most_of_a_day():
     assert hours_for(5) == 0.0 and hours_for(8) < 10 / 3600
     assert 20 < hours_for(10_000) < 24
 
 
-def test_guesses_at_once_wait_for_one_another_and_too_many_are_not_looked_at():
+def test_simultaneous_guesses_queue_and_too_many_are_rejected_unchecked():
     tries = Tries()
     waits = [tries.begin("1.2.3.4", 0.0) for _ in range(1000)]
     assert waits[:10] == [0, 0, 0, 0, 0, 0.5, 1.5, 3.5, 7.5, 15.5]
     assert all(map(math.isinf, waits[12:])) and max(waits[:11]) < 3 * login.MOST_SECONDS
 
 
-def test_others_do_not_wait_for_one_who_guesses():
+def test_other_visitors_do_not_wait_for_an_attacker():
     tries = Tries()
     for _ in range(100):
         tries.begin("1.2.3.4", 0.0)
@@ -55,14 +55,14 @@ def test_others_do_not_wait_for_one_who_guesses():
 @pytest.mark.parametrize(
     ("later", "waits"), [(login.FORGOTTEN_SECONDS - 1, True), (login.FORGOTTEN_SECONDS + 1, False)]
 )
-def test_after_a_quarter_of_an_hour_tries_are_forgotten(later, waits):
+def test_attempts_are_forgotten_after_a_quarter_of_an_hour(later, waits):
     tries = Tries()
     for _ in range(100):
         tries.begin("1.2.3.4", 0.0)
     assert (tries.begin("1.2.3.4", later) > 0.0) is waits
 
 
-def test_the_right_password_makes_up_for_wrong_ones():
+def test_the_right_password_clears_wrong_attempts():
     tries = Tries()
     for _ in range(100):
         tries.begin("1.2.3.4", 0.0)
@@ -70,7 +70,7 @@ def test_the_right_password_makes_up_for_wrong_ones():
     assert tries.begin("1.2.3.4", 0.0) == 0.0
 
 
-def test_guesses_from_many_addresses_take_no_more_than_so_much_memory():
+def test_guesses_from_many_addresses_use_limited_memory():
     tries = Tries()
     for number in range(3 * login.ADDRESSES):
         tries.begin(str(number), float(number))
@@ -81,7 +81,7 @@ def test_guesses_from_many_addresses_take_no_more_than_so_much_memory():
 
 
 class Proxy(tornado.web.RequestHandler):
-    """Serves the dashboard below /gp/, as nginx does: the prefix is taken away, Host is the dashboard's or its own."""
+    """Serves the dashboard below /gp/ like nginx: removes the prefix, and sends the host of either."""
 
     def initialize(self, port: int, keeps_host: bool) -> None:
         self.port, self.keeps_host = port, keeps_host
@@ -106,14 +106,14 @@ class Proxy(tornado.web.RequestHandler):
 
 
 class Browser:
-    """Follows redirects and keeps cookies as a browser does."""
+    """Follows redirects and keeps cookies like a browser."""
 
     def __init__(self, url: str, **headers: str) -> None:
         self.url, self.headers, self.jar = url, headers, SimpleCookie()
         self.set: list[str] = []
 
     async def ask(self, path: str, **form: str) -> tuple[int, str, str]:
-        """Status, address and text of the answer that a path leads to."""
+        """Return status, address and text of the final answer for a path."""
         url, method = urljoin(self.url, path), "POST" if form else "GET"
         for _ in range(5):
             headers = self.headers | {"Cookie": "; ".join(f"{k}={each.value}" for k, each in self.jar.items())}
@@ -132,14 +132,14 @@ class Browser:
         raise AssertionError("it is redirected for ever")
 
     async def log_in(self, password: str, path: str = "") -> tuple[int, str, str]:
-        """Fills in the form that a path leads to."""
+        """Fill in the form at a path."""
         _, url, text = await self.ask(path)
         (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', text)
         return await self.ask(url, username="", password=password, _xsrf=token)
 
 
 def visit(do, *, keeps_host: bool = True, password: str = "open sesame"):
-    """Runs `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
+    """Run `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
 
     async def main():
         port, front = free_port(), HTTPServer(tornado.web.Application())
@@ -161,7 +161,7 @@ def visit(do, *, keeps_host: bool = True, password: str = "open sesame"):
 
 
 @pytest.mark.parametrize("keeps_host", [True, False])
-def test_the_login_stays_below_the_prefix_of_a_proxy_and_leads_back_to_the_view_that_was_asked_for(keeps_host):
+def test_the_login_respects_the_prefix_of_a_proxy_and_returns_to_the_requested_view(keeps_host):
     async def do(direct, proxied):
         return [await each.log_in("open sesame", "?page=runs&x=a%20b") for each in (direct, proxied)]
 
@@ -170,7 +170,7 @@ def test_the_login_stays_below_the_prefix_of_a_proxy_and_leads_back_to_the_view_
         assert urlsplit(url).path + "?" + urlsplit(url).query == f"{base}page=runs&x=a%20b"
 
 
-def test_cookies_are_for_requests_of_the_pages_beside_only_and_for_no_script():
+def test_cookies_are_same_site_and_hidden_from_scripts():
     async def do(direct, proxied):
         await direct.log_in("open sesame")
         await proxied.log_in("open sesame")
@@ -183,7 +183,7 @@ def test_cookies_are_for_requests_of_the_pages_beside_only_and_for_no_script():
     assert all("Secure" in each for each in proxied) and not any("Secure" in each for each in direct)
 
 
-def test_a_form_without_the_token_of_the_page_is_refused_and_no_try():
+def test_a_form_without_the_token_of_the_page_is_rejected_and_is_not_an_attempt():
     async def do(direct, proxied):
         await direct.ask("login")
         found = [await direct.ask("login", password="open sesame") for _ in range(20)]
@@ -194,7 +194,7 @@ def test_a_form_without_the_token_of_the_page_is_refused_and_no_try():
     assert {each[0] for each in refused} == {403} and code == 200 and '"token":' in text
 
 
-def test_a_wrong_password_is_said_so_and_lets_nobody_in():
+def test_a_wrong_password_is_reported_and_gives_no_access():
     async def do(direct, proxied):
         return await direct.log_in("wrong"), await direct.ask("")
 
@@ -220,11 +220,11 @@ def test_a_body_larger_than_a_form_is_not_read():
      ("http://evil.example/", "./"), ("//evil.example/?x=1", "./"), ("/\\evil.example", "./"), ("/other", "./"),
      ("javascript:alert(1)", "./"), ("/?x=\x01y", "./"), ("\\\\evil.example", "./"), ("?x=//evil", "./?x=//evil")],
 )  # fmt: skip
-def test_after_the_login_one_comes_to_a_view_of_the_dashboard_and_nowhere_else(wanted, to):
+def test_after_the_login_only_views_of_the_dashboard_can_open(wanted, to):
     assert login.inside(wanted) == to
 
 
-def test_users_have_passwords_of_their_own_and_nobody_else_has_one(tmp_path):
+def test_every_user_has_a_password_and_unknown_users_are_rejected(tmp_path):
     (tmp_path / "users.json").write_text('{"ada": "x", "bob": "ü", "eve": null}')
     given = str(tmp_path / "users.json")
     right = {(user, word) for user in ("ada", "bob", "eve", "") for word in ("x", "ü", "", given, "None")

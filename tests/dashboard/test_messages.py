@@ -1,4 +1,4 @@
-"""What browsers send is bounded before it is unpacked."""
+"""Messages of browsers are limited before they are unpacked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sent(content: bytes) -> dict[str, str]:
     return {"type": "bytes", "data": base64.b64encode(gzip.compress(content, 1)).decode()}
 
 
-def test_bytes_come_out_as_they_went_in():
+def test_bytes_are_decoded_unchanged():
     for content in (b"", b"a,b\n1,2\n", bytes(range(256)) * 1000):
         assert Deserializer().deserialize(sent(content)) == content
     assert Deserializer().deserialize(sent(bytes(MESSAGE_BYTES))) == bytes(MESSAGE_BYTES)
@@ -48,7 +48,7 @@ def test_bytes_come_out_as_they_went_in():
         (lambda: [{"type": "bytes", "data": "no base64"}], "do not unpack"),
     ],
 )
-def test_a_message_that_unpacks_to_more_is_refused_and_takes_no_more_memory_than_it_may(make, said):
+def test_a_message_that_unpacks_to_too_much_is_rejected_within_the_memory_limit(make, said):
     message = make()
     tracemalloc.start()
     try:
@@ -62,18 +62,18 @@ def test_a_message_that_unpacks_to_more_is_refused_and_takes_no_more_memory_than
 @pytest.mark.parametrize(
     "dtype", ["S2000000000", "U1000000000", "V4000000000", "object", "O", "complex128", ["f8"], None]
 )
-def test_an_array_is_of_plain_numbers_for_a_type_may_give_one_text_any_length(dtype):
+def test_arrays_must_be_plain_numbers_because_other_types_can_expand(dtype):
     array = {"type": "ndarray", "array": ["a"], "dtype": dtype, "order": "little", "shape": [1]}
     with pytest.raises(DeserializationError, match="an array of"):
         Deserializer().deserialize(array)
 
 
-def test_arrays_of_numbers_come_out_as_they_went_in():
+def test_arrays_of_numbers_are_decoded_unchanged():
     array = {"type": "ndarray", "array": sent(b"\1\0\2\0"), "dtype": "uint16", "order": "little", "shape": [2]}
     assert Deserializer().deserialize(array).tolist() == [1, 2]
 
 
-def test_a_name_of_a_file_for_a_picture_is_not_read(tmp_path):
+def test_file_names_sent_as_images_are_not_read(tmp_path):
     (tmp_path / "secret.svg").write_text("secret")
     for path in (tmp_path / "secret.svg", "/etc/hostname"):
         attributes = {"icon": str(path)}
@@ -84,7 +84,7 @@ def test_a_name_of_a_file_for_a_picture_is_not_read(tmp_path):
 
 
 class Socket(messages.BoundedSocket):
-    """A visitor's end of the line, without the line."""
+    """A simulated websocket of a visitor."""
 
     def __init__(self, document: Document) -> None:
         from bokeh.protocol import Protocol
@@ -116,7 +116,7 @@ def header(**more: object) -> str:
     return json.dumps({"msgid": "1", "msgtype": "PATCH-DOC", **more})
 
 
-def test_a_message_of_many_buffers_is_no_longer_collected_when_they_are_more_than_a_message():
+def test_buffers_beyond_the_limit_of_a_message_end_its_collection():
     socket = Socket(Document())
     says(socket, header(num_buffers=10**9), "{}", '{"events": []}')
     for number in range(20):
@@ -125,7 +125,7 @@ def test_a_message_of_many_buffers_is_no_longer_collected_when_they_are_more_tha
     assert socket.receiver is None and socket.handled == 0
 
 
-def test_a_session_that_has_sent_too_much_is_closed_however_it_connects_again(monkeypatch):
+def test_a_session_that_sent_too_much_stays_closed_after_reconnecting(monkeypatch):
     monkeypatch.setattr(messages, "SESSION_BYTES", 10_000_000)
     document = Document()
     content = json.dumps({"events": [], "more": "x" * 3_000_000})
@@ -140,7 +140,7 @@ def test_a_session_that_has_sent_too_much_is_closed_however_it_connects_again(mo
     assert again.closed and not Socket(Document()).closed
 
 
-def test_what_is_uploaded_is_counted_as_such_only(monkeypatch):
+def test_uploaded_bytes_are_counted_only_as_uploads(monkeypatch):
     monkeypatch.setattr(messages, "SESSION_BYTES", 10_000)
     document = Document()
     content = Unpacked(b"")

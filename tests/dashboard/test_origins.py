@@ -1,4 +1,4 @@
-"""Which hosts and origins are answered: a page elsewhere neither reads nor drives the dashboard."""
+"""Accepted hosts and origins: pages of other origins can neither read nor control the dashboard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def why_refused(origins: Origins, headers: dict[str, str], method: str = "GET") 
 
 @pytest.mark.parametrize("origins", [LOCAL, OPEN, PROXIED])
 @pytest.mark.parametrize("host", ["127.0.0.1:5006", "localhost:5006", "LOCALHOST:5006", "localhost", "127.0.0.1:9999"])
-def test_own_names_are_answered_on_any_port_for_tunnels_lead_to_others(origins, host):
+def test_own_names_are_answered_on_any_port_because_of_tunnels(origins, host):
     assert why_refused(origins, {"Host": host}) == ""
     for scheme in ("http", "https"):
         assert why_refused(origins, {"Host": host, "Origin": f"{scheme}://{host}", **WEBSOCKET}) == ""
@@ -43,7 +43,7 @@ def test_own_names_are_answered_on_any_port_for_tunnels_lead_to_others(origins, 
      "http://127.0.0.1:5006.evil.example", "http://x@127.0.0.1:5006", "http://gp.example.org:80.evil.example",
      "http://127.0.0.1:bad", "//127.0.0.1:5006@evil.example"],
 )  # fmt: skip
-def test_a_page_of_another_origin_is_refused_whatever_it_asks_for(origins, origin):
+def test_a_page_of_another_origin_is_rejected_for_any_request(origins, origin):
     for method, more in (("GET", WEBSOCKET), ("GET", {}), ("POST", {}), ("OPTIONS", {})):
         said = why_refused(origins, HERE | {"Origin": origin} | more, method)
         assert said.startswith("Only its own pages may use this dashboard at 127.0.0.1:5006")
@@ -53,30 +53,30 @@ def test_a_page_of_another_origin_is_refused_whatever_it_asks_for(origins, origi
 @pytest.mark.parametrize(
     "host", ["evil.example:5006", "127.0.0.1.evil.example", "localhost.:5006", "1.2.3.4:5006", "", "[::1"]
 )
-def test_a_name_that_was_made_to_lead_here_is_refused_with_the_option_that_would_allow_it(origins, host):
+def test_a_rebound_name_is_rejected_with_the_option_that_allows_it(origins, host):
     said = why_refused(origins, {"Host": host, "Origin": f"http://{host}", **WEBSOCKET})
     assert f"does not answer to the name {host}" in said and f"--allow-origin {host}" in said
     assert why_refused(origins, {"Host": host}) == said
 
 
-def test_an_open_server_answers_to_this_machines_own_addresses_and_name():
+def test_an_open_server_accepts_the_addresses_and_name_of_its_machine():
     for host in ("[::1]:5006", f"{socket.gethostname()}:5006"):
         assert why_refused(OPEN, {"Host": host, "Origin": f"http://{host}"}) == ""
         assert why_refused(LOCAL, {"Host": host}) != "" or socket.gethostname() == "localhost"
 
 
-def test_a_proxy_is_named_by_the_host_that_visitors_see_whichever_host_it_sends():
+def test_a_proxy_is_named_by_the_host_that_visitors_see():
     origin = {"Origin": "https://gp.example.org", **WEBSOCKET}
     assert why_refused(PROXIED, {"Host": "gp.example.org", **origin}) == ""
     assert why_refused(PROXIED, {"Host": "127.0.0.1:5006", **origin}) == ""
     assert why_refused(PROXIED, {"Host": "127.0.0.1:5006", **origin, "Origin": "https://gp.example.org:8443"}) != ""
-    # a header that anyone can send admits nobody
+    # a header that anyone can send gives no access
     forged = {"X-Forwarded-Host": "127.0.0.1:5006", "X-Forwarded-For": "127.0.0.1"}
     assert why_refused(LOCAL, {"Host": "evil.example", **forged}) != ""
     assert "--allow-origin gp.example.org" in why_refused(LOCAL, HERE | origin | {"X-Forwarded-Host": "gp.example.org"})
 
 
-def test_a_websocket_without_an_origin_is_refused_with_the_one_to_send():
+def test_a_websocket_without_an_origin_is_rejected_with_the_origin_to_send():
     assert "Origin, which all browsers send; here it is http://127.0.0.1:5006" in why_refused(
         OPEN, {"Host": "127.0.0.1:5006", **WEBSOCKET}
     )
@@ -88,15 +88,13 @@ def test_a_websocket_without_an_origin_is_refused_with_the_one_to_send():
      ("cross-site", "navigate", "document", True), ("cross-site", "navigate", "iframe", False),
      ("cross-site", "no-cors", "script", False), ("same-site", "no-cors", "image", False)],
 )  # fmt: skip
-def test_a_link_from_elsewhere_opens_the_dashboard_and_no_page_elsewhere_loads_or_embeds_it(
-    site, mode, kind, is_answered
-):
+def test_external_links_open_the_dashboard_but_no_external_page_loads_or_embeds_it(site, mode, kind, is_answered):
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": kind}
     assert (why_refused(LOCAL, {"Host": "localhost:5006", **headers}) == "") is is_answered
 
 
 @pytest.mark.parametrize("given", ["*", "https://gp.example.org/gp/", "", "http://", "a@b", "ftp://x", "x:99999"])
-def test_an_option_that_names_no_host_is_refused(given):
+def test_an_option_without_a_host_is_rejected(given):
     with pytest.raises(ValueError, match="--allow-origin takes a host as browsers show it"):
         Origins("127.0.0.1", [given])
 
@@ -127,11 +125,11 @@ async def asked(port: int, path: str, headers: dict[str, str]) -> int:
     return answer.code
 
 
-def test_the_guard_is_before_every_handler_of_a_server_websockets_too():
+def test_the_guard_protects_every_handler_including_websockets():
     async def main() -> dict[str, int]:
         app = tornado.web.Application([("/ws", Echo), ("/.*", tornado.web.RequestHandler)])
         PROXIED.guard(app)
-        # a handler that is added later, as the login, is behind it too
+        # handlers added later, like the login, are protected too
         app.add_handlers(".*", [("/login", tornado.web.RedirectHandler, {"url": "/"})])
         server = HTTPServer(app)
         server.listen(0, "127.0.0.1")
@@ -147,6 +145,6 @@ def test_the_guard_is_before_every_handler_of_a_server_websockets_too():
     found = asyncio.run(main())
     refused = {each: code for each, code in found.items() if "evil" in each or each == "ws {}"}
     assert len(refused) == 9 and set(refused.values()) == {403}, found
-    # by which a page asks whether its WebSocket would be refused
+    # by this request a page asks whether its WebSocket would be rejected
     assert found['OPTIONS {"Origin": "http://127.0.0.1:port"}'] == 204
     assert 403 not in {code for each, code in found.items() if each not in refused}, found

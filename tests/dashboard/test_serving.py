@@ -1,4 +1,4 @@
-"""Which addresses the server listens on, and what it asks for before it does."""
+"""Addresses of the server, and checks before it listens."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from apviz.dashboard import serve, server
 
 @pytest.fixture
 def nothing_here(tmp_path, monkeypatch):
-    """A machine without any data but what comes with apviz."""
+    """Hide all data except those included in apviz."""
     for name in ("APVIZ_DATA", "APVIZ_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.168.1.5", "::", "", "example.org"])
-def test_an_address_that_others_can_reach_asks_who_may_come_before_anything_is_made(tmp_path, address):
+def test_an_address_that_others_can_reach_requires_a_login_choice_before_the_start(tmp_path, address):
     with pytest.raises(ValueError, match="can be reached by others: choose a password with --basic-auth .* --no-auth"):
         serve(tmp_path / "runs", address=address)
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_own_address_of_ipv6_is_refused_with_the_one_to_take(tmp_path):
+def test_the_ipv6_loopback_address_is_rejected_with_an_alternative(tmp_path):
     with pytest.raises(ValueError, match=r"::1 cannot be served to this machine alone; take 127\.0\.0\.1"):
         serve(tmp_path / "runs", address="::1")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_data_set_that_is_not_here_is_refused_with_how_to_get_it_before_anything_is_made(tmp_path, nothing_here):
+def test_a_missing_data_set_is_rejected_before_the_start_with_how_to_get_it(tmp_path, nothing_here):
     runs = tmp_path / "runs"
     done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(runs), "--dataset", "sgemm"])
     said = " ".join(done.output.split())
@@ -43,14 +43,14 @@ def test_a_data_set_that_is_not_here_is_refused_with_how_to_get_it_before_anythi
     assert not runs.exists()
 
 
-def test_an_unknown_data_set_is_refused_with_those_there_are(tmp_path):
+def test_an_unknown_data_set_is_rejected_with_the_list_of_data_sets(tmp_path):
     with pytest.raises(ValueError, match="No data set is called 'chine'. Did you mean china"):
         serve(tmp_path / "runs", dataset="chine")
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("given", ["", "  "])
-def test_an_empty_password_is_refused_not_served_without_a_login(tmp_path, given):
+def test_an_empty_password_is_rejected(tmp_path, given):
     with pytest.raises(ValueError, match="--basic-auth is empty, so no password would be needed"):
         serve(tmp_path / "runs", basic_auth=given)
     assert not (tmp_path / "runs").exists()
@@ -64,7 +64,7 @@ def test_a_mistyped_name_of_a_file_does_not_become_the_password(tmp_path, given)
 
 
 @pytest.mark.parametrize("port", ["99999", "0", "-1"])
-def test_a_port_that_is_none_is_refused_in_a_sentence(tmp_path, port):
+def test_an_invalid_port_is_rejected_in_one_sentence(tmp_path, port):
     done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(tmp_path / "runs"), "--port", port])
     assert "--port" in done.output
     assert done.exit_code == 2 and "Traceback" not in done.output and not (tmp_path / "runs").exists()
@@ -84,7 +84,7 @@ def _wrong():
 
 @pytest.mark.parametrize(("fails", "is_told"), [(_lost, False), (_wrong, True)])
 @pytest.mark.parametrize("name", ["bokeh.server.protocol_handler", "tornado.application"])
-def test_the_log_is_silent_about_tabs_that_were_closed_and_tells_all_else(fails, is_told, name):
+def test_the_log_omits_closed_tabs_and_reports_everything_else(fails, is_told, name):
     log, told = logging.Logger(name), []
     log.addFilter(server._is_of_open_tab)
     log.addHandler(logging.Handler())

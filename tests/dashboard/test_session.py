@@ -1,4 +1,4 @@
-"""One visitor: what the pages of a session leave behind."""
+"""The session of one visitor: its pages, settings and jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 @pytest.fixture
 def session(tmp_path):
-    """A session whose page the browser shows, without the clock."""
+    """Return a session shown in a browser, without its clock."""
     with set_curdoc(Document()):
         made = loaded(tmp_path)
         yield made
@@ -35,7 +35,7 @@ def session(tmp_path):
 
 
 def loaded(folder, **others):
-    """A session of its own document, as it is when the browser has it."""
+    """Return a session with its own document, as loaded in the browser."""
     made = Session(Limits(), JobQueue(1), RunsFolder(folder), dataset=None, lecture=False, **others)
     made._is_loaded = True
     made._show_page()
@@ -43,7 +43,7 @@ def loaded(folder, **others):
 
 
 def watchers(session) -> int:
-    """Of all settings of a session."""
+    """Count the watchers of all settings of a session."""
     models = [
         session.shared.view,
         session.shared.system,
@@ -57,7 +57,7 @@ def visit_all(session) -> None:
         session._tabs.active = place
 
 
-def test_going_from_page_to_page_leaves_nothing_behind_that_watches_the_settings(session):
+def test_changing_pages_leaves_no_watchers_of_settings(session):
     visit_all(session)
     before = watchers(session)
     for _ in range(2):
@@ -66,7 +66,7 @@ def test_going_from_page_to_page_leaves_nothing_behind_that_watches_the_settings
 
 
 @pytest.mark.slow
-def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(session):
+def test_a_page_shown_again_is_not_sent_again(session):
     document = Document()
     document.add_root(session.view().get_root(document))
     for _ in range(2):
@@ -80,11 +80,11 @@ def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(sess
     for place in range(len(PAGES)):
         session._tabs.active = place
         new = {model.id for model in document.models} - had
-        assert len(new) < len(had) / 100, "what a page says anew, and none of its widgets"
+        assert len(new) < len(had) / 100, "only what a page says is new, and none of its widgets"
 
 
 @pytest.mark.slow
-def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
+def test_settings_belong_to_their_page_and_are_kept(session):
     shown = {}
     for _ in range(2):
         for place, name in enumerate(PAGES):
@@ -95,7 +95,7 @@ def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
     assert all(panels != first for panels in others)
 
 
-def test_what_several_pages_ask_of_a_system_is_made_once_and_a_bad_value_in_it_holds_up_each_that_shows_it(session):
+def test_fields_shared_by_pages_exist_once_and_a_bad_value_blocks_every_page_with_them(session):
     made = {}
     for place, name in enumerate(PAGES):
         session._tabs.active = place
@@ -124,7 +124,7 @@ class Waits(ComparisonJob):
 
 
 @pytest.mark.slow
-def test_pages_are_made_ahead_while_nothing_else_is_to_be_done(session, monkeypatch):
+def test_pages_are_prepared_while_the_server_is_idle(session, monkeypatch):
     monkeypatch.setattr(session_module, "IDLE_SECONDS", 1e-9)
     session._idle_since = 0.0
     while session.page.is_drawing:
@@ -148,7 +148,7 @@ def test_pages_are_made_ahead_while_nothing_else_is_to_be_done(session, monkeypa
         assert body and settings
 
 
-def test_a_job_is_shown_on_its_page_and_above_every_other(session):
+def test_a_job_is_shown_on_its_page_and_above_the_others(session):
     job = Waits(session.shared)
     session.page.job = job
     session.shared.start(job)
@@ -169,7 +169,7 @@ def test_a_job_is_shown_on_its_page_and_above_every_other(session):
     assert session._elsewhere.jobs == []
 
 
-def test_a_tab_that_says_who_it_is_goes_on_with_the_job_of_the_one_before(tmp_path):
+def test_an_identified_tab_continues_with_the_job_of_the_previous_one(tmp_path):
     visitors = Visitors(keep_seconds=60)
     with set_curdoc(Document()):
         first = loaded(tmp_path, visitors=visitors)
@@ -192,10 +192,10 @@ def test_a_tab_that_says_who_it_is_goes_on_with_the_job_of_the_one_before(tmp_pa
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-def test_after_a_lost_connection_it_says_what_went_on(tmp_path, recorded_runs, is_same):
+def test_after_a_lost_connection_the_page_says_what_continued(tmp_path, recorded_runs, is_same):
     for name in ("cg", "cut"):
         shutil.copytree(recorded_runs / f"{name}.zarr", tmp_path / f"{name}.zarr")
-    # as a kill leaves it
+    # as after a kill
     root = json.loads((tmp_path / "cut.zarr" / "zarr.json").read_text())
     root["attributes"] |= {"status": "interrupted"}
     del root["attributes"]["stop_reason"]
@@ -211,7 +211,7 @@ def test_after_a_lost_connection_it_says_what_went_on(tmp_path, recorded_runs, i
     assert said.endswith("interrupted: A comparison. As far as it was recorded it is in the folder: cut.") != is_same
 
 
-def test_pages_are_opened_again_when_a_new_folder_has_been_filled(tmp_path, recorded_runs):
+def test_pages_are_reopened_once_a_new_folder_is_filled(tmp_path, recorded_runs):
     filling = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
     with set_curdoc(Document()):
         session = loaded(tmp_path, first_runs=filling)

@@ -1,4 +1,4 @@
-"""Who falls silent holds nothing of the server for long; who is there is not sent away."""
+"""Silent visitors do not hold resources of the server for long, and active ones are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def some_fall_silent(server):
     while sockets(server) > 1 and time.monotonic() < until:
         await asyncio.sleep(0.2)
     assert sockets(server) == 1, "of a machine that sleeps, or of half a request, something is left"
-    # many times as long as those were given
+    # many times the limit for silent visitors
     await asyncio.sleep(5)
     await awake.press("Run")
     await awake.says("Done:")
@@ -47,7 +47,7 @@ async def some_fall_silent(server):
 
 
 @pytest.mark.slow
-def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_there_is_not(tmp_path):
+def test_sleeping_machines_and_unfinished_requests_are_dropped_and_active_tabs_are_not(tmp_path):
     server = Server(tmp_path / "runs", "--tab-seconds", "1")
     try:
         asyncio.run(some_fall_silent(server))
@@ -55,7 +55,7 @@ def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_t
         server.kill()
 
 
-#: serves a folder, and says when it gives memory back
+#: serves a folder, and reports when it returns memory
 TELLING = """
 import sys
 from pathlib import Path
@@ -83,7 +83,7 @@ async def one_leaves(url, said):
     await stays.close()
 
 
-def test_when_a_visitor_has_gone_free_memory_is_given_back_though_others_are_there(tmp_path):
+def test_free_memory_is_returned_after_a_visitor_leaves_even_if_others_stay(tmp_path):
     port, said = free_port(), queue.Queue()
     process = subprocess.Popen(
         [sys.executable, "-c", TELLING, str(tmp_path), str(port)], stdout=subprocess.PIPE, text=True

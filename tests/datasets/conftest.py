@@ -8,7 +8,7 @@ from apviz import datasets
 
 @pytest.fixture
 def empty_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """APVIZ_DATA and APVIZ_CACHE point at empty folders below the one returned."""
+    """Point APVIZ_DATA and APVIZ_CACHE to empty folders below the returned one."""
     for variable, name in (("APVIZ_DATA", "data"), ("APVIZ_CACHE", "cache")):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(variable, str(tmp_path / name))
@@ -17,7 +17,7 @@ def empty_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def need_file():
-    """A function that skips the test unless a named file, or one of a named data set, is in APVIZ_DATA."""
+    """Return a function that skips the test unless a file, given by name or data set, is in APVIZ_DATA."""
 
     def check(name: str) -> None:
         folder = os.environ.get("APVIZ_DATA")

@@ -1,4 +1,4 @@
-"""Cards are read from a file a set, and a card that cannot be used says where and why."""
+"""Each data card is read from its own file, and an error about a card names its place and the reason."""
 
 import re
 import tomllib
@@ -50,7 +50,7 @@ def written(path: Path, hyperparameters: dict | None = None, **changes: object) 
     return path
 
 
-def test_every_file_is_a_card_that_holds_what_the_file_says():
+def test_every_card_holds_the_values_of_its_file():
     files = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in folder().glob("*.toml")}
     assert set(files) == set(datasets.cards())
     for name, values in files.items():
@@ -65,7 +65,7 @@ def test_every_file_is_a_card_that_holds_what_the_file_says():
             assert (list(kept) if isinstance(kept, tuple) else kept) == value, (name, field)
 
 
-def test_a_new_set_is_one_file(tmp_path, empty_folders, monkeypatch):
+def test_a_new_data_set_needs_one_file(tmp_path, empty_folders, monkeypatch):
     card = read_card(written(tmp_path / "houses.toml", HYPERPARAMETERS))
     assert card.name == "houses" and card.d_raw == 2 and card.hyperparameters.lengthscale == (0.5, 1.0)
     monkeypatch.setitem(datasets.registry, "houses", entry_of(card))
@@ -97,13 +97,13 @@ def test_a_new_set_is_one_file(tmp_path, empty_folders, monkeypatch):
         ({"hyperparameters": HYPERPARAMETERS | {"kernel": "matern51"}}, "kernel = 'matern51': "),
     ],
 )
-def test_a_card_that_cannot_be_used_names_its_file_the_field_and_what_is_accepted(tmp_path, changes, message):
+def test_an_error_about_a_card_names_its_file_the_field_and_the_accepted_values(tmp_path, changes, message):
     path = written(tmp_path / "houses.toml", **changes)
     with pytest.raises(datasets.CardError, match=rf"houses\.toml: {re.escape(message)}"):
         read_card(path)
 
 
-def test_a_file_that_is_no_toml_says_in_which_line(tmp_path):
+def test_an_error_about_invalid_toml_names_the_line(tmp_path):
     path = tmp_path / "houses.toml"
     path.write_text("title = 'Houses'\nn = twenty\n")
     with pytest.raises(datasets.CardError, match=r"houses\.toml: not TOML: .*line 2"):

@@ -1,4 +1,4 @@
-"""Commas and points in numbers: each column tells what they mean, and one that does not is asked about."""
+"""Commas and points in numbers: each column decides their meaning, and an ambiguous one raises a question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decimals(values, mark=",", digits=2):
 
 
 def table(path, separator=";", **columns):
-    """A file with these columns and a target `y` of point decimals without any mark."""
+    """Write a file with these columns and a target `y` of integers."""
     columns = columns | {"y": [str(k * k) for k in range(ROWS)]}
     rows = [
         separator.join(f'"{cell}"' if separator in cell else cell for cell in row)
@@ -36,7 +36,7 @@ def table(path, separator=";", **columns):
 
 @pytest.fixture
 def ticks(tmp_path):
-    """Volumes with commas between thousands next to prices with decimal commas, as in `ticks79.csv`."""
+    """Write volumes with commas between thousands next to prices with decimal commas, as in `ticks79.csv`."""
     rng = np.random.default_rng(0)
     volume = rng.integers(-400_000, 400_000, ROWS)
     volume[np.abs(volume) < 1_000] = 12_345
@@ -44,7 +44,7 @@ def ticks(tmp_path):
     return table(tmp_path / "t.csv", volume=thousands(volume), price=decimals(price)), volume, price
 
 
-def test_a_column_that_allows_two_readings_is_refused_with_both_and_the_option(ticks):
+def test_an_ambiguous_column_is_rejected_with_both_readings_and_the_option(ticks):
     path, volume, _ = ticks
     with pytest.raises(ValueError) as refused:
         load_table(path, "y")
@@ -52,12 +52,12 @@ def test_a_column_that_allows_two_readings_is_refused_with_both_and_the_option(t
     said = str(refused.value)
     assert f"volume can be read in two ways: “{first}” is {volume[0]} (commas between thousands) or" in said
     assert f"{volume[0] / 1000:.10g} (decimal comma)" in said and '--decimal "volume=."' in said
-    # a column that nobody uses does not matter
+    # an unused column does not matter
     assert load_table(path, "y", inputs=["price"]).feature_names == ("price",)
 
 
 @pytest.mark.parametrize("decimal", [".", {"volume": "."}])
-def test_what_was_decided_is_read_and_kept_with_the_data(ticks, decimal):
+def test_the_chosen_decimal_mark_is_used_and_kept_with_the_data(ticks, decimal):
     path, volume, price = ticks
     found = inspect_table(path, decimal=decimal)
     np.testing.assert_array_equal(found.column("volume").values, volume)
@@ -68,7 +68,7 @@ def test_what_was_decided_is_read_and_kept_with_the_data(ticks, decimal):
     )
 
 
-def test_one_text_with_a_single_meaning_tells_what_the_others_of_its_column_mean(tmp_path):
+def test_one_unambiguous_text_decides_the_others_of_its_column(tmp_path):
     ambiguous = ["70,567", "12,345"] * (ROWS // 2 - 1)
     for proof, values in (
         (["1,234,567", "5"], [70567.0, 12345.0]),
@@ -90,7 +90,7 @@ def test_one_text_with_a_single_meaning_tells_what_the_others_of_its_column_mean
         assert (column.question, column.values[:2].tolist()) == (None, expected), proof
 
 
-def test_a_single_typing_error_among_many_proves_nothing(tmp_path):
+def test_a_single_typing_error_among_many_texts_decides_nothing(tmp_path):
     path = tmp_path / "t.csv"
     cells = [f"{k},567" for k in range(1, 500)] + ["70,56"]
     path.write_text("a;y\n" + "\n".join(f"{cell};{k}" for k, cell in enumerate(cells)))
@@ -103,14 +103,14 @@ def test_points_are_decimal_unless_another_column_has_decimal_commas(tmp_path):
     usual = inspect_table(table(tmp_path / "t.csv", ",", a=a)).column("a")
     for column in (proven, usual):
         assert column.question is None and column.values[0] == 70.567
-    beside = inspect_table(table(tmp_path / "t.csv", a=a, b=decimals(np.arange(ROWS) / 7))).column("a")
-    alone = inspect_table(table(tmp_path / "t.csv", a=a)).column("a")  # as a German table of whole numbers is
-    for column in (beside, alone):
+    paired = inspect_table(table(tmp_path / "t.csv", a=a, b=decimals(np.arange(ROWS) / 7))).column("a")
+    alone = inspect_table(table(tmp_path / "t.csv", a=a)).column("a")  # like a German table of integers
+    for column in (paired, alone):
         expected = "a can be read in two ways: “70.567” is 70.567 (decimal point) or 70567 (points between thousands)"
         assert column.question.of("a") == expected
 
 
-def test_quoted_numbers_between_commas_are_asked_about_too(tmp_path):
+def test_quoted_numbers_in_a_comma_separated_file_are_ambiguous_too(tmp_path):
     path = table(tmp_path / "t.csv", ",", a=["70,567", "12,345"] * (ROWS // 2))
     assert inspect_table(path).column("a").question
     assert inspect_table(path, decimal=".").column("a").values[0] == 70567
@@ -123,26 +123,26 @@ def test_thousands_with_spaces_and_apostrophes_have_one_meaning(tmp_path, sign):
     np.testing.assert_allclose(inspect_table(table(tmp_path / "t.csv", a=cells)).column("a").values, values)
 
 
-def test_a_mixed_column_is_read_text_by_text_where_each_has_one_meaning(tmp_path):
+def test_a_mixed_column_is_read_text_by_text_if_each_text_has_one_meaning(tmp_path):
     path = table(tmp_path / "t.csv", a=["0,5", "0.7"] * (ROWS // 2))
     assert inspect_table(path).column("a").values[:2].tolist() == [0.5, 0.7]
     path = table(tmp_path / "t.csv", a=["0,5", "0.7", "70,567"] * (ROWS // 3))
     assert inspect_table(path).column("a").question
 
 
-def test_texts_that_only_look_like_numbers_are_not_read_as_such(tmp_path):
+def test_texts_that_only_look_like_numbers_stay_texts(tmp_path):
     odd = ["1,2,3", "12,34,567", "1_000", "0x1F", "1,23.4,5", "--5", "٣"] * 9
     column = inspect_table(table(tmp_path / "t.csv", a=odd[:ROWS])).column("a")
     assert column.kind == "text" and column.distinct == 7
 
 
-def test_whole_numbers_keep_their_digits(tmp_path):
+def test_large_integers_keep_their_digits(tmp_path):
     large = [str(2**62 + k) for k in range(ROWS)]
     column = inspect_table(table(tmp_path / "t.csv", a=large, b=[str(2**63 + k) for k in range(ROWS)])).column("a")
     assert column.values.tolist() == list(range(ROWS))
 
 
-def test_a_mark_that_is_none_and_a_column_that_is_not_there_are_refused(ticks):
+def test_an_invalid_decimal_mark_and_an_unknown_column_are_rejected(ticks):
     path, *_ = ticks
     with pytest.raises(ValueError, match=r"decimal = ';': expected '\.' or ','"):
         load_table(path, "y", decimal=";")
@@ -150,7 +150,7 @@ def test_a_mark_that_is_none_and_a_column_that_is_not_there_are_refused(ticks):
         load_table(path, "y", decimal={"size": "."})
 
 
-def test_the_command_line_shows_the_raw_text_and_asks(ticks):
+def test_the_command_line_shows_ambiguous_texts_and_asks_for_a_decision(ticks):
     path, volume, _ = ticks
     said = CliRunner().invoke(app, ["datasets", "inspect", str(path)], env={"COLUMNS": "200"}).output
     assert f"{volume[0]:,} (?)" in said and 'say --decimal "volume=." or --decimal "volume=,"' in said
@@ -163,7 +163,7 @@ def test_the_command_line_shows_the_raw_text_and_asks(ticks):
     assert wrong.exit_code == 2 and "--decimal takes" in wrong.output
 
 
-def test_the_command_line_reports_what_is_odd(tmp_path):
+def test_the_command_line_reports_oddities(tmp_path):
     rng = np.random.default_rng(0)
     a = rng.normal(size=ROWS).round(6)
     far = a.copy()

@@ -1,4 +1,4 @@
-"""Downloads against a small server on this machine."""
+"""Downloads from a small local server."""
 
 import dataclasses
 import hashlib
@@ -66,12 +66,12 @@ def server():
         running.shutdown()
 
 
-def test_fetch_puts_the_archive_where_load_finds_it(empty_folders, server):
+def test_load_finds_the_archive_that_fetch_saved(empty_folders, server):
     path = datasets.fetch("sgemm", progress=False, base_url=server.url)
     assert path.read_bytes() == server.body
     assert locate(datasets.card("sgemm")) == path and empty_folders / "cache" in path.parents
     datasets.fetch("sgemm", progress=False, base_url=server.url)
-    assert len(server.ranges) == 1  # it is in the cache: not fetched again
+    assert len(server.ranges) == 1  # it is in the cache, and not fetched again
 
 
 def test_progress_is_shown(empty_folders, server, capsys):
@@ -79,7 +79,7 @@ def test_progress_is_shown(empty_folders, server, capsys):
     assert "kB" in capsys.readouterr().out
 
 
-def test_a_cut_transfer_goes_on_where_it_stopped(empty_folders, server):
+def test_an_interrupted_transfer_resumes_where_it_stopped(empty_folders, server):
     server.cuts = 2
     path = datasets.fetch("sgemm", progress=False, base_url=server.url)
     first, *starts = server.ranges
@@ -89,7 +89,7 @@ def test_a_cut_transfer_goes_on_where_it_stopped(empty_folders, server):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_transfer_cut_too_often_keeps_its_bytes_for_the_next_call(empty_folders, server):
+def test_a_transfer_interrupted_too_often_keeps_its_bytes_for_the_next_call(empty_folders, server):
     server.cuts = 3
     with pytest.raises(datasets.DownloadError, match=r"[\d,]+ bytes are kept: fetch again"):
         datasets.fetch("sgemm", progress=False, base_url=server.url)
@@ -104,7 +104,7 @@ def test_a_server_that_ignores_ranges_gets_a_full_download(empty_folders, server
 
 
 @pytest.mark.parametrize("extra", [b"", b"too long"], ids=["complete", "longer than the file"])
-def test_a_part_that_is_complete_is_used_and_a_longer_one_discarded(tmp_path, server, extra):
+def test_a_complete_partial_file_is_used_and_a_longer_one_is_discarded(tmp_path, server, extra):
     part, output = tmp_path / "a.part", tmp_path / "a.zip"
     part.write_bytes(server.body + extra)
     ResumingDownloader(part, progress=False)(f"{server.url}/a.zip", str(output))
@@ -117,7 +117,7 @@ def test_a_downloader_can_write_to_an_open_file(tmp_path, server):
     assert (tmp_path / "out").read_bytes() == server.body
 
 
-def test_a_wrong_checksum_names_both_and_removes_the_file(empty_folders, server):
+def test_an_error_about_a_wrong_checksum_states_both_and_removes_the_file(empty_folders, server):
     card = dataclasses.replace(datasets.card("sgemm"), sha256="0" * 64)
     with pytest.raises(datasets.DownloadError, match="wrong checksum") as caught:
         fetch_card(card, progress=False, base_url=server.url)
@@ -138,18 +138,18 @@ def test_an_error_page_instead_of_an_archive_is_not_kept(empty_folders, server):
     assert not [path for path in (empty_folders / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_missing_page_is_not_asked_for_again(empty_folders, server):
+def test_a_missing_page_is_not_requested_again(empty_folders, server):
     with pytest.raises(datasets.DownloadError, match="404"):
         datasets.fetch("sgemm", progress=False, base_url=f"{server.url}/missing")
     assert len(server.ranges) == 1
 
 
-def test_a_server_that_is_not_there_is_a_download_error(empty_folders):
+def test_an_unreachable_server_raises_a_download_error(empty_folders):
     with pytest.raises(datasets.DownloadError, match="Could not download http://127.0.0.1:9/"):
         datasets.fetch("sgemm", progress=False, base_url="http://127.0.0.1:9")
 
 
-def test_data_sets_without_an_archive_say_how_they_can_be_had(empty_folders):
+def test_an_error_about_a_data_set_without_an_archive_says_how_to_get_it(empty_folders):
     with pytest.raises(datasets.DownloadError, match="kin40k cannot be fetched.*No official archive"):
         datasets.fetch("kin40k")
     with pytest.raises(datasets.DownloadError, match="comes with scikit-learn"):

@@ -20,12 +20,12 @@ PAPER = {
 }
 
 
-def test_cards_have_the_sizes_of_the_papers_table():
+def test_cards_have_the_sizes_in_the_table_of_the_paper():
     assert {name: (datasets.card(name).n, datasets.card(name).d) for name in PAPER} == PAPER
     assert list(datasets.cards())[:7] == list(PAPER)
 
 
-def test_every_card_says_where_it_comes_from_and_what_is_our_reading():
+def test_every_card_states_its_source_and_our_interpretation():
     for name, card in datasets.cards().items():
         assert card.name == name and card.page.startswith("https://")
         assert card.citation and card.licence and card.documented and card.reading
@@ -42,14 +42,14 @@ def test_hyperparameters_have_one_lengthscale_per_input():
         assert min(*found.lengthscale, found.outputscale) > 0 and found.noise >= 1e-4
 
 
-def test_an_unknown_name_gets_close_matches_and_the_list():
+def test_an_error_about_an_unknown_name_lists_close_matches_and_all_names():
     with pytest.raises(ValueError, match="Did you mean airquality.*There are: sgemm, airquality"):
         datasets.load("air-quality")
     with pytest.raises(ValueError, match="No data set is called 'zzz'. There are: "):
         datasets.card("zzz")
 
 
-def test_a_data_set_that_is_not_here_says_what_to_do(empty_folders):
+def test_an_error_about_a_missing_data_set_says_what_to_do(empty_folders):
     with pytest.raises(datasets.DatasetUnavailable) as caught:
         datasets.load("sgemm")
     message = str(caught.value)
@@ -69,13 +69,13 @@ def test_a_data_set_that_is_not_here_says_what_to_do(empty_folders):
         ({"n": 10**6}, "sgemm has 193,280 training rows"),
     ],
 )
-def test_settings_are_checked_before_any_file_is_looked_for(empty_folders, settings, message):
+def test_settings_are_validated_before_any_file_is_searched(empty_folders, settings, message):
     with pytest.raises(ValueError, match=message):
         datasets.load("sgemm", **settings)
 
 
 @pytest.mark.parametrize(("n", "d"), [(11, 2), (12, 3)])
-def test_a_table_of_the_wrong_size_is_refused_with_both_sizes(n, d):
+def test_a_table_of_the_wrong_size_is_rejected_with_both_sizes(n, d):
     card = dataclasses.replace(datasets.card("sgemm"), n=12, d=2, d_raw=2)
     rng = np.random.default_rng(0)
     raw = RawTable(rng.normal(size=(n, d)), rng.normal(size=n), ("a", "b", "c")[:d], "y")
@@ -90,7 +90,7 @@ def test_diabetes_needs_no_file(empty_folders):
     assert data.feature_names[2] == "bmi" and data.card.n == 442 and data.seed == 0
 
 
-def test_thinning_keeps_as_few_pixels_as_hold_n_training_rows():
+def test_thinning_keeps_the_fewest_pixels_that_give_n_training_rows():
     assert grid_stride(None) == 1 and grid_stride(13_696) == 4 and grid_shape(4) == (107, 160)
     for n in (1, 50, 1_000, 13_696, 13_697, 218_624):
         stride = grid_stride(n)
@@ -98,7 +98,7 @@ def test_thinning_keeps_as_few_pixels_as_hold_n_training_rows():
         assert train_size(np.prod(grid_shape(stride + 1))) < max(n, 10)
 
 
-def test_china_stays_a_picture():
+def test_thinned_pixels_of_china_still_form_an_image():
     pytest.importorskip("PIL")
     whole = datasets.load("china")
     assert len(whole.train_x) + len(whole.test_x) == 273_280 and whole.grid_stride == 1
@@ -115,7 +115,7 @@ def test_china_stays_a_picture():
     assert torch.allclose(picture, (pixels - pixels.mean()) / pixels.std())
 
 
-def test_even_one_pixel_can_be_asked_for():
+def test_even_one_pixel_can_be_requested():
     pytest.importorskip("PIL")
     assert len(datasets.load("china", n=1).train_x) == 1
 

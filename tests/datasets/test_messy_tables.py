@@ -1,4 +1,4 @@
-"""Tables as people have them: read as they were meant, and everything that was decided is said."""
+"""Messy tables are read as they were meant, and every decision is reported."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def numbers(rows=40, seed=0):
 
 
 def all_rows(data):
-    """Inputs and target of training and test rows together, sorted, for the shuffle does not matter here."""
+    """Return inputs and target of training and test rows together, sorted, because the shuffle does not matter here."""
     x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
     found = torch.cat([x, y[:, None]], dim=1).numpy()
     return found[np.lexsort(found.T)]
 
 
 def scaled(columns, target):
-    """What the same rows are by the paper's preprocessing, written anew."""
+    """Return the same rows after the paper's preprocessing, written independently of apviz."""
     x = np.column_stack(columns).astype(float)
     x = 2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1
     y = (target - target.mean()) / target.std(ddof=1)
@@ -52,7 +52,7 @@ def write(path, header, rows, separator=",", decimal=".", encoding="utf-8"):
     return path
 
 
-# --- how a file is written --------------------------------------------------------------------------------------------
+# --- forms of files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
@@ -83,7 +83,7 @@ def test_a_line_that_names_the_separator_as_excel_writes_it_is_not_the_header(tm
     )
 
 
-def test_thousands_are_read_on_either_side_of_the_channel(tmp_path):
+def test_english_and_german_thousands_separators_are_read(tmp_path):
     rows = numbers()
     large = np.arange(40) * 1234.5 + 1000
     english = [[f'"{value:,.1f}"', *row] for value, row in zip(large, rows[:, 1:].tolist(), strict=True)]
@@ -99,13 +99,13 @@ def test_thousands_are_read_on_either_side_of_the_channel(tmp_path):
         np.testing.assert_allclose(all_rows(load_table(path, "y", dtype=torch.float64)), expected, atol=1e-12)
 
 
-def test_commas_within_texts_do_not_separate(tmp_path):
+def test_commas_within_texts_do_not_separate_columns(tmp_path):
     rows = [[*row, "Oslo, Norway" if k % 2 else "Rome, Italy"] for k, row in enumerate(numbers().tolist())]
     table = inspect_table(write(tmp_path / "t.csv", ["a", "b", "y", "town"], rows, ";"))
     assert table.text.separator == ";" and [each.kind for each in table.columns] == ["number"] * 3 + ["text"]
 
 
-def test_a_file_without_names_is_recognised_and_its_columns_are_called_by_their_number(tmp_path):
+def test_a_file_without_names_is_recognised_and_its_columns_are_numbered(tmp_path):
     rows = [[*row, "a" if k % 2 else "b"] for k, row in enumerate(numbers().tolist())]
     path = write(tmp_path / "t.csv", None, rows)
     table = inspect_table(path)
@@ -117,18 +117,18 @@ def test_a_file_without_names_is_recognised_and_its_columns_are_called_by_their_
         load_table(path, "y")
 
 
-def test_names_that_are_numbers_are_names_where_one_of_them_is_asked_for(tmp_path):
+def test_numeric_names_are_names_if_one_of_them_is_requested(tmp_path):
     path = write(tmp_path / "t.csv", ["2019", "2020", "2021"], numbers().tolist())
     assert load_table(path, "2021").feature_names == ("2019", "2020")
     assert inspect_table(path, header=True).rows == 40 and inspect_table(path).rows == 41
 
 
-def test_a_position_counts_the_columns_of_a_file_with_names_too(tmp_path):
+def test_a_column_may_be_given_by_position_even_if_the_file_has_names(tmp_path):
     path = write(tmp_path / "t.csv", ["a", "b", "y"], numbers().tolist())
     assert torch.equal(load_table(path, -1).train_x, load_table(path, "y").train_x)
 
 
-def test_arrays_of_numpy_are_tables(tmp_path):
+def test_numpy_arrays_are_tables(tmp_path):
     rows = numbers()
     np.save(tmp_path / "t.npy", rows)
     np.savez(tmp_path / "t.npz", x=rows[:, :2], y=rows[:, 2])
@@ -145,17 +145,17 @@ def test_arrays_of_numpy_are_tables(tmp_path):
         load_table(tmp_path / "o.npy", 0)
 
 
-def test_what_is_no_text_is_refused(tmp_path):
+def test_a_binary_file_called_csv_is_rejected(tmp_path):
     (tmp_path / "t.csv").write_bytes(bytes(range(256)) * 9)
     with pytest.raises(ValueError, match="t.csv cannot be read as a table: it holds bytes that are not text"):
         inspect_table(tmp_path / "t.csv")
 
 
-def test_a_text_of_megabytes_in_every_row_of_a_small_parquet_file_takes_its_size_once(tmp_path):
+def test_a_long_text_repeated_in_every_row_of_a_parquet_file_is_stored_once(tmp_path):
     once = pyarrow.array(["x" * 4_000_000])
     text = pyarrow.DictionaryArray.from_arrays(pyarrow.array(np.zeros(1_500, dtype=np.int32)), once)
     values = pyarrow.array(np.arange(1_500.0))
-    # without its own schema the file says that it holds texts
+    # without the stored schema, the file declares texts
     pyarrow.parquet.write_table(
         pyarrow.table({"a": values, "text": text, "y": values}), tmp_path / "t.parquet", store_schema=False
     )
@@ -163,13 +163,13 @@ def test_a_text_of_megabytes_in_every_row_of_a_small_parquet_file_takes_its_size
     assert inspect_table(tmp_path / "t.parquet").column("text").kind == "constant"
 
 
-def test_millions_of_columns_are_refused_before_they_are_read(tmp_path):
+def test_too_many_columns_are_rejected_before_they_are_read(tmp_path):
     (tmp_path / "t.csv").write_text(",".join(f"c{k}" for k in range(50_000)) + "\n")
     with pytest.raises(ValueError, match="50,000 columns; up to 20,000 are accepted"):
         inspect_table(tmp_path / "t.csv", limits=SizeLimits(columns=20_000))
 
 
-# --- what columns hold ------------------------------------------------------------------------------------------------
+# --- contents of columns ----------------------------------------------------------------------------------------------
 
 
 def table_with(tmp_path, column, **others):
@@ -178,7 +178,7 @@ def table_with(tmp_path, column, **others):
     return tmp_path / "t.csv"
 
 
-def test_texts_become_an_input_each_and_two_of_them_one(tmp_path):
+def test_each_text_of_a_column_becomes_an_input_and_two_texts_become_one(tmp_path):
     towns = (["Oslo"] * 20 + ["Rome"] * 12 + ["Bonn"] * 8)[:40]
     path = table_with(tmp_path, towns, smoker=["no", "no", "yes", "no"] * 10)
     data = load_table(path, "y", dtype=torch.float64)
@@ -191,7 +191,7 @@ def test_texts_become_an_input_each_and_two_of_them_one(tmp_path):
     assert "smoker: 1 where it is yes, 0 where it is no" in data.notes
 
 
-def test_of_many_texts_the_commonest_get_an_input_and_the_others_are_alike(tmp_path):
+def test_of_many_texts_the_most_common_become_inputs_and_the_others_are_not_distinguished(tmp_path):
     column = [f"t{k}" for k in range(30) for _ in range(31 - k)]
     data = load_table(table_with(tmp_path, column), "y")
     assert data.feature_names == ("a", *(f"c=t{k}" for k in range(MAX_LEVELS)))
@@ -202,7 +202,7 @@ def test_of_many_texts_the_commonest_get_an_input_and_the_others_are_alike(tmp_p
     )
 
 
-def test_texts_that_name_the_rows_are_left_out_with_a_word_unless_they_are_asked_for(tmp_path):
+def test_texts_that_name_rows_are_left_out_with_a_note_unless_requested(tmp_path):
     path = table_with(tmp_path, [f"id-{k}" for k in range(60)])
     data = load_table(path, "y")
     assert data.feature_names == ("a",)
@@ -222,7 +222,7 @@ def test_dates_become_days_since_the_first(tmp_path, form):
     assert "c: days since 2019-12-30" in data.notes
 
 
-def test_dates_that_could_be_read_either_way_are_told(tmp_path):
+def test_ambiguous_dates_are_reported(tmp_path):
     column = [f"{month:02}/{day:02}/2020" for month in range(1, 7) for day in range(1, 7)]
     path = table_with(tmp_path, column)
     assert "c is read as month/day/year, and could be day/month/year" in load_table(path, "y").notes
@@ -230,7 +230,7 @@ def test_dates_that_could_be_read_either_way_are_told(tmp_path):
     assert "c is read as day/month/year, and could be month/day/year" in load_table(path, "y").notes
 
 
-def test_dates_truth_values_and_lists_of_a_parquet_file(tmp_path):
+def test_dates_and_booleans_of_a_parquet_file_become_inputs_and_lists_do_not(tmp_path):
     when = pd.date_range("2024-01-01", periods=30, tz="Europe/Zurich")
     frame = pd.DataFrame({
         "when": when, "ok": [k % 3 == 0 for k in range(30)], "list": [[k] for k in range(30)],
@@ -246,7 +246,7 @@ def test_dates_truth_values_and_lists_of_a_parquet_file(tmp_path):
         load_table(tmp_path / "t.parquet", "y", inputs=["list"])
 
 
-def test_a_few_words_among_numbers_count_as_missing_and_are_named(tmp_path):
+def test_a_few_words_among_numbers_count_as_missing_and_are_reported(tmp_path):
     column = [*map(str, range(58)), "error", "<5"]
     data = load_table(table_with(tmp_path, column), "y")
     assert "2 values of c are not numbers (“error”, “<5”) and count as missing" in data.notes
@@ -254,11 +254,11 @@ def test_a_few_words_among_numbers_count_as_missing_and_are_named(tmp_path):
     assert len(data.train_x) + len(data.test_x) == 58
 
 
-# --- what is missing, constant or there twice -------------------------------------------------------------------------
+# --- missing values, constants and duplicates -------------------------------------------------------------------------
 
 
 def gaps(tmp_path):
-    """Forty rows; `c` is missing in rows 0 to 3, `town` in 2 to 5, the target in 10, `other` everywhere but in one."""
+    """Write 40 rows; `c` is missing in rows 0 to 3, `town` in 2 to 5, the target in 10, `other` in all but one."""
     frame = pd.DataFrame({
         "c": np.arange(40) % 7 * 1.0, "town": np.array(["Oslo", "Rome"])[np.arange(40) % 2], "y": np.arange(40) ** 2.0,
         "other": np.nan,
@@ -275,15 +275,15 @@ def test_rows_with_missing_values_are_dropped_and_counted(tmp_path):
     path, frame = gaps(tmp_path)
     data = load_table(path, "y", dtype=torch.float64)
     left = frame.drop(columns="other").dropna()
-    # of two texts the commoner is 0
+    # of two texts, the more common is 0
     expected = scaled([left["c"], left["town"] == "Oslo"], left["y"].to_numpy())
     np.testing.assert_allclose(all_rows(data), expected, atol=1e-12)
     assert f"{40 - len(left)} of 40 rows are dropped because a value is missing: c (4), town (4), y (1)" in data.notes
-    # a column that is always the same takes no rows with it
+    # a constant column drops no rows
     assert "left out because every row has the same value: other" in data.notes
 
 
-def test_missing_values_are_filled_where_asked_for_and_those_of_the_target_never(tmp_path):
+def test_missing_inputs_are_filled_on_request_and_missing_targets_never(tmp_path):
     path, frame = gaps(tmp_path)
     data = load_table(path, "y", missing="fill", dtype=torch.float64)
     left = frame[frame["y"].notna()]
@@ -297,17 +297,17 @@ def test_missing_values_are_filled_where_asked_for_and_those_of_the_target_never
     assert "8 missing values are filled: c (4, by the median), town (4, as a separate text)" in data.notes
 
 
-def test_missing_values_are_refused_where_asked_for(tmp_path):
+def test_missing_values_are_rejected_on_request(tmp_path):
     with pytest.raises(ValueError, match=r"missing or infinite values in: c \(4\), town \(4\), y \(1\)\. Drop or fill"):
         load_table(gaps(tmp_path)[0], "y", missing="refuse")
 
 
-def test_a_column_that_is_not_ticked_takes_no_rows_with_it(tmp_path):
+def test_missing_values_of_an_unselected_column_drop_no_rows(tmp_path):
     data = load_table(gaps(tmp_path)[0], "y", inputs=["town"])
     assert data.feature_names == ("town=Oslo",) and len(data.train_x) + len(data.test_x) == 35
 
 
-def test_where_too_few_rows_are_left_it_is_said_why(tmp_path):
+def test_an_error_about_too_few_remaining_rows_states_the_reason(tmp_path):
     path = table_with(tmp_path, [1.0, 2.0] * 4 + [None] * 32)
     with pytest.raises(
         ValueError, match=r"has 8 rows; .* of 40 rows, values are missing in: c \(32\); leave such columns out"
@@ -316,7 +316,7 @@ def test_where_too_few_rows_are_left_it_is_said_why(tmp_path):
     assert len(load_table(path, "y", missing="fill").train_x) == 32
 
 
-def test_copies_are_dropped_where_asked_for(tmp_path):
+def test_duplicate_rows_are_dropped_on_request(tmp_path):
     rows = numbers(60)
     path = write(tmp_path / "t.csv", ["a", "b", "y"], np.concatenate([rows, rows[:15]]).tolist())
     data = load_table(path, "y", copies="drop", dtype=torch.float64)
@@ -339,7 +339,7 @@ def test_a_target_that_cannot_be_predicted_is_refused(tmp_path, target, why):
         load_table(path, target)
 
 
-def test_fewer_rows_than_n_are_refused_with_how_many_there_are(tmp_path):
+def test_an_error_about_fewer_rows_than_n_states_their_number(tmp_path):
     with pytest.raises(ValueError, match=r"n = 40: .* has 26 training rows, 80% of 33 that are left of 40"):
         load_table(gaps(tmp_path)[0], "y", n=40)
 
@@ -354,15 +354,15 @@ def test_fewer_rows_than_n_are_refused_with_how_many_there_are(tmp_path):
         ({"inputs": ["y"]}, "y is the target, and cannot be an input too"),
     ],
 )
-def test_a_choice_that_there_is_not_is_refused(tmp_path, choice, why):
+def test_an_unknown_choice_is_rejected(tmp_path, choice, why):
     with pytest.raises(ValueError, match=why):
         load_table(gaps(tmp_path)[0], "y", **choice)
 
 
-# --- what stays of it -------------------------------------------------------------------------------------------------
+# --- records of the preparation ---------------------------------------------------------------------------------------
 
 
-def test_a_trace_and_its_report_say_what_was_made_of_the_table(tmp_path):
+def test_a_trace_and_its_report_describe_the_preparation_of_the_table(tmp_path):
     path, _ = gaps(tmp_path)
     data = load_table(path, "y", missing="fill")
     system = comparison.build_system(
@@ -382,7 +382,7 @@ def test_a_trace_and_its_report_say_what_was_made_of_the_table(tmp_path):
     assert "8 missing values are filled: c (4, by the median), town (4, as a separate text)" in said
 
 
-def test_of_data_that_are_no_table_nothing_is_said(tmp_path):
+def test_data_that_are_not_a_table_have_no_preparation(tmp_path):
     data = apviz.datasets.load("diabetes")
     assert data.preparation == ""
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=1, device="cpu")
@@ -391,7 +391,7 @@ def test_of_data_that_are_no_table_nothing_is_said(tmp_path):
     assert recorder.trace.preparation == {} and "data_preparation" not in recorder.trace.attrs
 
 
-def test_everything_is_said_as_a_warning_too(tmp_path):
+def test_every_note_is_also_a_warning(tmp_path):
     path, _ = gaps(tmp_path)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""What is odd about data is found; what is only skewed, heavy-tailed, spiked or rounded is not."""
+"""Oddities of data are found; skewed, heavy-tailed, spiked or rounded data are not odd."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_healthy_columns_of_11_to_100_000_rows_are_not_reported(name):
     for n, times in ((11, 5), (40, 3), (300, 2), (3_000, 1), (100_000, 1)):
         for _ in range(times):
             column = HEALTHY[name](rng, n)
-            beside = np.column_stack([column, rng.uniform(size=n)])
-            # that all of few draws are equal, or that rounded values come again, is the truth
+            paired = np.column_stack([column, rng.uniform(size=n)])
+            # a few draws may all be equal, and rounded values may repeat: these findings are true
             true = {OddityKind.CONSTANT_COLUMN, OddityKind.DUPLICATE_ROWS}
-            assert kinds(beside, column) <= true, n
+            assert kinds(paired, column) <= true, n
         assert kinds(column[:, None]) <= true, n
 
 
-def test_of_many_small_healthy_tables_hardly_any_is_reported():
+def test_hardly_any_of_many_small_healthy_tables_is_reported():
     rng = np.random.default_rng(2)
     tables = [rng.standard_t(3, (11, 2)) * rng.lognormal(size=(11, 1)) for _ in range(150)]
     assert sum(bool(find_oddities(table)) for table in tables) <= 3
@@ -63,7 +63,7 @@ def test_an_outlier_is_named_with_its_row_in_inputs_and_targets(value):
     assert inputs.message.startswith(f"b is {value:.4g} in row 8, ")
 
 
-def test_several_outliers_are_found_together_however_far_apart_and_sentinels_too():
+def test_several_outliers_at_any_distance_and_sentinels_are_found_together():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(400, 1))
     x[:3, 0] = [1e3, 1e6, -1e9]
@@ -115,7 +115,7 @@ def test_one_outlier_does_not_make_all_other_rows_near_duplicates_or_columns_equ
     assert found.columns == ("column 1", "column 2") and found.count == 1
 
 
-def test_copies_of_columns_are_found_in_other_units_and_with_other_signs():
+def test_equal_columns_are_found_in_other_units_and_with_other_signs():
     rng = np.random.default_rng(0)
     u, w = rng.standard_normal((2, 300))
     x = np.column_stack([u, w, u, 1e9 - 1e5 * u, w.astype(np.float32), u + 0.001 * w])
@@ -128,7 +128,7 @@ def test_copies_of_columns_are_found_in_other_units_and_with_other_signs():
 
 @pytest.mark.parametrize("step", [1, 10, 0.5])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_row_numbers_are_found_in_any_order_also_when_rows_are_missing_and_scaled(step, ordered):
+def test_row_numbers_are_found_in_any_order_with_missing_rows_and_after_scaling(step, ordered):
     rng = np.random.default_rng(0)
     number = np.arange(1000.0)[rng.uniform(size=1000) < 0.8] * step + 17
     number = number if ordered else rng.permutation(number)
@@ -141,13 +141,13 @@ def test_row_numbers_are_found_in_any_order_also_when_rows_are_missing_and_scale
     assert kinds(scaled) == {OddityKind.ID_COLUMN}
 
 
-def test_customer_numbers_are_found_where_chance_would_have_drawn_one_twice():
+def test_distinct_identifiers_are_found_if_random_draws_would_repeat_one():
     rng = np.random.default_rng(0)
     numbers = rng.choice(np.arange(100_000, 1_000_000), 10_000, replace=False).astype(float)
     assert kinds(np.column_stack([numbers, rng.uniform(size=10_000)])) == {OddityKind.ID_COLUMN}
 
 
-def test_a_grid_a_design_and_a_lone_time_are_no_row_numbers():
+def test_grids_designs_and_a_single_time_column_are_not_row_numbers():
     rng = np.random.default_rng(0)
     rows, columns = np.meshgrid(np.arange(30.0), np.arange(30.0))
     assert not kinds(np.column_stack([rows.ravel(), columns.ravel()]))
@@ -155,7 +155,7 @@ def test_a_grid_a_design_and_a_lone_time_are_no_row_numbers():
     assert not kinds(np.column_stack([rng.permutation(100) / 99.0 for _ in range(3)]))
 
 
-def test_constant_columns_missing_values_and_infinities_are_taken_as_they_are():
+def test_constant_columns_are_reported_next_to_missing_values_and_infinities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 4))
     x[:, 1], x[:, 3] = 3.0, np.nan
@@ -165,7 +165,7 @@ def test_constant_columns_missing_values_and_infinities_are_taken_as_they_are():
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (1, 3), (2, 1), (5, 0), (9, 2)])
-def test_tables_of_hardly_any_rows_are_no_trouble(shape):
+def test_tables_with_very_few_rows_raise_nothing_and_report_no_outliers(shape):
     assert not kinds(np.random.default_rng(0).standard_normal(shape), np.zeros(shape[0])) & {
         OddityKind.OUTLIER_IN_INPUTS, OddityKind.EQUAL_COLUMNS, OddityKind.ID_COLUMN,
     }  # fmt: skip
@@ -180,7 +180,7 @@ def test_arguments_that_do_not_match_are_refused():
         find_oddities(np.zeros((5, 2)), names=["a"])
 
 
-def test_the_cost_does_not_grow_with_the_square_of_rows():
+def test_the_cost_does_not_grow_with_the_square_of_the_number_of_rows():
     x = np.random.default_rng(0).standard_normal((200_000, 4))
     x[::2] = x[1::2] + 1e-9
     started = time.process_time()

@@ -22,7 +22,7 @@ def prepared(raw, seed=0, n=None, dtype=torch.float64):
 
 @given(seed=st.integers(0, 2**31), rows=st.integers(1, 300))
 @settings(max_examples=30, deadline=None)
-def test_shuffle_equals_the_global_generator_and_leaves_it_alone(seed, rows):
+def test_the_shuffle_equals_that_of_the_global_generator_and_does_not_advance_it(seed, rows):
     before = torch.get_rng_state()
     ours = shuffle(rows, seed)
     assert torch.equal(torch.get_rng_state(), before)
@@ -55,7 +55,7 @@ def test_n_keeps_the_first_training_rows_and_all_test_rows():
     assert torch.equal(part.test_x, full.test_x)
 
 
-def test_the_same_seed_gives_the_same_split_and_another_seed_another():
+def test_the_same_seed_gives_the_same_split_and_another_seed_another_split():
     assert torch.equal(prepared(table(), 1).train_x, prepared(table(), 1).train_x)
     assert not torch.equal(prepared(table(), 1).train_x, prepared(table(), 2).train_x)
 
@@ -88,14 +88,14 @@ def test_too_few_rows_a_constant_target_and_constant_inputs_are_refused():
         prepared(dataclasses.replace(table(), inputs=np.ones((50, 3))))
 
 
-def test_n_beyond_the_training_rows_says_how_many_there_are():
+def test_an_error_about_n_beyond_the_training_rows_states_their_number():
     with pytest.raises(ValueError, match="n = 41: here has 40 training rows"):
         prepared(table(), n=41)
 
 
 @given(power=st.integers(-1000, 1000), seed=st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_the_unit_of_inputs_and_target_does_not_matter_to_a_bit(power, seed):
+def test_the_units_of_inputs_and_target_change_no_bit(power, seed):
     raw = table(seed=seed)
     other = dataclasses.replace(raw, inputs=np.ldexp(raw.inputs, power), target=np.ldexp(raw.target, power))
     with np.errstate(all="raise"):
@@ -111,7 +111,7 @@ def test_huge_and_tiny_targets_are_standardised(unit):
     np.testing.assert_allclose(data.train_y, prepared(raw).train_y, rtol=1e-10)
 
 
-def test_inputs_whose_range_overflows_are_scaled_all_the_same():
+def test_inputs_whose_range_overflows_are_scaled_too():
     raw = table()
     huge = raw.inputs / np.abs(raw.inputs).max(axis=0) * 1.7e308
     np.testing.assert_allclose(
@@ -119,7 +119,7 @@ def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     )
 
 
-def test_a_comparison_predicts_ten_thousand_of_many_test_rows_and_says_of_how_many():
+def test_a_comparison_predicts_ten_thousand_of_many_test_rows_and_states_their_number():
     data = prepared(table(rows=60_000), n=50)
     fewer = data.for_comparison()
     assert torch.equal(fewer.test_x, data.test_x[:10_000]) and torch.equal(fewer.test_y, data.test_y[:10_000])

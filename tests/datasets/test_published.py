@@ -31,21 +31,21 @@ def runs(empty_folders):
             lines.write(json.dumps(row) + "\n")
 
 
-def test_hyperparameters_are_those_after_the_step_and_residuals_those_of_the_next_record(runs):
+def test_hyperparameters_are_those_after_a_step_and_residuals_those_of_the_next_record(runs):
     run = datasets.published_hyperparameters("sgemm")
     assert run.step == 48 and run.noise == 48.1 and run.lengthscale == (0.1, 0.2)
     assert datasets.published_residuals("sgemm") == (1.0, 4.9)
     assert "seed 0, step 48" in run.hyperparameters.provenance
 
 
-def test_a_training_is_all_its_steps_in_order(runs):
+def test_a_training_consists_of_all_its_steps_in_order(runs):
     assert [run.step for run in datasets.published_training("sgemm")] == [48, 49]
     assert [run.noise for run in datasets.published_training("houseelectric", seed=3)] == [7.1]
     with pytest.raises(ValueError, match="No published run for song"):
         datasets.published_training("song")
 
 
-def test_a_run_that_was_not_published_gets_those_that_were(runs):
+def test_an_error_about_an_unpublished_run_lists_the_published_ones(runs):
     with pytest.raises(ValueError, match="available for it: kernel=matern52 method=altproj seed=3"):
         datasets.published_hyperparameters("houseelectric")
     with pytest.raises(ValueError, match="available data sets: houseelectric, sgemm"):
@@ -76,6 +76,6 @@ def test_the_cards_hold_the_published_values(name, need_file):
     assert card.provenance.startswith(run.hyperparameters.provenance)
 
 
-def test_published_residuals_of_air_quality(need_file):
+def test_published_residuals_of_air_quality_are_read_from_the_file(need_file):
     need_file("paper_runs.jsonl.gz")
     assert datasets.published_residuals("airquality")[:3] == pytest.approx((1.081, 0.889, 0.759), abs=6e-4)

@@ -1,4 +1,4 @@
-"""The earth's relief, on small grids written here and on the real one, held against what maps say."""
+"""The earth's relief, on small grids written here, and on the real one checked against maps."""
 
 import hashlib
 import math
@@ -22,12 +22,12 @@ def written(path, grid, name="Altitude"):
 
 
 def degrees(points):
-    """Latitude and longitude of points of the sphere."""
+    """Return latitude and longitude of points on the sphere."""
     x, y, z = np.asarray(points, dtype=np.float64).T
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
-def test_a_byte_is_28_metres_above_minus_450_and_no_data_is_the_level_of_the_sea(tmp_path):
+def test_a_byte_counts_28_metres_from_minus_450_and_no_data_means_sea_level(tmp_path):
     raw = read_earth(written(tmp_path / "a.h5", np.array([[0, 1, 16], [100, 254, 255]], dtype=np.uint8)))
     assert raw.target.tolist() == [-450, -422, -2, 2350, 6662, 0]
     assert raw.feature_names == ("x", "y", "z") and raw.inputs.shape == (6, 3)
@@ -55,18 +55,18 @@ def test_points_lie_on_the_sphere_and_their_distances_are_chords():
         (np.zeros(4, dtype=np.uint8), "Altitude", "expected a grid of bytes"),
     ],
 )
-def test_another_file_says_what_it_is_not(tmp_path, grid, name, message):
+def test_an_error_about_another_file_says_what_was_expected(tmp_path, grid, name, message):
     with pytest.raises(ValueError, match=message):
         read_earth(written(tmp_path / "a.h5", grid, name))
 
 
-def test_a_file_that_is_no_hdf5_is_refused(tmp_path):
+def test_a_file_that_is_not_hdf5_is_rejected(tmp_path):
     (tmp_path / "a.h5").write_bytes(b"<html>")
     with pytest.raises(ValueError, match=r"a\.h5 is not an HDF5 file"):
         read_earth(tmp_path / "a.h5")
 
 
-def test_without_h5py_it_says_what_to_install(tmp_path, monkeypatch):
+def test_without_h5py_the_error_says_what_to_install(tmp_path, monkeypatch):
     path = written(tmp_path / "a.h5", np.zeros((2, 2), dtype=np.uint8))
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ImportError, match="pip install h5py"):
@@ -75,7 +75,7 @@ def test_without_h5py_it_says_what_to_install(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def relief():
-    """The table of the real file."""
+    """Return the table of the real file."""
     try:
         return read_earth(locate(datasets.card("earth")))
     except datasets.DatasetUnavailable:
@@ -88,7 +88,7 @@ def unit_vector(latitude, longitude):
 
 
 def height(relief, latitude, longitude):
-    """Of the nearest point."""
+    """Return the height of the nearest point."""
     return relief.target[(relief.inputs @ unit_vector(latitude, longitude)).argmax()]
 
 
@@ -105,7 +105,7 @@ PLACES = {  # latitude, longitude and metres above the sea; towns on plains, low
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_places_have_the_heights_that_maps_say(relief, place):
+def test_places_have_the_heights_on_maps(relief, place):
     *position, metres = PLACES[place]
     assert abs(height(relief, *position) - metres) < 150  # pvlib warns of errors of more than 100 m
 
@@ -115,20 +115,20 @@ def test_the_seas_are_flat(relief, position):
     assert height(relief, *position) == 0
 
 
-def test_the_highest_point_is_in_the_cell_of_everest_or_beside_it(relief):
+def test_the_highest_point_is_in_the_cell_of_everest_or_a_neighbouring_one(relief):
     chord = np.linalg.norm(relief.inputs[relief.target.argmax()] - unit_vector(27.988, 86.925))
     assert chord < math.radians(1.5 * 5 / 60)
     assert 5800 < relief.target.max() < 8849  # the mean over a cell is below the summit
 
 
-def test_two_thirds_are_at_the_level_of_the_sea(relief):
+def test_two_thirds_are_at_sea_level(relief):
     assert 0.66 < (relief.target == 0).mean() < 0.70
     north = relief.inputs[:, 2] > 0
     assert (relief.target[north] == 0).mean() < (relief.target[~north] == 0).mean()  # more land in the north
 
 
 @pytest.mark.slow
-def test_a_million_rows_lie_on_the_sphere_and_no_two_are_alike_in_float32(relief):
+def test_a_million_rows_lie_on_the_sphere_and_no_two_are_equal_in_float32(relief):
     data = datasets.load("earth", n=1_000_000)
     assert data.train_x.dtype == torch.float32 and len(data.test_x) == 1_866_240
     assert torch.allclose(data.train_x.norm(dim=1), torch.ones(1_000_000))
@@ -137,6 +137,6 @@ def test_a_million_rows_lie_on_the_sphere_and_no_two_are_alike_in_float32(relief
     assert (rows[1:] != rows[:-1]).any(axis=1).all()
 
 
-def test_the_checksum_on_the_card_is_that_of_the_file(relief):
+def test_the_checksum_on_the_card_equals_that_of_the_file(relief):
     found = hashlib.sha256(locate(datasets.card("earth")).read_bytes()).hexdigest()
     assert datasets.card("earth").sha256 == found

@@ -55,7 +55,7 @@ def test_a_missing_file_and_an_unknown_ending_are_named(tmp_path):
         load_table(tmp_path / "a.xlsx", "y")
 
 
-def test_a_missing_column_gets_the_list_of_columns(tmp_path, frame):
+def test_an_error_about_a_missing_column_lists_the_columns(tmp_path, frame):
     path = save(frame, tmp_path / "a.csv")
     with pytest.raises(ValueError, match="no such column; its columns are a, b, price"):
         load_table(path, "cost")
@@ -63,7 +63,7 @@ def test_a_missing_column_gets_the_list_of_columns(tmp_path, frame):
         load_table(save(frame, tmp_path / "b.csv", header=False), 3)
 
 
-def test_infinite_values_are_missing_ones(tmp_path, frame):
+def test_infinite_values_count_as_missing(tmp_path, frame):
     frame.loc[:3, "a"] = np.nan
     frame.loc[5, "price"] = np.inf
     with pytest.raises(ValueError, match=r"missing or infinite values in: a \(4\), price \(1\)"):
@@ -84,7 +84,7 @@ def test_too_few_rows_a_constant_target_and_an_empty_file_are_refused(tmp_path, 
         load_table(save(frame[["a"]], tmp_path / "a.csv"), "a")
 
 
-# --- rows, names and values that would go wrong without a word --------------------------------------------------
+# --- rows, names and values that could be misread silently ----------------------------------------------------------
 
 
 def written(path, header, rows):
@@ -99,7 +99,7 @@ def written(path, header, rows):
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 @pytest.mark.parametrize("values", [4, 5, 2])
 @pytest.mark.parametrize("from_row", [0, 12])
-def test_a_row_longer_or_shorter_than_the_header_is_refused_with_its_line(tmp_path, name, values, from_row):
+def test_a_row_longer_or_shorter_than_the_header_is_rejected_with_its_line(tmp_path, name, values, from_row):
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=values if number >= from_row else 3).round(3) for number in range(30)]
     path = written(tmp_path / name, "x0,x1,y", rows)
@@ -109,7 +109,7 @@ def test_a_row_longer_or_shorter_than_the_header_is_refused_with_its_line(tmp_pa
         load_table(path, "y")
 
 
-def test_a_row_of_another_length_is_refused_without_a_header_too(tmp_path):
+def test_a_row_of_another_length_is_rejected_without_a_header_too(tmp_path):
     rows = np.random.default_rng(0).normal(size=(30, 3)).round(3).tolist()
     for other in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
         path = written(tmp_path / "t.csv", "0.5,0.5,0.5", [*rows, other])
@@ -117,13 +117,13 @@ def test_a_row_of_another_length_is_refused_without_a_header_too(tmp_path):
             load_table(path, -1)
 
 
-def test_commas_at_the_ends_of_rows_are_refused(tmp_path):
+def test_commas_at_the_ends_of_rows_are_rejected(tmp_path):
     rows = [[*row, ""] for row in np.random.default_rng(0).normal(size=(30, 3)).tolist()]
     with pytest.raises(ValueError, match="row 2 has 4 values, the header has 3 .*; .* a surplus or missing separator"):
         load_table(written(tmp_path / "t.csv", "x0,x1,y", rows), "y")
 
 
-def test_blank_lines_and_quoted_commas_are_no_rows_of_another_length(tmp_path, frame):
+def test_blank_lines_and_quoted_commas_do_not_change_the_length_of_rows(tmp_path, frame):
     text = '\n"a,1",b,price\n\n' + frame.to_csv(index=False, header=False).replace("\n", "\n\n")
     (tmp_path / "t.csv").write_text(text)
     assert load_table(tmp_path / "t.csv", "price").feature_names == ("a,1", "b")
@@ -131,7 +131,7 @@ def test_blank_lines_and_quoted_commas_are_no_rows_of_another_length(tmp_path, f
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
 @pytest.mark.parametrize("twice", ["price", "a"])
-def test_two_columns_of_one_name_are_refused(tmp_path, frame, name, twice):
+def test_two_columns_of_one_name_are_rejected(tmp_path, frame, name, twice):
     columns = [twice, "b", "price"] if twice == "price" else ["a", "a", "price"]
     if name == "t.parquet":
         arrays = [pyarrow.array(frame.iloc[:, place]) for place in range(3)]
@@ -145,7 +145,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path, frame, name, twice):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
 @pytest.mark.parametrize("large", [2**62, 2**63, -(2**62)])
-def test_whole_numbers_that_float64_cannot_tell_apart_are_kept_apart(tmp_path, frame, name, large):
+def test_integers_that_are_equal_in_float64_stay_distinct(tmp_path, frame, name, large):
     whole = [large + k for k in np.random.default_rng(0).permutation(20).tolist()]
     path = save(frame.assign(when=np.array(whole)), tmp_path / name)
     found = load_table(path, "price", dtype=torch.float64)
@@ -160,7 +160,7 @@ def test_whole_numbers_that_float64_cannot_tell_apart_are_kept_apart(tmp_path, f
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, name):
+def test_omitted_columns_and_duplicate_rows_are_reported(tmp_path, frame, name):
     path = save(pd.concat([frame.assign(c=3.0, d=4), frame[:5].assign(c=3.0, d=4)]), tmp_path / name)
     with pytest.warns(UserWarning) as said:
         data = load_table(path, "price")
@@ -172,25 +172,25 @@ def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, nam
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-def test_an_index_that_pandas_wrote_as_a_column_without_a_name_is_told(tmp_path, frame, name):
+def test_an_index_that_pandas_wrote_as_an_unnamed_column_is_reported(tmp_path, frame, name):
     frame.to_csv(tmp_path / name)
     with pytest.warns(
         UserWarning, match="a column without a name in the file is an input: Unnamed: 0; if it only numb"
     ):
         data = load_table(tmp_path / name, "price")
     assert data.feature_names == ("Unnamed: 0", "a", "b") and len(data.notes) == 1
-    # a file that is read and written so once more has two
+    # reading and writing the file again adds a second such column
     pd.read_csv(tmp_path / name).to_csv(tmp_path / name)
     with pytest.warns(UserWarning, match=r"is an input: Unnamed: 0(\.1)?, Unnamed: 0"):
         load_table(tmp_path / name, "price")
 
 
-def test_a_table_without_anything_to_tell_tells_nothing(tmp_path, frame, recwarn):
+def test_a_table_without_oddities_has_no_notes(tmp_path, frame, recwarn):
     assert load_table(save(frame, tmp_path / "t.csv"), "price").notes == () and not recwarn.list
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet"])
-def test_a_file_that_was_cut_or_damaged_is_refused_in_a_sentence(tmp_path, frame, name):
+def test_a_truncated_or_damaged_file_is_rejected_in_one_sentence(tmp_path, frame, name):
     whole = save(frame, tmp_path / name).read_bytes()
     for length in (1, 11, len(whole) // 2, len(whole) - 4):
         (tmp_path / name).write_bytes(whole[:length])
@@ -211,7 +211,7 @@ def test_a_column_that_pandas_wrote_as_an_index_is_a_column(tmp_path, frame):
 
 @pytest.mark.parametrize("column", ["a", "price"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_cell_that_leaves_no_room_for_the_others_is_refused_with_its_row(tmp_path, frame, column, dtype):
+def test_a_cell_so_large_that_others_become_equal_is_rejected_with_its_row(tmp_path, frame, column, dtype):
     frame.loc[6, column] = 1e200
     path = save(frame, tmp_path / "t.csv")
     with pytest.raises(
@@ -222,8 +222,8 @@ def test_a_cell_that_leaves_no_room_for_the_others_is_refused_with_its_row(tmp_p
         load_table(path, "price", dtype=dtype)
 
 
-def test_rows_that_become_alike_by_rounding_are_counted(tmp_path):
-    """Seconds since 1970, and one row where the clock was not set."""
+def test_rows_that_become_equal_by_rounding_are_counted(tmp_path):
+    """Seconds since 1970, with one row of an unset clock."""
     rng = np.random.default_rng(0)
     seconds = np.append(1_700_000_000 + np.arange(999), 0)
     path = save(pd.DataFrame({"t": seconds, "y": rng.normal(size=1000)}), tmp_path / "t.csv")

@@ -1,4 +1,4 @@
-"""Each reader on a small archive in the documented format, written here."""
+"""Each reader, tested on a small archive in the documented format."""
 
 import io
 import tarfile
@@ -118,7 +118,7 @@ def test_gas_sensors_take_time_and_sixteen_sensors(tmp_path):
     assert raw.target.tolist() == [0, 5.5]
 
 
-def test_a_broken_archive_a_wrong_archive_and_wrong_content_are_told_apart(tmp_path):
+def test_a_broken_archive_a_wrong_archive_and_wrong_content_give_different_errors(tmp_path):
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"PK not really")
     with pytest.raises(ValueError, match="not a readable archive.*fetch it again"):

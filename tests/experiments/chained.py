@@ -1,4 +1,4 @@
-"""An experiment of two cells, of which the second opens the trace of the first; workers import it."""
+"""An experiment of two cells, whose second opens the trace of the first; workers import it."""
 
 from __future__ import annotations
 

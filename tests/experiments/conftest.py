@@ -1,4 +1,4 @@
-"""Experiments made small: the same code, with fewer steps, epochs and rows to test on."""
+"""Small experiments: the same code, with fewer steps, epochs and test rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Finished = tuple[Options, dict[str, Row], int]
 
 
 class CutHook(Hook):
-    """Ctrl-C in the update `update` of the solve `solve`, both from 1; counts the solves that were started."""
+    """Interrupts update `update` of solve `solve`, both counted from 1, and counts the started solves."""
 
     def __init__(self, solve: int = 0, update: int = 1) -> None:
         self.solve, self.update = solve, update
@@ -36,7 +36,7 @@ class CutHook(Hook):
 
 @pytest.fixture
 def small() -> Iterator[None]:
-    """Every experiment in a second or so; the settings that the paper gives are in the tests of `setting`."""
+    """Shrink every experiment to about a second; test_experiment_methods tests the settings of the paper."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "STEPS", STEPS)
         patch.setattr(measuring, "MORE_STEPS", {})
@@ -45,7 +45,7 @@ def small() -> Iterator[None]:
         patch.setattr(convergence, "REDUCED_MAX_EPOCHS", 60)
         patch.setattr(test_time, "REDUCED_MAX_EPOCHS", 60)
         patch.setattr(batch_size, "MAX_EPOCHS", 4)
-        # blocks of the paper's share of 200 rows would be of one row each
+        # the share of the paper would give blocks of one row for 200 rows
         patch.setattr(batch_size, "SIZES", (20_000, 50_000))
         patch.setattr(rules, "MILESTONES", (1, 2, 4))
         patch.setattr(training, "SVGP_STEPS", 8)
@@ -56,13 +56,13 @@ def small() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory) -> tuple[Path, dict[str, Finished]]:
-    """The folder of the experiments that tests share, and those that are finished."""
+    """Return the shared folder of experiments, and the finished ones."""
     return tmp_path_factory.mktemp("experiments"), {}
 
 
 @pytest.fixture
 def finished(small, kept) -> Callable[[str], Finished]:
-    """A function that runs an experiment on 200 pixels of the photograph, once: options, rows, and solves it took."""
+    """Return a function that runs an experiment once on 200 pixels: options, rows, and its number of solves."""
     out, found = kept
 
     def finish(name: str) -> Finished:
@@ -77,13 +77,13 @@ def finished(small, kept) -> Callable[[str], Finished]:
 
 
 class Looking:
-    """What the tests ask of tables, rows and folders."""
+    """Helpers of the tests for tables, rows and folders."""
 
     Cut = CutHook
 
     @staticmethod
     def words(tables) -> str:
-        """Everything that tables say."""
+        """Return all texts of tables."""
         return "\n".join(
             " ".join((table.title, *table.headings, *(cell for row in table.rows for cell in row), table.note))
             for table in tables
@@ -91,13 +91,13 @@ class Looking:
 
     @staticmethod
     def column(table, heading: str) -> list[str]:
-        """The cells under a heading."""
+        """Return the cells under a heading."""
         index = list(table.headings).index(heading)
         return [row[index] for row in table.rows]
 
     @staticmethod
     def same_but_for_time(row: Row) -> Row:
-        """A row without what a clock said."""
+        """Return a row without times."""
         kept = {name: value for name, value in row.items() if "seconds" not in name}
         if "reached" in kept:
             kept["reached"] = {
@@ -108,7 +108,7 @@ class Looking:
 
     @staticmethod
     def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
-        """What is written in a folder about finished cells, and when."""
+        """Return the files of finished cells in a folder, and their times of modification."""
         return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.glob("*.json")}
 
 

@@ -1,4 +1,4 @@
-"""The authors' own trainings, as far as they were published and are here."""
+"""The published trainings of the authors, if the file is available."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ needs_runs = pytest.mark.skipif(
 )
 
 
-def test_without_their_file_there_are_no_trainings_and_no_error(monkeypatch, tmp_path):
+def test_without_the_file_there_are_no_trainings_and_no_error(monkeypatch, tmp_path):
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path))
     monkeypatch.setenv("APVIZ_CACHE", str(tmp_path))
     assert published.training_of("airquality", CG) == ()
 
 
 @pytest.mark.parametrize(("name", "method"), [("song", AP), ("china", AP), ("sgemm", SVGP)])
-def test_what_was_not_published_is_empty(name, method):
+def test_unpublished_trainings_are_empty(name, method):
     assert published.training_of(name, method) == ()
 
 
 @needs_runs
 @pytest.mark.parametrize(("name", "steps"), [("sgemm", 50), ("airquality", 50), ("3droad", 50), ("houseelectric", 100)])
-def test_a_published_training_has_the_papers_steps_of_at_least_eleven_epochs(name, steps):
+def test_a_published_training_has_the_steps_of_the_paper_with_at_least_eleven_epochs(name, steps):
     for method in (AP, CG):
         training = published.training_of(name, method)
         assert len(training) == steps
@@ -37,8 +37,8 @@ def test_a_published_training_has_the_papers_steps_of_at_least_eleven_epochs(nam
 
 
 @needs_runs
-def test_air_quality_takes_cg_the_iterations_of_table_1():
-    """2965 ± 19 over seeds; section 5.2: over 120 in the last steps, 11 for alternating projection throughout."""
+def test_cg_takes_the_iterations_of_table_1_on_air_quality():
+    """Table 1 has 2965 ± 19 over seeds; section 5.2: over 120 in the last steps, and 11 for alternating projection."""
     cg, ap = published.training_of("airquality", CG), published.training_of("airquality", AP)
     assert abs(sum(len(step.residual_trace) for step in cg) - 2965) < 3 * 19
     assert len(cg[-1].residual_trace) > 120
@@ -46,5 +46,5 @@ def test_air_quality_takes_cg_the_iterations_of_table_1():
 
 
 @pytest.mark.parametrize(("name", "rows"), [("sgemm", 193280), ("airquality", 305734)])
-def test_trainings_were_on_four_fifths_of_all_rows(name, rows):
+def test_trainings_used_four_fifths_of_all_rows(name, rows):
     assert published.full_rows(name) == rows

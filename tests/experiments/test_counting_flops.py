@@ -1,4 +1,4 @@
-"""Flops counted against counts by hand, operation by operation."""
+"""Counted flops against counts by hand, operation by operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counted(operation) -> FlopCount:
         (lambda: a @ b, 2 * M * K * N),
         (lambda: a.T @ c, 2 * K * M * K),
         (lambda: torch.bmm(a.expand(4, M, K), b.expand(4, K, N)), 4 * 2 * M * K * N),
-        # the product has K multiplications and K − 1 additions an element, and one more to add to what is there
+        # the product has K multiplications and K − 1 additions per element, and one more to add it to the target
         (lambda: torch.addmm(torch.zeros(M, N), a, b), 2 * M * K * N),
         (lambda: torch.zeros(M, N).addmm_(a, b, alpha=-1), 2 * M * K * N),
         (lambda: a + c, M * K),
@@ -45,7 +45,7 @@ def counted(operation) -> FlopCount:
         (lambda: torch.linalg.cholesky_ex(spd), K**3 // 3),
         (lambda: torch.linalg.solve_triangular(lower, b, upper=False), K**2 * N),
         (lambda: torch.zeros(9, K).index_add_(0, torch.arange(M), a), M * K),
-        # none: signs, comparisons, copies and views
+        # no flops: signs, comparisons, copies and views
         (lambda: -a.abs().clamp_(min=0.2), 0),
         (lambda: (a > c).any().item(), 0),
         (lambda: torch.where(a > c, a, c)[1:3].T.clone(), 0),
@@ -58,12 +58,12 @@ def test_an_operation_counts_what_it_adds_multiplies_and_divides(operation, flop
     assert set(count.flops) == {OTHER}
 
 
-def test_an_operation_without_a_rule_is_named_and_not_silently_free():
+def test_an_operation_without_a_rule_is_reported_and_not_silently_free():
     assert counted(lambda: torch.erf(a)).unknown == {"erf"}
     assert counted(lambda: a @ b[:, 0]).unknown == {"mv"}
 
 
-def test_nothing_is_counted_outside():
+def test_nothing_is_counted_outside_the_context():
     count = counted(lambda: None)
     a + c
     assert not count.flops
@@ -82,7 +82,7 @@ def outer():
     return middle()
 
 
-def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_apart():
+def test_flops_are_assigned_to_the_outermost_listed_caller_and_others_are_separate():
     count = FlopCount({outer: "everything", middle: "part", inner: "part of the part"}, {})
     with count:
         outer()
@@ -91,14 +91,14 @@ def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_ap
     assert count.flops == {"everything": 3 * M * K, "part": 2 * M * K, OTHER: M * K}
 
 
-def test_some_functions_answer_for_what_runs_inside_them_whoever_called():
+def test_some_functions_own_the_flops_inside_them_for_any_caller():
     count = FlopCount({outer: "everything"}, {inner: "entries"})
     with count:
         outer()
     assert count.flops == {"everything": 2 * M * K, "entries": M * K}
 
 
-def test_the_largest_result_is_that_of_the_largest_tensor():
+def test_the_largest_result_is_the_size_of_the_largest_tensor():
     count = FlopCount({}, {middle: "part"})
     with count:
         middle()

@@ -57,7 +57,7 @@ def test_without_data_the_command_says_what_to_do(name, monkeypatch, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_it_prints_the_table_and_the_note_and_writes_traces_and_a_report(small, tmp_path):
+def test_the_command_prints_the_table_and_the_note_and_writes_traces_and_a_report(small, tmp_path):
     done = invoke("predictive-mean", *OPTIONS, folder=tmp_path)
     assert done.exit_code == 0, done.stderr
     folder = tmp_path / "out/predictive-mean-n200-china-cpu"
@@ -85,8 +85,8 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path):
-    # a solve of a second or more, so that it is there to be interrupted
+def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_resumes(tmp_path):
+    # a solve of a second or more, long enough to be interrupted
     options = ("--n", "2000", *OPTIONS[2:])
     process = subprocess.Popen(
         [sys.executable, "-m", "apviz", "experiment", "rules", *options, "--out", str(tmp_path / "out")],

@@ -1,4 +1,4 @@
-"""The methods' settings: section 5.1 and the appendix of the paper, and its share of them at a smaller n."""
+"""The settings of methods: section 5.1 and the appendix of the paper, scaled to a smaller n."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def reduced():
 
 @pytest.fixture(scope="module")
 def whole(reduced):
-    """As if these were all rows."""
+    """Return a data set whose rows count as the full size."""
     return replace(reduced, full_n=reduced.n)
 
 
@@ -50,12 +50,12 @@ def test_at_a_reduced_n_solves_end_sooner_and_blocks_stay_large_enough_for_their
     assert lanczos_rank(reduced) == 50
 
 
-def test_variances_are_of_rank_1000_and_of_500_on_gas_sensors(whole):
+def test_variances_have_rank_1000_and_500_on_gas_sensors(whole):
     assert lanczos_rank(whole) == 1000
     assert lanczos_rank(replace(whole, stands_in_for="gassensors")) == 500
 
 
-def test_ours_overlaps_and_solves_to_a_hundredth_in_training_too(reduced):
+def test_our_method_overlaps_and_solves_to_a_hundredth_in_training_too(reduced):
     for solver in (training_solver("AP overlapping", reduced), prediction_solver("AP overlapping", reduced)):
         assert solver.tol == 0.01 and solver.partition == PrincipalAxisTree(overlap="auto")
 

@@ -1,4 +1,4 @@
-"""Numbers in tables: what a reader makes of them is the number, to the digits shown."""
+"""Numbers in tables equal the values up to the digits shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sizes = st.floats(min_value=1e-8, max_value=1e6)
         ([1.0, math.inf], 3, "∞"),
     ],
 )
-def test_a_mean_is_shown_as_the_paper_writes_it(values, digits, shown):
+def test_a_mean_is_formatted_like_in_the_paper(values, digits, shown):
     assert spread(values, digits) == shown
 
 
@@ -45,7 +45,7 @@ def test_one_value_is_shown_to_three_decimals_or_three_digits(size, sign):
 
 
 @given(st.lists(st.floats(0.1, 1e3), min_size=2, max_size=6))
-def test_mean_and_spread_over_seeds_are_those_of_numpy(values):
+def test_mean_and_spread_over_seeds_agree_with_numpy(values):
     mean, deviation = map(float, spread(values).split(" ± "))
     assert mean == pytest.approx(np.mean(values), abs=0.5001e-3)
     assert deviation == pytest.approx(np.std(values, ddof=1), abs=0.5001e-3)
@@ -65,7 +65,7 @@ def test_mean_and_spread_over_seeds_are_those_of_numpy(values):
         (math.nan, "–"),
     ],
 )
-def test_a_duration_has_the_unit_the_paper_would_take(seconds, shown):
+def test_a_duration_has_the_unit_of_the_paper(seconds, shown):
     assert duration(seconds) == shown
 
 

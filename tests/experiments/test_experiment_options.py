@@ -1,4 +1,4 @@
-"""Options of an experiment: checked where they enter; other ones never share a folder."""
+"""Options of an experiment are validated on entry, and different options never share a folder."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from apviz.experiments.running import folder_of
         ({"device": "gpu"}, "device must be auto, cpu or cuda, got 'gpu'"),
     ],
 )
-def test_a_setting_out_of_range_is_named_with_what_is_accepted(settings, message):
+def test_an_error_about_an_option_states_the_accepted_range(settings, message):
     with pytest.raises(ValueError, match=message):
         Options(**settings)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused_at_once():
+def test_a_missing_gpu_is_rejected_at_once():
     with pytest.raises(ValueError, match="device must be auto or cpu, for torch sees no GPU, got 'cuda'"):
         Options(device="cuda")
 
 
-def test_other_sizes_data_sets_and_experiments_have_folders_of_their_own(tmp_path):
+def test_different_sizes_data_sets_and_experiments_have_separate_folders(tmp_path):
     options = Options(out=tmp_path)
     several = [options, replace(options, n=200), replace(options, n=2000), replace(options, dataset="china"),
                replace(options, n=200, dataset="china"), replace(options, n=200, device="cpu")]  # fmt: skip

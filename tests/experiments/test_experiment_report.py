@@ -1,4 +1,4 @@
-"""What a person reads of an experiment: the table in a terminal of any width, and the page, in a real browser too."""
+"""The output of an experiment: the table in a terminal of any width, and the page in a real browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def printed(table: Table, width: int) -> str:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finished, name):
+def test_no_word_is_broken_or_truncated_in_a_terminal_of_any_width(finished, name):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
         words = {*" ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split()}
@@ -33,7 +33,7 @@ def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finishe
 
 
 @pytest.mark.parametrize("width", [80, 100, 150, 300])
-def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
+def test_numbers_are_not_wrapped_and_the_papers_stay_next_to_ours(width):
     table = Table(
         "Training",
         ["data", "method", "test RMSE", "paper", "CG iterations or AP epochs", "paper", "time", "paper"],
@@ -45,11 +45,11 @@ def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
     for ours, theirs in (("0.261 ± 0.001", "0.262 ± 0.001"), ("550*", "16726 ± 2724"), ("12.5 s", "16.9 min ± 0.5")):
         assert re.search(rf"{re.escape(ours)} +{re.escape(theirs)}", text)
     assert ("continued" in text) == (width < 150)
-    # every part says what its rows are of
+    # every part states what its rows describe
     assert text.count("airquality") == text.count("Training")
 
 
-def test_a_word_longer_than_the_terminal_is_wide_is_folded_rather_than_cut():
+def test_a_word_wider_than_the_terminal_is_wrapped_and_not_truncated():
     text = printed(Table("Long", ["method", "x"], [["m" * 50, "1"]], ""), 40)
     assert text.count("m" * 10) and len(re.findall("m", text.replace("method", ""))) == 50
 
@@ -66,18 +66,18 @@ def test_brackets_in_a_table_are_text_and_no_markup():
          "apviz experiment flops --n 300 --dataset china --out runs/experiments --device cpu --seeds 2"),
     ],
 )  # fmt: skip
-def test_the_command_in_a_report_makes_the_same_options(options, words):
+def test_the_command_in_a_report_gives_the_same_options(options, words):
     assert command(EXPERIMENTS["flops"], options) == words
 
 
-def test_a_report_of_some_cells_says_that_it_is_not_complete(finished, tmp_path):
+def test_a_report_of_some_cells_is_marked_as_incomplete(finished, tmp_path):
     options, rows, _ = finished("convergence")
     few = dict(list(rows.items())[:1])
     text = write_experiment_report(EXPERIMENTS["convergence"], few, replace(options, out=tmp_path)).read_text("utf-8")
     assert "1 of 4 cells are done" in text
 
 
-def test_a_data_set_cannot_put_markup_into_the_page(finished, tmp_path):
+def test_the_name_of_a_data_set_cannot_inject_markup_into_the_page(finished, tmp_path):
     options, rows, _ = finished("predictive-mean")
     evil = {key: row | {"data": "<b id=x>", "machine": "<script>alert(1)</script>"} for key, row in rows.items()}
     path = write_experiment_report(EXPERIMENTS["predictive-mean"], evil, replace(options, out=tmp_path))
@@ -87,7 +87,7 @@ def test_a_data_set_cannot_put_markup_into_the_page(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_page_is_drawn_offline_without_errors_and_fits_a_phone(browser, finished):
+def test_the_page_renders_offline_without_errors_and_fits_a_phone(browser, finished):
     options, rows, _ = finished("convergence")
     page = write_experiment_report(EXPERIMENTS["convergence"], rows, options)
     tab, problems = open_page(browser, page, 390, "dark")

@@ -1,4 +1,4 @@
-"""Running: what was computed of other data, or at another size, is never taken for what is asked for now."""
+"""Running: results of other data or sizes are never used for the current options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows_of(options):
     return {cell.key: row for cell, row in run(EXPERIMENT, options)}
 
 
-def test_another_n_and_another_data_set_are_computed_afresh(finished, look, tmp_path):
+def test_another_n_and_another_data_set_are_recomputed(finished, look, tmp_path):
     options = replace(finished("predictive-mean")[0], out=tmp_path)
     rows_of(options)
     for other in (replace(options, n=220), replace(options, dataset="diabetes")):
@@ -29,7 +29,7 @@ def test_another_n_and_another_data_set_are_computed_afresh(finished, look, tmp_
         assert {row["data"] for row in rows.values()} == {f"{other.dataset} (for sgemm), n = {other.n}"}
 
 
-def test_more_seeds_keep_those_that_are_done(finished, look, tmp_path):
+def test_more_seeds_keep_the_finished_ones(finished, look, tmp_path):
     options = replace(finished("predictive-mean")[0], out=tmp_path)
     first, hook = rows_of(options), look.Cut()
     both = rows_of(replace(options, seeds=2, hooks=[hook]))
@@ -44,15 +44,15 @@ def test_more_seeds_keep_those_that_are_done(finished, look, tmp_path):
 @pytest.mark.parametrize(
     "here", [{"sgemm", "airquality", "protein"}, set(apviz.datasets.registry)], ids=["few here", "all here"]
 )
-def test_a_stand_in_that_was_computed_is_not_taken_for_the_set_that_came_later(name, here, monkeypatch, tmp_path):
-    """Without a data set in the options the folder is the same, so every cell is named after its own."""
+def test_results_of_a_stand_in_are_not_used_for_a_data_set_that_becomes_available(name, here, monkeypatch, tmp_path):
+    """The folder does not depend on the available data, so the name of a cell includes its data set."""
     monkeypatch.setattr(apviz.datasets, "is_here", here.__contains__)
     keys = [cell.key for cell in EXPERIMENTS[name].cells(Options(n=200, out=tmp_path))]
     assert keys and len(set(keys)) == len(keys)
     assert all(key.split("-")[0] in here for key in keys)
 
 
-def test_a_cell_of_a_trace_that_was_cut_begins_again_and_keeps_the_trace_under_another_name(finished, look, tmp_path):
+def test_a_cell_with_an_interrupted_trace_restarts_and_keeps_the_trace_under_another_name(finished, look, tmp_path):
     options = replace(finished("convergence")[0], out=tmp_path)
     experiment = EXPERIMENTS["convergence"]
     with pytest.raises(KeyboardInterrupt):
@@ -65,21 +65,21 @@ def test_a_cell_of_a_trace_that_was_cut_begins_again_and_keeps_the_trace_under_a
     assert apviz.open_trace(folder / f"{key}-interrupted.zarr").outcome == "interrupted"
 
 
-def test_nothing_is_written_of_a_data_set_that_does_not_exist(tmp_path):
+def test_nothing_is_written_for_an_unknown_data_set(tmp_path):
     for experiment in EXPERIMENTS.values():
         with pytest.raises(ValueError, match="No data set is called 'chinna'. Did you mean china"):
             list(run(experiment, Options(n=200, dataset="chinna", out=tmp_path)))
     assert not list(tmp_path.iterdir())
 
 
-def test_hooks_see_the_solves_and_the_recorder_is_one_of_them(finished, tmp_path):
+def test_hooks_are_called_for_the_solves_and_the_recorder_is_one_of_them(finished, tmp_path):
     options, _, solves = finished("convergence")
     recorder = Recorder()
     list(run(EXPERIMENTS["convergence"], replace(options, out=tmp_path, hooks=[recorder])))
     assert len(recorder.traces) == solves == 4
 
 
-def test_a_folder_of_somebodys_where_a_trace_goes_is_left_as_it_is(finished, tmp_path):
+def test_a_foreign_folder_at_the_place_of_a_trace_is_not_changed(finished, tmp_path):
     options = replace(finished("convergence")[0], out=tmp_path)
     experiment = EXPERIMENTS["convergence"]
     mine = folder_of(experiment, options) / f"{experiment.cells(options)[0].key}.zarr" / "thesis.tex"
@@ -90,7 +90,7 @@ def test_a_folder_of_somebodys_where_a_trace_goes_is_left_as_it_is(finished, tmp
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
 
 
-def test_a_cell_that_another_process_computes_is_not_computed_too(finished, tmp_path):
+def test_a_cell_computed_by_another_process_is_not_computed_again(finished, tmp_path):
     options = replace(finished("convergence")[0], out=tmp_path)
     experiment = EXPERIMENTS["convergence"]
     cells = experiment.cells(options)

@@ -1,4 +1,4 @@
-"""Experiments on workers of Dask: the rows are those of one process, cells that need others come after them."""
+"""Experiments on Dask workers give the same rows as one process, and cells run after those they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.experiments.chained import Chained
 
 @pytest.fixture(scope="module")
 def workers_here():
-    """Workers in threads of this process, so that what tests make small is small for them."""
+    """Start workers in threads of this process, so that patches of tests apply to them."""
     distributed = pytest.importorskip("distributed")
     made = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address="127.0.0.1:0"
@@ -38,7 +38,7 @@ def rows_on(cluster, experiment, options):
     return {cell.key: row for cell, row in run(experiment, options, cluster)}
 
 
-def test_rows_and_traces_of_workers_are_those_of_one_process_and_are_kept(finished, look, tmp_path, workers_here):
+def test_rows_and_traces_of_workers_equal_those_of_one_process_and_are_kept(finished, look, tmp_path, workers_here):
     options, rows, _ = finished("rules")
     options = replace(options, out=tmp_path, hooks=())
     found = rows_on(workers_here, EXPERIMENTS["rules"], options)
@@ -75,7 +75,7 @@ def test_a_cell_that_fails_does_not_end_the_others_and_is_named_at_the_end(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
-def test_a_cell_opens_the_trace_of_one_before_it_also_where_workers_do_not_see_the_folder(tmp_path, workers_elsewhere):
+def test_a_cell_can_open_the_trace_of_an_earlier_one_even_on_workers_without_the_folder(tmp_path, workers_elsewhere):
     descriptor = os.open(tmp_path, os.O_RDONLY)
     unseen = Options(200, "cpu", out=Path(f"/proc/self/fd/{descriptor}"))
     for options in (Options(200, "cpu", out=tmp_path / "seen"), unseen):
@@ -83,10 +83,10 @@ def test_a_cell_opens_the_trace_of_one_before_it_also_where_workers_do_not_see_t
         rows = rows_on(workers_elsewhere, Chained(), options)
         assert rows["second"]["residual of the first"] == rows["first"]["residual"]
         assert sorted(os.listdir(folder)) == ["first.json", "first.zarr", "second.json"]
-        # what is kept here is sent to workers that need it
+        # kept results are sent to workers that need them
         (folder / "second.json").unlink()
         assert rows_on(workers_elsewhere, Chained(), options) == rows
-        # a trace that was cut is set aside for the one that comes
+        # an interrupted trace is moved away for the new one
         (folder / "first.json").unlink()
         assert rows_on(workers_elsewhere, Chained(), options) == rows
         names = ["first-interrupted.zarr", "first.json", "first.zarr", "second.json"]

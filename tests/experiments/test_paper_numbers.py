@@ -1,4 +1,4 @@
-"""The paper's numbers, typed a second time from its source, and what they have to fulfil among themselves."""
+"""The numbers of the paper, typed a second time from its source, and their consistency."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_table_of_noise_floors_is_as_printed():
     assert "CG" not in NOISE_FLOOR[1e-4]
 
 
-def test_every_table_has_the_papers_seven_data_sets():
+def test_every_table_has_the_seven_data_sets_of_the_paper():
     assert list(published.DATASETS) == SETS
     assert all(list(table) == SETS for table in (*TRAINING.values(), PREDICTIVE_MEAN))
     assert all(set(rows) == {"CG", "AP", "SVGP"} for table in TRAINING.values() for rows in table.values())
@@ -84,7 +84,7 @@ def seconds(time: str) -> float:
 @pytest.mark.parametrize("table", [*TRAINING.values(), PREDICTIVE_MEAN], ids=[*TRAINING, "predictive mean"])
 def test_speed_ups_are_the_times_of_cg_over_those_of_alternating_projection(table):
     for name, rows in table.items():
-        # the paper's own do not agree there
+        # the numbers in the paper are inconsistent here
         if rows["AP"].speed_up != "–" and not (table is PREDICTIVE_MEAN and name == "sgemm"):
             printed = float(rows["AP"].speed_up.strip("≥ ×"))
             assert seconds(rows["CG"].time) / seconds(rows["AP"].time) == pytest.approx(printed, rel=0.06, abs=0.08)

@@ -1,4 +1,4 @@
-"""The authors' trainings as traces."""
+"""Trainings of the authors as traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ needs_runs = pytest.mark.skipif(
 )
 
 
-def test_without_their_file_there_is_no_trace_and_no_error(monkeypatch, tmp_path):
+def test_without_the_file_there_is_no_trace_and_no_error(monkeypatch, tmp_path):
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path))
     monkeypatch.setenv("APVIZ_CACHE", str(tmp_path))
     assert published_traces("airquality") == [] and published_trace("airquality", CG) is None
@@ -29,17 +29,17 @@ def test_a_data_set_without_published_steps_has_none():
 
 
 @needs_runs
-def test_a_step_has_the_noise_its_solve_was_done_with_which_is_the_one_after_the_step_before():
+def test_a_step_has_the_noise_of_its_solve_which_is_that_after_the_previous_step():
     steps = published_trace("airquality", AP)["step"]
     runs = datasets.published_training("airquality", method="altproj", seed=0)
     np.testing.assert_array_equal(steps["noise"].values[1:], [run.noise for run in runs[:-1]])
-    # raw parameters at zero, above GPyTorch's floor
+    # raw parameters of zero, above the floor of GPyTorch
     assert steps["noise"].values[0] == pytest.approx(np.log(2) + 1e-4)
     np.testing.assert_array_equal(steps["epochs"].values, [len(run.residual_trace) for run in runs])
 
 
 @needs_runs
-def test_both_methods_are_one_figure_in_the_colours_of_our_own():
+def test_both_methods_share_a_figure_in_the_usual_colours():
     traces = published_traces("airquality")
     assert [trace.method_name for trace in traces] == [
         "Alternating projection (greedy), as published", "CG + pivoted Cholesky, as published",

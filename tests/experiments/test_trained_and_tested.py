@@ -1,4 +1,4 @@
-"""Training and testing a Gaussian process as the paper's tables do."""
+"""Training and testing a Gaussian process as in the tables of the paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apviz.experiments.sources import load
 
 
 def dense_prediction(source, h):
-    """Mean and variance of y at the test rows by a Cholesky factor in float64."""
+    """Return mean and variance of y at the test rows by a Cholesky factor in float64."""
     x, z = (t.double().numpy() / np.array(h["lengthscale"]) for t in (source.data.train_x, source.data.test_x))
 
     def k(a, b):
@@ -32,7 +32,9 @@ def dense_prediction(source, h):
 
 
 @pytest.mark.parametrize("method", ["CG", "AP", "AP overlapping"])
-def test_rmse_and_nll_are_those_of_the_exact_gp_with_the_trained_hyperparameters(small, method, monkeypatch, tmp_path):
+def test_rmse_and_nll_equal_those_of_the_exact_gp_with_the_trained_hyperparameters(
+    small, method, monkeypatch, tmp_path
+):
     monkeypatch.setattr(sources, "TEST_TOL", 1e-4)
     monkeypatch.setattr(sources, "OURS", replace(sources.OURS, tol=1e-4))
     monkeypatch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 400)
@@ -54,8 +56,8 @@ def test_the_noise_floor_of_a_training_is_kept(finished):
     assert set(floors) == {0.1, 1e-4} and all(noise > floor for floor, noise in floors.items())
 
 
-def test_a_training_that_is_cut_in_the_middle_goes_on_from_its_last_step(finished, look, tmp_path):
-    """The solve that was cut is the training's third; the two before are not done again."""
+def test_an_interrupted_training_resumes_from_its_last_step(finished, look, tmp_path):
+    """The interrupted solve is the third of the training; the first two are not repeated."""
     experiment = EXPERIMENTS["training"]
     options, uncut, _ = finished("training")
     options = replace(options, out=tmp_path)

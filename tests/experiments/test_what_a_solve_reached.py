@@ -1,4 +1,4 @@
-"""What a row says about a solve, against what a hook saw of it."""
+"""The row of a solve, against the observations of a hook."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_level_is_reached_at_the_end_of_the_first_epoch_below_it(tmp_path, sol
     assert row["epoch_seconds"] * row["epochs"] <= row["seconds"]
 
 
-def test_a_level_that_was_not_reached_is_none_and_the_table_says_how_far_the_solve_went(tmp_path):
+def test_an_unreached_level_is_none_and_the_table_states_the_final_residual(tmp_path):
     row, watch = measured(tmp_path, apviz.ConjugateGradient(tol=1e-6, max_epochs=4), (1e-5,))
     assert row["reached"] == {"1e-05": None}
     assert when([row], 1e-5, "epochs") == "> 4"
@@ -54,7 +54,7 @@ def place(epochs):
     return {"epochs": epochs, "work": 2.0 * epochs, "seconds": 60.0 * epochs}
 
 
-def test_over_seeds_a_table_has_mean_and_spread_of_those_that_got_there():
+def test_over_seeds_a_table_has_mean_and_spread_of_the_solves_that_reached_the_level():
     rows = [{"reached": {"0.01": found}, "epochs": 500} for found in (place(10), place(14), None)]
     assert when(rows[:2], 0.01, "epochs") == f"12 ± {np.std([10, 14], ddof=1):.0f}"
     assert when(rows, 0.01, "epochs") == "12 ± 3 (2 of 3)"
@@ -70,7 +70,7 @@ def test_over_seeds_a_table_has_mean_and_spread_of_those_that_got_there():
         (["converged", "max_epochs"], "Converged; Not converged: epoch limit"),
     ],
 )
-def test_what_did_not_converge_says_so(outcomes, words):
+def test_unconverged_solves_are_marked(outcomes, words):
     assert ending([{"outcome": outcome} for outcome in outcomes]) == words
 
 

@@ -1,4 +1,4 @@
-"""Small trainings on a noisy sine, for tests and for the processes that they start, which import little."""
+"""Small trainings on a noisy sine, for tests and for their subprocesses, which should import little."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def training(path=None, n=80, dtype=torch.float64, x=None, **settings):
 
 
 def train_to(path, results, start):
-    """One of several processes that train to one path at once."""
+    """Train to a path, in one of several processes that do so at the same time."""
     trained = training(path, steps=5)
     start.wait()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Predictions are right whatever the number of rows: means and deviations to a tenth of the posterior deviation."""
+"""Means and deviations are accurate to a tenth of the posterior deviation, for any number of rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LENGTHSCALE = 0.5
 
 
 def markov(n, sigma, seed=0, m=32):
-    """Data in one dimension, and the posterior by the tridiagonal precision of Matérn-1/2: no n × n matrix."""
+    """Return data in one dimension and their posterior by the tridiagonal precision of Matérn-1/2, without K."""
     rng = np.random.default_rng(seed)
     x, z = rng.random(n), np.r_[rng.random(m // 2), np.zeros(m // 2)]
-    z[m // 2 :] = x[: m // 2]  # the strictest place: there the deviation is least
-    z[m // 2 :] += 1e-7  # between two inputs, so that no two are equal
+    z[m // 2 :] = x[: m // 2]  # the strictest test points: the deviation is smallest at inputs
+    z[m // 2 :] += 1e-7  # slightly shifted, so that no two points are equal
     y = np.sin(5 * x) + sigma * rng.standard_normal(n)
     order = np.argsort(both := np.r_[x, z])
     decay = np.exp(-np.diff(both[order]) / LENGTHSCALE)
@@ -52,7 +52,7 @@ def markov(n, sigma, seed=0, m=32):
 
 
 def dense(n, sigma, kernel="rbf", d=2, m=40, seed=0):
-    """The same by dense float64 NumPy."""
+    """Return data and their posterior by dense float64 NumPy."""
     rng = np.random.default_rng(seed)
     x, z = rng.random((n, d)), rng.random((m, d))
     z[: m // 2] = x[: m // 2]
@@ -67,7 +67,7 @@ def dense(n, sigma, kernel="rbf", d=2, m=40, seed=0):
 
 
 def check(p, **settings):
-    """Fits and predicts without a warning, and holds mean and deviation against the exact ones; returns the model."""
+    """Fit and predict without a warning, compare mean and deviation with the exact ones, and return the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         gp = apviz.GaussianProcess(hyperparameters=p.h, scale=False, device=DEVICE, **settings).fit(p.x, p.y)
@@ -79,24 +79,24 @@ def check(p, **settings):
 
 
 @pytest.mark.parametrize(("n", "sigma"), [(1999, 1e-4), (2001, 1e-4), (2001, 1.0), (2500, 1e-2)])
-def test_no_row_more_changes_how_exact_predictions_are(n, sigma):
+def test_predictions_are_equally_accurate_around_two_thousand_rows(n, sigma):
     check(markov(n, sigma))
 
 
-def test_two_inputs_and_next_to_no_noise_beyond_two_thousand_rows():
+def test_predictions_are_accurate_for_two_inputs_and_little_noise_beyond_two_thousand_rows():
     check(dense(2001, 3e-3))
 
 
 @pytest.fixture
-def few_are_many(monkeypatch):
-    """No factor of all of K is cheap, and `Automatic` takes none."""
+def no_factor_of_k(monkeypatch):
+    """Make every factor of K too expensive, also for `Automatic`."""
     monkeypatch.setattr(accuracy, "_factor_is_cheap", lambda system, tol: False)
     monkeypatch.setattr(automatic, "CHOLESKY_ROWS", 0)
     monkeypatch.setattr(automatic, "cholesky_work", lambda operator, columns: math.inf)
 
 
 @pytest.mark.parametrize(("sigma", "dtype"), [(1e-4, "float64"), (1e-2, "float64"), (0.3, "float32")])
-def test_without_a_factor_of_all_of_k_the_noise_decides_the_dtype_and_the_tolerance(few_are_many, sigma, dtype):
+def test_without_a_factor_of_k_the_noise_decides_the_dtype_and_the_tolerance(no_factor_of_k, sigma, dtype):
     gp = check(markov(600, sigma))
     assert str(gp.posterior_.system.dtype) == f"torch.{dtype}" and isinstance(gp.posterior_.solver, apviz.Automatic)
 
@@ -104,14 +104,14 @@ def test_without_a_factor_of_all_of_k_the_noise_decides_the_dtype_and_the_tolera
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1e-4, 1e-3, 1e-2, 0.1, 1.0])
 @pytest.mark.parametrize("n", [1999, 2000, 2001, 2500, 20_000])
-def test_many_rows_are_as_exact(monkeypatch, n, sigma):
+def test_predictions_from_many_rows_are_as_accurate(monkeypatch, n, sigma):
     monkeypatch.setattr(accuracy, "_factor_fits", lambda system: system.n < 20_000)
     check(markov(n, sigma))
     if n < 20_000:
         check(dense(n, sigma))
 
 
-def test_where_one_way_fails_the_next_is_taken(monkeypatch, few_are_many):
+def test_if_one_method_fails_the_next_one_is_used(monkeypatch, no_factor_of_k):
     monkeypatch.setattr(accuracy, "LEAST_CAP", 1)
     monkeypatch.setattr(accuracy, "CAP_OF_FACTORS", 0)
     gp = check(dense(500, 0.1, "matern32", d=5, m=10))
@@ -135,7 +135,7 @@ def test_no_mean_is_off_by_more_than_the_bound(kernel, epochs, dtype):
     assert off.max() <= found.mean_error and found.mean_error < 100 * off.max()
 
 
-def test_the_bound_is_by_the_noise_of_each_row():
+def test_the_bound_uses_the_noise_of_each_row():
     p, rng = dense(150, 0.1, "matern32"), np.random.default_rng(1)
     noises = 10 ** rng.uniform(-6, 0, 150)
     k, c = (CORRELATIONS["matern32"](cdist(p.x, other) / LENGTHSCALE) for other in (p.x, p.z))
@@ -149,7 +149,7 @@ def test_the_bound_is_by_the_noise_of_each_row():
         assert (found.mean_error <= 0.1) == (solver is None)
 
 
-def test_a_solve_that_a_cap_ends_warns_by_how_much_means_may_be_off():
+def test_a_solve_that_hits_its_epoch_limit_warns_how_far_off_means_may_be():
     p = dense(200, 3e-2, "matern32")
     with pytest.warns(apviz.NotConverged, match="predicted means may be off by up to") as said:
         gp = apviz.GaussianProcess(
@@ -160,7 +160,7 @@ def test_a_solve_that_a_cap_ends_warns_by_how_much_means_may_be_off():
     assert 0.1 < (np.abs(gp.predict(p.z) - p.mean) / p.sd).max() <= gp.mean_error_
 
 
-def test_a_loose_tolerance_that_was_asked_for_is_kept_and_warns_of_the_one_that_is_needed():
+def test_a_given_loose_tolerance_is_kept_and_the_warning_states_the_needed_one():
     p = dense(200, 3e-2, "matern32")
     with pytest.warns(UserWarning, match="predicted means may be off by up to") as said:
         gp = apviz.GaussianProcess(solver=apviz.ConjugateGradient(tol=1e-2), hyperparameters=p.h, scale=False).fit(
@@ -171,17 +171,17 @@ def test_a_loose_tolerance_that_was_asked_for_is_kept_and_warns_of_the_one_that_
     check(p, solver=apviz.ConjugateGradient(tol=float(needed)))
 
 
-# --- what is rounded --------------------------------------------------------------------------------------------------
+# --- rounding ---------------------------------------------------------------------------------------------------------
 
 
-def test_predictions_by_weights_of_a_solve_in_float32_are_float64():
+def test_predictions_in_a_float32_model_are_computed_in_float64():
     p = dense(200, 1e-3)
     k = CORRELATIONS["rbf"](cdist(p.x, p.x) / LENGTHSCALE) + 1e-6 * np.eye(200)
     found = Posterior(p.x, p.y, p.h, weights=np.linalg.solve(k, p.y), dtype=torch.float32, device=DEVICE)
     assert (np.abs(found.mean(p.z).numpy() - p.mean) < 1e-3 * p.sd).all()
 
 
-def test_a_model_that_is_saved_or_pickled_predicts_the_same_bit_for_bit(tmp_path, few_are_many):
+def test_a_saved_or_pickled_model_predicts_bitwise_the_same(tmp_path, no_factor_of_k):
     p = dense(300, 0.3)
     gp = check(p)
     assert gp.posterior_.system.dtype is torch.float32
@@ -193,7 +193,7 @@ def test_a_model_that_is_saved_or_pickled_predicts_the_same_bit_for_bit(tmp_path
         np.testing.assert_allclose(sd, p.sd, rtol=0.1)
 
 
-def test_a_model_of_gpytorch_in_float32_predicts_to_a_tenth_of_its_deviation():
+def test_a_float32_gpytorch_model_predicts_to_a_tenth_of_its_deviation():
     p = dense(300, 1e-2)
 
     class Model(gpytorch.models.ExactGP):

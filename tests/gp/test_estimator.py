@@ -1,4 +1,4 @@
-"""The regressor as users of scikit-learn know theirs: kernels, fits that settle, samples, covariances, likelihoods."""
+"""The regressor like that of scikit-learn: kernels, fits that settle, samples, covariances, likelihoods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUM = 0.5 * apviz.Matern52(lengthscale=0.8).on(0) + apviz.Linear(lengthscale=1.5
 
 
 def data(n=90):
-    """Degrees Celsius and metres to euros."""
+    """Return inputs in degrees Celsius and metres, and targets in euros."""
     rng = np.random.default_rng(2)
     x = np.column_stack([rng.uniform(-10, 30, n), rng.uniform(0, 4000, n)])
     y = 250_000 + 40_000 * np.sin(x[:, 0] / 8) + 10 * x[:, 1] + 4_000 * rng.standard_normal(n)
@@ -51,7 +51,7 @@ POINTS = data(140)[0][90:] * 0.98
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
+def test_all_parameters_of_an_apviz_kernel_are_trained_and_survive_clones_pickles_and_files(tmp_path):
     x, y = data()
     gp = regressor(kernel=SUM).fit(x, y)
     found = gp.hyperparameters_.kernel
@@ -66,7 +66,7 @@ def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
     np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
 
 
-def test_a_search_over_a_grid_takes_kernels_of_every_kind():
+def test_a_grid_search_accepts_kernels_of_every_kind():
     x, y = data()
     grid = {"kernel": ["rbf", SUM, theirs.RBF(1.0) + theirs.WhiteKernel(0.1)]}
     search = GridSearchCV(regressor(), grid, cv=2).fit(x, y)
@@ -81,15 +81,15 @@ def test_a_search_over_a_grid_takes_kernels_of_every_kind():
         (theirs.ExpSineSquared(), "ExpSineSquared of 2 inputs"),
     ],
 )
-def test_a_kernel_that_cannot_be_taken_is_refused(kernel, message):
+def test_an_unsuitable_kernel_is_rejected(kernel, message):
     with pytest.raises(ValueError, match=message):
         regressor(kernel=kernel).fit(*data())
 
 
-# --- when a fit ends --------------------------------------------------------------------------------------------------
+# --- end of a fit -----------------------------------------------------------------------------------------------------
 
 
-def test_a_fit_ends_where_it_has_settled_and_says_nothing():
+def test_a_fit_ends_without_warning_once_it_has_settled():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gp = regressor().fit(*data())
@@ -98,7 +98,7 @@ def test_a_fit_ends_where_it_has_settled_and_says_nothing():
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "l-bfgs"])
-def test_a_fit_that_ends_too_early_says_so_and_what_to_do(optimiser):
+def test_a_fit_that_ends_too_early_warns_with_a_remedy(optimiser):
     with pytest.warns(
         ConvergenceWarning,
         match=r"has not settled in 4 of at most 4 steps. The last 4 of 4 steps moved σ² .* Raise max_steps",
@@ -106,7 +106,7 @@ def test_a_fit_that_ends_too_early_says_so_and_what_to_do(optimiser):
         regressor(optimiser=optimiser, max_steps=4).fit(*data())
 
 
-def test_adam_ends_where_it_has_settled_near_the_optimum():
+def test_adam_settles_near_the_optimum():
     x, y = data()
     slow, exact = regressor(optimiser="adam", probes=50, max_steps=500).fit(x, y), regressor().fit(x, y)
     assert slow.trace_.outcome == "settled" and slow.trace_["step"].sizes["step"] < 400
@@ -114,7 +114,7 @@ def test_adam_ends_where_it_has_settled_near_the_optimum():
     assert exact.log_marginal_likelihood() > slow.log_marginal_likelihood() - 0.05
 
 
-def test_adam_is_taken_where_another_solver_or_more_rows_are():
+def test_a_given_training_solver_is_used():
     x, y = data()
     with pytest.warns(ConvergenceWarning):
         gp = regressor(training_solver=apviz.ConjugateGradient(), max_steps=2).fit(x, y)
@@ -125,7 +125,7 @@ LESS_WORK = {"stages": ((0.25, 3), (0.5, 2)), "max_epochs": 1, "trace_estimator"
 
 
 @pytest.mark.slow
-def test_less_work_is_what_adam_does_and_prediction_is_of_all_rows():
+def test_stages_and_a_budget_reduce_the_work_of_adam_and_predictions_use_all_rows():
     x, y = data(600)
     few = apviz.AlternatingProjection(block_size=50, tol=1e-3)
     how = {"training_solver": few, "optimiser": "adam", "max_steps": 6}
@@ -139,13 +139,13 @@ def test_less_work_is_what_adam_does_and_prediction_is_of_all_rows():
     assert less.posterior_.system.n == 600 and less.solution_.converged
 
 
-def test_where_few_rows_are_factored_anyway_less_work_changes_nothing():
+def test_stages_and_a_budget_change_nothing_for_few_rows_which_are_factored():
     x, y = data()
     found, exact = regressor(**LESS_WORK).fit(x, y), regressor().fit(x, y)
     assert found.hyperparameters_ == exact.hyperparameters_ and found.trace_.method_name == "Cholesky"
 
 
-def test_progress_says_that_a_fit_may_end_before_its_last_step():
+def test_progress_shows_that_a_fit_may_end_before_its_last_step():
     text = io.StringIO()
     regressor().fit(*data(), hooks=[apviz.TrainingProgress(Console(file=text, width=200), every=5)])
     assert "L-BFGS: step 5 of at most 200, σ² = 0." in text.getvalue() and "at most" in text.getvalue()
@@ -160,17 +160,17 @@ def test_without_scaling_a_kernel_starts_from_the_targets_mean_and_variance():
     assert gp.score(x, y) > 0.9
 
 
-def test_restarts_never_find_less():
+def test_restarts_never_find_a_lower_likelihood():
     x, y = data()
     once, more = (regressor(n_restarts=restarts).fit(x, y).log_marginal_likelihood() for restarts in (0, 4))
     assert more > once - 0.05
 
 
-# --- what is predicted ------------------------------------------------------------------------------------------------
+# --- predictions ------------------------------------------------------------------------------------------------------
 
 
 def dense_posterior(x, y, points, h=GIVEN):
-    """Mean and covariance of f by dense algebra, in the target's units."""
+    """Return mean and covariance of f by dense algebra, in units of the target."""
     low, high = x.min(0), x.max(0)
     inputs, targets = scaled(x, y)
     kernel, z = h.build_kernel(), 2 * (points - low) / (high - low) - 1
@@ -181,7 +181,7 @@ def dense_posterior(x, y, points, h=GIVEN):
 
 
 @pytest.mark.parametrize("noise", [False, True])
-def test_the_covariance_is_that_of_dense_algebra_in_squared_units_of_the_target(noise):
+def test_the_covariance_agrees_with_dense_algebra_in_squared_units_of_the_target(noise):
     x, y = data()
     gp = regressor(hyperparameters=GIVEN).fit(x, y)
     mean, covariance = gp.predict(POINTS, return_cov=True, include_noise=noise)
@@ -193,14 +193,14 @@ def test_the_covariance_is_that_of_dense_algebra_in_squared_units_of_the_target(
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-9)
 
 
-def test_deviations_and_covariances_are_not_asked_for_together():
+def test_requesting_deviations_and_covariances_together_raises():
     gp = regressor(hyperparameters=GIVEN).fit(*data())
     with pytest.raises(RuntimeError, match="at most one of return_std and return_cov"):
         gp.predict(POINTS, return_std=True, return_cov=True)
 
 
 @pytest.mark.parametrize("noise", [False, True])
-def test_samples_have_the_posteriors_mean_and_covariance(noise):
+def test_samples_have_the_mean_and_covariance_of_the_posterior(noise):
     x, y = data()
     gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 4000
     samples = gp.sample_y(POINTS[:6], count, random_state=1, include_noise=noise)
@@ -213,7 +213,7 @@ def test_samples_have_the_posteriors_mean_and_covariance(noise):
     assert off.max() < 4.5 * np.sqrt(2 / count)
 
 
-def test_samples_at_many_points_are_of_functions_and_agree_with_those_at_few(monkeypatch):
+def test_samples_at_many_points_have_the_mean_and_deviation_of_the_posterior(monkeypatch):
     x, y = data()
     gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 3000
     monkeypatch.setattr("apviz.gp.sampling.COVARIANCE_POINTS", 5)
@@ -237,7 +237,7 @@ def test_the_same_random_state_draws_the_same_samples():
 # --- the likelihood ---------------------------------------------------------------------------------------------------
 
 
-def test_the_log_marginal_likelihood_and_its_gradient_are_scikit_learns_in_the_targets_units():
+def test_the_log_marginal_likelihood_and_its_gradient_equal_those_of_scikit_learn_in_units_of_the_target():
     x, y = data()
     given = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05)
     gp = regressor(hyperparameters=given).fit(x, y)
@@ -249,7 +249,7 @@ def test_the_log_marginal_likelihood_and_its_gradient_are_scikit_learns_in_the_t
     assert gp.log_marginal_likelihood() == pytest.approx(model.log_marginal_likelihood_value_ - own_units, rel=1e-10)
     moved = gp.theta_ + np.array([0.3, -0.2, 0.1, 0.5])
     value, gradient = gp.log_marginal_likelihood(moved, eval_gradient=True)
-    order = [1, 2, 3, 0]  # scikit-learn's has the noise last
+    order = [1, 2, 3, 0]  # scikit-learn puts the noise last
     their_value, their_gradient = model.log_marginal_likelihood(moved[order], eval_gradient=True)
     assert value == pytest.approx(their_value - own_units, rel=1e-10) and gp.log_marginal_likelihood_error_ == 0.0
     np.testing.assert_allclose(gradient[order], their_gradient, rtol=1e-6)
@@ -257,7 +257,7 @@ def test_the_log_marginal_likelihood_and_its_gradient_are_scikit_learns_in_the_t
         gp.log_marginal_likelihood([1.0])
 
 
-def test_of_more_rows_than_are_factored_the_likelihood_is_an_estimate_with_its_error_said(monkeypatch):
+def test_the_likelihood_of_many_rows_is_an_estimate_with_a_stated_error(monkeypatch):
     x, y = data(400)
     gp = regressor(hyperparameters=GIVEN, solver=apviz.ConjugateGradient(), dtype="float64", probes=30).fit(x, y)
     exact = gp.log_marginal_likelihood()
@@ -279,7 +279,7 @@ def table():
 
 
 @pytest.mark.parametrize("kind", ["object", "category", "string"])
-def test_a_column_of_texts_is_named_with_what_encodes_it(kind):
+def test_an_error_about_a_column_of_texts_names_it_and_an_encoder(kind):
     frame, y = table()
     frame["city"] = frame["city"].astype(kind)
     message = r"column 'city' of X holds texts, such as '(Paris|Oslo)', .* sklearn.preprocessing.OneHotEncoder .*"
@@ -293,7 +293,7 @@ def test_a_column_of_texts_is_named_with_what_encodes_it(kind):
 
 
 @pytest.mark.parametrize("kind", ["dates", "zoned", "objects", "spans"])
-def test_a_column_of_dates_beside_numbers_is_named_and_as_days_it_fits(kind):
+def test_a_column_of_dates_among_numbers_is_rejected_by_name_and_accepted_as_days(kind):
     x, y = data()
     days = pd.Series(pd.date_range("2020-03-01", periods=len(x)))
     kinds = {"zoned": days.dt.tz_localize("UTC"), "objects": days.dt.date, "spans": days - pd.Timestamp("2020-02-29")}
@@ -308,13 +308,13 @@ def test_a_column_of_dates_beside_numbers_is_named_and_as_days_it_fits(kind):
     assert np.isfinite(dates_alone.predict(days.to_frame())).all()
 
 
-def test_with_the_encoder_that_is_named_it_fits():
+def test_the_fit_succeeds_with_the_named_encoder():
     frame, y = table()
     encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), remainder="passthrough")
     assert make_pipeline(encoder, regressor()).fit(frame, y).score(frame, y) > 0.9
 
 
-def test_numbers_written_as_texts_are_numbers():
+def test_numbers_stored_as_texts_are_numbers():
     x, y = data()
     frame = pd.DataFrame(x).map(str)
     np.testing.assert_array_equal(

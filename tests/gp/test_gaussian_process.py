@@ -1,4 +1,4 @@
-"""The regressor: against scikit-learn's own Gaussian process, by scikit-learn's checks, and how it fails."""
+"""The regressor: against scikit-learn's Gaussian process, by scikit-learn's checks, and its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
 
 
 def data(n=90):
-    """Raw units far from 1: degrees Celsius and metres to euros."""
+    """Return data in raw units far from 1: inputs in degrees Celsius and metres, targets in euros."""
     rng = np.random.default_rng(2)
     x = np.column_stack([rng.uniform(-10, 30, n), rng.uniform(0, 4000, n)])
     y = 250_000 + 40_000 * np.sin(x[:, 0] / 8) + 10 * x[:, 1] + 4_000 * rng.standard_normal(n)
@@ -45,7 +45,7 @@ def fitted(n=90, **settings):
 
 
 def oracle(x, y, x_star, h=GIVEN):
-    """Mean, deviation of y and of f by scikit-learn, scaled by hand as the paper does."""
+    """Return the mean and the deviations of y and f by scikit-learn, scaled by hand as in the paper."""
     low, high = x.min(0), x.max(0)
     mean, std = y.mean(), y.std(ddof=1)
     signal = ConstantKernel(h.outputscale) * Matern(h.lengthscale, nu=2.5)
@@ -55,7 +55,7 @@ def oracle(x, y, x_star, h=GIVEN):
     return mean + std * (found + h.mean), std * deviation, std * np.sqrt(deviation**2 - h.noise)
 
 
-def test_predictions_at_given_hyperparameters_are_scikit_learns_in_the_targets_own_units():
+def test_predictions_at_given_hyperparameters_equal_those_of_scikit_learn_in_units_of_the_target():
     gp = fitted()
     mean, std, std_f = oracle(*data(), held_out())
     np.testing.assert_allclose(gp.predict(held_out()), mean, rtol=1e-9)
@@ -66,7 +66,7 @@ def test_predictions_at_given_hyperparameters_are_scikit_learns_in_the_targets_o
     assert gp.trace_ is None and gp.hyperparameters_ == GIVEN and gp.solution_.converged
 
 
-def test_predictions_after_training_are_scikit_learns_at_the_hyperparameters_found():
+def test_predictions_after_training_equal_those_of_scikit_learn_at_the_found_hyperparameters():
     gp = fitted(hyperparameters=None, max_steps=10)
     assert gp.trace_.finished and len(gp.hyperparameters_.lengthscale) == 2
     mean, std, _ = oracle(*data(), held_out(), gp.hyperparameters_)
@@ -83,7 +83,7 @@ def test_the_default_solver_in_float32_predicts_as_well_as_an_exact_solve():
     np.testing.assert_allclose(found_std, std, rtol=1e-2)
 
 
-def test_lanczos_of_full_rank_gives_the_deviations_of_solves_and_a_small_rank_larger_ones():
+def test_lanczos_of_full_rank_gives_the_exact_deviations_and_a_small_rank_larger_ones():
     _, exact = fitted().predict(held_out(), return_std=True, include_noise=True)
     _, full = fitted(variance="lanczos").predict(held_out(), return_std=True, include_noise=True)
     _, small = fitted(variance="lanczos", rank=5).predict(held_out(), return_std=True, include_noise=True)
@@ -91,7 +91,7 @@ def test_lanczos_of_full_rank_gives_the_deviations_of_solves_and_a_small_rank_la
     assert (small >= exact * (1 - 1e-9)).all() and small.max() > 1.1 * exact.max()
 
 
-def test_other_units_of_inputs_and_targets_change_nothing_but_the_units_of_predictions():
+def test_other_units_of_inputs_and_targets_change_only_the_units_of_predictions():
     x, y = data()
     settings = {**EXACT, "max_steps": 5}
     mean, std = apviz.GaussianProcess(**settings).fit(x, y).predict(held_out(), return_std=True, include_noise=True)
@@ -101,7 +101,7 @@ def test_other_units_of_inputs_and_targets_change_nothing_but_the_units_of_predi
     np.testing.assert_allclose(other_std, std / 1000, rtol=1e-6)
 
 
-def test_without_scaling_everything_is_in_its_own_units():
+def test_without_scaling_everything_is_in_raw_units():
     x, y = data()
     x, y = x / 1000, y / 1e5
     h = apviz.Hyperparameters("matern52", (0.01, 2.0), 0.5, 0.01, 2.5)
@@ -126,7 +126,7 @@ def test_a_constant_target_is_predicted():
     np.testing.assert_allclose(gp.predict(held_out()), 0.1, rtol=1e-4)
 
 
-def test_score_is_r_squared_and_the_negative_log_likelihood_that_of_the_predicted_normal():
+def test_the_score_is_r_squared_and_the_negative_log_likelihood_uses_the_predicted_normal():
     x, y = data(140)
     gp = fitted()
     mean, std = gp.predict(x[90:], return_std=True, include_noise=True)
@@ -135,7 +135,7 @@ def test_score_is_r_squared_and_the_negative_log_likelihood_that_of_the_predicte
     assert gp.negative_log_likelihood(x[90:], y[90:]) == pytest.approx(expected)
 
 
-def test_frames_tensors_and_lists_give_the_same_and_names_are_kept():
+def test_frames_tensors_and_lists_give_the_same_predictions_and_names_are_kept():
     x, y = data()
     frame = pd.DataFrame(x, columns=["celsius", "metres"])
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT)
@@ -152,7 +152,7 @@ def test_frames_tensors_and_lists_give_the_same_and_names_are_kept():
         gp.predict(points.rename(columns={"metres": "feet"}))
 
 
-def test_it_works_in_a_pipeline_and_in_a_search_over_a_grid():
+def test_it_works_in_a_pipeline_and_in_a_grid_search():
     x, y = data()
     gp = apviz.GaussianProcess(max_steps=4, **EXACT)
     search = GridSearchCV(gp, {"kernel": ["matern12", "rbf"], "max_steps": np.array([2, 4])}, cv=2).fit(x, y)
@@ -164,17 +164,17 @@ LESS_WORK = {"stages": ((0.5, 5),), "max_epochs": 1, "trace_estimator": "pathwis
 
 
 @parametrize_with_checks([apviz.GaussianProcess(), apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK)])
-def test_scikit_learns_checks_pass(estimator, check):
+def test_the_estimator_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks([apviz.GaussianProcess(max_steps=15, **ADAM)])
-def test_scikit_learns_checks_pass_with_the_papers_training(estimator, check):
+def test_the_estimator_checks_pass_with_the_training_of_the_paper(estimator, check):
     check(estimator)
 
 
-# want predictions equal to 1e-7, less than float32 resolves
+# these require predictions equal to 1e-7, which float32 does not resolve
 ONLY_IN_FLOAT64 = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 
 
@@ -188,12 +188,12 @@ ONLY_IN_FLOAT64 = ("check_methods_sample_order_invariance", "check_methods_subse
         if check.func.__name__ not in ONLY_IN_FLOAT64
     ],
 )
-def test_scikit_learns_checks_pass_in_float32(estimator, check):
+def test_the_estimator_checks_pass_in_float32(estimator, check):
     check(estimator)
 
 
 class Watch(apviz.Hook):
-    """How many right-hand sides each solve had."""
+    """Keeps the number of right-hand sides of each solve."""
 
     def __init__(self):
         self.columns = []
@@ -227,7 +227,7 @@ def test_hooks_are_told_about_every_solve_of_fit_and_of_the_deviations():
     assert watch.columns == [8, 8, 8, 1, 5, 6]
 
 
-def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(tmp_path):
+def test_a_killed_fit_resumes_from_its_last_step_with_the_same_result(tmp_path):
     x, y = data()
     settings = {**ADAM, "max_steps": 5}
     gp = apviz.GaussianProcess(path=tmp_path / "t.zarr", **settings)
@@ -244,7 +244,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(t
 
 
 @pytest.mark.slow
-def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about():
+def test_a_training_stopped_by_a_hook_is_used_with_a_warning():
     x, y = data()
     gp = apviz.GaussianProcess(**{**EXACT, "solver": apviz.AlternatingProjection(block_size=30, tol=1e-6)}, max_steps=5)
     with pytest.warns(UserWarning, match="stopped by a hook after 2 of at most 5 steps"):
@@ -253,7 +253,7 @@ def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about
     assert gp.hyperparameters_ == two_steps.hyperparameters_ and not gp.trace_.finished
 
 
-def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_looks_converged():
+def test_an_unconverged_solve_for_the_mean_warns_with_numbers_and_never_looks_converged():
     solver = apviz.AlternatingProjection(block_size=10, tol=1e-9, max_epochs=1)
     with pytest.warns(
         UserWarning, match=r"the solve for the mean did not converge \(residual \d.*e.\d+ after 1 epochs"
@@ -266,7 +266,7 @@ def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_lo
 
 @dataclass(frozen=True)
 class Explodes(Solver):
-    """A solver of one's own, whose solves diverge."""
+    """A custom solver whose solves diverge."""
 
     name = "Explodes"
     label = "explodes"
@@ -286,7 +286,7 @@ def test_a_solve_that_diverges_leaves_no_model():
         gp.predict(held_out())
 
 
-def test_the_seed_may_be_a_random_state_or_nothing():
+def test_the_seed_may_be_a_random_state_or_none():
     x, y = data()
     noises = [
         apviz.GaussianProcess(max_steps=1, random_state=seed, **ADAM).fit(x, y).hyperparameters_
@@ -296,7 +296,7 @@ def test_the_seed_may_be_a_random_state_or_nothing():
     assert np.isfinite(apviz.GaussianProcess(max_steps=1, random_state=None, **ADAM).fit(x, y).predict(x)).all()
 
 
-def test_a_pickle_holds_no_matrix_and_predicts_the_same():
+def test_a_pickle_contains_no_matrix_and_predicts_the_same():
     gp = fitted(n=140)
     written = pickle.dumps(gp)
     assert len(written) < 140 * 140 * 8 / 4
@@ -327,7 +327,7 @@ def test_a_pickle_holds_no_matrix_and_predicts_the_same():
         ({"random_state": -1}, "random_state must be a whole number, at least 0, at most 4611686018427387904, got -1"),
     ],
 )
-def test_a_setting_out_of_range_is_refused_when_fitted(setting, message):
+def test_fit_rejects_a_setting_out_of_range(setting, message):
     with pytest.raises(ValueError, match=message):
         apviz.GaussianProcess(**{**EXACT, "max_steps": 1, **setting}).fit(*data())
 
@@ -345,9 +345,9 @@ def test_bad_data_is_refused_before_any_work():
         fitted().predict(np.ones((4, 3)))
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own check
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # raised in a check of scikit-learn itself
 @pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
-def test_the_unit_of_the_target_does_not_matter(unit):
+def test_the_unit_of_the_target_only_scales_predictions(unit):
     x, y = data()
     gp, other = fitted(), apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(x, y * unit)
     for mine, same in zip(
@@ -361,7 +361,7 @@ def test_the_unit_of_the_target_does_not_matter(unit):
     assert apviz.gp.metrics.rmse(torch.zeros(90), y * unit) == pytest.approx(np.sqrt(np.mean(y**2)) * unit, rel=1e-12)
 
 
-def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
+def test_rows_and_targets_that_become_equal_in_float32_are_counted():
     x, y = data(20)
     x = np.column_stack([np.append(1e12 + np.arange(19.0), 0)] * 2)
     settings = EXACT | {"dtype": "float32"}
@@ -377,7 +377,7 @@ def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_about(dtype):
+def test_an_input_with_one_huge_cell_that_hides_the_others_causes_a_warning(dtype):
     x, y = data()
     x[0, 0] = 1e200
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(tol=1e-3), dtype=dtype, device=DEVICE)
@@ -385,7 +385,7 @@ def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_abou
     with pytest.warns(UserWarning, match=sentence.format(r"x\[:, 0\]")) as said:
         gp.fit(x, y)
     assert len(said) == 1
-    # what is warned of: nothing is predicted along that column
+    # the reason for the warning: predictions do not vary along that column
     along = np.column_stack([np.linspace(-10, 30, 20), np.full(20, 2000.0)])
     assert np.ptp(gp.predict(along)) < 1e-6 * np.ptp(y) and np.ptp(fitted().predict(along)) > 0.1 * np.ptp(y)
     with pytest.warns(UserWarning, match=sentence.format("warmth")):
@@ -393,7 +393,7 @@ def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_abou
 
 
 @pytest.mark.parametrize(("largest", "told"), [(1e10, True), (1e200, False)])
-def test_float64_is_named_only_where_it_tells_more_rows_apart(largest, told):
+def test_float64_is_advised_only_if_it_keeps_more_rows_distinct(largest, told):
     x = np.append(np.arange(19.0), largest)[:, None]
     gp = apviz.GaussianProcess(
         solver=apviz.Cholesky(),
@@ -406,14 +406,14 @@ def test_float64_is_named_only_where_it_tells_more_rows_apart(largest, told):
     assert any("float64 keeps more of them different" in str(each.message) for each in said) == told
 
 
-def test_inputs_whose_range_overflows_are_scaled_all_the_same():
+def test_inputs_whose_range_overflows_are_scaled_too():
     x, y = data()
     huge = (2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1) * 1.7e308
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(huge, y)
     np.testing.assert_allclose(gp.predict(huge), fitted().predict(x), rtol=1e-6)
 
 
-def test_a_deviation_is_that_of_the_function_unless_the_noise_is_asked_for():
+def test_a_deviation_is_that_of_the_function_unless_noise_is_requested():
     gp = fitted()
     for how in ("return_std", "return_cov"):
         of_function = gp.predict(held_out(), **{how: True}, include_noise=False)[1]

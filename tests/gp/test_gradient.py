@@ -32,11 +32,11 @@ def data(n=N):
 
 
 def dense_gradient(kind, lengthscale, x, y):
-    """∂ℓ/∂(mean, noise, outputscale, lengthscales) by autograd."""
+    """Return ∂ℓ/∂(mean, noise, outputscale, lengthscales) by autograd."""
     theta = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (MEAN, NOISE, SCALE, lengthscale)]
     mean, noise, scale, ell = theta
     gaps = ((x[:, None] - x[None]) / ell).square().sum(-1)
-    # the diagonal's distance is 0, where the root has no derivative; its correlation is constant
+    # the square root has no derivative at distance 0, but the correlation on the diagonal is constant
     eye = torch.eye(len(x), dtype=torch.float64)
     k = scale * torch.where(eye > 0, 1.0, CORRELATIONS[kind]((gaps + eye).sqrt())) + noise * eye
     factor = torch.linalg.cholesky(k)
@@ -74,7 +74,7 @@ def test_with_the_n_scaled_unit_vectors_as_probes_the_gradient_is_exact(kind, le
 
 
 def test_the_exact_gradient_holds_over_many_tiles():
-    """More rows than one tile, one group of rows or one vector of columns holds, and not a multiple of any."""
+    """n exceeds a tile, a group of rows and a vector of columns, and is a multiple of none."""
     x, _ = data(1100)
     w = torch.randn(1100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     k = apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE)
@@ -126,7 +126,7 @@ def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
 
 
 @pytest.mark.parametrize("name", ["dense", "tiled"])
-def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
+def test_derivatives_weighted_by_a_matrix_equal_those_weighted_by_its_factors(name):
     x, _ = data()
     operator = CountingOperator(
         make_operator(name, x, apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
@@ -140,7 +140,7 @@ def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
         operator.weighted_derivatives(a)
 
 
-def test_probes_of_a_low_rank_preconditioner_have_its_covariance():
+def test_probes_from_a_low_rank_preconditioner_have_its_covariance():
     """E[zzᵀ] = P, dual = P⁻¹z, and the solve gets the P they were drawn with, whose entries are counted once."""
     x, _ = data()
     operator = make_operator("dense", x, apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
@@ -162,14 +162,14 @@ def test_rademacher_probes_are_plus_and_minus_one_and_the_same_for_the_same_seed
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_a_gradient_without_probes_is_refused():
+def test_a_gradient_without_probes_is_rejected():
     x, y = data()
     operator = CountingOperator(make_operator("dense", x, apviz.Matern52(lengthscale=1.0), NOISE))
     with pytest.raises(ValueError, match=r"dual \(n, l\) with l ≥ 1, got \(60, 1\) and \(60, 0\)"):
         marginal_likelihood_gradient(operator, y[:, None], y[:, None][:, :0])
 
 
-def test_one_probe_is_enough_and_none_is_refused():
+def test_one_probe_is_enough_and_zero_probes_are_rejected():
     x, y = data(12)
     operator = CountingOperator(make_operator("dense", x, apviz.RBF(lengthscale=0.5), NOISE))
     z = rademacher(12, 1, 0, x).z
@@ -178,7 +178,7 @@ def test_one_probe_is_enough_and_none_is_refused():
         marginal_likelihood_gradient(operator, y[:, None], z[:, :0])
 
 
-def test_the_derivative_in_the_mean_is_summed_in_float64():
+def test_the_derivative_with_respect_to_the_mean_is_summed_in_float64():
     x = torch.linspace(0, 1, 3)
     operator = CountingOperator(make_operator("dense", x[:, None], apviz.RBF(lengthscale=0.5), NOISE))
     w = torch.tensor([1e8, 1.0, -1e8])
@@ -187,7 +187,7 @@ def test_the_derivative_in_the_mean_is_summed_in_float64():
 
 @pytest.mark.parametrize("estimator", ["standard", "pathwise"])
 @pytest.mark.parametrize("name", ["projections", "preconditioned"])
-def test_the_system_of_a_step_has_the_targets_minus_the_mean_and_then_the_probes(name, estimator):
+def test_the_right_hand_sides_of_a_step_are_the_centred_targets_and_the_probes(name, estimator):
     x, y = data()
     h = apviz.Hyperparameters("matern52", tuple(LENGTHSCALE), SCALE, NOISE, mean=MEAN)
     solver = apviz.AlternatingProjection(block_size=20)
@@ -201,7 +201,7 @@ def test_the_system_of_a_step_has_the_targets_minus_the_mean_and_then_the_probes
     torch.testing.assert_close(s.b[:, 1:], step.probes.z.float())
     assert (s.kernel, s.noise, s.dataset, s.seed) == (h.build_kernel(), NOISE, "made", 7)
     assert s.dtype is s.operator.x.dtype is torch.float32 and s.operator.name == "tiled" and s.device == x.device
-    # drawn from the preconditioner, what it was drawn with is used again
+    # probes drawn from a preconditioner come with its set-up, which is used again
     assert (step.prepared is not None) == (name == "preconditioned" and estimator == "standard")
     assert (step.probes.dual is None) == (estimator == "pathwise")
     if (name, estimator) == ("projections", "standard"):

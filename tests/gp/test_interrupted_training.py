@@ -1,4 +1,4 @@
-"""A training that is interrupted anywhere in a step, or whose disk fails at any call, goes on to the same end."""
+"""A training that is interrupted within any step, or whose disk fails at any call, resumes to the same end."""
 
 import errno
 import sys
@@ -17,7 +17,7 @@ AP = apviz.AlternatingProjection(block_size=20, tol=1e-2, max_epochs=20)
 
 
 class CtrlC:
-    """Comes at the k-th line that is run in these files."""
+    """Raises KeyboardInterrupt at the k-th line run in these files."""
 
     def __init__(self, k, files):
         self.left, self.files = k, files
@@ -37,7 +37,7 @@ def end(one):
     return one.hyperparameters, {name: trace[name].values.tobytes() for name in trace}
 
 
-def test_ctrl_c_at_any_line_of_a_step_leaves_a_training_that_goes_on_to_the_same_end():
+def test_a_training_interrupted_at_any_line_of_a_step_resumes_to_the_same_end():
     settings = {"solver": AP, "steps": STEPS, "probes": 2, "warm_start": True}
     whole = training(n=40, **settings)
     whole.run()
@@ -58,7 +58,7 @@ def test_ctrl_c_at_any_line_of_a_step_leaves_a_training_that_goes_on_to_the_same
     assert interrupted > 5
 
 
-def test_a_step_that_fails_after_its_solve_leaves_the_weights_that_the_next_starts_from_as_they_were():
+def test_a_step_that_fails_after_its_solve_does_not_change_the_initial_weights_of_the_next():
     class Broken(apviz.Hook):
         def on_stop(self, solution):
             raise MemoryError("no memory, 1 GiB are free")
@@ -72,7 +72,7 @@ def test_a_step_that_fails_after_its_solve_leaves_the_weights_that_the_next_star
     assert end(one) == end(whole)
 
 
-def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_path):
+def test_whichever_disk_call_fails_a_training_continues_at_its_path(tmp_path):
     whole = training(n=30, steps=STEPS)
     whole.run()
 
@@ -85,7 +85,7 @@ def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_pat
     one = training(path, n=30, steps=STEPS)
     with FailingDisk(path.parent) as disk:
         one.run()
-    # around checkpoints; files of the trace are alike
+    # every call around checkpoints; the files of the trace are all alike
     for k in [*range(1, 13), *range(13, disk.calls, 97), disk.calls]:
         path = begun(str(k))
         one = training(path, n=30, steps=STEPS)
@@ -100,7 +100,7 @@ def test_whichever_call_of_the_disk_fails_a_training_goes_on_where_it_is(tmp_pat
         assert end(again) == end(whole), f"call {k}"
 
 
-def test_ctrl_c_between_a_checkpoint_and_what_is_known_of_it_leaves_a_training_that_goes_on(tmp_path, monkeypatch):
+def test_a_training_interrupted_right_after_a_checkpoint_resumes(tmp_path, monkeypatch):
     one, replace = training(tmp_path / "a.zarr", n=30, steps=STEPS), Path.replace
 
     def replaced_and_interrupted(self, target):

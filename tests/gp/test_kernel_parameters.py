@@ -1,4 +1,4 @@
-"""A kernel with a parameter of its shape, on its way through traces, trainings, saved models and GPyTorch's models."""
+"""A kernel's shape parameter survives traces, trainings, saved models and GPyTorch's models."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def recorded(kernel):
     return recorder.trace
 
 
-def test_hyperparameters_build_the_kernel_they_were_taken_from():
+def test_hyperparameters_rebuild_their_kernel():
     assert GIVEN.build_kernel() == KERNEL
     assert apviz.Hyperparameters("rational-quadratic", (0.4, 0.9), 1.3, 0.05).build_kernel().alpha == 1.0
 
 
-def test_plain_values_are_as_before_of_kernels_without_parameters():
+def test_kernels_without_shape_parameters_have_no_entry_for_them():
     assert "kernel_parameters" not in apviz.Hyperparameters("rbf", (0.4,), 1.3, 0.05).as_plain()
     assert GIVEN.as_plain()["kernel_parameters"] == {"alpha": 0.3}
 
 
-def test_a_trace_names_the_parameters_of_the_shape_and_another_alpha_is_another_system(tmp_path):
+def test_a_trace_records_the_shape_parameters_and_another_alpha_is_another_system(tmp_path):
     one, other, plain = (recorded(kernel) for kernel in (KERNEL, apviz.RationalQuadratic(alpha=0.3), apviz.RBF()))
     one.save(tmp_path / "one.zarr")
     reopened = apviz.open_trace(tmp_path / "one.zarr")
@@ -69,14 +69,14 @@ def test_a_caption_states_the_kernel_and_its_parameters():
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, KERNEL + apviz.Linear().on(1), apviz.RBF(lengthscale=0.4)], ids=repr)
-def test_a_page_solves_again_with_the_kernel_of_the_trace(kernel):
+def test_a_page_repeats_a_solve_with_the_kernel_of_the_trace(kernel):
     attrs = dict(recorded(kernel).attrs) | {"dataset": "china", "n": 50}
     spec = spec_of(attrs, lambda name: None)
     built = spec.build(Limits()).system
     assert built.kernel == spec.kernel == kernel and built.noise == 0.05
 
 
-def test_a_training_moves_everything_but_alpha_and_its_trace_says_so():
+def test_a_training_of_a_named_kernel_changes_everything_except_alpha():
     training = trained()
     h, trace = training.hyperparameters, training.trace
     assert h.kernel_parameters == {"alpha": 0.3} and h.lengthscale != GIVEN.lengthscale
@@ -85,7 +85,7 @@ def test_a_training_moves_everything_but_alpha_and_its_trace_says_so():
     assert trained(initial=None).hyperparameters.kernel_parameters == {"alpha": 1.0}
 
 
-def test_a_training_goes_on_with_its_alpha_and_not_with_another(tmp_path):
+def test_a_training_resumes_only_with_its_own_alpha(tmp_path):
     trained(1, path=tmp_path / "t.zarr")
     assert trained(2, path=tmp_path / "t.zarr").hyperparameters == trained(2).hyperparameters
     other = apviz.Hyperparameters.of(apviz.RationalQuadratic(lengthscale=(0.4, 0.9), outputscale=1.3), 0.05, 0.2)
@@ -93,7 +93,7 @@ def test_a_training_goes_on_with_its_alpha_and_not_with_another(tmp_path):
         trained(2, other, path=tmp_path / "t.zarr")
 
 
-def test_a_saved_model_comes_back_with_its_alpha(tmp_path):
+def test_a_loaded_model_has_the_saved_alpha(tmp_path):
     x, y = data()
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, device=DEVICE).fit(x, y)
     gp.save(tmp_path / "gp.npz")
@@ -131,7 +131,7 @@ class Exact(gpytorch.models.ExactGP):
         )
 
 
-def test_gpytorchs_kernel_is_taken_with_a_fixed_alpha_and_has_gpytorchs_gradients():
+def test_a_gpytorch_kernel_with_fixed_alpha_has_the_gradients_of_gpytorch():
     model = Exact()
     model.covar_module.base_kernel.raw_alpha.requires_grad_(False)
     wanted = [p for p in model.parameters() if p.requires_grad]
@@ -143,7 +143,7 @@ def test_gpytorchs_kernel_is_taken_with_a_fixed_alpha_and_has_gpytorchs_gradient
     assert apviz.gpytorch.hyperparameters(model).kernel_parameters == {"alpha": pytest.approx(0.3)}
 
 
-def test_alpha_is_trained_where_it_wants_a_gradient():
+def test_alpha_is_trained_if_it_requires_a_gradient():
     gradients = []
     for context in (contextlib.nullcontext, lambda: apviz.gpytorch.alternating_projection(solver=apviz.Cholesky())):
         model = Exact()
@@ -153,7 +153,7 @@ def test_alpha_is_trained_where_it_wants_a_gradient():
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-6, atol=1e-10)
 
 
-def test_predictions_are_taken_whether_alpha_is_trained_or_not():
+def test_predictions_work_whether_alpha_is_trained_or_not():
     model, z = Exact().eval(), torch.tensor(data(20)[0])
     with torch.no_grad():
         theirs = model(z).mean

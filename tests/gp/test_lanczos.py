@@ -26,7 +26,7 @@ def points(n=80, m=20, d=2, seed=0):
 
 
 def dense(x, z, kernel="matern32", lengthscale=0.4, outputscale=1.3, noise=0.1):
-    """K and c = k(X, z), in float64 NumPy."""
+    """Return K and c = k(X, z) in float64 NumPy."""
     correlation = CORRELATIONS[kernel]
     k = outputscale * correlation(cdist(x, x) / lengthscale) + noise * np.eye(len(x))
     return k, outputscale * correlation(cdist(x, z) / lengthscale)
@@ -54,13 +54,13 @@ def inverse(x, dtype=torch.float64, noise=0.1, **values):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_of_full_rank_the_variance_is_exact(kernel):
+def test_at_full_rank_the_variance_is_exact(kernel):
     x, z = points()
     found = posterior(x, kernel).variance(z, "lanczos", len(x))
     np.testing.assert_allclose(found, exact_variance(x, z, kernel=kernel), atol=1e-9)
 
 
-def test_more_rank_than_points_is_full_rank():
+def test_a_rank_above_the_number_of_points_is_full_rank():
     x, z = points(n=30)
     found = posterior(x)
     np.testing.assert_allclose(found.variance(z, "lanczos"), exact_variance(x, z), atol=1e-9)
@@ -82,7 +82,7 @@ def test_the_variance_falls_with_the_rank_and_stays_above_the_exact_one(seed, ke
     assert (found >= exact_variance(x, z, **values)[:, None] - rounding).all()
 
 
-def test_rank_r_is_projection_onto_the_krylov_space_of_the_average_covariance():
+def test_rank_r_projects_onto_the_krylov_space_of_the_average_covariance():
     x, z = points()
     k, c = dense(x, z)
     vectors = [k @ np.ones(80)]
@@ -93,7 +93,7 @@ def test_rank_r_is_projection_onto_the_krylov_space_of_the_average_covariance():
     np.testing.assert_allclose(posterior(x).variance(z, "lanczos", 6), expected, atol=1e-7)
 
 
-def test_all_ranks_at_once_are_what_each_gives_alone():
+def test_all_ranks_together_equal_each_rank_alone():
     x, z = points()
     ranks = [7, 1, 30, 7]
     together = posterior(x).variance_by_rank(z, ranks, include_noise=True)
@@ -101,7 +101,7 @@ def test_all_ranks_at_once_are_what_each_gives_alone():
         np.testing.assert_allclose(column, posterior(x).variance(z, "lanczos", rank, include_noise=True), atol=1e-12)
 
 
-def test_the_variance_does_not_depend_on_which_points_or_ranks_were_asked_before():
+def test_the_variance_does_not_depend_on_earlier_points_or_ranks():
     x, z = points()
     used = posterior(x)
     used.variance(z[:3], "lanczos", 5)
@@ -109,7 +109,7 @@ def test_the_variance_does_not_depend_on_which_points_or_ranks_were_asked_before
     assert torch.equal(used.variance(z, "lanczos", 20), posterior(x).variance(z, "lanczos", 20))
 
 
-def test_points_that_do_not_see_each_other_exhaust_the_krylov_space_at_once_and_are_reached_all_the_same():
+def test_variances_are_exact_for_uncorrelated_points_which_exhaust_the_krylov_space_at_once():
     x = np.arange(20.0)[:, None] * 1e3  # K = (outputscale + noise) I
     found = posterior(x).variance(x, "lanczos", 20)
     np.testing.assert_allclose(found, 1.3 - 1.3**2 / 1.4, rtol=1e-12)
@@ -161,7 +161,7 @@ def test_a_basis_grown_in_pieces_is_the_basis_grown_at_once():
     assert torch.equal(grown.vectors, whole.vectors) and grown.off_diagonal == whole.off_diagonal
 
 
-def test_an_exhausted_space_ends_the_basis_or_starts_it_anew_where_a_seed_is_given():
+def test_an_exhausted_space_ends_the_basis_or_restarts_it_if_a_seed_is_given():
     start = torch.ones(10, dtype=torch.float64)
     ended, restarted = LanczosBasis(lambda v: 3.0 * v, start), LanczosBasis(lambda v: 3.0 * v, start, restart_seed=0)
     ended.extend(10)
@@ -179,7 +179,7 @@ def test_a_restarted_basis_finds_eigenvalues_of_any_multiplicity():
     np.testing.assert_allclose(np.linalg.eigvalsh(t), [1, 2] + 8 * [5], rtol=1e-10)
 
 
-def test_the_inverse_of_full_rank_is_the_inverse_and_counts_its_products():
+def test_the_inverse_at_full_rank_is_exact_and_counts_its_products():
     x, z = points()
     k, c = dense(x, z)
     found = inverse(x)
@@ -190,7 +190,7 @@ def test_the_inverse_of_full_rank_is_the_inverse_and_counts_its_products():
     assert found.rank == 80 and found.operator.entries == 81 * 80**2 + 20 * 80
 
 
-def test_a_basis_that_would_not_fit_is_refused_before_any_work(monkeypatch):
+def test_a_basis_that_does_not_fit_in_memory_is_rejected_before_any_work(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     found = inverse(points()[0])
     message = "a Lanczos basis of rank 50 for n = 80 and its copies need 0.0 GiB, 0.0 GiB are free; use a smaller"

@@ -1,4 +1,4 @@
-"""The log marginal likelihood against scikit-learn's, SciPy's and differences."""
+"""The log marginal likelihood against scikit-learn, SciPy and finite differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def data(n=70):
     return torch.tensor(x), torch.tensor(np.sin(4 * x[:, 0]) + 0.2 * rng.standard_normal(n))
 
 
-def test_value_and_gradient_are_scikit_learns():
+def test_value_and_gradient_equal_those_of_scikit_learn():
     x, y = data()
     theirs = ConstantKernel(1.7) * Matern([0.4, 0.9], nu=2.5) + WhiteKernel(NOISE)
     model = GaussianProcessRegressor(theirs, alpha=0, optimizer=None).fit(x.numpy(), y.numpy() - MEAN)
@@ -51,7 +51,7 @@ def test_value_and_gradient_are_scikit_learns():
     ],
     ids=repr,
 )
-def test_of_any_kernel_the_value_is_scipys_and_the_gradient_that_of_differences(kernel):
+def test_for_any_kernel_the_value_equals_scipys_and_the_gradient_that_of_differences(kernel):
     x, y = data()
     if "Groups" in repr(kernel):
         x[:, 1] = (x[:, 1] > 0).double()
@@ -70,7 +70,7 @@ def test_of_any_kernel_the_value_is_scipys_and_the_gradient_that_of_differences(
     np.testing.assert_allclose(of.chain(raw, found.gradient), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_an_estimate_is_within_a_few_of_its_standard_errors_and_says_how_large_they_are():
+def test_an_estimate_is_within_a_few_standard_errors_which_it_states_correctly():
     x, y = data(300)
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=0.4), NOISE, MEAN)
     exact = exact_marginal_likelihood(x, y, h)
@@ -78,7 +78,7 @@ def test_an_estimate_is_within_a_few_of_its_standard_errors_and_says_how_large_t
     found = [estimated_marginal_likelihood(system, apviz.ConjugateGradient(), 10, seed) for seed in range(12)]
     off = np.array([each.value - exact.value for each in found])
     errors = np.array([each.standard_error for each in found])
-    # what is said is what it is, to the digits that a dozen estimates by ten probes have
+    # the stated error is right, as far as a dozen estimates by ten probes can tell
     assert abs(off.mean()) < 3.5 * errors.mean() / math.sqrt(len(found))
     assert 0.5 < off.std(ddof=1) / errors.mean() < 2.0 and errors.max() < 10
     mean_gradient = np.mean([float(each.gradient.noise) for each in found])
@@ -110,7 +110,7 @@ def test_a_matrix_that_needs_jitter_has_no_likelihood():
         exact_marginal_likelihood(x, x[:, 0], h)
 
 
-def test_a_periodic_and_a_linear_kernel_are_scikit_learns_too():
+def test_periodic_and_linear_kernels_agree_with_scikit_learn_too():
     x, y = data()
     x = x[:, :1]
     theirs = ExpSineSquared(0.8, 0.7) + DotProduct(0.5) + WhiteKernel(NOISE)

@@ -30,13 +30,13 @@ def dense(x, lengthscale, noise):
 
 
 def quadratic(k, z):
-    """The mean of zᵀ log(K) z."""
+    """Return the mean of zᵀ log(K) z."""
     values, vectors = np.linalg.eigh(k)
     return float((np.log(values)[:, None] * (vectors.T @ z) ** 2).sum() / z.shape[1])
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-2, 1e-4])
-def test_value_and_gradient_are_those_of_the_quadratic_form_in_log_k(noise):
+def test_value_and_gradient_equal_those_of_the_quadratic_form_in_log_k(noise):
     x, k = operator(noise=noise)
     z = rademacher(120, 5, 0, k.x).z
     found = lanczos_log_determinant(k, z)
@@ -53,7 +53,7 @@ def test_value_and_gradient_are_those_of_the_quadratic_form_in_log_k(noise):
     np.testing.assert_allclose(gradient.noise, by_noise, rtol=1e-5)
 
 
-def test_with_probes_that_make_it_exact_it_is_the_log_determinant_and_its_derivative():
+def test_with_exact_probes_it_equals_the_log_determinant_and_its_derivative():
     x, k = operator(40)
     found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=k.x.device))
     exact = dense(x, 0.3, 1e-2)
@@ -61,8 +61,8 @@ def test_with_probes_that_make_it_exact_it_is_the_log_determinant_and_its_deriva
     np.testing.assert_allclose(found.left @ found.right.T, np.linalg.inv(exact), atol=1e-6)
 
 
-def test_a_krylov_space_that_is_complete_early_ends_it():
-    # far apart, K = (outputscale + σ²) I: one step spans it
+def test_an_exhausted_krylov_space_ends_the_iteration():
+    # for points far apart, K = (outputscale + σ²) I, and one step spans its Krylov space
     system = apviz.KernelSystem(
         1e3 * np.arange(30.0), np.ones(30), apviz.RBF(lengthscale=1.0, outputscale=2.0), noise=0.5, dtype=torch.float64
     )
@@ -71,7 +71,7 @@ def test_a_krylov_space_that_is_complete_early_ends_it():
     np.testing.assert_allclose((found.left * found.right).sum(), 30 / 2.5, rtol=1e-12)
 
 
-def test_float32_is_close_and_without_a_gradient_there_are_no_vectors():
+def test_float32_is_accurate_and_without_a_gradient_there_are_no_vectors():
     x, k = operator(dtype=torch.float32)
     z = rademacher(120, 5, 0, k.x).z
     found = lanczos_log_determinant(k, z, with_gradient=False)
@@ -79,7 +79,7 @@ def test_float32_is_close_and_without_a_gradient_there_are_no_vectors():
     assert found.left.shape == found.right.shape == (120, 0)
 
 
-def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch):
+def test_an_unsettled_value_warns_and_a_basis_too_large_for_the_memory_is_rejected(monkeypatch):
     _, k = operator(noise=1e-6)
     z = rademacher(120, 5, 0, k.x).z
     monkeypatch.setattr(module, "MAX_STEPS", 30)
@@ -92,7 +92,7 @@ def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch
 
 @pytest.mark.parametrize("noises", [None, 10 ** np.random.default_rng(5).uniform(-3, 0, 120)])
 @pytest.mark.parametrize("rank", [20, 80])
-def test_whitened_value_and_gradient_are_of_one_function_and_near_the_log_determinant(rank, noises):
+def test_whitened_value_and_gradient_belong_to_one_function_close_to_the_log_determinant(rank, noises):
     x, k = operator(noise=1e-3)
     d = np.full(120, 1e-3) if noises is None else noises
     kernel = k.kernel
@@ -125,7 +125,7 @@ def test_whitened_value_and_gradient_are_of_one_function_and_near_the_log_determ
     assert abs(float(found.value) - exact) < 4 * float(found.standard_error)
 
 
-def test_a_whitening_of_other_hyperparameters_gives_the_same_log_determinant():
+def test_a_whitening_from_other_hyperparameters_gives_the_same_log_determinant():
     x, k = operator(40)
     _, other = operator(40, lengthscale=0.7, noise=0.1)
     whitening = Whitening(randomly_pivoted_cholesky(other, 20, seed=0), 0.1)

@@ -1,4 +1,4 @@
-"""Trainings by L-BFGS, and of any kernel: what they find, record and go on from."""
+"""Trainings by L-BFGS, and of any kernel: what they find, record and resume from."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def training(path=None, initial=None, n=80, **settings):
 
 
 def log_likelihood(h, n=80):
-    """By dense algebra."""
+    """Return the log marginal likelihood by dense algebra."""
     x, y = (each.numpy() for each in data(n))
     k = h.build_kernel()(torch.tensor(x)).numpy() + h.noise * np.eye(n)
     r = y - h.mean
     return -0.5 * (r @ np.linalg.solve(k, r) + np.linalg.slogdet(k)[1] + n * np.log(2 * np.pi))
 
 
-def test_l_bfgs_finds_the_optimum_that_scikit_learn_finds_in_few_evaluations():
+def test_l_bfgs_finds_the_optimum_of_scikit_learn_in_few_evaluations():
     x, y = (each.numpy() for each in data())
     kernel = theirs.ConstantKernel() * theirs.Matern([1.0, 1.0], nu=2.5) + theirs.WhiteKernel()
     model = GaussianProcessRegressor(kernel, alpha=0).fit(x, y - y.mean())
     found = training()
     h = found.run()
-    # ours has a mean of its own besides
+    # ours also fits a mean
     assert log_likelihood(h) > model.log_marginal_likelihood_value_ - 0.05
     assert found.settled_at == found.steps_done < 60
     assert found.trace["step"]["epochs"].sum() < 100
 
 
-def test_at_its_end_the_likelihood_has_no_slope():
+def test_at_the_end_no_small_change_of_a_parameter_raises_the_likelihood():
     h = training().run()
     for name, value in [*h.build_kernel().numbers.items(), ("noise", h.noise)]:
         lower, upper = (at(h, name, value * factor) for factor in (0.99, 1.01))
@@ -65,7 +65,7 @@ def at(h, name, value):
     return apviz.Hyperparameters.of(h.build_kernel().with_numbers(list(numbers.values())), h.noise, h.mean)
 
 
-def test_the_trace_of_l_bfgs_has_its_values_which_never_rise_and_says_how_it_ended(tmp_path):
+def test_the_trace_of_l_bfgs_has_values_that_never_rise_and_the_reason_for_its_end(tmp_path):
     found = training(tmp_path / "t.zarr")
     h = found.run()
     trace = apviz.open_trace(tmp_path / "t.zarr")
@@ -81,7 +81,7 @@ def test_the_trace_of_l_bfgs_has_its_values_which_never_rise_and_says_how_it_end
     assert "L-BFGS no longer increases the likelihood" in found.evidence
 
 
-def test_a_training_that_has_settled_is_not_gone_on_with_and_one_that_was_cut_begins_from_where_it_was(tmp_path):
+def test_a_settled_training_does_not_resume_and_an_unfinished_one_resumes_at_its_last_point(tmp_path):
     cut = training(tmp_path / "t.zarr", steps=3)
     cut.run()
     assert cut.steps_done == 3 and cut.trace.outcome == "finished"
@@ -94,14 +94,14 @@ def test_a_training_that_has_settled_is_not_gone_on_with_and_one_that_was_cut_be
     assert again.run() == h and again.steps_done == steps
 
 
-def test_a_start_that_is_the_optimum_is_one_step():
+def test_starting_at_the_optimum_takes_at_most_two_steps():
     h = training(noise_floor=1e-6).run()
     again = training(initial=h, noise_floor=1e-6)
     moved = again.run()
     assert again.steps_done <= 2 and moved.noise == pytest.approx(h.noise, rel=0.02)
 
 
-def test_a_hook_ends_it_before_a_step_and_is_told_of_every_solve():
+def test_a_hook_can_stop_a_training_within_a_step_and_is_called_for_every_solve():
     class Stop(apviz.TrainingHook):
         solves = steps = 0
 
@@ -120,7 +120,7 @@ def test_a_hook_ends_it_before_a_step_and_is_told_of_every_solve():
     assert int(cut.trace["step"]["epochs"].sum()) <= 7
 
 
-def test_a_point_without_a_factor_is_turned_back_from_and_a_start_without_one_is_refused():
+def test_the_search_avoids_points_without_a_factor_and_a_start_without_one_raises():
     x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None]
     settings = apviz.TrainingSettings(
         kernel="rbf", optimiser="l-bfgs", steps=100, until_settled=True, noise_floor=0.0
@@ -136,8 +136,8 @@ def test_a_point_without_a_factor_is_turned_back_from_and_a_start_without_one_is
 
 
 @pytest.mark.slow
-def test_further_starts_find_what_the_first_does_not():
-    """Of a periodic target the likelihood has an optimum at each multiple of its period, and others between."""
+def test_further_starts_find_an_optimum_that_the_first_start_misses():
+    """For a periodic target, the likelihood has an optimum at each multiple of the period, and others in between."""
     rng = np.random.default_rng(0)
     x = np.linspace(0, 4, 60)[:, None]
     y = np.sin(2 * np.pi * x[:, 0] / 0.5) + 0.1 * rng.standard_normal(60)
@@ -154,14 +154,14 @@ def test_further_starts_find_what_the_first_does_not():
     assert min(found / 0.5 % 1, 1 - found / 0.5 % 1) < 0.01
 
 
-def test_the_start_is_moved_to_the_optimum_of_few_rows_for_adam_too():
+def test_adam_starts_at_the_optimum_of_few_rows_too():
     plain, searched = (training(optimiser="adam", solver=CHOLESKY, n=300, search_rows=rows) for rows in (0, 100))
     first, second = plain.run(), searched.run()
     assert searched.steps_done < plain.steps_done
     assert log_likelihood(second, 300) > log_likelihood(first, 300) - 3.0
 
 
-def test_what_the_search_for_a_start_takes_is_in_the_trace_and_in_no_step(tmp_path, monkeypatch):
+def test_the_trace_records_the_cost_of_the_search_for_a_start_outside_its_steps(tmp_path, monkeypatch):
     taken, evaluate = [], ExactLikelihood.evaluate
 
     def counted(*args):
@@ -173,10 +173,10 @@ def test_what_the_search_for_a_start_takes_is_in_the_trace_and_in_no_step(tmp_pa
     of_adam = {"optimiser": "adam", "solver": CHOLESKY, "n": 300, "steps": 4, "until_settled": False}
     training(tmp_path / "t.zarr", search_rows=100, restarts=2, **of_adam).run()
     trace = apviz.open_trace(tmp_path / "t.zarr")
-    # of 100 rows every entry is read at least once, and 300² are 1.0
+    # each evaluation reads 100² entries at least once, and 300² entries are work 1.0
     assert len(taken) > 10 and trace.search_work == pytest.approx(sum(taken) / 9) and trace.search_work > len(taken) / 9
     assert trace.attrs["search_seconds"] > 0 and trace.work == trace.search_work + float(trace["step"]["work"].sum())
-    # as a list of runs shows it
+    # as lists of runs show it
     assert trace.attrs["work"] == pytest.approx(trace.work) and trace.attrs["seconds"] == pytest.approx(trace.seconds)
     assert f"{trace.search_work:.3g} of them in the search for a start" in trace.work_words
     plain = training(**of_adam)
@@ -189,7 +189,7 @@ def test_what_the_search_for_a_start_takes_is_in_the_trace_and_in_no_step(tmp_pa
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "l-bfgs"])
-def test_all_numbers_of_a_sum_are_trained_and_recorded_by_name(tmp_path, optimiser):
+def test_all_parameters_of_a_sum_are_trained_and_recorded_by_name(tmp_path, optimiser):
     found = training(tmp_path / "t.zarr", kernel=SUM, optimiser=optimiser, solver=CHOLESKY, steps=4, probes=5)
     h = found.run()
     assert all(a != b for a, b in zip(h.kernel.numbers.values(), SUM.numbers.values(), strict=True))
@@ -204,18 +204,18 @@ def test_all_numbers_of_a_sum_are_trained_and_recorded_by_name(tmp_path, optimis
     assert apviz.diagnose(trace) is not None
 
 
-def test_adam_on_a_sum_goes_on_from_a_checkpoint_with_the_same_result(tmp_path):
+def test_adam_on_a_sum_resumes_from_a_checkpoint_with_the_same_result(tmp_path):
     settings = {"kernel": SUM, "optimiser": "adam", "solver": CHOLESKY, "until_settled": False}
     training(tmp_path / "t.zarr", steps=3, **settings).run()
     longer = training(tmp_path / "t.zarr", steps=6, **settings)
     assert longer.steps_done == 3 and longer.run() == training(steps=6, **settings).run()
-    training(tmp_path / "t.zarr", steps=6, **settings).run()  # without a step more
+    training(tmp_path / "t.zarr", steps=6, **settings).run()  # without another step
     assert apviz.open_trace(tmp_path / "t.zarr")["step"]["kernel_number"].attrs["names"] == list(SUM.numbers)
     with pytest.raises(ValueError, match="belongs to another training: kernel was .*, is .*"):
         training(tmp_path / "t.zarr", steps=6, **settings | {"kernel": SUM + apviz.Linear()})
 
 
-def test_the_gradient_of_adams_first_step_is_that_of_scikit_learns_likelihood():
+def test_the_first_step_of_adam_has_the_signs_of_the_gradient_of_scikit_learn():
     x, y = data()
     kernel = theirs.Matern(0.4, nu=2.5) + theirs.DotProduct(0.5) + theirs.WhiteKernel(0.1)
     mine, noise = apviz.kernels.from_sklearn(kernel, 2)
@@ -224,20 +224,20 @@ def test_the_gradient_of_adams_first_step_is_that_of_scikit_learns_likelihood():
     found.run()
     model = GaussianProcessRegressor(kernel, alpha=0, optimizer=None).fit(x.numpy(), y.numpy())
     slopes = model.log_marginal_likelihood(kernel.theta, eval_gradient=True)[1]
-    # Adam's first step has the sign of the gradient, and the size of its step
+    # the first step of Adam has the signs of the gradient, and the step size in every entry
     moved = {name: value - mine.numbers[name] for name, value in found.hyperparameters.build_kernel().numbers.items()}
     assert np.sign(moved["0.lengthscale"]) == np.sign(slopes[0])
-    assert np.sign(moved["2.outputscale"]) == np.sign(slopes[1])  # σ₀², the constant beside the linear kernel
+    assert np.sign(moved["2.outputscale"]) == np.sign(slopes[1])  # σ₀², the constant added to the linear kernel
     assert np.sign(found.hyperparameters.noise - noise) == np.sign(slopes[2])
 
 
-def test_alpha_of_a_kernel_that_is_given_is_trained_and_of_a_name_it_stays():
+def test_alpha_is_trained_for_a_kernel_object_and_fixed_for_a_kernel_name():
     given = training(kernel=apviz.RationalQuadratic(lengthscale=(0.5, 0.5), alpha=0.4), steps=5).run()
     assert given.kernel == "rational-quadratic" and given.kernel_parameters["alpha"] != 0.4
     assert training(kernel="rational-quadratic", steps=5).run().kernel_parameters["alpha"] == 1.0
 
 
-def test_a_kernel_of_ones_own_is_trained_and_its_trace_says_what_cannot_be_made_again(tmp_path):
+def test_a_custom_kernel_is_trained_and_its_trace_cannot_rebuild_it(tmp_path):
     class Own(apviz.Stationary):
         distance_scale = 1.0
 
@@ -256,7 +256,7 @@ def test_a_kernel_of_ones_own_is_trained_and_its_trace_says_what_cannot_be_made_
         trace.hyperparameters.build_kernel()
 
 
-def test_figures_of_a_sum_draw_the_lengthscales_of_its_parts_and_say_what_they_do_not_have():
+def test_figures_of_a_sum_draw_the_lengthscales_of_its_parts_and_raise_if_there_are_none():
     trace = run(kernel=SUM, steps=3)
     figure = apviz.plots.lengthscales(trace)
     assert sorted(line.name for line in figure.data) == ["0.lengthscale", "1.lengthscale"]
@@ -283,7 +283,7 @@ def run(**settings):
         ({"kernel": 3}, r"kernel must be one of matern12, .*, or a kernel such as apviz.Matern52\(\), got 3"),
     ],
 )
-def test_a_setting_out_of_range_is_refused(setting, message):
+def test_a_setting_out_of_range_is_rejected(setting, message):
     with pytest.raises(ValueError, match=message):
         apviz.TrainingSettings(**setting)
 
@@ -291,20 +291,20 @@ def test_a_setting_out_of_range_is_refused(setting, message):
 # --- when a training has settled --------------------------------------------------------------------------------------
 
 
-def test_where_gains_are_known_it_has_settled_once_five_steps_gain_little_and_move_the_noise_little():
+def test_with_known_gains_it_has_settled_after_five_steps_of_little_gain_and_steady_noise():
     rest, n = np.full(12, 0.1), 10_000
     gain = np.array([1e-2] * 4 + [1e-5] * 7)
     assert settled_at(rest, gain, n) == 9
     assert settled_at(rest, np.full(11, 1e-3), n) is None
     assert settled_at(rest, np.full(11, -1e-3), n) is None
-    # less than half a nat in all is no difference between models, and what is estimated goes back and forth
+    # models that differ by less than half a nat are equivalent, and estimated gains change sign
     assert settled_at(rest, np.full(11, 9e-4), n=100) == 5
     assert settled_at(rest, 4e-4 * (-1.0) ** np.arange(11), n) == 5
     assert settled_at(0.1 * 1.02 ** np.arange(12), gain, n) is None
     assert settled_at(rest * (1 + 0.03 * (np.arange(12) % 2)), gain, n) == 9
 
 
-def test_steps_whose_gain_is_not_known_are_judged_by_the_noise_alone():
+def test_steps_with_unknown_gain_are_judged_by_the_noise_alone():
     noise = np.full(12, 0.1)
     gain = np.array([np.nan] * 6 + [1e-5] * 5)
     assert settled_at(noise, gain, 1000) == settled_at(noise) == 5

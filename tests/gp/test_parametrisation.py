@@ -1,4 +1,4 @@
-"""Raw parameters of any kernel: there and back, the chain rule, and what stays as it is."""
+"""Raw parameters of any kernel: conversion in both directions, the chain rule, and fixed parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("transform", ["softplus", "log"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_raw_parameters_stand_for_the_hyperparameters_they_were_made_of(name, transform):
+def test_raw_parameters_map_back_to_their_hyperparameters(name, transform):
     kernel = KERNELS[name]
     of = Parametrisation(kernel, 1e-4, transform=transform)
     h = apviz.Hyperparameters.of(kernel, 0.05, -0.3)
@@ -37,8 +37,8 @@ def test_raw_parameters_stand_for_the_hyperparameters_they_were_made_of(name, tr
 
 @pytest.mark.parametrize("transform", ["softplus", "log"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_chain_rule_is_that_of_differences(name, transform):
-    """Of a function of θ whose gradient is known: the sum of cᵢ θᵢ."""
+def test_the_chain_rule_agrees_with_differences(name, transform):
+    """The function of θ is the sum of cᵢ θᵢ, whose gradient is known."""
     kernel, rng = KERNELS[name], np.random.default_rng(0)
     of = Parametrisation(kernel, 1e-4, transform=transform)
     raw = of.raw(apviz.Hyperparameters.of(kernel, 0.05, -0.3))
@@ -55,7 +55,7 @@ def test_the_chain_rule_is_that_of_differences(name, transform):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_what_may_have_any_sign_is_itself_and_what_is_0_stays_0():
+def test_parameters_of_any_sign_are_not_transformed_and_zeros_stay_zero():
     of = Parametrisation(KERNELS["of groups"], 0.0)
     assert of.names == (
         "mean", "noise", "0.outputscale", "0.factor[0]", "0.factor[1]", "0.variances[0]", "1.outputscale",
@@ -67,14 +67,14 @@ def test_what_may_have_any_sign_is_itself_and_what_is_0_stays_0():
     assert moved["0.factor"] == (pytest.approx(0.6), pytest.approx(-2.4)) and moved["0.variances"][1] == 0.0
 
 
-def test_what_is_fixed_stays():
+def test_fixed_parameters_do_not_change():
     of = Parametrisation(apviz.RationalQuadratic(alpha=0.3), 0.0, frozenset({"alpha"}))
     assert "alpha" not in of.names
     assert of.hyperparameters(of.zeros() + 1.0).build_kernel().alpha == 0.3
     assert "alpha" in Parametrisation(apviz.RationalQuadratic(alpha=0.3), 0.0).names
 
 
-def test_bounds_leave_a_factor_of_1e5_and_let_the_noise_come_near_its_floor():
+def test_bounds_allow_a_factor_of_1e5_and_let_the_noise_approach_its_floor():
     of = Parametrisation(apviz.RBF(lengthscale=1e3), 1e-2, transform="log")
     start = of.raw(apviz.Hyperparameters.of(apviz.RBF(lengthscale=1e3), 0.05))
     bounds = dict(zip(of.names, of.bounds(start), strict=True))
@@ -83,7 +83,7 @@ def test_bounds_leave_a_factor_of_1e5_and_let_the_noise_come_near_its_floor():
     assert math.exp(bounds["noise"][0]) == pytest.approx(1e-5)
 
 
-def test_a_start_with_other_hyperparameters_is_refused_with_what_is_trained():
+def test_a_start_with_other_hyperparameters_is_rejected_with_the_list_of_trained_ones():
     of = Parametrisation(apviz.Periodic(), 0.0)
     with pytest.raises(ValueError, match="has the hyperparameters outputscale, lengthscale, but period is trained too"):
         of.raw(apviz.Hyperparameters.of(apviz.RBF(), 0.1))

@@ -1,4 +1,4 @@
-"""Samples of the posterior as functions: their moments are the posterior's, and each is one function."""
+"""Samples of the posterior as functions: they have its moments, and each is one consistent function."""
 
 import re
 import warnings
@@ -33,7 +33,7 @@ NOISE, MEAN, COUNT = 0.05, 0.6, 4000
 def data(n=60, m=12, seed=0):
     rng = np.random.default_rng(seed)
     x, z = rng.uniform(-1, 1, (n, 2)), rng.uniform(-1.5, 1.5, (m, 2))
-    z[0], z[1] = x[5], [4.0, 4.0]  # a training input, and one far away
+    z[0], z[1] = x[5], [4.0, 4.0]  # a training input, and a distant point
     return x, np.sin(3 * x[:, 0]) + MEAN + 0.2 * rng.standard_normal(n), z
 
 
@@ -44,7 +44,7 @@ def posterior(kernel=KERNELS["matern52"][0], noise=NOISE, **settings):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra(name):
+def test_the_moments_of_many_samples_agree_with_the_posterior_by_dense_algebra(name):
     kernel, formula = KERNELS[name]
     x, y, z = data()
     c, k = formula(x, z), formula(x, x) + NOISE * np.eye(len(x))
@@ -55,7 +55,7 @@ def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra
     assert values.shape == (COUNT, len(z))
     deviation = np.sqrt(np.diag(covariance))
     assert (np.abs(values.mean(0) - mean) < 5 * deviation / np.sqrt(COUNT)).all()
-    # what was drawn, and what features leave of the prior
+    # the error of sampling, and that of the random features
     scale = np.outer(deviation, deviation)
     bound = 6 * scale / np.sqrt(COUNT) + 3 * np.sqrt(np.outer(np.diag(prior), np.diag(prior)) * scale) / np.sqrt(8000)
     assert (np.abs(np.cov(values.T) - covariance) < bound).all()
@@ -63,7 +63,7 @@ def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("features", "error"), [(2000, 0.25), (8000, 0.125)])
-def test_features_leave_small_variances_off_by_what_is_documented(features, error):
+def test_random_features_change_small_variances_by_the_documented_error(features, error):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(0, 1, (150, 2)), rng.uniform(0, 1, (12, 2))
     prior = matern52(cdist(np.r_[x, z] / 0.3, np.r_[x, z] / 0.3))
@@ -79,7 +79,7 @@ def test_features_leave_small_variances_off_by_what_is_documented(features, erro
     assert np.mean(ratios) == pytest.approx(1.0, abs=error)
 
 
-def test_the_moments_where_rows_have_noises_of_their_own():
+def test_the_moments_agree_with_noise_per_row():
     kernel, formula = KERNELS["matern52"]
     x, y, z = data()
     noises = np.where(np.arange(len(x)) % 2, 1.0, 0.01)
@@ -92,7 +92,7 @@ def test_the_moments_where_rows_have_noises_of_their_own():
     np.testing.assert_allclose(values.std(0), deviation, rtol=0.08)
 
 
-def test_a_sample_is_one_function_whatever_is_evaluated_when_and_with_what():
+def test_a_sample_is_one_function_however_its_points_are_split_or_ordered():
     _, _, z = data(m=40)
     samples = posterior(KERNELS["white"][0], batch_size=7).samples(3, seed=4)
     values = samples(z)
@@ -104,7 +104,7 @@ def test_a_sample_is_one_function_whatever_is_evaluated_when_and_with_what():
     assert (posterior(KERNELS["white"][0]).samples(3, seed=5)(z) - values).abs().max() > 0.1
 
 
-def test_with_little_noise_samples_go_through_the_targets():
+def test_with_little_noise_samples_interpolate_the_targets():
     x, y, _ = data()
     values = posterior(noise=1e-8, solver=apviz.Cholesky()).samples(5)(x).numpy()
     np.testing.assert_allclose(values, np.tile(y, (5, 1)), atol=2e-3)
@@ -119,7 +119,7 @@ def test_a_test_point_costs_n_entries_and_no_solve():
     assert before > samples.solution.work > 0
 
 
-def test_float32_samples_are_those_of_float64_to_what_its_solve_leaves():
+def test_float32_samples_agree_with_float64_up_to_the_error_of_the_solve():
     _, _, z = data(m=100)
     double = posterior().samples(8)
     single = posterior(dtype=torch.float32, solver=apviz.Automatic()).samples(8)
@@ -128,7 +128,7 @@ def test_float32_samples_are_those_of_float64_to_what_its_solve_leaves():
     assert ((values - double(z)).abs() <= 0.1 * posterior().variance(z).sqrt()).all()
 
 
-def test_the_error_that_is_told_bounds_that_of_the_solve_in_posterior_standard_deviations():
+def test_the_reported_error_bounds_that_of_the_solve_in_posterior_standard_deviations():
     x, _, _ = data()
     exact = posterior().samples(6)(x)
     with pytest.warns(UserWarning):
@@ -137,7 +137,7 @@ def test_the_error_that_is_told_bounds_that_of_the_solve_in_posterior_standard_d
     assert (error <= crude.error + 1e-6).all() and error.max() > 0.1
 
 
-def test_the_tolerance_follows_the_noise_where_no_solver_of_variances_is_given():
+def test_without_a_variance_solver_the_tolerance_follows_the_noise():
     kernel = Matern52(lengthscale=(0.4, 0.8), outputscale=100.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -148,7 +148,7 @@ def test_the_tolerance_follows_the_noise_where_no_solver_of_variances_is_given()
         posterior(kernel, noise=1e-6, solver=apviz.Cholesky(), variance_solver=loose).samples(6)
 
 
-def test_a_solve_that_did_not_converge_warns_with_the_figure():
+def test_an_unconverged_solve_warns_with_the_error():
     stopped = apviz.ConjugateGradient(tol=1e-9, max_epochs=2)
     with pytest.warns(apviz.NotConverged, match="the solve for samples did not converge .residual .* off by up to"):
         samples = posterior(variance_solver=stopped).samples(2)

@@ -1,4 +1,4 @@
-"""Less work in training: probes that are samples of the prior, a budget of epochs a step, first steps on few rows."""
+"""Cheaper training: probes that are samples of the prior, a budget of epochs per step, first steps on few rows."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_pathwise_probes_have_the_covariance_of_the_targets():
     assert (z.mean(1) / scale).abs().max() < 5 / 100
 
 
-def test_the_gradient_from_samples_of_the_prior_is_that_of_the_dense_likelihood_in_the_mean():
-    """The mean of 60 estimates of 50 probes, each with its own features, is within four of its standard errors."""
+def test_the_mean_gradient_from_samples_of_the_prior_equals_that_of_the_dense_likelihood():
+    """The mean of 60 estimates by 50 probes, each with its own features, is within four of its standard errors."""
     x, y = gradient_data()
     operator, k = CountingOperator(make_operator("dense", x, KERNEL, NOISE)), dense(x)
     estimates = []
@@ -60,7 +60,7 @@ def test_the_gradient_from_samples_of_the_prior_is_that_of_the_dense_likelihood_
     assert found[:, 0].std() < 1e-8 and found[0, 0] == pytest.approx(float(exact[0]), rel=1e-8)
 
 
-def test_pathwise_probes_of_one_seed_move_little_where_hyperparameters_do():
+def test_pathwise_probes_of_one_seed_change_little_with_the_hyperparameters():
     x, _ = gradient_data()
     one, other, away = (
         pathwise(make_operator("dense", x, kernel, noise), 8, seed).z
@@ -73,7 +73,7 @@ def test_pathwise_probes_of_one_seed_move_little_where_hyperparameters_do():
     assert 0 < (one - other).norm() < 0.01 * one.norm() and (one - away).norm() > 0.5 * one.norm()
 
 
-def test_rows_with_noises_of_their_own_have_probes_with_them():
+def test_pathwise_probes_use_the_noise_of_each_row():
     x, _ = gradient_data(30)
     noises = torch.linspace(0.01, 4.0, 30, dtype=torch.float64)
     z = torch.cat([pathwise(make_operator("dense", x, KERNEL, noises), 500, seed).z for seed in range(8)], 1)
@@ -82,14 +82,14 @@ def test_rows_with_noises_of_their_own_have_probes_with_them():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("warm_start", [False, True])
-def test_a_training_by_samples_of_the_prior_finds_what_one_by_other_probes_finds(warm_start):
+def test_training_with_samples_of_the_prior_agrees_with_other_probes(warm_start):
     expected = training(n=200, probes=40, steps=40).run()
     found = training(n=200, probes=40, steps=40, estimator="pathwise", warm_start=warm_start).run()
     assert found.noise == pytest.approx(expected.noise, rel=0.1)
     np.testing.assert_allclose(found.lengthscale, expected.lengthscale, rtol=0.15)
 
 
-def test_samples_of_the_prior_are_probes_of_kernels_made_of_others():
+def test_samples_of_the_prior_are_probes_for_sums_and_products_too():
     kernel = apviz.RBF(lengthscale=0.5).on(0) + apviz.Linear().on(1) * apviz.Periodic(period=0.7).on(0)
     steps = training(kernel=kernel, estimator="pathwise", steps=3)
     steps.run()
@@ -99,7 +99,7 @@ def test_samples_of_the_prior_are_probes_of_kernels_made_of_others():
 # --- a budget ---------------------------------------------------------------------------------------------------------
 
 
-def test_steps_that_end_at_their_budget_do_not_warn_and_the_trace_says_what_was_left():
+def test_steps_that_end_at_their_budget_do_not_warn_and_the_trace_keeps_their_residuals():
     trained = training(steps=4, **ONE_EPOCH)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -109,20 +109,20 @@ def test_steps_that_end_at_their_budget_do_not_warn_and_the_trace_says_what_was_
     assert trained.trace.finished and not trained.trace.converged
 
 
-def test_a_budget_is_no_excuse_for_rounding():
+def test_stagnation_by_rounding_warns_despite_a_budget():
     solver = apviz.AlternatingProjection(block_size=40, tol=1e-15)
     with pytest.warns(apviz.NotConverged, match="training step 1: stagnated"):
         training(steps=1, solver=solver, max_epochs=2000).run()
 
 
-def test_a_solve_carries_on_from_the_last_steps_weights_within_a_budget():
+def test_warm_starts_within_a_budget_reach_smaller_residuals():
     cold, warm = training(steps=30, **ONE_EPOCH), training(steps=30, warm_start=True, **ONE_EPOCH)
     cold.run(), warm.run()
     assert warm.trace["step"]["residual"][-5:].mean() < 0.5 * cold.trace["step"]["residual"][-5:].mean()
 
 
 @pytest.mark.slow
-def test_a_diagnosis_of_a_training_within_a_budget_tells_the_residual_and_not_that_solves_failed():
+def test_the_diagnosis_of_a_training_with_a_budget_states_the_residual_and_no_failure():
     solver = apviz.solvers.overlapping(
         block_size=50, partition=apviz.partitions.PrincipalAxisTree(overlap=1.0), tol=1e-12
     )
@@ -134,7 +134,7 @@ def test_a_diagnosis_of_a_training_within_a_budget_tells_the_residual_and_not_th
     assert f"Solves had a budget, max_epochs = 2, which left residuals of up to {left:.2g}" in found.evidence
 
 
-def test_a_budget_that_leaves_most_of_the_residual_is_too_small():
+def test_a_budget_that_leaves_most_of_the_residual_is_reported_as_too_small():
     paper = apviz.AlternatingProjection(block_size=4, tol=1e-8, rule="cyclic")
     trained = training(n=200, steps=3, solver=paper, max_epochs=1, noise_floor=1e-6)
     trained.run()
@@ -147,7 +147,7 @@ def test_a_budget_that_leaves_most_of_the_residual_is_too_small():
 # --- first steps on few rows ------------------------------------------------------------------------------------------
 
 
-def test_first_steps_on_few_rows_are_those_of_a_training_on_these_rows_and_cost_its_share_of_the_work():
+def test_first_steps_on_few_rows_equal_a_training_on_these_rows_at_its_share_of_the_work():
     x, y = data()
     staged = training(stages=((0.25, 3), (0.5, 2)), steps=6)
     rows = staged.settings.rows_of(1, 80)
@@ -161,7 +161,7 @@ def test_first_steps_on_few_rows_are_those_of_a_training_on_these_rows_and_cost_
     assert staged.hyperparameters != few.hyperparameters
 
 
-def test_the_rows_of_a_larger_share_hold_those_of_a_smaller_and_the_last_steps_are_on_all():
+def test_the_rows_of_a_larger_share_include_those_of_a_smaller_and_the_last_steps_use_all():
     settings = apviz.TrainingSettings(stages=((0.1, 2), (0.3, 1)), steps=5, seed=3)
     first, again, second, all_rows = (settings.rows_of(step, 1000) for step in (1, 2, 3, 4))
     assert len(first) == 100 and len(second) == 300 and all_rows is None
@@ -170,7 +170,7 @@ def test_the_rows_of_a_larger_share_hold_those_of_a_smaller_and_the_last_steps_a
 
 @pytest.mark.parametrize("at", [2, 4, 5])
 @pytest.mark.parametrize("warm_start", [False, True])
-def test_a_training_in_stages_that_was_cut_goes_on_to_the_same_result(tmp_path, at, warm_start):
+def test_an_interrupted_training_in_stages_resumes_to_the_same_result(tmp_path, at, warm_start):
     class Cut(apviz.Hook):
         solves = 0
 
@@ -193,7 +193,7 @@ def test_a_training_does_not_end_as_settled_on_few_rows():
     assert trained.steps_done > 60
 
 
-def test_the_solve_of_a_step_on_few_rows_can_be_done_again_from_the_trace_alone():
+def test_the_solve_of_a_step_on_few_rows_can_be_repeated_from_the_trace_alone():
     recorder = apviz.Recorder()
     trained = training(stages=((0.5, 2),), steps=3, estimator="pathwise", **ONE_EPOCH)
     trained.run([recorder])
@@ -226,6 +226,6 @@ def test_the_solve_of_a_step_on_few_rows_can_be_done_again_from_the_trace_alone(
         ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), because L-BFGS uses all rows"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings, message):
+def test_settings_out_of_range_are_rejected(settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         apviz.TrainingSettings(**settings)

@@ -30,7 +30,7 @@ OVERLAP = apviz.AlternatingProjection(block_size=60, partition=PrincipalAxisTree
 
 
 def problem(n=120, m=40, d=2, kernel="matern32", lengthscale=0.5, outputscale=1.5, noise=0.1, mean=0.7, seed=0):
-    """Data, hyperparameters, and the posterior in dense float64 NumPy, which shares no code with apviz."""
+    """Return data, hyperparameters, and the posterior in dense float64 NumPy, which shares no code with apviz."""
     rng = np.random.default_rng(seed)
     x, z = rng.uniform(size=(n, d)), rng.uniform(-0.2, 1.2, size=(m, d))
     y = np.sin(6 * x[:, 0]) + mean + 0.3 * rng.standard_normal(n)
@@ -52,7 +52,7 @@ def posterior(p, solver=PRECISE, **kwargs):
 
 
 class Exact(gpytorch.models.ExactGP):
-    """GPyTorch's exact GP with the hyperparameters given."""
+    """GPyTorch's exact GP with the given hyperparameters."""
 
     def __init__(self, x, y, h):
         likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=gpytorch.constraints.GreaterThan(1e-8))
@@ -76,7 +76,7 @@ class Exact(gpytorch.models.ExactGP):
 
 @pytest.mark.parametrize("solver", [OVERLAP, apviz.ConjugateGradient(tol=1e-8)], ids=["overlap", "cg"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_mean_and_variance_by_solves_are_gpytorchs_to_a_millionth(kernel, solver):
+def test_mean_and_variance_by_solves_agree_with_gpytorch_to_a_millionth(kernel, solver):
     p = problem(n=250, m=60, d=3)
     h = Hyperparameters(kernel, (0.3, 0.8, 0.5), 1.7, 0.05, -0.4)
     x, y, z = (torch.tensor(values) for values in (p.x, p.y, p.z))
@@ -141,7 +141,7 @@ def test_a_solve_stopped_early_makes_the_variance_too_large_by_no_more_than_it_s
         warnings.simplefilter("ignore")
         variance = found.variance(p.z).double().numpy()
     excess = found.variance_solves[0].excess.numpy()
-    # entries and products in the dtype, amplified by K⁻¹ ⪯ 1/σ²
+    # rounding of entries and products in the dtype, amplified by K⁻¹ ⪯ 1/σ²
     rounding = 50 * torch.finfo(dtype).eps * np.linalg.norm(p.k, 2) / noise
     assert (variance >= p.variance - rounding).all()
     assert (variance <= np.minimum(p.variance + excess, p.h.outputscale) + rounding).all()
@@ -176,7 +176,7 @@ SMALL_NOISE = {"n": 100, "m": 100, "kernel": "rbf", "noise": 1e-4}
 LOOSE = apviz.AlternatingProjection(block_size=20, partition=PrincipalAxisTree(overlap=0.5), step="subspace", tol=1e-4)
 
 
-def test_variances_that_may_be_much_too_large_are_solved_on_for():
+def test_a_solve_continues_while_variances_may_be_much_too_large():
     p = problem(**SMALL_NOISE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -188,9 +188,9 @@ def test_variances_that_may_be_much_too_large_are_solved_on_for():
     assert solved.converged and solved.residual < LOOSE.tol
 
 
-def test_variances_that_stay_much_too_large_say_so_with_the_figures():
+def test_variances_that_stay_much_too_large_warn_with_figures():
     p = problem(**SMALL_NOISE)
-    found = posterior(p, variance_solver=LOOSE)  # taken as it is
+    found = posterior(p, variance_solver=LOOSE)  # a given solver is not continued
     with pytest.warns(UserWarning) as caught:
         variance = found.variance(p.z).numpy()
     excess = found.variance_solves[0].excess.numpy()
@@ -201,13 +201,13 @@ def test_variances_that_stay_much_too_large_say_so_with_the_figures():
     assert "smaller tol" in message and "variance_solver=apviz.Cholesky()" in message
 
 
-def test_what_float32_cannot_solve_for_warns_and_names_float64():
+def test_variances_that_float32_cannot_resolve_warn_and_advise_float64():
     p = problem(**{**SMALL_NOISE, "noise": 1e-6})
     with pytest.warns(UserWarning, match="may be too large.*use float64"):
         posterior(p, apviz.Cholesky(), dtype=torch.float32, weights=p.weights).variance(p.z)
 
 
-def test_going_on_for_smaller_variances_takes_a_bounded_multiple_of_the_work():
+def test_continuing_for_smaller_variances_costs_a_bounded_multiple_of_the_work():
     p = problem(**{**SMALL_NOISE, "noise": 1e-7})
     found = posterior(p, LOOSE, weights=p.weights)
     with pytest.warns(UserWarning, match="may be too large"):
@@ -215,13 +215,13 @@ def test_going_on_for_smaller_variances_takes_a_bounded_multiple_of_the_work():
     first = posterior(p, variance_solver=LOOSE, weights=p.weights)
     with pytest.warns(UserWarning):
         first.variance(p.z)
-    # one more epoch, set-up and all, may end above the limit
+    # the last epoch, with its set-up, may end above the limit
     assert found.variance_solves[0].work < 13 * first.variance_solves[0].work
 
 
 @pytest.mark.parametrize("batch", ["auto", 7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_covariance_is_the_exact_one_with_the_variance_on_its_diagonal(dtype, batch):
+def test_the_covariance_is_exact_and_has_the_variance_on_its_diagonal(dtype, batch):
     p = problem()
     found = posterior(p, OVERLAP if dtype is torch.float64 else apviz.Cholesky(), dtype=dtype, batch_size=batch)
     covariance = found.covariance(p.z)
@@ -232,7 +232,7 @@ def test_the_covariance_is_the_exact_one_with_the_variance_on_its_diagonal(dtype
     np.testing.assert_allclose(covariance, exact, atol=1e-8 if dtype is torch.float64 else 1e-5)
 
 
-def test_a_covariance_that_is_stopped_early_is_above_the_exact_one():
+def test_a_covariance_stopped_early_is_above_the_exact_one():
     p = problem()
     crude = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_epochs=4))
     with pytest.warns(UserWarning, match="not converged"):
@@ -242,17 +242,17 @@ def test_a_covariance_that_is_stopped_early_is_above_the_exact_one():
     assert np.linalg.eigvalsh(covariance - exact).min() > -1e-9
 
 
-def test_a_hook_may_stop_a_solve_for_variances_which_then_warns():
+def test_a_solve_for_variances_that_a_hook_stops_warns():
     p = problem()
     with pytest.warns(UserWarning, match="stopped: no more"):
         variance = posterior(p).variance(p.z, hooks=[StopAtOnce()])
     assert (variance.numpy() >= p.variance).all() and (variance <= p.h.outputscale).all()
 
 
-def test_a_missed_tolerance_that_leaves_an_excess_of_nothing_is_not_warned_of():
-    """The review saw "not converged … too large by at most 4.49e-30"."""
+def test_a_missed_tolerance_with_negligible_excess_does_not_warn():
+    """A user once saw "not converged … too large by at most 4.49e-30"."""
     p = problem()
-    far = p.z + 14.0  # columns of 1e-17 and less
+    far = p.z + 14.0  # covariances of 1e-17 and less
     found = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_epochs=2))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -262,7 +262,7 @@ def test_a_missed_tolerance_that_leaves_an_excess_of_nothing_is_not_warned_of():
     np.testing.assert_allclose(variance, p.h.outputscale, rtol=1e-12)
 
 
-def test_a_mean_that_is_not_converged_warns():
+def test_an_unconverged_mean_warns():
     with pytest.warns(UserWarning, match=r"the solve for the mean did not converge \(residual .* max_epochs"):
         found = posterior(problem(), apviz.ConjugateGradient(max_epochs=1))
     assert found.solution.stop_reason is apviz.StopReason.MAX_EPOCHS
@@ -271,7 +271,7 @@ def test_a_mean_that_is_not_converged_warns():
 @pytest.mark.parametrize("solver", [PRECISE, OVERLAP, None], ids=["cg", "overlap", "auto"])
 def test_far_from_all_data_the_posterior_is_the_prior(solver):
     p = problem()
-    far = np.array([[1e6, 0.0], [-1e6, 1e6]])  # columns of zeros
+    far = np.array([[1e6, 0.0], [-1e6, 1e6]])  # covariances of exactly zero
     found = posterior(p, variance_solver=solver)
     for points in (far, np.vstack([far, p.z])):
         assert (found.variance(points)[:2] == p.h.outputscale).all() and (found.mean(points)[:2] == p.h.mean).all()
@@ -279,7 +279,7 @@ def test_far_from_all_data_the_posterior_is_the_prior(solver):
     np.testing.assert_allclose(found.variance(np.vstack([far, p.z]))[2:], p.variance, atol=2e-3)
 
 
-def test_at_a_training_point_with_little_noise_the_variance_is_little_and_never_negative():
+def test_at_a_training_point_with_little_noise_the_variance_is_small_and_never_negative():
     p = problem(noise=1e-4, kernel="rbf")
     found = posterior(p, apviz.Cholesky(tol=0.5), dtype=torch.float32)
     variance = found.variance(p.x).numpy()
@@ -321,7 +321,7 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     p = problem()
     found = posterior(p)
     assert found._by_batches.width() == variances.MAX_BATCH
-    # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, beside a chosen history
+    # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, plus a chosen history
     monkeypatch.setattr(variances, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
     narrow = found._by_batches.width()
     assert 90 <= narrow <= 110
@@ -331,13 +331,13 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     assert found._by_batches.width() == 1
 
 
-def test_no_test_points_give_empty_vectors():
+def test_zero_test_points_give_empty_vectors():
     found = posterior(problem())
     nothing = np.empty((0, 2))
     assert found.mean(nothing).shape == found.variance(nothing).shape == (0,)
 
 
-def test_one_input_may_come_as_a_vector():
+def test_a_single_input_may_be_a_vector():
     p = problem(d=1)
     found = posterior(p)
     np.testing.assert_allclose(found.mean(p.z[:, 0]), p.mean, atol=1e-8)
@@ -347,21 +347,21 @@ def test_one_input_may_come_as_a_vector():
 # --- weights and work -------------------------------------------------------------------------------------------------
 
 
-def test_given_weights_are_not_solved_for():
+def test_with_given_weights_nothing_is_solved():
     p = problem()
     found = posterior(p, weights=p.weights)
     assert found.solution is None and found.work == 0
     np.testing.assert_allclose(found.mean(p.z), p.mean, atol=1e-12)
 
 
-def test_the_exact_weights_to_start_from_leave_one_check():
+def test_starting_from_the_exact_weights_costs_one_check():
     p = problem()
     found = posterior(p, initial_weights=p.weights)
     assert found.solution.converged and found.solution.epochs <= 1
     np.testing.assert_allclose(found.mean(p.z), p.mean, atol=1e-8)
 
 
-def test_work_is_the_solves_and_the_entries_of_the_predictions():
+def test_work_counts_the_solves_and_the_entries_of_predictions():
     p = problem(n=120, m=30)
     found = posterior(p, batch_size=15)
     work = found.solution.work
@@ -375,11 +375,11 @@ def test_work_is_the_solves_and_the_entries_of_the_predictions():
     found.variance(p.z, "lanczos", 10)
     work += 1 + 10 + 30 / 120
     assert found.work == pytest.approx(work)
-    found.variance(p.z, "lanczos", 4)  # the leading part of what is there
+    found.variance(p.z, "lanczos", 4)  # the leading part of the existing basis
     assert found.work == pytest.approx(work + 30 / 120)
 
 
-def test_the_hooks_of_the_mean_are_told_about_its_solve_alone():
+def test_hooks_of_the_mean_are_called_for_its_solve_only():
     p, recorder = problem(), apviz.Recorder()
     found = posterior(p, hooks=[recorder], dataset="waves")
     found.variance(p.z)
@@ -424,7 +424,7 @@ def test_bad_test_inputs_and_settings_are_refused_before_any_work(call, message)
     assert found.work == before
 
 
-def test_the_rows_of_bad_values_in_a_long_test_set_are_named():
+def test_an_error_about_bad_values_in_a_long_test_set_names_their_rows():
     p = problem(m=module.CHUNK + 10)
     with pytest.raises(ValueError, match=re.escape("x_star[4101:8202] has 1 NaN or infinite values in column 1")):
         posterior(p, weights=p.weights).mean(with_nan(p.z, (-1, 1)))
@@ -460,7 +460,7 @@ def test_bad_targets_are_refused():
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_metrics_are_scipys():
+def test_the_metrics_agree_with_scipy():
     rng = np.random.default_rng(0)
     mean, y, variance = rng.standard_normal(50), rng.standard_normal(50), rng.uniform(0.1, 2, 50)
     assert rmse(mean, torch.tensor(y)) == pytest.approx(np.sqrt(((y - mean) ** 2).mean()), rel=1e-12)
@@ -468,7 +468,7 @@ def test_the_metrics_are_scipys():
     assert negative_log_likelihood(mean, variance, y) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_not_positive():
+def test_the_metrics_reject_shapes_that_would_broadcast_and_variances_that_are_not_positive():
     with pytest.raises(
         ValueError, match=re.escape("mean and y must have the same shape (m,) with m ≥ 1, got mean (3,), y")
     ):
@@ -479,7 +479,7 @@ def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_n
         negative_log_likelihood(np.ones(3), [1.0, 0.0, math.nan], np.ones(3))
 
 
-def test_a_covariance_by_solves_in_float32_is_float64():
+def test_a_covariance_by_float32_solves_is_float64():
     posterior = Posterior(
         torch.rand(30, 1).double() + 1e5, torch.zeros(30), Hyperparameters("rbf", (0.3,), 1.0, 0.1), dtype=torch.float32
     )

@@ -1,4 +1,4 @@
-"""A recorded training again: its settings, its data, and the solve of any of its steps."""
+"""A recorded training can be repeated: its settings, its data, and the solve of any step."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def trained(solver=SOLVERS[0], path=None, hooks=(), **settings):
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
-def test_a_solver_comes_back_from_what_json_knows_of_it(solver):
+def test_a_solver_is_rebuilt_from_its_json(solver):
     assert from_plain(json.loads(json.dumps(to_plain(solver)))) == solver
 
 
-def test_a_training_comes_back_with_the_settings_it_was_run_with(tmp_path):
+def test_the_settings_of_a_training_are_read_from_its_trace(tmp_path):
     training = trained(SOLVERS[2], tmp_path / "t.zarr", ard=False, warm_start=True, seed=4, step_size=0.2)
     assert settings_of(apviz.open_trace(tmp_path / "t.zarr")) == training.settings
 
 
-def test_settings_of_another_version_are_an_error_that_says_so():
+def test_settings_of_another_version_raise_an_error_that_says_so():
     trace = trained().trace
     trace.attrs["training_settings"] = '{"momentum": 0.9}'
     with pytest.raises(ValueError, match="not those of this version of apviz: .*momentum"):
@@ -61,7 +61,7 @@ def test_settings_of_another_version_are_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("solver", [SOLVERS[0], SOLVERS[2]], ids=["AP", "PCG"])
-def test_the_solve_of_a_step_can_be_done_again_from_the_trace_alone(solver):
+def test_the_solve_of_a_step_can_be_repeated_from_the_trace_alone(solver):
     recorder = apviz.Recorder()
     trace = trained(solver, hooks=[recorder]).trace
     settings, (x, y) = settings_of(trace), (each.to(DEVICE) for each in data())
@@ -72,12 +72,12 @@ def test_the_solve_of_a_step_can_be_done_again_from_the_trace_alone(solver):
     np.testing.assert_array_equal(again.trace["epoch"]["residual"], recorder.traces[1]["epoch"]["residual"])
 
 
-def test_a_step_that_was_not_taken_has_no_hyperparameters():
+def test_hyperparameters_of_a_step_that_was_not_done_raise():
     with pytest.raises(KeyError, match="step 4 was not recorded; there are 3"):
         trained().trace.hyperparameters_at(4)
 
 
-def test_other_data_than_a_training_was_begun_with_are_refused(tmp_path):
+def test_data_other_than_those_of_the_training_are_rejected(tmp_path):
     path, (x, y) = tmp_path / "t.zarr", data()
     check_data(path, x, y)
     assert not can_resume(path)
@@ -88,7 +88,7 @@ def test_other_data_than_a_training_was_begun_with_are_refused(tmp_path):
         check_data(path, x + 1, y)
 
 
-def test_a_trace_says_when_the_noise_has_settled():
+def test_a_trace_records_when_the_noise_has_settled():
     trace = trained(apviz.Cholesky(tol=1e-3), steps=120, probes=50).trace
     noise = np.append(trace["step"]["noise"].values, trace.hyperparameters.noise)
     assert trace.settled_at is not None and noise[-6:].max() < 1.05 * noise[-6:].min()

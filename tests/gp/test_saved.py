@@ -1,4 +1,4 @@
-"""The file of a fitted Gaussian process: what comes back, and what a made-up or damaged file cannot do."""
+"""The file of a fitted Gaussian process: loading restores it, and a forged or damaged file does no harm."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_loaded_model_has_the_same_settings_and_predicts_the_same(tmp_path, se
     np.testing.assert_array_equal(predictions(apviz.GaussianProcess.load(tmp_path / "again.npz")), predictions(again))
 
 
-def test_a_model_without_feature_names_comes_back_without_them(tmp_path):
+def test_a_loaded_model_has_no_feature_names_if_the_saved_one_had_none(tmp_path):
     gp = apviz.GaussianProcess(hyperparameters=GIVEN).fit(GRID, GRID[:, 0])
     gp.save(tmp_path / "gp.npz")
     again = apviz.GaussianProcess.load(tmp_path / "gp.npz")
@@ -98,7 +98,7 @@ def test_a_solve_that_did_not_converge_does_not_look_converged_after_loading(tmp
     assert not solution.converged and solution.residual > 1e-9
 
 
-def test_a_file_holds_no_place_on_this_machine_and_no_random_state(tmp_path):
+def test_a_file_contains_no_local_path_and_no_random_state(tmp_path):
     gp = fitted(path=tmp_path / "secret.zarr", random_state=np.random.RandomState(0))
     gp.save(tmp_path / "gp.npz")
     assert b"s\0\0\0e\0\0\0c\0\0\0r\0\0\0e\0\0\0t" not in (tmp_path / "gp.npz").read_bytes()
@@ -107,10 +107,10 @@ def test_a_file_holds_no_place_on_this_machine_and_no_random_state(tmp_path):
 
 
 class Own(apviz.Cholesky):
-    """A solver of one's own."""
+    """A custom solver."""
 
 
-def test_a_solver_of_ones_own_cannot_be_saved_and_what_was_there_stays(path):
+def test_a_custom_solver_cannot_be_saved_and_an_existing_file_stays(path):
     before = path.read_bytes()
     with pytest.raises(
         ValueError, match=r"solver = Own\(tol=0.01\) cannot be saved; those that can are .*AlternatingProjection"
@@ -122,7 +122,7 @@ def test_a_solver_of_ones_own_cannot_be_saved_and_what_was_there_stays(path):
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_leaves_what_was_there(path, monkeypatch):
+def test_a_full_disk_does_not_change_the_existing_file(path, monkeypatch):
     before, gp = path.read_bytes(), fitted()
     monkeypatch.setattr(
         np, "savez", lambda file, **_: file.write(b"half") and (_ for _ in ()).throw(OSError(28, "full"))
@@ -132,12 +132,12 @@ def test_a_full_disk_leaves_what_was_there(path, monkeypatch):
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
 
-def test_a_model_that_is_not_fitted_cannot_be_saved(tmp_path):
+def test_an_unfitted_model_cannot_be_saved(tmp_path):
     with pytest.raises(ValueError, match="not fitted yet"):
         apviz.GaussianProcess().save(tmp_path / "gp.npz")
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+def test_a_missing_file_raises_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         apviz.GaussianProcess.load(tmp_path / "nothing.npz")
 
@@ -146,7 +146,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
 
 
 def rewrite(path, *, change=None, compressed=False, drop=(), **arrays):
-    """The file with other arrays, without some, and with a description that `change` was let loose on."""
+    """Rewrite the file with other arrays, without some, or with a description edited by `change`."""
     with np.load(path) as archive:
         entries = {name: archive[name] for name in archive.files if name not in drop}
     if change is not None:
@@ -157,7 +157,7 @@ def rewrite(path, *, change=None, compressed=False, drop=(), **arrays):
 
 
 class Evil:
-    """What runs when it is unpickled: makes a folder."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -167,7 +167,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("entry", ["x", "weights", "description"])
-def test_a_pickle_inside_is_refused_and_never_runs(path, tmp_path, entry):
+def test_a_pickle_inside_is_rejected_and_never_runs(path, tmp_path, entry):
     evil = np.array([Evil(tmp_path / "ran")], dtype=object)
     rewrite(path, **{entry: evil})
     with pytest.raises(ValueError, match="gp.npz cannot be read as a Gaussian process saved by apviz: Object arrays"):
@@ -177,7 +177,7 @@ def test_a_pickle_inside_is_refused_and_never_runs(path, tmp_path, entry):
     assert (tmp_path / "ran").exists()  # it would have run
 
 
-def test_a_pickle_in_place_of_the_file_or_of_an_entry_is_refused_and_never_runs(path, tmp_path):
+def test_a_pickle_instead_of_the_file_or_an_entry_is_rejected_and_never_runs(path, tmp_path):
     path.write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
     with pytest.raises(ValueError, match=r"it is not a NumPy archive \(\*.npz\), or is truncated"):
         apviz.GaussianProcess.load(path)
@@ -196,7 +196,7 @@ def test_a_pickle_in_place_of_the_file_or_of_an_entry_is_refused_and_never_runs(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_file_cut_off_anywhere_is_refused(path):
+def test_a_file_truncated_anywhere_is_rejected(path):
     whole = path.read_bytes()
     for length in (0, 1, 30, *range(100, len(whole), 211), len(whole) - 1):
         path.write_bytes(whole[:length])
@@ -204,7 +204,7 @@ def test_a_file_cut_off_anywhere_is_refused(path):
             apviz.GaussianProcess.load(path)
 
 
-def test_a_damaged_byte_is_noticed_or_does_not_matter(path):
+def test_a_damaged_byte_is_detected_or_harmless(path):
     whole, expected = path.read_bytes(), predictions(apviz.GaussianProcess.load(path))
     refused = 0
     for place in np.random.default_rng(0).integers(len(whole), size=150).tolist():
@@ -218,13 +218,13 @@ def test_a_damaged_byte_is_noticed_or_does_not_matter(path):
     assert refused > 120
 
 
-def test_compressed_entries_are_refused_for_they_may_unpack_to_more_than_the_memory(path):
+def test_compressed_entries_are_rejected_because_they_may_exceed_the_memory(path):
     rewrite(path, compressed=True)
     with pytest.raises(ValueError, match=r".npy is compressed; apviz writes uncompressed entries only"):
         apviz.GaussianProcess.load(path)
 
 
-def test_an_entry_that_claims_more_numbers_than_it_holds_is_refused(path):
+def test_an_entry_that_claims_more_numbers_than_it_contains_is_rejected(path):
     claim = io.BytesIO()
     np.lib.format.write_array_header_1_0(claim, {"descr": "<f8", "fortran_order": False, "shape": (10**16,)})
     with zipfile.ZipFile(path) as archive:
@@ -258,7 +258,7 @@ def test_an_entry_that_claims_more_numbers_than_it_holds_is_refused(path):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_an_entry_that_does_not_fit_is_named(path, arrays, message):
+def test_an_invalid_entry_is_rejected_with_the_reason(path, arrays, message):
     rewrite(path, **arrays)
     with pytest.raises(ValueError, match=message):
         apviz.GaussianProcess.load(path)
@@ -279,11 +279,14 @@ def put(*keys, value):
         (lambda found: found["settings"].pop("stages"), "the settings must be ard, .*, stages, "),
         (lambda found: found.pop("dtype"), "dtype must be a str, got None"),
         (lambda found: found.pop("mean_error"), "mean_error must be a float or int, got None"),
-        (lambda found: found["solution"].pop("residual_is_measured"), "residual_is_measured must be a bool"),
+        (
+            lambda found: found["solution"].update(certificate={"kind": "guessed"}),
+            "certificate must have a kind of exact, bounded, sampled",
+        ),
     ],
     ids=["setting", "dtype", "bound", "measured"],
 )
-def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_named(path, forget, message):
+def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, message):
     rewrite(path, change=forget)
     with pytest.raises(ValueError, match=message):
         apviz.GaussianProcess.load(path)
@@ -292,7 +295,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 1, "it has format version 1, but this apviz reads version 2: fit and save the model again"),
+        (("version",), 1, "it has format version 1, but this apviz reads version 3: fit and save the model again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, got 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),
@@ -351,7 +354,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
         (("settings", "solver"), {"type": "AlternatingProjection", "rule": ["x"]}, "cannot be read"),
     ],
 )
-def test_a_description_that_does_not_fit_is_refused_with_what_is_wrong(path, keys, value, message):
+def test_an_invalid_description_is_rejected_with_the_reason(path, keys, value, message):
     rewrite(path, change=put(*keys, value=value))
     with pytest.raises(ValueError, match=message):
         apviz.GaussianProcess.load(path)

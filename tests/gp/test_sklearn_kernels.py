@@ -1,4 +1,4 @@
-"""Kernels of scikit-learn mean what they mean there: raw units, fixed numbers, bounds; held against scikit-learn."""
+"""Kernels of scikit-learn keep their meaning: raw units, fixed numbers and bounds, checked against scikit-learn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": DEVIC
 
 
 def leaf(rng, span, fixed, stationary):
-    """A kernel of d columns of these spans."""
+    """Return a kernel of d columns with these spans."""
     d = len(span)
     lengths = (
         span * rng.uniform(0.3, 1.5, d) if d > 1 and rng.integers(2) else float(span.max() * rng.uniform(0.3, 1.5))
@@ -41,7 +41,7 @@ def leaf(rng, span, fixed, stationary):
 
 
 def case(seed, n=40, stationary=False):
-    """A random sum of products with noise, and data in units from micrometres to megametres."""
+    """Return a random sum of products with noise, and data in units from micrometres to megametres."""
     rng = np.random.default_rng(seed)
     span = 10.0 ** rng.uniform(-3, 3) * rng.uniform(1, 3, rng.integers(1, 3))
     x = span * (rng.uniform(0, 1, (n, len(span))) + rng.choice([0.0, 4.0]))
@@ -61,7 +61,7 @@ def model_of(kernel, x, y):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_kernel_that_is_not_trained_is_scikit_learns_raw_and_converted_to_scaled_units(seed):
+def test_an_untrained_kernel_equals_that_of_scikit_learn_in_raw_and_scaled_units(seed):
     x, y, z, kernel = case(seed)
     model = model_of(kernel, x, y)
     mean, std = model.predict(z, return_std=True)
@@ -78,8 +78,8 @@ def test_a_kernel_that_is_not_trained_is_scikit_learns_raw_and_converted_to_scal
         assert gp.log_marginal_likelihood() == pytest.approx(model.log_marginal_likelihood_value_, abs=1e-5)
 
 
-def is_within_what_was_written(found, kernel):
-    """Whether fixed numbers are those of the kernel, and the others within its bounds."""
+def respects_fixed_numbers_and_bounds(found, kernel):
+    """Test whether fixed numbers equal those of the kernel and the others are within its bounds."""
     low, high = kernel.bounds.T
     within = (found.theta >= low - 1e-12) & (found.theta <= high + 1e-12)
     fixed = [each.name for each in kernel.hyperparameters if each.fixed]
@@ -88,15 +88,15 @@ def is_within_what_was_written(found, kernel):
 
 
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_a_trained_kernel_is_at_least_as_likely_as_scikit_learns_and_its_kernel_is_that_model(seed):
+def test_a_trained_kernel_is_at_least_as_likely_as_that_of_scikit_learn_and_gives_its_model(seed):
     x, y, z, kernel = case(seed, stationary=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of what is at its bounds
+        warnings.simplefilter("ignore", ConvergenceWarning)  # numbers at their bounds
         model = GaussianProcessRegressor(kernel, alpha=0).fit(x, y)
         both = [apviz.GaussianProcess(kernel, scale=scale, **EXACT).fit(x, y) for scale in (True, False)]
     for gp in both:
         assert gp.log_marginal_likelihood() > model.log_marginal_likelihood_value_ - 0.05
-        assert is_within_what_was_written(gp.kernel_, kernel)
+        assert respects_fixed_numbers_and_bounds(gp.kernel_, kernel)
         shift = gp.scaling_.to_raw(gp.hyperparameters_).mean
         fitted = model_of(gp.kernel_, x, y - shift)
         mean, std = fitted.predict(z, return_std=True)
@@ -125,7 +125,7 @@ def yearly():
     return 50.0**2 * theirs.RBF(50.0) + 2.0**2 * seasons + theirs.WhiteKernel(0.1)
 
 
-def test_a_year_stays_a_year_and_a_number_at_its_bound_is_named():
+def test_a_fixed_period_stays_fixed_and_a_number_at_its_bound_is_reported():
     t, y = months(100)
     with pytest.warns(
         ConvergenceWarning,
@@ -134,13 +134,13 @@ def test_a_year_stays_a_year_and_a_number_at_its_bound_is_named():
         model = apviz.GaussianProcess(1.0 * theirs.RBF(2.0, (1.0, 3.0)) + theirs.WhiteKernel(0.1), **EXACT).fit(t, y)
     assert model.kernel_.k1.k2.length_scale == pytest.approx(3.0)
     gp = apviz.GaussianProcess(yearly(), **EXACT).fit(*months())
-    assert gp.log_marginal_likelihood() > -94.26  # scikit-learn's, with the y that is given
-    assert gp.kernel_.k1.k2.k2.k2.periodicity == 1.0 and is_within_what_was_written(gp.kernel_, yearly())
+    assert gp.log_marginal_likelihood() > -94.26  # the value of scikit-learn, with the given y
+    assert gp.kernel_.k1.k2.k2.k2.periodicity == 1.0 and respects_fixed_numbers_and_bounds(gp.kernel_, yearly())
     numbers = gp.hyperparameters_.kernel.numbers
     assert [value for name, value in numbers.items() if name.endswith("period")] == [1.0]
 
 
-def test_adam_keeps_to_what_is_fixed_and_to_bounds_too():
+def test_adam_respects_fixed_numbers_and_bounds_too():
     t, y = months(60)
     kernel = theirs.ConstantKernel(100.0, "fixed") * theirs.RBF(5.0, (4.9, 5.1)) + theirs.ConstantKernel(
         4.0
@@ -152,14 +152,14 @@ def test_adam_keeps_to_what_is_fixed_and_to_bounds_too():
         fixed = apviz.GaussianProcess(
             kernel.set_params(k2__noise_level_bounds="fixed"), optimiser="adam", max_steps=3, **EXACT
         ).fit(t, y)
-    assert is_within_what_was_written(gp.kernel_, kernel.set_params(k2__noise_level_bounds=(0.15, 0.5)))
+    assert respects_fixed_numbers_and_bounds(gp.kernel_, kernel.set_params(k2__noise_level_bounds=(0.15, 0.5)))
     assert fixed.hyperparameters_.noise * fixed.scaling_.std**2 == pytest.approx(0.2, rel=1e-14)
     path = gp.trace_["step"]["kernel_number"]
     assert (path == path[0]).all("step").values.tolist() == [True, False, False, False, True]
-    assert len(np.unique(gp.trace_["step"]["noise"])) > 3  # until it is at its bound
+    assert len(np.unique(gp.trace_["step"]["noise"])) > 3  # until it reaches its bound
 
 
-def test_several_white_kernels_are_one_noise_within_the_sum_of_their_bounds():
+def test_several_white_kernels_become_one_noise_within_the_sum_of_their_bounds():
     t, y = months(60)
     kernel = 300.0 * theirs.RBF(3.0) + theirs.WhiteKernel(0.3, "fixed") + theirs.WhiteKernel(0.1, (0.05, 0.2))
     with warnings.catch_warnings():
@@ -168,13 +168,13 @@ def test_several_white_kernels_are_one_noise_within_the_sum_of_their_bounds():
     assert gp.hyperparameters_.noise * gp.scaling_.std**2 == pytest.approx(
         gp.kernel_.k1.k2.noise_level + gp.kernel_.k2.noise_level
     )
-    assert is_within_what_was_written(gp.kernel_, kernel)
+    assert respects_fixed_numbers_and_bounds(gp.kernel_, kernel)
 
 
 # --- files and traces -------------------------------------------------------------------------------------------------
 
 
-def test_a_saved_model_has_the_kernel_that_was_written(tmp_path):
+def test_a_saved_model_keeps_the_kernel_of_the_user(tmp_path):
     t, y = months(60)
     kernel = yearly() + theirs.Matern([2.0], (1e-3, np.inf), nu=np.inf) ** 2
     with warnings.catch_warnings():
@@ -196,7 +196,7 @@ def test_a_saved_model_has_the_kernel_that_was_written(tmp_path):
         {"scikit-learn": "RBF", "length_scale": "exec"}, {"scikit-learn": "Sum", "k1": None, "k2": 1.0}, 3.0,
     ],
 )  # fmt: skip
-def test_a_made_up_kernel_in_a_file_is_refused(plain):
+def test_an_invalid_kernel_in_a_file_is_rejected(plain):
     with pytest.raises(ValueError, match="scikit-learn kernel"):
         sklearn_kernels.from_plain(json.loads(json.dumps(plain)))
 
@@ -215,7 +215,7 @@ def test_a_training_with_other_bounds_is_another_training(tmp_path):
                 gp.fit(t, y)
 
 
-def test_a_noise_fixed_at_zero_is_refused():
+def test_a_noise_fixed_at_zero_is_rejected():
     kernel = theirs.RBF() + theirs.WhiteKernel(0.0, "fixed")
     with pytest.raises(ValueError, match="WhiteKernel is fixed at noise_level = 0"):
         apviz.GaussianProcess(kernel, device=DEVICE).fit(*months(20))

@@ -35,16 +35,16 @@ def trained():
     return svgp, x, y
 
 
-def test_the_bound_is_below_the_marginal_likelihood_and_near_it(trained):
+def test_the_bound_is_slightly_below_the_marginal_likelihood(trained):
     svgp, x, y = trained
     h = svgp.hyperparameters
     k = matern52(x, x, h) + h.noise * np.eye(len(x))
     exact = scipy.stats.multivariate_normal.logpdf(y, np.full(len(y), h.mean), k) / len(y)
-    assert svgp.elbo[-1] < exact + 0.02  # the mean over the epoch's minibatches
+    assert svgp.elbo[-1] < exact + 0.02  # the mean over the minibatches of an epoch
     assert svgp.elbo[-1] > exact - 0.5
 
 
-def test_predictions_are_near_those_of_the_exact_gp_with_the_same_hyperparameters(trained):
+def test_predictions_are_close_to_those_of_the_exact_gp_with_the_same_hyperparameters(trained):
     svgp, x, y = trained
     h = svgp.hyperparameters
     z, _ = data(50, seed=1)
@@ -56,14 +56,14 @@ def test_predictions_are_near_those_of_the_exact_gp_with_the_same_hyperparameter
     np.testing.assert_allclose(svgp.predict(z, include_noise=True)[1] - variance, h.noise, rtol=1e-6)
 
 
-def test_the_defaults_are_the_papers():
+def test_the_defaults_are_those_of_the_paper():
     s = SVGPSettings()
     assert (s.kernel, s.inducing_points, s.batch_size, s.ard, s.noise_floor) == ("matern52", 1024, 4096, True, 1e-4)
     assert s.schedule == ((50, 0.01), (150, 0.001))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_every_kernel_trains_with_one_lengthscale_or_d(kernel):
+def test_every_kernel_trains_with_one_lengthscale_or_one_per_input(kernel):
     x, y = data(60, 3)
     for ard, count in ((True, 3), (False, 1)):
         settings = SVGPSettings(kernel=kernel, inducing_points=10, batch_size=30, schedule=((3, 0.01),), ard=ard)
@@ -74,7 +74,7 @@ def test_every_kernel_trains_with_one_lengthscale_or_d(kernel):
         assert svgp.predict(x)[0].dtype == torch.float64
 
 
-def test_a_seed_gives_one_training_whatever_the_global_seed():
+def test_a_seed_determines_the_training_whatever_the_global_seed():
     x, y = data(60)
     settings = SVGPSettings(inducing_points=10, batch_size=25, schedule=((4, 0.05),), seed=3)
     results = []
@@ -86,7 +86,7 @@ def test_a_seed_gives_one_training_whatever_the_global_seed():
     assert results[0] == results[1]
 
 
-def test_an_interrupted_training_goes_on_where_it_was(monkeypatch):
+def test_an_interrupted_training_resumes_where_it_stopped(monkeypatch):
     x, y = data(60)
     settings = SVGPSettings(inducing_points=10, batch_size=25, schedule=((2, 0.05), (3, 0.01)))
     whole = SVGP(x, y, settings, device=DEVICE).run()
@@ -108,7 +108,7 @@ def test_an_interrupted_training_goes_on_where_it_was(monkeypatch):
     assert svgp.epochs_done == 5
 
 
-def test_more_inducing_points_than_rows_are_the_rows():
+def test_if_there_are_more_inducing_points_than_rows_the_rows_are_used():
     x, y = data(30)
     svgp = SVGP(x, y, SVGPSettings(batch_size=30, schedule=((2, 0.01),)), dtype=torch.float64, device=DEVICE)
     assert "30 inducing points" in svgp.run().provenance
@@ -135,7 +135,7 @@ def test_a_bound_that_is_not_finite_stops_the_training_and_names_the_epoch(monke
     ],
     ids=str,
 )
-def test_a_setting_out_of_range_is_refused(settings, message):
+def test_a_setting_out_of_range_is_rejected(settings, message):
     with pytest.raises(ValueError, match=message):
         SVGPSettings(**settings)
 

@@ -1,4 +1,4 @@
-"""Training: against GPyTorch's own, and what is kept when it is cut."""
+"""Training against GPyTorch, and what an interrupted training keeps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ExactGP(gpytorch.models.ExactGP):
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
-def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
+def test_training_with_many_probes_agrees_with_gpytorch_by_cholesky():
     x, y = data()
     likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
     model = ExactGP(x, y, likelihood).double().train()
@@ -65,11 +65,11 @@ def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
     ],
     ids=lambda s: s.method.name,
 )
-def test_every_solver_with_rademacher_probes_trains_the_same(solver):
+def test_every_solver_with_rademacher_probes_gives_the_same_training(solver):
     np.testing.assert_allclose(values(training(solver=solver).run()), values(training().run()), rtol=1e-5)
 
 
-def test_training_starts_where_gpytorch_starts_and_keeps_the_noise_above_its_floor():
+def test_training_starts_like_gpytorch_and_keeps_the_noise_above_its_floor():
     start = training(noise_floor=0.3).hyperparameters
     softplus_of_0 = np.log(2)
     np.testing.assert_allclose(values(start), [0, softplus_of_0 + 0.3, *[softplus_of_0] * 3])
@@ -80,7 +80,7 @@ def test_training_starts_where_gpytorch_starts_and_keeps_the_noise_above_its_flo
     assert smooth.run().noise > 0.3
 
 
-def test_training_goes_on_from_given_hyperparameters():
+def test_training_starts_from_given_hyperparameters():
     start = apviz.Hyperparameters("matern52", (0.4, 0.6), 1.5, 0.05, 0.3)
     x, y = data()
     settings = apviz.TrainingSettings(solver=CHOLESKY, steps=1)
@@ -96,7 +96,7 @@ def test_without_ard_one_lengthscale_is_trained():
     assert len(training(ard=False).run().lengthscale) == 1
 
 
-def test_the_trace_tells_every_step(tmp_path):
+def test_the_trace_records_every_step(tmp_path):
     trained = training(
         tmp_path / "t.zarr", solver=apviz.AlternatingProjection(block_size=30, tol=0.1), spectrum=True, steps=7
     )
@@ -115,7 +115,7 @@ def test_the_trace_tells_every_step(tmp_path):
     assert "7 steps" in repr(trace) and trace.to_dataframe("step").index.name == "step"
 
 
-def test_kappa_of_a_step_is_the_condition_number_of_its_matrix():
+def test_kappa_of_a_step_equals_the_condition_number_of_its_matrix():
     trained = training(spectrum=True, steps=1)
     trained.run()
     x, _ = data()
@@ -125,7 +125,7 @@ def test_kappa_of_a_step_is_the_condition_number_of_its_matrix():
     assert float(trained.trace["step"]["kappa"][0]) == pytest.approx(np.linalg.cond(k), rel=1e-6)
 
 
-def test_recorders_get_the_solve_of_every_step():
+def test_recorders_record_the_solve_of_every_step():
     recorder = apviz.Recorder()
     training(solver=apviz.AlternatingProjection(block_size=30, tol=0.1), steps=3).run([recorder])
     assert [t.attrs["noise"] for t in recorder.traces] == sorted([t.attrs["noise"] for t in recorder.traces])[::-1]
@@ -150,7 +150,7 @@ training({path!r}, **{settings!r}).run([Kill()])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("warm_start", [False, True], ids=["cold", "warm"])
-def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_path, warm_start):
+def test_a_killed_training_resumes_from_its_last_step_with_the_same_result(tmp_path, warm_start):
     path, settings = str(tmp_path / "killed.zarr"), {"warm_start": warm_start}
     script = KILLED.format(root=str(Path(__file__).parents[2]), path=path, settings=settings)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -166,8 +166,8 @@ def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_p
     assert written.finished
 
 
-def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no_estimate(tmp_path, monkeypatch):
-    monkeypatch.setattr(native, "is_built", lambda *_: False)  # while another process compiles
+def test_a_training_killed_after_its_last_step_still_marks_kappa_as_exact(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "is_built", lambda *_: False)  # as while another process compiles
 
     class Enough(apviz.TrainingHook):
         def on_step(self, step, settings):
@@ -191,10 +191,10 @@ def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no
     [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition=KDTree(overlap=0.5), tol=1e-8)],
     ids=["exact", "ap"],
 )
-def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_same_bits(
+def test_a_training_resumes_with_the_engine_that_it_began_with_to_the_same_bits(
     tmp_path, monkeypatch, begun_with, solver
 ):
-    class Built(apviz.TrainingHook):  # by another process, or cleaned away
+    class Built(apviz.TrainingHook):  # another process builds the engine, or removes it
         def on_step(self, step, settings):
             if step.number == 3:
                 monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
@@ -206,7 +206,7 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
 
     if native.library() is None:
         pytest.skip("no C++ compiler on this machine")
-    # so many entries that the engines differ in the last digits on every processor
+    # n is large enough for the engines to differ in the last digits on every processor
     settings = {"solver": solver, "kernel": "matern52", "n": 200}
     monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
     by_the_other = values(training(**settings).run())
@@ -221,7 +221,7 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
 
 
 @only_on_the_cpu("the compiled engine runs there")
-def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_it_in_words(tmp_path, monkeypatch):
+def test_a_trace_records_the_compiled_engine_and_resuming_without_it_warns(tmp_path, monkeypatch):
     class Enough(apviz.TrainingHook):
         def on_step(self, step, settings):
             if step.number == 2:
@@ -242,7 +242,7 @@ def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_i
         training(tmp_path / "with.zarr", steps=3).run()
 
 
-def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_steps(tmp_path):
+def test_a_finished_training_keeps_its_trace_and_can_be_extended(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=2).run()
     again = training(path, steps=2)
@@ -253,7 +253,7 @@ def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_
     assert '"steps": 4' in apviz.open_trace(path).attrs["training_settings"]
 
 
-def test_a_checkpoint_of_another_training_is_refused_and_the_message_says_what_differs(tmp_path):
+def test_a_checkpoint_of_another_training_is_rejected_with_the_difference(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=1).run()
     with pytest.raises(ValueError, match=r"t.zarr.checkpoint.npz belongs to another training: probes was 15, is 7"):
@@ -288,7 +288,7 @@ class StopAtStep(apviz.Hook):
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["a stop", "Ctrl-C"])
-def test_what_was_done_before_a_stop_or_ctrl_c_is_kept_and_the_training_can_be_run_again(tmp_path, error):
+def test_steps_before_a_stop_or_ctrl_c_are_kept_and_the_training_can_resume(tmp_path, error):
     solver = apviz.AlternatingProjection(block_size=20, tol=1e-4)
     cut = training(tmp_path / "t.zarr", solver=solver)
     if error:
@@ -301,7 +301,7 @@ def test_what_was_done_before_a_stop_or_ctrl_c_is_kept_and_the_training_can_be_r
     np.testing.assert_array_equal(values(cut.run()), values(training(solver=solver).run()))
 
 
-def test_a_solve_that_does_not_converge_is_used_warned_about_once_and_marked():
+def test_an_unconverged_solve_is_used_and_marked_with_one_warning():
     solver = apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=1)
     trained = training(solver=solver, steps=3)
     with pytest.warns(UserWarning, match=r"training step 1: max_epochs: .* not converged \(residual .*e-"):
@@ -311,7 +311,7 @@ def test_a_solve_that_does_not_converge_is_used_warned_about_once_and_marked():
     assert trained.trace.finished and not trained.trace.converged
 
 
-def test_a_step_that_fails_says_which_and_keeps_the_steps_before_it(tmp_path):
+def test_an_error_in_a_step_names_it_and_keeps_the_earlier_steps(tmp_path):
     class Fails(apviz.Hook):
         solves = 0
 
@@ -330,7 +330,7 @@ def test_a_step_that_fails_says_which_and_keeps_the_steps_before_it(tmp_path):
     assert training(tmp_path / "t.zarr").steps_done == 2
 
 
-def test_a_full_disk_is_warned_about_once_and_nothing_is_lost(tmp_path, monkeypatch):
+def test_a_full_disk_causes_one_warning_and_nothing_is_lost(tmp_path, monkeypatch):
     trained = training(tmp_path / "t.zarr", steps=3)
     monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with warnings.catch_warnings(record=True) as seen:
@@ -350,18 +350,18 @@ def test_a_warm_start_keeps_the_probes_and_needs_fewer_epochs():
     assert int(warm.trace["step"]["epochs"][1:].sum()) < int(cold.trace["step"]["epochs"][1:].sum())
 
 
-def test_the_noise_has_settled_once_five_steps_keep_it_within_a_hundredth_until_the_end():
+def test_the_noise_has_settled_once_it_stays_within_a_hundredth_for_five_steps_until_the_end():
     assert settled_at(np.array([1.0, 0.9, 0.8])) is None
     assert settled_at(np.linspace(1, 0.5, 30)) is None
     falling = np.concatenate([np.geomspace(1, 0.1, 11), np.full(6, 0.1)])
     assert settled_at(falling) == 15
-    turning = np.array([0.3548, 0.3459, 0.3421, 0.3423, 0.3462, 0.3533])  # ends within 1% of where it began
+    turning = np.array([0.3548, 0.3459, 0.3421, 0.3423, 0.3462, 0.3533])  # ends within 1% of its start
     assert settled_at(turning) is None
     assert settled_at(np.concatenate([falling, [0.102]])) is None
     assert settled_at(np.concatenate([falling, [0.102], np.full(6, 0.102)])) == 22
 
 
-def test_a_training_that_goes_on_long_enough_says_that_the_noise_has_settled(caplog):
+def test_a_long_training_reports_that_the_noise_has_settled(caplog):
     caplog.set_level("INFO", "apviz")
     trained = training(steps=120, probes=200)
     trained.run()
@@ -383,7 +383,7 @@ def test_a_training_that_goes_on_long_enough_says_that_the_noise_has_settled(cap
         ({"seed": -1}, "seed must be a whole number, at least 0, at most 4611686018427387904, got -1"),
     ],
 )
-def test_a_setting_out_of_range_is_refused(setting, message):
+def test_a_setting_out_of_range_is_rejected(setting, message):
     with pytest.raises(ValueError, match=message):
         apviz.TrainingSettings(**setting)
 
@@ -401,7 +401,7 @@ def test_bad_data_is_refused_before_any_work():
         apviz.Training(x, y)
 
 
-def test_progress_tells_the_noise_the_solve_and_the_time_left_and_what_did_not_converge():
+def test_progress_shows_the_noise_the_solve_the_time_left_and_failures_to_converge():
     text = io.StringIO()
     progress = apviz.TrainingProgress(Console(file=text, width=200), every=2)
     solver = apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=1)
@@ -412,34 +412,34 @@ def test_progress_tells_the_noise_the_solve_and_the_time_left_and_what_did_not_c
     assert "step 3 of 3" in lines[1] and all("not converged" in line and "s left" in line for line in lines)
 
 
-# --- nothing but a training's own files is read for one's own, written to or removed -----------------------------
+# --- a training reads, writes and removes only its own files ----------------------------------------------------------
 
 
 def contents(folder):
-    """Every file by name, byte for byte, and when it was written."""
+    """Return the bytes and the time of modification of every file, by name."""
     return {
         path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
         for path in sorted(folder.rglob("*"))
     }
 
 
-def somebodys_folder(path):
+def foreign_folder(path):
     (path / "thesis").mkdir(parents=True)
     (path / "thesis" / "chapter.tex").write_text("years of work")
     return contents(path)
 
 
 @pytest.mark.parametrize("names", [("out.1", "out.2"), ("v0.1", "v0.2"), ("t.zarr", "t.other"), ("t", "t.zarr")])
-def test_a_folder_beside_a_training_is_never_taken_for_its_trace(tmp_path, names):
+def test_a_folder_next_to_a_training_is_never_mistaken_for_its_trace(tmp_path, names):
     first, second = (tmp_path / name for name in names)
     training(first, steps=2).run()
-    before = somebodys_folder(second)
+    before = foreign_folder(second)
     with pytest.raises(FileExistsError, match="never overwritten"):
         training(second, steps=2)
     assert contents(second) == before
 
 
-def test_two_trainings_whose_names_differ_after_a_dot_are_two(tmp_path):
+def test_trainings_whose_names_differ_after_a_dot_are_separate(tmp_path):
     training(tmp_path / "out.1", steps=2).run()
     other = training(tmp_path / "out.2", steps=2, probes=7)
     assert other.steps_done == 0
@@ -448,11 +448,11 @@ def test_two_trainings_whose_names_differ_after_a_dot_are_two(tmp_path):
     assert training(tmp_path / "out.2", steps=2, probes=7).steps_done == 2
 
 
-def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
+def test_a_training_does_not_resume_over_something_else_at_the_place_of_its_trace(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=2).run()
     path.rename(tmp_path / "moved.zarr")
-    before = somebodys_folder(path)
+    before = foreign_folder(path)
     with pytest.raises(FileExistsError, match=r"t.zarr is not the trace that belongs to t.zarr.checkpoint.npz"):
         training(path, steps=4)
     assert contents(path) == before
@@ -466,7 +466,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     assert contents(path) == before
 
 
-def test_a_trace_that_was_moved_away_is_written_anew_from_its_checkpoint(tmp_path):
+def test_a_trace_that_was_moved_away_is_written_again_from_its_checkpoint(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=2).run()
     path.rename(tmp_path / "moved.zarr")
@@ -474,7 +474,7 @@ def test_a_trace_that_was_moved_away_is_written_anew_from_its_checkpoint(tmp_pat
     assert apviz.open_trace(path)["step"].sizes["step"] == 3
 
 
-def test_making_a_training_again_touches_nothing_before_it_runs(tmp_path):
+def test_creating_a_training_again_changes_no_file_before_it_runs(tmp_path):
     training(tmp_path / "t.zarr", steps=2).run()
     before = contents(tmp_path)
     again = training(tmp_path / "t.zarr", steps=4)
@@ -482,7 +482,7 @@ def test_making_a_training_again_touches_nothing_before_it_runs(tmp_path):
 
 
 class Replace(apviz.TrainingHook):
-    """After the second step somebody moves something away, and puts their own in its place."""
+    """Moves a file or folder away after the second step, and puts another in its place."""
 
     def __init__(self, path, put):
         self.path, self.put, self.before = path, put, None
@@ -495,9 +495,9 @@ class Replace(apviz.TrainingHook):
 
 
 @pytest.mark.parametrize("name", ["t.zarr", "t.zarr.checkpoint.npz"])
-def test_a_training_whose_place_somebody_takes_in_mid_run_goes_on_beside_and_loses_nothing(tmp_path, name):
+def test_a_training_whose_files_are_replaced_during_a_run_continues_under_another_name(tmp_path, name):
     cut, place = training(tmp_path / "t.zarr", steps=4), tmp_path / name
-    put = somebodys_folder if name == "t.zarr" else lambda path: path.write_bytes(b"numbers of mine")
+    put = foreign_folder if name == "t.zarr" else lambda path: path.write_bytes(b"numbers of mine")
     replace = Replace(place, put)
     with pytest.warns(UserWarning, match=rf"something else has replaced .*{name} .* continues in .*t-continued.zarr"):
         cut.run([replace])
@@ -509,7 +509,7 @@ def test_a_training_whose_place_somebody_takes_in_mid_run_goes_on_beside_and_los
 
 
 @pytest.mark.slow
-def test_of_processes_that_train_to_one_path_at_once_one_does_and_the_others_say_why_not(tmp_path):
+def test_of_several_processes_that_train_to_one_path_one_trains_and_the_others_raise(tmp_path):
     path = tmp_path / "t.zarr"
     context = multiprocessing.get_context("spawn")
     results, start = context.Queue(), context.Barrier(3)
@@ -527,7 +527,7 @@ def test_of_processes_that_train_to_one_path_at_once_one_does_and_the_others_say
     assert sorted(os.listdir(tmp_path)) == ["t.zarr", "t.zarr.checkpoint.npz"]
 
 
-def test_a_training_that_was_gone_on_with_elsewhere_is_not_gone_on_with_from_an_old_state(tmp_path):
+def test_a_training_resumed_elsewhere_cannot_resume_from_an_older_state(tmp_path):
     path = tmp_path / "t.zarr"
     old = training(path, steps=6)
     training(path, steps=3).run()

@@ -1,4 +1,4 @@
-"""The model is what the user wrote: in raw units without scaling, in scaled ones where its numbers are converted."""
+"""The model is the one the user wrote: in raw units without scaling, and in scaled units after conversion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXACT = {"solver": apviz.Cholesky(tol=1e-8), "dtype": "float64", "device": DEVIC
 CASES = 40
 
 
-# --- kernels of apviz, and the same in NumPy on raw numbers -----------------------------------------------------------
+# --- kernels of apviz, and their formulas in NumPy on raw numbers -----------------------------------------------------
 
 
 def distance(x, z, lengthscale):
@@ -34,7 +34,7 @@ MATERN = {
 
 
 def leaf(kind, rng, span, largest):
-    """A kernel, and its formula; lengthscales are about the span of each column, or its largest value."""
+    """Return a kernel and its formula; lengthscales are about the span of each column, or its largest value."""
     d, scale = len(span), float(rng.uniform(0.3, 3))
     several = rng.integers(2) or (d > 1 and span.max() > 10 * span.min())
     lengthscale = span * rng.uniform(0.3, 2, d) if several else float(span[0] * rng.uniform(0.3, 2))
@@ -84,12 +84,12 @@ KINDS = [
     *MATERN, "RationalQuadratic", "PiecewisePolynomial", "Periodic", "SpectralMixture", "Linear", "Polynomial", "White",
     "Constant",
 ]  # fmt: skip
-#: those that depend on where their inputs are 0
+#: kernels that depend on the position of zero
 OF_PLACE = {"Linear", "Polynomial"}
 
 
 def term(rng, x):
-    """A leaf on some columns, the columns, and its kind."""
+    """Return a leaf on some columns, its formula, the columns, and its kind."""
     columns = sorted(rng.choice(x.shape[1], size=rng.integers(1, x.shape[1] + 1), replace=False).tolist())
     kind, part = str(rng.choice(KINDS)), x[:, columns]
     span = np.where(np.ptp(part, axis=0) > 0, np.ptp(part, axis=0), 1.0)
@@ -98,12 +98,12 @@ def term(rng, x):
 
 
 def case(seed):
-    """A sum of products, at random, and data in any units."""
+    """Return a random sum of products, and data in any units."""
     rng = np.random.default_rng(seed)
     n, d = 24, int(rng.integers(1, 4))
     units = 10.0 ** rng.uniform(-6, 6, d)
     x = rng.uniform(-1, 1, (n, d))
-    x[0], x[1] = -1, 1  # their middle is 0
+    x[0], x[1] = -1, 1  # so that the centre is 0
     x[3] = x[2]
     offset = units * rng.choice([0.0, 0.0, 3.0, -1e3, 1e5], d)
     x = x * units + offset
@@ -127,7 +127,7 @@ def case(seed):
 
 
 def dense(x, y, z, h, k):
-    """Mean, deviation of f, and log likelihood, on the raw numbers."""
+    """Return mean, deviation of f, and log likelihood on the raw numbers."""
     factor = np.linalg.cholesky(k(x, x) + h.noise * np.eye(len(x)))
     white, c = np.linalg.solve(factor, y - h.mean), np.linalg.solve(factor, k(x, z))
     variance = np.diag(k(z, z)) - (c**2).sum(0)
@@ -138,12 +138,12 @@ def dense(x, y, z, h, k):
 def assert_same_model(gp, z, expected, unit):
     mean, std = gp.predict(z, return_std=True, include_noise=False)
     np.testing.assert_allclose(mean, expected[0], atol=1e-7 * unit, rtol=1e-9)
-    np.testing.assert_allclose(std, expected[1], atol=1e-4 * unit)  # of a root near 0
+    np.testing.assert_allclose(std, expected[1], atol=1e-4 * unit)  # a square root near 0 amplifies rounding
     assert gp.log_marginal_likelihood() == pytest.approx(expected[2], abs=1e-5, rel=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_a_kernel_on_raw_numbers_is_dense_algebra_and_so_it_is_scaled_with_converted_numbers(seed):
+def test_a_kernel_agrees_with_dense_algebra_in_raw_units_and_after_conversion_to_scaled_ones(seed):
     x, y, z, h, k, seen = case(seed)
     expected, unit = dense(x, y, z, h, k), np.sqrt(h.noise / 0.05)
     assert_same_model(apviz.GaussianProcess(hyperparameters=h, scale=False, **EXACT).fit(x, y), z, expected, unit)
@@ -163,13 +163,13 @@ def test_a_kernel_on_raw_numbers_is_dense_algebra_and_so_it_is_scaled_with_conve
     np.testing.assert_allclose(found, expected_numbers, rtol=1e-9, atol=1e-9 * unit**2)
 
 
-def test_kernels_of_every_kind_are_among_the_cases():
+def test_the_random_cases_include_every_kind_of_kernel():
     assert {kind for seed in range(CASES) for _, kind in case(seed)[-1]} == set(KINDS)
 
 
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_engines_compute_the_entries_of_kernels_on_raw_numbers_to_their_last_digits(operator, dtype):
+def test_engines_compute_entries_in_raw_units_to_rounding_accuracy(operator, dtype):
     for seed in range(CASES):
         x, y, _, h, k, _ = case(seed)
         system = apviz.KernelSystem(
@@ -180,17 +180,17 @@ def test_engines_compute_the_entries_of_kernels_on_raw_numbers_to_their_last_dig
         np.testing.assert_allclose(found, expected, atol=20 * torch.finfo(dtype).eps * np.abs(expected).max())
 
 
-# --- what cannot be converted -----------------------------------------------------------------------------------------
+# --- kernels that cannot be converted ---------------------------------------------------------------------------------
 
 
 class Warped(apviz.RBF):
-    """RBF of the logarithm of its inputs, by a user."""
+    """A user's kernel: RBF of the logarithm of its inputs."""
 
     def embed(self, x, centre, values):
         return x.log() / values["lengthscale"]
 
 
-def test_a_kernel_with_features_of_its_own_is_taken_on_raw_numbers_and_never_on_scaled_ones():
+def test_a_kernel_with_custom_features_is_accepted_in_raw_units_only():
     rng = np.random.default_rng(0)
     x = 1e6 * rng.uniform(1, 9, (20, 1))
     y, kernel = np.sin(x[:, 0] / 1e6), Warped(lengthscale=1.5)
@@ -201,7 +201,7 @@ def test_a_kernel_with_features_of_its_own_is_taken_on_raw_numbers_and_never_on_
         apviz.GaussianProcess(kernel, device=DEVICE).fit(x, y)
 
 
-def test_groups_are_never_scaled_not_even_one_group_that_would_become_another():
+def test_groups_are_never_scaled():
     x = np.column_stack([np.linspace(0, 1, 20), np.full(20, 1.0)])
     kernel = apviz.RBF().on(0) * apviz.Groups(factor=[1.0, 2.0], variances=[0.1, 0.1]).on(1)
     with pytest.raises(ValueError, match=r"Groups\(.*\) takes its inputs in their own units: .* use scale=False"):
@@ -212,7 +212,7 @@ def test_groups_are_never_scaled_not_even_one_group_that_would_become_another():
     assert_same_model(gp, x, expected, 1.0)
 
 
-def test_one_lengthscale_stays_one_where_units_are_equal():
+def test_one_lengthscale_stays_one_if_all_units_are_equal():
     assert apviz.RBF(lengthscale=3.0).rescaled([1.0, 5.0], [2.0, 2.0]) == apviz.RBF(lengthscale=1.5)
     assert apviz.RBF(lengthscale=3.0).rescaled([1.0, 5.0], [2.0, 3.0]) == apviz.RBF(lengthscale=(1.5, 1.0))
     with pytest.raises(ValueError, match="3 lengthscales were given for inputs with 2 columns"):
@@ -224,7 +224,7 @@ def test_one_lengthscale_stays_one_where_units_are_equal():
 
 def test_inputs_far_from_zero_keep_their_differences_in_float32_and_through_a_file(tmp_path):
     rng = np.random.default_rng(0)
-    x = 1.7e9 + np.sort(rng.uniform(0, 100, 60))[:, None]  # seconds, of which float32 has every 128th
+    x = 1.7e9 + np.sort(rng.uniform(0, 100, 60))[:, None]  # seconds; float32 resolves 128 of them
     y, z = np.sin(x[:, 0] / 8), x[:9] + 0.3
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=10.0) + apviz.White(outputscale=1e-3), 1e-3)
     settings = {"solver": apviz.Cholesky(tol=1e-4), "scale": False, "dtype": "float32", "device": DEVICE}
@@ -239,7 +239,7 @@ def test_inputs_far_from_zero_keep_their_differences_in_float32_and_through_a_fi
         assert each.log_marginal_likelihood() == pytest.approx(expected[2], abs=1e-6)
 
 
-def test_rows_that_float32_does_not_tell_apart_are_other_data_to_a_checkpoint(tmp_path):
+def test_a_checkpoint_distinguishes_data_that_are_equal_in_float32(tmp_path):
     x = np.linspace(0, 20, 30)[:, None]
     how = {"scale": False, "dtype": "float32", "optimiser": "adam", "max_steps": 1, "device": DEVICE}
     with pytest.warns(ConvergenceWarning):

@@ -1,4 +1,4 @@
-"""GPyTorch's CG, recorded: the same numbers bit for bit, and traces that say what it did."""
+"""Recording GPyTorch's CG changes no bit, and the traces describe its iterations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATERN = kernels.ScaleKernel(kernels.MaternKernel(2.5, ard_num_dims=2))
 
 
 def by_cg(rank=0, tol=1e-2, iterations=1000):
-    """GPyTorch by CG at any size, preconditioned by a factor of `rank` columns."""
+    """Make GPyTorch use CG at any size, preconditioned by a factor of `rank` columns."""
     s, stack = gpytorch.settings, ExitStack()
     for context in (
         s.max_cholesky_size(1), s.min_preconditioning_size(1), s.max_preconditioner_size(rank), s.cg_tolerance(tol),
@@ -37,7 +37,7 @@ def by_cg(rank=0, tol=1e-2, iterations=1000):
 
 
 def results(recorder, kernel=MATERN, dtype=torch.float64, **settings):
-    """Loss, gradients, predictive mean and variance, and the warnings on the way."""
+    """Return loss, gradients, predictive mean and variance, and the warnings."""
     torch.manual_seed(0)
     e = example(120, 2, copy.deepcopy(kernel), dtype=dtype)
     e.likelihood.noise = 1e-3
@@ -64,7 +64,7 @@ def test_recording_changes_no_bit(dtype, rank, kernel):
     assert [t.attrs["right_hand_sides"] for t in recorder.traces] == [11, 1, 20]
 
 
-def test_the_last_residual_is_the_one_that_gpytorch_warns_of():
+def test_the_last_residual_equals_the_one_in_the_warning_of_gpytorch():
     recorder = apviz.Recorder()
     _, said = results(recorder, iterations=30)
     warned = [re.search(r"terminated in (\d+) iterations with average residual norm ([\d.e+-]+)", m) for m in said]
@@ -86,7 +86,7 @@ def spd(n=60, seed=0):
 
 
 def cg_in_numpy(k, b, iterations):
-    """Residual norms of normalised right-hand sides and h(W), before and after each iteration."""
+    """Return residual norms of normalised right-hand sides and h(W), before and after each iteration."""
     k, b = k.numpy(), b.numpy()
     w, r = np.zeros_like(b), b.copy()
     p, norms, energy = r.copy(), [], []
@@ -100,7 +100,7 @@ def cg_in_numpy(k, b, iterations):
     return np.array(norms), np.array(energy)
 
 
-def test_residuals_energies_and_the_recomputed_residual_are_those_of_cg():
+def test_residuals_and_energies_agree_with_cg_in_numpy():
     k, b = spd()
     recorder = apviz.Recorder()
     with record_cg(recorder):
@@ -114,7 +114,7 @@ def test_residuals_energies_and_the_recomputed_residual_are_those_of_cg():
     true = torch.linalg.vector_norm(b - k @ found, dim=0) / torch.linalg.vector_norm(b, dim=0)
     np.testing.assert_allclose(float(trace["epoch"]["checked_residual"][-1]), true.mean(), rtol=1e-9)
     assert trace.converged
-    # one product for the initial guess, one an iteration
+    # one product for the initial guess, and one per iteration
     np.testing.assert_allclose(trace["epoch"]["work"], 1 + np.arange(epochs + 1))
 
 
@@ -135,11 +135,11 @@ def test_with_a_preconditioner_and_an_initial_guess_the_energies_are_right_too()
     assert (np.diff(energy) <= 1e-12).all()
 
 
-def test_gpytorchs_rule_decides_and_a_claim_that_does_not_hold_is_not_converged():
+def test_the_stopping_rule_of_gpytorch_decides_and_false_claims_do_not_count_as_converged():
     recorder = apviz.Recorder()
     results(recorder, tol=1.0)
     train, mean, _ = recorder.traces
-    # with probes for the log determinant the tolerance counts after 20 steps of Lanczos, else after 11 iterations
+    # with probes for the log determinant, the tolerance applies after 20 Lanczos steps, otherwise after 11 iterations
     assert (train.attrs["epochs"], mean.attrs["epochs"]) == (21, 11) or train.attrs["epochs"] > 21
     assert json.loads(mean.attrs["solver_settings"])["min_epochs"] == 11
     assert "converged: by GPyTorch's rule" in mean.attrs["stop_message"]
@@ -152,7 +152,7 @@ def test_gpytorchs_rule_decides_and_a_claim_that_does_not_hold_is_not_converged(
         assert "B − KW contradicts it" in trace.attrs["stop_message"]
 
 
-def test_a_right_hand_side_that_is_solved_already_has_a_trace_too():
+def test_an_already_solved_right_hand_side_has_a_trace_too():
     k, b = spd()
     recorder = apviz.Recorder()
     with record_cg(recorder):
@@ -172,7 +172,7 @@ def test_batches_of_matrices_are_recorded_column_by_column():
     np.testing.assert_allclose(trace["epoch"]["residual_per_rhs"][:6, 3:], norms, rtol=1e-8)
 
 
-def test_a_supported_model_is_described_as_apviz_has_it():
+def test_a_supported_model_is_described_like_in_apviz():
     recorder = apviz.Recorder()
     results(recorder)
     e = example(120, 2, copy.deepcopy(MATERN))
@@ -186,7 +186,7 @@ def test_a_supported_model_is_described_as_apviz_has_it():
         np.testing.assert_allclose(float(trace["spectrum"]["lambda_max"]), np.linalg.eigvalsh(k)[-1], rtol=1e-6)
 
 
-def test_of_a_kernel_apviz_does_not_have_only_what_is_known_is_said():
+def test_for_an_unsupported_kernel_only_known_attributes_are_recorded():
     recorder = apviz.Recorder()
     results(recorder, PERIODIC)
     a = recorder.trace.attrs
@@ -199,10 +199,10 @@ def test_of_a_kernel_apviz_does_not_have_only_what_is_known_is_said():
 
 
 @pytest.mark.parametrize("kernel", [MATERN, PERIODIC], ids=["Matérn", "sum"])
-def test_the_traces_are_written_open_again_and_make_charts_and_a_report(tmp_path, kernel):
+def test_traces_are_written_and_reopened_for_charts_and_a_report(tmp_path, kernel):
     recorder = apviz.Recorder(tmp_path / "cg.zarr")
     results(recorder, kernel, iterations=60)
-    # of a matrix without a kernel less is known
+    # less is known about a matrix without a kernel
     with record_cg(recorder):
         linear_operator.utils.linear_cg(*spd())
     opened = find_traces(tmp_path)
@@ -213,13 +213,13 @@ def test_the_traces_are_written_open_again_and_make_charts_and_a_report(tmp_path
         assert trace.finished
     figure = apviz.plots.residuals(opened)
     curves = [each for each in figure.data if each.legendgroup]
-    # one method: it stands above the chart, and each curve says in what its solve differs
+    # one method: its name is above the chart, and each curve states how its solve differs
     assert "GPyTorch CG" in figure.layout.title.text
     assert len({each.legendgroup for each in curves}) == 4 and any("sides 20" in each.name for each in curves)
     assert "GPyTorch CG" in write_report(opened, tmp_path / "report.html").read_text()
 
 
-def test_an_exception_inside_cg_leaves_what_was_recorded_and_restores_gpytorch():
+def test_an_exception_inside_cg_keeps_the_record_and_restores_gpytorch():
     k, b = spd()
     calls = iter(range(5))
 
@@ -238,7 +238,7 @@ def test_an_exception_inside_cg_leaves_what_was_recorded_and_restores_gpytorch()
     assert sys.modules["linear_operator.utils.contour_integral_quad"].linear_cg is linear_cg
 
 
-def test_a_bare_function_is_no_solve_and_is_not_recorded():
+def test_a_solve_with_a_bare_function_is_not_recorded():
     k, b = spd()
     recorder = apviz.Recorder()
     with pytest.warns(UserWarning, match="no CG ran inside record_cg"), record_cg(recorder):
@@ -256,7 +256,7 @@ def test_nested_recorders_each_get_the_trace():
     np.testing.assert_array_equal(outer.trace["epoch"]["residual"], inner.trace["epoch"]["residual"])
 
 
-def test_inside_alternating_projection_gpytorchs_cg_has_nothing_to_do():
+def test_inside_alternating_projection_gpytorch_runs_no_cg():
     recorder = apviz.Recorder()
     with (
         pytest.warns(UserWarning, match="no CG ran inside record_cg; GPyTorch solved nothing"),
@@ -268,7 +268,7 @@ def test_inside_alternating_projection_gpytorchs_cg_has_nothing_to_do():
     assert not recorder.traces
 
 
-def test_where_gpytorch_takes_cholesky_the_setting_is_named_and_with_cg_nothing_is_said():
+def test_a_warning_names_the_setting_if_gpytorch_uses_cholesky():
     with (
         pytest.warns(UserWarning, match="took Cholesky for n = 120, .*max_cholesky_size is 800") as caught,
         record_cg(apviz.Recorder()),
@@ -287,7 +287,7 @@ def test_where_gpytorch_takes_cholesky_the_setting_is_named_and_with_cg_nothing_
         example(120, 2).gradients()
 
 
-def test_what_record_cg_cannot_record_is_refused():
+def test_record_cg_rejects_models_that_it_cannot_record():
     with pytest.raises(TypeError, match="recorder must be an apviz.Recorder, got list"), record_cg([]):
         raise AssertionError("entered")
     with (
@@ -297,7 +297,7 @@ def test_what_record_cg_cannot_record_is_refused():
         raise AssertionError("entered")
 
 
-def test_the_inputs_of_a_matrix_are_not_those_of_a_kernel_between_two_sets_of_as_many_inputs():
+def test_a_kernel_between_two_sets_of_inputs_does_not_provide_the_inputs_of_a_matrix():
     e, recorder = example(60, 2), apviz.Recorder()
     with record_cg(recorder), by_cg(), torch.no_grad():
         matrix = e.model.covar_module(e.x).evaluate_kernel().add_jitter(0.1)

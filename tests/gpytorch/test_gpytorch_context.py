@@ -1,4 +1,4 @@
-"""The context itself: what it leaves behind, whom it concerns, which settings it takes; and the optional import."""
+"""The context: restoring GPyTorch, nesting and threads, its settings, and the optional import."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_gpytorch_is_restored_after_the_context_and_after_an_exception():
 
 
 @pytest.mark.filterwarnings("ignore:the value of the marginal")
-def test_of_nested_contexts_the_innermost_counts():
+def test_the_innermost_of_nested_contexts_applies():
     outer, inner = apviz.Recorder(), apviz.Recorder()
     with alternating_projection(block_size=50, hooks=[outer]):
         with alternating_projection(block_size=20, hooks=[inner]):
@@ -40,7 +40,7 @@ def test_of_nested_contexts_the_innermost_counts():
     assert inner.trace.method.block_size == 20
 
 
-def test_another_thread_finds_gpytorch_as_it_was():
+def test_other_threads_see_an_unchanged_gpytorch():
     recorder = apviz.Recorder()
     found = {}
 
@@ -58,7 +58,7 @@ def test_another_thread_finds_gpytorch_as_it_was():
     assert not recorder.traces
 
 
-def test_threads_that_leave_in_any_order_leave_nothing_behind():
+def test_threads_that_exit_in_any_order_restore_gpytorch():
     before = vars(gpytorch.models.ExactGP)["__call__"]
     entered, may_leave = threading.Event(), threading.Event()
 
@@ -77,7 +77,7 @@ def test_threads_that_leave_in_any_order_leave_nothing_behind():
     assert vars(gpytorch.models.ExactGP)["__call__"] is before
 
 
-def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_projection():
+def test_the_solver_is_automatic_or_with_settings_overlapping_projections():
     def solved_with(**settings):
         recorder = apviz.Recorder()
         with alternating_projection(hooks=[recorder], **settings), torch.no_grad():
@@ -85,7 +85,7 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
         return recorder.trace
 
     default = solved_with()
-    assert (default.attrs["solver"], default.attrs["tol"]) == ("Cholesky", 1e-2)  # what Automatic takes at n = 100
+    assert (default.attrs["solver"], default.attrs["tol"]) == ("Cholesky", 1e-2)  # the choice of Automatic at n = 100
     for settings in ({"tol": 1e-2}, {"step": "subspace"}):
         overlapping = solved_with(**settings)
         assert overlapping.method.partition == "principal-axis-tree"
@@ -114,7 +114,7 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
     ],
     ids=str,
 )
-def test_a_setting_out_of_range_is_refused_at_the_door(settings, message):
+def test_a_setting_out_of_range_is_rejected_on_entry(settings, message):
     with pytest.raises(ValueError, match=message), alternating_projection(**settings):
         raise AssertionError("entered")
 
@@ -136,6 +136,6 @@ def test_without_gpytorch_the_error_says_how_to_install_it(module, monkeypatch):
         runpy.run_path(source)
 
 
-def test_an_attribute_that_apviz_does_not_have_is_an_attribute_error():
+def test_an_unknown_attribute_of_apviz_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="nothing"):
         apviz.nothing  # noqa: B018

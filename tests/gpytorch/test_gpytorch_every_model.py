@@ -1,4 +1,4 @@
-"""The models of GPyTorch's notebooks and issues, as `benchmarks.models` has them, against Cholesky in float64."""
+"""The models of GPyTorch's notebooks and issues in `benchmarks.models`, against Cholesky in float64."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from gpytorch.kernels import LCMKernel, MaternKernel, MultitaskKernel, RBFKernel
 from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple, tasks
 
 REFUSED = {"SGPR (inducing points)": "a low-rank approximation, which GPyTorch itself solves fast"}
-# GPyTorch computes parts of these in float32, or distances with rounding that shows
+# GPyTorch computes parts of these in float32, or distances with visible rounding
 ROUGH = {"KISS-GP (grid interpolation)": 1e-4, "additive, Newton–Girard": 1e-5, "Matérn-1/2": 1e-6}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
-def test_value_gradients_and_predictions_are_choleskys(name):
+def test_value_gradients_and_predictions_agree_with_cholesky(name):
     found = distances(MODELS[name])
     assert max(found.values()) < ROUGH.get(name, 1e-9), found
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
-def test_by_solves_they_are_choleskys_too(name):
+def test_they_agree_with_cholesky_by_solves_too(name):
     found = distances(MODELS[name], **by_solves(MODELS[name]))
     assert max(found.values()) < max(ROUGH.get(name, 0.0), 1e-6), found
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_says_why(name):
+def test_rejected_models_raise_with_a_reason(name):
     with pytest.raises(TypeError, match=REFUSED[name]):
         distances(MODELS[name])
 
@@ -44,7 +44,7 @@ def test_the_page_has_a_row_for_every_model():
             assert max(float(each.rstrip(" |")) for each in row[1:]) < max(ROUGH.get(name, 0.0), 1e-6)
 
 
-def test_jitter_of_forward_is_shared_by_no_two_rows_not_even_equal_ones():
+def test_jitter_in_forward_is_not_shared_by_equal_rows():
     x, y, _ = data(2)
     x = torch.cat([x, x[:5]])
     case = simple(2, covariance=jitter, kernel=lambda: ScaleKernel(RBFKernel()))
@@ -59,13 +59,13 @@ def test_jitter_of_forward_is_shared_by_no_two_rows_not_even_equal_ones():
 
 
 class Doubled(RBFKernel):
-    """Of inputs that `__call__` doubles."""
+    """A kernel whose `__call__` doubles its inputs."""
 
     def __call__(self, x1, x2=None, **params):
         return super().__call__(2 * x1, x2 if x2 is None else 2 * x2, **params)
 
 
-# GPyTorch calls `forward` of what these kernels are made of, past its `active_dims` and `__call__`
+# GPyTorch calls `forward` of the parts of these kernels, without their `active_dims` and `__call__`
 INNER = {
     "scaled": simple(2, kernel=lambda: ScaleKernel(Doubled())),
     "of tasks": tasks(2, lambda: MultitaskKernel(RBFKernel(active_dims=(0,)), num_tasks=2, rank=1)),
@@ -82,5 +82,5 @@ INNER = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", INNER)
-def test_parts_of_kernels_are_called_as_gpytorch_calls_them(name):
+def test_parts_of_kernels_are_called_like_by_gpytorch(name):
     assert max(distances(INNER[name]).values()) < 1e-9

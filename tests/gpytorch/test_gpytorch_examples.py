@@ -1,4 +1,4 @@
-"""GPyTorch's regression examples rebuilt small, and GPyTorch's own results by Cholesky in float64."""
+"""Small versions of GPyTorch's regression examples, and their results by Cholesky in float64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ kernels, means = gpytorch.kernels, gpytorch.means
 
 
 class ExactGP(gpytorch.models.ExactGP):
-    """As in GPyTorch's "Simple GP Regression"."""
+    """The model of GPyTorch's "Simple GP Regression"."""
 
     def __init__(self, x, y, likelihood, mean=None, kernel=None):
         super().__init__(x, y, likelihood)
@@ -41,7 +41,7 @@ class Example:
         return self.model.likelihood
 
     def loss(self):
-        """−log marginal likelihood ÷ n, as training code has it."""
+        """Return −log marginal likelihood ÷ n, as in training code."""
         self.model.train()
         self.likelihood.train()
         mll = gpytorch.mlls.ExactMarginalLogLikelihood(self.likelihood, self.model)
@@ -68,7 +68,7 @@ class Example:
 
 
 def example(n=100, d=1, kernel=None, mean=None, dtype=torch.float64, likelihood=None, model=ExactGP):
-    """sin(2π·) and noise of 0.2 at n points of the unit cube; hyperparameters as GPyTorch starts them."""
+    """Return sin(2π·) with noise of 0.2 at n points of the unit cube, and GPyTorch's initial hyperparameters."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(n, d))
     y = np.sin(2 * math.pi * x.sum(1)) + 0.2 * rng.standard_normal(n)
@@ -90,12 +90,12 @@ EXAMPLES = pytest.mark.parametrize("make", [simple, ard])
 
 
 def exactly():
-    """GPyTorch by Cholesky."""
+    """Make GPyTorch use Cholesky."""
     return gpytorch.settings.max_cholesky_size(10**6)
 
 
 def exact_probes(n):
-    """√n·eᵢ, whose mean of zzᵀ is the identity: the trace estimate is the trace."""
+    """Return the probes √n·eᵢ, whose mean of zzᵀ is the identity, so that the trace estimate is exact."""
     return math.sqrt(n) * torch.eye(n, dtype=torch.float64, device=DEVICE)
 
 
@@ -105,7 +105,7 @@ def close(ours, theirs, **tolerance):
         np.testing.assert_allclose(ours[name], theirs[name], **tolerance, err_msg=name)
 
 
-def test_the_references_loss_is_scipys_density():
+def test_the_loss_of_the_reference_equals_the_density_of_scipy():
     e = simple()
     with torch.no_grad():
         k = e.likelihood(e.model(e.x)).covariance_matrix

@@ -1,4 +1,4 @@
-"""More data for a model that has predicted, and leave-one-out: against GPyTorch with Cholesky in float64."""
+"""More data for a model after a prediction, and leave-one-out, against GPyTorch by Cholesky in float64."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def exact(**more):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_fantasies_predict_as_choleskys(name):
+def test_fantasies_predict_like_those_by_cholesky(name):
     x, y = (random(*shape) for shape in SHAPES[name])
     predicted = []
     for context in (native(), exact()):
@@ -46,7 +46,7 @@ def test_fantasies_predict_as_choleskys(name):
 
 
 @pytest.mark.parametrize("fantasies", [(), (7,)])
-def test_fantasies_of_a_batch_of_models_predict_as_choleskys(fantasies):
+def test_fantasies_of_a_batch_of_models_predict_like_those_by_cholesky(fantasies):
     x, y, predicted = random(3, 4, 2), random(*fantasies, 3, 4), []
     for context in (native(), exact()):
         model, _ = made(batch(3))
@@ -57,7 +57,7 @@ def test_fantasies_of_a_batch_of_models_predict_as_choleskys(fantasies):
     torch.testing.assert_close(*predicted, rtol=1e-7, atol=1e-8)
 
 
-def test_a_fantasy_is_solved_from_the_weights_that_are_known():
+def test_a_fantasy_is_solved_from_the_known_weights():
     recorder, known = apviz.Recorder(), apviz.Recorder()
     solver = apviz.ConjugateGradient(tol=1e-6)
     for hook, update in ((recorder, False), (known, True)):
@@ -80,14 +80,14 @@ def test_several_targets_share_their_variances():
         fantasy = model.get_fantasy_model(random(4, 2), random(6, 4))
         before = len(recorder.traces)
         variance = fantasy(Z).variance
-    # a mean each, and once the variances
+    # one solve for each mean, and one for the variances
     assert len(recorder.traces) - before == 6 + 1
     assert (variance == variance[0]).all()
 
 
 @pytest.mark.parametrize("case", [MODELS["Matérn-5/2, ARD"], MODELS["fixed noises and a learned one"], batch(3)])
 @pytest.mark.parametrize("rows_to_factor", [2_000, 10])
-def test_leave_one_out_and_its_gradient_are_choleskys(case, rows_to_factor, monkeypatch):
+def test_leave_one_out_and_its_gradient_agree_with_cholesky(case, rows_to_factor, monkeypatch):
     monkeypatch.setattr("apviz.gpytorch.solves.CHOLESKY_ROWS", rows_to_factor)
     monkeypatch.setattr("apviz.gpytorch.solves.VALUE_TOL", 1e-11)
     found = []
@@ -101,7 +101,7 @@ def test_leave_one_out_and_its_gradient_are_choleskys(case, rows_to_factor, monk
     torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)
 
 
-def test_second_derivatives_of_leave_one_out_are_refused():
+def test_second_derivatives_of_leave_one_out_raise():
     model, likelihood = (each.train() for each in made())
     objective = gpytorch.mlls.LeaveOneOutPseudoLikelihood(likelihood, model)
     with exact():

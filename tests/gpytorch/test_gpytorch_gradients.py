@@ -1,4 +1,4 @@
-"""Gradients through GPyTorch's and users' kernels against finite differences, by the campaign `gradients` of trust."""
+"""Gradients through kernels of GPyTorch and of users against finite differences, by the campaign `gradients`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from apviz.kernels import evaluated
 from tests.trust import gradients
 from tests.trust.gradient_kernels import GPYTORCH, REFUSED, USER
 
-#: in the default selection; the others are slow
+#: seeds in the default selection; the others are slow
 QUICK = (
     "Features", "SameObject", "KeepsDistances", "KeepsInBuffers", "DrawsAtFirstCall", "NetworkInside",
     "GridInterpolationKernel", "RFFKernel",
 )  # fmt: skip
-#: seeds that no campaign comes to
+#: seeds that no campaign reaches
 FIRST = 1_000_000
 CASES = [
     pytest.param(
@@ -28,7 +28,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("seed", "name"), CASES)
-def test_the_gradient_in_every_parameter_and_feature_is_that_of_finite_differences(seed, name):
+def test_the_gradient_in_every_parameter_and_feature_agrees_with_finite_differences(seed, name):
     verdict = gradients.judge(seed, name)
     assert verdict.how == "the differences'", verdict.said
 
@@ -46,20 +46,20 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_kernel_that_cannot_be_evaluated_in_tiles_is_refused_in_words(name):
+def test_a_kernel_that_cannot_be_evaluated_in_tiles_raises_with_a_message(name):
     verdict = gradients.judge(FIRST, name)
     assert verdict.how == "refused" and SAID[name] in verdict.said, verdict
 
 
-def test_every_kernel_that_gpytorch_exports_is_tried():
-    # of those that are left out, one is a class to derive from, one a room, one needs several GPUs, and three combine
-    # others, as the structures of the cases do
+def test_every_kernel_that_gpytorch_exports_is_tested():
+    # of the omitted ones, one is a base class, one a module, one needs several GPUs, and three combine others, like the
+    # structures of the cases
     others = {"Kernel", "keops", "MultiDeviceKernel", "AdditiveKernel", "ProductKernel", "ScaleKernel"}
     tried = {name.split()[0].rstrip(",") for name in GPYTORCH | REFUSED}
     assert set(gpytorch.kernels.__all__) - others <= tried
 
 
-def test_the_cases_have_what_users_have():
+def test_the_cases_cover_typical_models_of_users():
     words = [gradients.described(seed) for seed in range(300)]
     for name, values in {
         "structure": gradients.STRUCTURES, "inputs": gradients.INPUTS, "engine": gradients.ENGINES,
@@ -68,7 +68,7 @@ def test_the_cases_have_what_users_have():
         assert {each[name] for each in words} == set(values)
 
 
-def test_the_campaign_finds_derivatives_of_one_side_in_which_autograd_finds_both(monkeypatch):
+def test_the_campaign_finds_missing_derivatives_of_one_side(monkeypatch):
     def of_the_left_side(self, left, right, m):
         with torch.enable_grad():
             rows, numbers = left.detach().requires_grad_(), self._numbers.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""GPyTorch models of all the kernels that apviz has, and of sums and products of them, against Cholesky in float64."""
+"""GPyTorch models of all kernels in apviz, and of their sums and products, against Cholesky in float64."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mixture(**given):
     return kernel
 
 
-#: modules, and where forward does more than call them, what it makes of them
+#: modules, and the covariance that forward makes of them if it does more than call them
 MODELS = {
     "rbf": lambda: (ScaleKernel(RBFKernel(ard_num_dims=3)),),
     "rational quadratic": lambda: (ScaleKernel(RQKernel(ard_num_dims=3)),),
@@ -101,7 +101,7 @@ def data():
 def made(name):
     torch.manual_seed(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # structure kernels are deprecated, and used
+        warnings.simplefilter("ignore")  # structure kernels are deprecated, but still used
         x, y, z = data()
         model = Model(x, y, *MODELS[name]()).to(DEVICE, torch.float64)
     model.likelihood.noise = 0.05
@@ -123,7 +123,7 @@ def loss_and_gradients(model, context):
 
 
 @EVERY
-def test_value_and_gradients_are_choleskys(name):
+def test_value_and_gradients_agree_with_cholesky(name):
     model, _ = made(name)
     expected, theirs = loss_and_gradients(model, natively())
     found, ours = loss_and_gradients(model, apviz.gpytorch.alternating_projection())
@@ -134,13 +134,13 @@ def test_value_and_gradients_are_choleskys(name):
 
 
 @EVERY
-def test_means_variances_and_covariances_are_choleskys(name):
+def test_means_variances_and_covariances_agree_with_cholesky(name):
     model, z = made(name)
     model.eval()
     with torch.no_grad(), natively():
         theirs = model(z)
         mean, covariance = theirs.mean, theirs.covariance_matrix
-    model.train()  # forgets what GPyTorch keeps of a prediction
+    model.train()  # clears the caches of a prediction
     model.eval()
     with torch.no_grad(), apviz.gpytorch.alternating_projection(solver=apviz.Automatic(tol=1e-8)):
         ours = model(z)
@@ -150,7 +150,7 @@ def test_means_variances_and_covariances_are_choleskys(name):
 
 
 @pytest.mark.parametrize("name", ["sum on columns", "deep", "hadamard multitask"])
-def test_a_model_trains_by_projections_to_where_cholesky_brings_it(name):
+def test_training_by_projections_ends_like_training_by_cholesky(name):
     ends = []
     for context in (natively, lambda: apviz.gpytorch.alternating_projection(solver=apviz.Cholesky())):
         model, _ = made(name)
@@ -167,8 +167,8 @@ def test_a_model_trains_by_projections_to_where_cholesky_brings_it(name):
     assert ends[1] == pytest.approx(ends[0], rel=1e-6)
 
 
-def test_gradients_of_estimates_have_the_truth_as_their_mean():
-    """√n·I as probes leaves no randomness, so that the solver's tolerance is all that is left."""
+def test_estimated_gradients_have_the_exact_gradient_as_their_mean():
+    """With √n·I as probes there is no randomness, only the tolerance of the solver."""
     model, _ = made("deep")
     _, theirs = loss_and_gradients(model, natively())
     probes = N**0.5 * torch.eye(N, dtype=torch.float64, device=DEVICE)
@@ -185,7 +185,7 @@ def test_gradients_of_estimates_have_the_truth_as_their_mean():
     [MaternKernel(nu=0.5), ScaleKernel(RBFKernel(active_dims=(2, 0))), LinearKernel(), mixture(ard_num_dims=3)],
     ids=lambda kernel: type(kernel).__name__,
 )
-def test_a_converted_kernel_has_gpytorchs_entries_and_its_numbers_in_order(kernel):
+def test_a_converted_kernel_has_the_entries_of_gpytorch_and_its_parameters_in_order(kernel):
     x, _, z = data()
     ours, tensors = convert(kernel.to(DEVICE, torch.float64), 3)
     torch.testing.assert_close(ours(x, z), kernel(x, z).to_dense().detach(), rtol=1e-6, atol=1e-7)
@@ -195,7 +195,7 @@ def test_a_converted_kernel_has_gpytorchs_entries_and_its_numbers_in_order(kerne
         torch.testing.assert_close(value, tensor.detach().double(), rtol=1e-6, atol=0)
 
 
-def test_what_is_multiplied_outside_is_gpytorchs_again():
+def test_a_product_of_covariances_inside_the_context_agrees_with_gpytorch():
     x = torch.rand(10, 2, dtype=torch.float64)
     with apviz.gpytorch.alternating_projection():
         inside = RBFKernel()(x).mul(LinearKernel()(x))
@@ -213,13 +213,13 @@ def test_what_is_multiplied_outside_is_gpytorchs_again():
     ],
     ids=lambda kernel: type(kernel).__name__,
 )
-def test_a_converted_kernel_has_the_values_of_gpytorchs(kernel):
+def test_a_converted_kernel_has_the_values_of_gpytorch(kernel):
     x = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     converted = apviz.gpytorch.from_gpytorch(kernel, d=3)
     torch.testing.assert_close(converted(x), kernel.double()(x).to_dense().detach(), rtol=1e-6, atol=1e-9)
 
 
-def test_a_kernel_that_apviz_does_not_have_is_named():
+def test_an_unsupported_kernel_is_named():
     class Own(gpytorch.kernels.RBFKernel):
         def forward(self, x1, x2, diag=False, **params):
             return 2.0 * super().forward(x1, x2, diag=diag, **params)

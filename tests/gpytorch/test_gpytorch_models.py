@@ -1,4 +1,4 @@
-"""What the context does not take of a GPyTorch model: it raises at the first call and names the part."""
+"""Unsupported parts of a GPyTorch model: the context raises at the first call and names the part."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TaskByTask(ExactGP):
 
 
 class Centred(kernels.RBFKernel):
-    """Of inputs minus their mean: an entry depends on all rows."""
+    """A kernel of inputs minus their mean: every entry depends on all rows."""
 
     def forward(self, x1, x2, **params):
         return super().forward(2 * x1 / x1.max(), x2, **params)
@@ -60,7 +60,7 @@ class OtherScale(kernels.ScaleKernel):
 
 
 class Named(kernels.RBFKernel):
-    """Only made otherwise, with something of its own beside."""
+    """An RBF kernel with another constructor and an attribute of its own."""
 
     def __init__(self):
         super().__init__(ard_num_dims=2)
@@ -70,15 +70,15 @@ class Named(kernels.RBFKernel):
         return self.made
 
 
-class Beside:
-    """Of plain Python, with the attributes that Python gives a class."""
+class PlainMixin:
+    """A mixin in plain Python, with the attributes that Python gives a class."""
 
 
-class Mixed(Named, Beside, kernels.RBFKernel):
+class Mixed(Named, PlainMixin, kernels.RBFKernel):
     pass
 
 
-class MixedFirst(Beside, kernels.RBFKernel):
+class MixedFirst(PlainMixin, kernels.RBFKernel):
     pass
 
 
@@ -119,14 +119,14 @@ def patched():
     ],
     ids=str,
 )
-def test_a_part_it_cannot_take_is_named_at_the_first_call(parts, error, message, training):
+def test_an_unsupported_part_is_named_at_the_first_call(parts, error, message, training):
     e = example(30, 2, **parts)
     e.model.train(training)
     with apviz.gpytorch.alternating_projection(block_size=10), pytest.raises(error, match=message):
         e.loss() if training else e.predict()
 
 
-def test_a_likelihood_given_to_the_objective_alone_is_the_one_that_counts():
+def test_a_likelihood_given_only_to_the_objective_is_used():
     e = example(30, 2)
     other = likelihoods.FixedNoiseGaussianLikelihood(torch.linspace(0.1, 1, 30, dtype=torch.float64, device=DEVICE))
     e.model.train()
@@ -137,7 +137,7 @@ def test_a_likelihood_given_to_the_objective_alone_is_the_one_that_counts():
     assert found == pytest.approx(expected, rel=1e-10)
 
 
-def test_targets_of_another_batch_than_the_model_are_refused():
+def test_targets_of_another_batch_than_the_model_are_rejected():
     e = example(30, 2)
     with apviz.gpytorch.alternating_projection(block_size=10):
         e.model.train()
@@ -152,7 +152,7 @@ def test_targets_of_another_batch_than_the_model_are_refused():
             e.predict()
 
 
-def test_a_kernel_evaluated_by_other_code_says_so_once_with_the_ratio():
+def test_a_kernel_evaluated_by_user_code_warns_once_with_the_ratio():
     class Twice(kernels.RBFKernel):
         def forward(self, *args, **params):
             return 2 * super().forward(*args, **params)
@@ -166,7 +166,7 @@ def test_a_kernel_evaluated_by_other_code_says_so_once_with_the_ratio():
             example(30, 2, kernel=Twice()).loss()
 
 
-def test_missing_observations_and_cholesky_on_request_are_refused():
+def test_missing_observations_and_requested_cholesky_raise():
     e = example(30, 2)
     with apviz.gpytorch.alternating_projection(block_size=10):
         with (
@@ -184,7 +184,7 @@ def test_missing_observations_and_cholesky_on_request_are_refused():
             e.loss()
 
 
-def test_learned_features_are_taken_where_nothing_is_learned():
+def test_learned_features_are_accepted_if_nothing_is_learned():
     e = example(40, 2, model=Learned)
     with exactly():
         mean = e.predict().mean
@@ -193,7 +193,7 @@ def test_learned_features_are_taken_where_nothing_is_learned():
         np.testing.assert_allclose(e.predict().mean, mean, atol=1e-6)
 
 
-def test_hyperparameters_are_those_of_the_model_and_solve_to_its_prediction():
+def test_hyperparameters_of_a_model_reproduce_its_prediction():
     e = example(50, 2, kernels.ScaleKernel(kernels.MaternKernel(1.5, ard_num_dims=2)))
     e.model.covar_module.base_kernel.lengthscale = torch.tensor([0.3, 0.7])
     e.model.covar_module.outputscale, e.likelihood.noise, e.model.mean_module.constant = 1.4, 0.05, torch.tensor(0.2)
@@ -223,12 +223,12 @@ def test_hyperparameters_are_those_of_the_model_and_solve_to_its_prediction():
         ),
     ],
 )
-def test_a_model_that_hyperparameters_do_not_describe_is_refused(parts, message):
+def test_a_model_that_hyperparameters_cannot_describe_is_rejected(parts, message):
     with pytest.raises(ValueError, match=message):
         apviz.gpytorch.hyperparameters(example(30, 2, **parts).model)
 
 
-def test_hyperparameters_are_of_an_exact_gp_with_data():
+def test_hyperparameters_need_an_exact_gp_with_data():
     with pytest.raises(TypeError, match="must be a gpytorch.models.ExactGP, got a Linear"):
         apviz.gpytorch.hyperparameters(torch.nn.Linear(1, 1))
     with pytest.raises(ValueError, match="no training inputs"):
@@ -236,7 +236,7 @@ def test_hyperparameters_are_of_an_exact_gp_with_data():
 
 
 @pytest.mark.parametrize("make", [Named, Mixed, MixedFirst])
-def test_a_kernel_that_a_subclass_only_makes_otherwise_is_taken(make):
+def test_a_subclass_with_another_constructor_is_accepted(make):
     e = example(30, 2, kernel=make())
     with exactly():
         mean = e.predict().mean
@@ -245,7 +245,7 @@ def test_a_kernel_that_a_subclass_only_makes_otherwise_is_taken(make):
         np.testing.assert_allclose(e.predict().mean, mean, atol=1e-8)
 
 
-def test_the_covariance_of_the_inputs_with_a_copy_of_themselves_is_that_of_the_inputs():
+def test_the_covariance_with_a_copy_of_the_inputs_equals_that_of_the_inputs():
     class Copied(ExactGP):
         def forward(self, x):
             return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x, x.clone()))

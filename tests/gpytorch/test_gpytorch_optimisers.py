@@ -1,4 +1,4 @@
-"""Adam, L-BFGS and BoTorch's fit inside the context end where they end on GPyTorch by Cholesky."""
+"""Adam, L-BFGS and the fit of BoTorch inside the context agree with GPyTorch by Cholesky."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import apviz
 
 kernels = gpytorch.kernels
 alternating_projection = apviz.gpytorch.alternating_projection
-# nats a point that the end may be worse
+# nats per point by which the end may be worse
 CLOSE = 0.01
 CHANGED = (
     (linear_operator.settings._fast_log_prob, "_default"),
@@ -32,7 +32,7 @@ CHANGED = (
 
 @pytest.fixture
 def botorch():
-    """BoTorch, just imported; afterwards GPyTorch has its own defaults again."""
+    """Import BoTorch, and restore the defaults of GPyTorch afterwards."""
     pytest.importorskip("botorch")
     before = [getattr(*place) for place in CHANGED]
     module = importlib.reload(sys.modules["botorch"])
@@ -42,7 +42,7 @@ def botorch():
         setattr(*place, value)
 
 
-# importing it above would be too early for the fixture to know what was there
+# an import above would be too early for the fixture to save the defaults
 BEFORE = [getattr(*place) for place in CHANGED]
 if importlib.util.find_spec("botorch"):
     import botorch as _  # noqa: F401
@@ -58,7 +58,7 @@ def points(n):
 
 
 def exact_value(model):
-    """The marginal log likelihood ÷ n, with priors, by Cholesky."""
+    """Return the marginal log likelihood ÷ n, with priors, by Cholesky."""
     model.train()
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
     with exactly(), torch.no_grad():
@@ -89,7 +89,7 @@ def by_lbfgs(e):
     ids=["auto", "AP", "lanczos"],
 )
 @pytest.mark.parametrize("optimise", [pytest.param(by_adam, marks=pytest.mark.slow), by_lbfgs])
-def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
+def test_an_optimiser_ends_like_by_cholesky(optimise, settings, n):
     def ended(context):
         e = example(n, 2, kernels.ScaleKernel(kernels.MaternKernel(2.5, ard_num_dims=2)))
         with context:
@@ -101,7 +101,7 @@ def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
 
 @pytest.mark.parametrize("n", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", [{}, {"block_size": 50}], ids=["auto", "AP"])
-def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
+def test_the_fit_of_botorch_ends_like_by_cholesky(botorch, settings, n):
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
 
@@ -123,7 +123,7 @@ def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
             np.testing.assert_allclose(here.variance, there.variance, atol=1e-3)
 
 
-def test_botorchs_adam_which_stops_by_values_gets_whole_ones(botorch):
+def test_adam_of_botorch_which_stops_by_values_gets_complete_values(botorch):
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.optim.fit import fit_gpytorch_mll_torch
@@ -143,7 +143,7 @@ def test_botorchs_adam_which_stops_by_values_gets_whole_ones(botorch):
 
 
 @pytest.mark.slow
-def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
+def test_the_fit_of_botorch_by_lanczos_ends_close_to_cholesky(botorch):
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
 
@@ -157,7 +157,7 @@ def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
 
 
 def botorch_model(kind, x, y):
-    """A model of BoTorch's, its objective, and how its outputs become one."""
+    """Return a model of BoTorch, its objective, and a function that reduces its outputs to one."""
     from botorch.acquisition.objective import ScalarizedPosteriorTransform
     from botorch.models import ModelListGP, SingleTaskGP
     from botorch.models.transforms import Normalize, Standardize
@@ -190,7 +190,7 @@ def botorch_model(kind, x, y):
     ],
 )
 @pytest.mark.parametrize("n", [80, pytest.param(400, marks=pytest.mark.slow)])
-def test_a_step_of_bayesian_optimisation_proposes_what_it_does_by_cholesky(botorch, kind, acquisition, n):
+def test_a_step_of_bayesian_optimisation_proposes_the_same_point_as_by_cholesky(botorch, kind, acquisition, n):
     from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogNoisyExpectedImprovement
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import ModelListGP
@@ -228,7 +228,7 @@ def test_a_step_of_bayesian_optimisation_proposes_what_it_does_by_cholesky(botor
     torch.testing.assert_close(ours, theirs, rtol=5e-3, atol=5e-3)
 
 
-def test_after_importing_botorch_models_train_predict_and_only_what_the_user_sets_is_refused(botorch):
+def test_after_importing_botorch_models_work_and_only_settings_of_the_user_are_rejected(botorch):
     e = example(60, 2)
     with gpytorch.settings.fast_computations(), exactly():
         theirs = e.gradients()
@@ -240,7 +240,7 @@ def test_after_importing_botorch_models_train_predict_and_only_what_the_user_set
             e.loss()
 
 
-def test_after_importing_botorch_record_cg_says_why_it_records_nothing(botorch):
+def test_after_importing_botorch_record_cg_explains_why_it_records_nothing(botorch):
     recorder = apviz.Recorder()
     with (
         pytest.warns(
@@ -262,7 +262,7 @@ def test_after_importing_botorch_record_cg_says_why_it_records_nothing(botorch):
 @pytest.mark.parametrize(
     "solver", [apviz.Cholesky(), apviz.AlternatingProjection(block_size=20)], ids=["Cholesky", "AP"]
 )
-def test_an_optimiser_that_compares_values_is_refused_one_without_the_log_determinant(solver):
+def test_an_optimiser_that_compares_values_raises_without_the_log_determinant(solver):
     import scipy.optimize
 
     def by_scipy(e):

@@ -1,4 +1,4 @@
-"""Predictions of GPyTorch's models inside the context against GPyTorch by Cholesky."""
+"""Predictions of GPyTorch models inside the context, against GPyTorch by Cholesky."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reference(make):
 
 
 @EXAMPLES
-def test_mean_variance_and_covariance_are_gpytorchs(make):
+def test_mean_variance_and_covariance_agree_with_gpytorch(make):
     mean, variance, covariance, density = reference(make)
     with alternating_projection(**TIGHT):
         found = make().predict()
@@ -62,13 +62,13 @@ def test_a_variance_from_a_solve_that_stops_early_is_not_too_small():
         assert (e.predict().variance >= theirs - 1e-12).all()
 
 
-def test_code_that_asks_gpytorch_for_fast_variances_runs_as_it_is():
+def test_code_with_fast_pred_var_runs_unchanged():
     _, variance, _, _ = reference(simple)
     with alternating_projection(**TIGHT), gpytorch.settings.fast_pred_var():
         np.testing.assert_allclose(simple().predict().variance, variance, atol=1e-6)
 
 
-def test_float32_predictions_are_close_and_in_float32():
+def test_float32_predictions_are_accurate_and_in_float32():
     with exactly():
         theirs = example(100).predict()
         mean, variance = theirs.mean, theirs.variance
@@ -79,7 +79,7 @@ def test_float32_predictions_are_close_and_in_float32():
         np.testing.assert_allclose(ours.variance, variance, atol=1e-3)
 
 
-def test_nothing_is_solved_for_variances_that_nobody_asks_for_and_nothing_twice():
+def test_unused_variances_are_not_solved_for_and_nothing_is_solved_twice():
     e, recorder = simple(), apviz.Recorder()
     with alternating_projection(block_size=40, hooks=[recorder]):
         e.predict().mean  # noqa: B018
@@ -90,7 +90,7 @@ def test_nothing_is_solved_for_variances_that_nobody_asks_for_and_nothing_twice(
         assert len(recorder.traces) == 2
 
 
-def test_new_data_or_hyperparameters_are_solved_anew():
+def test_new_data_or_hyperparameters_cause_a_new_solve():
     e = simple()
     with alternating_projection(**TIGHT):
         e.predict()
@@ -108,7 +108,7 @@ def test_new_data_or_hyperparameters_are_solved_anew():
 
 
 class Weighted(gpytorch.kernels.Kernel):
-    """With weights of the inputs that are no parameters."""
+    """A kernel with weights of the inputs that are not parameters."""
 
     has_lengthscale = True
 
@@ -122,7 +122,7 @@ class Weighted(gpytorch.kernels.Kernel):
 
 @pytest.mark.filterwarnings("ignore:apviz does not have all of the kernel")
 @pytest.mark.parametrize("how", ["train", "load_state_dict"])
-def test_where_gpytorch_forgets_a_prediction_it_is_solved_anew(how):
+def test_a_prediction_is_solved_again_whenever_gpytorch_clears_its_caches(how):
     found = []
     for context in (exactly(), alternating_projection(**TIGHT)):
         e = example(50, 1, Weighted())
@@ -138,7 +138,7 @@ def test_where_gpytorch_forgets_a_prediction_it_is_solved_anew(how):
     np.testing.assert_allclose(*found, atol=1e-6)
 
 
-def test_settings_that_leave_out_variances_or_data_are_followed():
+def test_settings_that_skip_variances_or_data_are_respected():
     e = simple()
     with alternating_projection(block_size=40):
         with gpytorch.settings.skip_posterior_variances():
@@ -149,7 +149,7 @@ def test_settings_that_leave_out_variances_or_data_are_followed():
             assert (e.predict().mean == 0).all()
 
 
-def test_after_the_context_gpytorch_predicts_as_if_it_had_not_been():
+def test_after_the_context_gpytorch_predicts_bitwise_as_without_it():
     e, fresh = simple(), simple()
     with alternating_projection(block_size=40, tol=0.5):
         e.predict().variance  # noqa: B018
@@ -159,7 +159,7 @@ def test_after_the_context_gpytorch_predicts_as_if_it_had_not_been():
         assert torch.equal(ours.variance, theirs.variance)
 
 
-def test_a_distribution_made_inside_still_answers_outside():
+def test_a_distribution_created_inside_the_context_works_outside():
     _, variance, _, _ = reference(simple)
     with alternating_projection(**TIGHT):
         found = simple().predict()
@@ -172,7 +172,7 @@ def test_a_covariance_whose_solve_does_not_converge_warns():
 
 
 def tutorial(dtype=torch.float64):
-    """GPyTorch's "Simple GP Regression": 100 points of sin(2πx) and noise, 50 steps of Adam, 51 test points."""
+    """Train GPyTorch's "Simple GP Regression": 100 points of sin(2πx) with noise, 50 Adam steps, 51 test points."""
     torch.manual_seed(0)
     x = torch.linspace(0, 1, 100, dtype=torch.float64)
     y = torch.sin(x * (2 * math.pi)) + torch.randn(x.size(), dtype=torch.float64) * math.sqrt(0.04)
@@ -196,7 +196,7 @@ SOLVERS = pytest.mark.parametrize("settings", [{}, {"tol": 1e-2}, {"block_size":
 
 @BOTH
 @SOLVERS
-def test_covariance_and_variance_of_one_distribution_agree_and_are_gpytorchs(settings, dtype):
+def test_covariance_and_variance_of_one_distribution_agree_with_each_other_and_with_gpytorch(settings, dtype):
     reference = tutorial()
     with exactly():
         exact = latent(reference).covariance_matrix
@@ -209,14 +209,14 @@ def test_covariance_and_variance_of_one_distribution_agree_and_are_gpytorchs(set
         assert torch.equal(again.covariance_matrix.diagonal(), again.variance)
     ratio = covariance.diagonal() / variance
     assert ((ratio > 1 / 1.001) & (ratio < 1.001)).all()
-    # float32 keeps k(x, x) − cᵀK⁻¹c of a variance near 1e-3 to about 1e-6
+    # float32 resolves k(x, x) − cᵀK⁻¹c to about 1e-6 for a variance near 1e-3
     scale, tol = exact.diagonal().max(), 1e-3 if dtype is torch.float64 else 5e-3
     assert ((covariance - exact).abs() < tol * scale).all()
     assert ((variance / exact.diagonal() < 1 + 2 * tol) & (variance / exact.diagonal() > 1 - 2 * tol)).all()
 
 
 @SOLVERS
-def test_samples_are_as_wide_as_the_distribution(settings):
+def test_samples_have_the_deviations_of_the_distribution(settings):
     with exactly():
         exact = latent(tutorial()).stddev
     e = tutorial()
@@ -243,9 +243,9 @@ def weighted(values):
 
 @pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN.keys())
 @pytest.mark.parametrize("noisy", [False, True], ids=["latent", "observed"])
-def test_gradients_of_predictions_are_choleskys_in_test_inputs_and_in_the_model(take, noisy):
+def test_gradients_of_predictions_agree_with_cholesky(take, noisy):
     found = []
-    # without this setting GPyTorch's gradients leave out what the means owe to K⁻¹
+    # without this setting, gradients of GPyTorch omit the dependence of the means on K⁻¹
     for context in (contextlib.nullcontext, lambda: alternating_projection(solver=apviz.Automatic(tol=1e-9))):
         e = simple()
         e.model.train()
@@ -265,7 +265,7 @@ def test_gradients_of_predictions_are_choleskys_in_test_inputs_and_in_the_model(
 
 @pytest.mark.parametrize("batch", [(3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("q", [1, 4])
-def test_batches_of_test_inputs_are_predicted_as_gpytorch_does_with_gradients(batch, q):
+def test_predictions_and_gradients_for_batches_of_test_inputs_agree_with_gpytorch(batch, q):
     found = []
     inputs = torch.rand(*batch, q, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     for context in (contextlib.nullcontext, lambda: alternating_projection(solver=apviz.Automatic(tol=1e-9))):
@@ -298,7 +298,7 @@ TWICE = {
 
 @pytest.mark.parametrize("name", ["mean", "variance", "covariance"])
 @pytest.mark.parametrize("kernel", TWICE.values(), ids=TWICE.keys())
-def test_second_derivatives_in_test_inputs_are_choleskys(kernel, name):
+def test_second_derivatives_in_test_inputs_agree_with_cholesky(kernel, name):
     found, take = [], TAKEN[name]
     for context in (exactly, lambda: alternating_projection(solver=apviz.Automatic(tol=1e-10))):
         e = example(40, 2, kernels.ScaleKernel(kernel()))
@@ -312,7 +312,7 @@ def test_second_derivatives_in_test_inputs_are_choleskys(kernel, name):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6 * float(theirs.abs().max()))
 
 
-def test_at_a_training_input_a_second_derivative_is_what_it_tends_to():
+def test_second_derivatives_are_continuous_at_a_training_input():
     e = example(40, 2, kernels.ScaleKernel(kernels.MaternKernel(2.5)))
     e.model.eval()
     found = []
@@ -325,7 +325,7 @@ def test_at_a_training_input_a_second_derivative_is_what_it_tends_to():
     assert found[0].abs().max() > 1e-3
 
 
-def test_a_second_derivative_in_the_model_raises_and_without_gradients_there_is_none():
+def test_a_second_derivative_in_the_model_raises():
     e = simple()
     e.model.eval()
     parameters = list(e.model.parameters())
@@ -364,7 +364,7 @@ PARTS = {
 
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("take", PARTS.values(), ids=PARTS)
-def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(take, noisy):
+def test_a_part_of_a_prediction_agrees_with_gpytorch_and_with_the_whole(take, noisy):
     e = simple()
 
     def predicted():
@@ -380,7 +380,7 @@ def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(ta
         np.testing.assert_allclose(take(predicted()).covariance_matrix, covariance, atol=1e-6)
         np.testing.assert_allclose(part.mean, mean, atol=1e-6)
         assert part.rsample(torch.Size([2])).shape == (2, *mean.shape)
-    # so loose that another solve has other numbers
+    # so loose that another solve gives other numbers
     with alternating_projection(block_size=20, tol=0.1), torch.no_grad():
         whole = predicted()
         np.testing.assert_allclose(take(whole).variance, take(whole).covariance_matrix.diagonal(dim1=-2, dim2=-1))
@@ -390,7 +390,7 @@ def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(ta
             assert torch.equal(take(whole).covariance_matrix, whole.covariance_matrix[rows][:, rows])
 
 
-def test_the_variances_of_a_part_need_no_covariance_and_nothing_twice(monkeypatch):
+def test_the_variances_of_a_part_need_no_covariance_and_are_solved_once(monkeypatch):
     monkeypatch.setattr(apviz.gp.posterior.Posterior, "covariance", None)
     recorder = apviz.Recorder()
     with alternating_projection(block_size=40, hooks=[recorder]), torch.no_grad():
@@ -399,7 +399,7 @@ def test_the_variances_of_a_part_need_no_covariance_and_nothing_twice(monkeypatc
     assert len(recorder.traces) == 2
 
 
-def test_entries_of_the_covariance_are_those_of_the_whole():
+def test_entries_of_the_covariance_equal_those_of_the_whole():
     with alternating_projection(**TIGHT), torch.no_grad():
         lazy = latent(simple()).lazy_covariance_matrix
         whole, rows, columns = lazy.to_dense(), torch.tensor([1, 4, 2]), torch.tensor([0, 4, 7])
@@ -414,7 +414,7 @@ def test_entries_of_the_covariance_are_those_of_the_whole():
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
+def test_an_index_that_gpytorch_rejects_too_is_named(noisy):
     e = simple()
     with alternating_projection(block_size=40), torch.no_grad():
         found = e.predict() if noisy else latent(e)
@@ -424,7 +424,7 @@ def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
             found[None]
 
 
-def test_a_fantasy_model_has_the_data_of_both_and_is_left_to_gpytorch_where_that_has_predicted():
+def test_a_fantasy_model_has_old_and_new_data_and_uses_gpytorch_if_that_predicted_before():
     e, x, y = simple(), *(torch.rand(shape, dtype=torch.float64, device=DEVICE) for shape in ((3, 1), (3,)))
     with alternating_projection(**TIGHT), torch.no_grad():
         latent(e).mean  # noqa: B018

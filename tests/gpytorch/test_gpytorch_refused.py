@@ -1,4 +1,4 @@
-"""The guide's table of what the context refuses of GPyTorch models: every row raises."""
+"""Every row of the guide's table of unsupported GPyTorch models raises."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "gpytorch.md"
 
 
 class PerBatch(kernels.RBFKernel):
-    """Of inputs divided by their largest: an entry depends on all rows."""
+    """A kernel of inputs divided by their largest: every entry depends on all rows."""
 
     def forward(self, x1, x2, **params):
         return super().forward(x1 / x1.max(), x2, **params)
 
 
 def returning(covariance):
-    """A model whose `forward` returns a covariance of its kernel and inputs."""
+    """Return a model whose `forward` returns a given covariance of its kernel and inputs."""
 
     class Model(ExactGP):
         def forward(self, x):
@@ -98,7 +98,7 @@ def plainly(e, how):
     getattr(e, how)()
 
 
-#: of every row of the table: what makes the model, what is asked of it, and what is said
+#: for every row of the table: a model, a call, and the message
 REFUSED = {
     "likelihoods that are not Gaussian": (
         lambda: example(30, 2, likelihood=likelihoods.StudentTLikelihood()), plainly, "only handle Gaussian likelih",
@@ -151,7 +151,7 @@ REFUSED = {
     ("row", "how"),
     [(row, how) for row in REFUSED for how in ("loss", "predict") if how == "predict" or "predictions" not in row],
 )
-def test_what_the_guide_lists_is_refused(row, how):
+def test_every_model_in_the_table_of_the_guide_raises(row, how):
     make, ask, said = REFUSED[row]
     with (
         apviz.gpytorch.alternating_projection(),
@@ -160,7 +160,7 @@ def test_what_the_guide_lists_is_refused(row, how):
         ask(make(), how)
 
 
-def test_the_guide_lists_what_is_tested_here():
+def test_the_table_of_the_guide_has_the_rows_tested_here():
     after = GUIDE.read_text("utf-8").split("| not supported | why | instead |\n|---|---|---|\n")[1]
     rows = after.split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

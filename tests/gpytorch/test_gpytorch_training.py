@@ -1,4 +1,4 @@
-"""Training GPyTorch's models inside the context against GPyTorch by Cholesky."""
+"""Training GPyTorch models inside the context, against GPyTorch by Cholesky."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal log li
 
 
 def tight(n, **settings):
-    """Solves to 1e-10 and exact probes, so that nothing is left to chance."""
+    """Return solves to 1e-10 and exact probes, so that nothing is random."""
     return apviz.gpytorch.alternating_projection(block_size=40, tol=1e-10, probes=exact_probes(n), **settings)
 
 
 @EXAMPLES
-def test_training_gives_gpytorchs_hyperparameters(make):
+def test_training_gives_the_hyperparameters_of_gpytorch(make):
     with exactly():
         theirs = make().train()
     e = make()
@@ -37,7 +37,7 @@ def test_training_gives_gpytorchs_hyperparameters(make):
 
 
 @EXAMPLES
-def test_the_gradients_of_both_terms_are_gpytorchs_one_by_one(make):
+def test_the_gradients_of_both_terms_agree_with_gpytorch(make):
     def terms(e):
         e.model.train()
         covariance = e.likelihood(e.model(e.x)).lazy_covariance_matrix.evaluate_kernel()
@@ -59,7 +59,7 @@ def gradients_of(e, value):
     return {n: torch.zeros(()) if g is None else g.sum() for n, g in zip(names, found, strict=True)}
 
 
-def test_the_mean_of_gradients_with_random_probes_is_the_gradient():
+def test_the_mean_of_gradients_with_random_probes_equals_the_gradient():
     e = example(40, 2, kernels.ScaleKernel(kernels.MaternKernel(1.5, ard_num_dims=2)))
     with exactly():
         theirs = e.gradients()
@@ -98,7 +98,7 @@ def test_gradients_flow_into_any_mean_module(mean):
     ],
     ids=lambda kernel: repr(kernel).split("\n")[0][:12],
 )
-def test_every_kernel_it_takes_has_gpytorchs_gradients_and_predictions(kernel):
+def test_every_supported_kernel_has_the_gradients_and_predictions_of_gpytorch(kernel):
     e = example(60, 2, kernel)
     with exactly():
         theirs, there = e.gradients(), e.predict()
@@ -121,7 +121,7 @@ def test_float32_is_close_to_float64():
     close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
-def test_priors_on_hyperparameters_count():
+def test_priors_on_hyperparameters_are_included():
     gamma = gpytorch.priors.GammaPrior(3.0, 6.0)
     e = example(50, 1, kernels.ScaleKernel(kernels.RBFKernel(lengthscale_prior=gamma), outputscale_prior=gamma))
     with exactly():
@@ -130,7 +130,7 @@ def test_priors_on_hyperparameters_count():
         close(e.gradients(), theirs, atol=1e-8)
 
 
-def test_the_value_leaves_out_the_log_determinant_and_says_so_once():
+def test_the_value_without_the_log_determinant_warns_once():
     e = simple()
     with torch.no_grad():
         k = e.likelihood(e.model(e.x)).covariance_matrix
@@ -145,13 +145,13 @@ def test_the_value_leaves_out_the_log_determinant_and_says_so_once():
     assert "log_determinant='lanczos'" in said[0]
 
 
-def test_who_asked_gpytorch_to_skip_the_log_determinant_is_not_warned():
+def test_skipping_the_log_determinant_on_request_does_not_warn():
     with warnings.catch_warnings(), gpytorch.settings.skip_logdet_forward(), tight(100):
         warnings.simplefilter("error")
         simple().loss()
 
 
-def test_the_value_by_lanczos_is_near_the_loss():
+def test_the_value_by_lanczos_is_close_to_the_loss():
     e = ard()
     with exactly():
         theirs = e.loss().item()
@@ -161,7 +161,7 @@ def test_the_value_by_lanczos_is_near_the_loss():
 
 
 @EXAMPLES
-def test_where_all_of_k_is_factored_value_and_gradient_are_gpytorchs_without_probes(make):
+def test_if_k_is_factored_value_and_gradient_equal_those_of_gpytorch_without_probes(make):
     e = make()
     with exactly():
         theirs, gradients = e.loss().item(), e.gradients()
@@ -172,7 +172,7 @@ def test_where_all_of_k_is_factored_value_and_gradient_are_gpytorchs_without_pro
             close(e.gradients(), gradients, atol=1e-10)
 
 
-def test_the_value_by_lanczos_has_the_gradient_that_differences_of_it_have_and_is_repeatable():
+def test_the_gradient_of_the_value_by_lanczos_agrees_with_differences_and_is_repeatable():
     e = ard()
     with apviz.gpytorch.alternating_projection(block_size=40, tol=1e-10, log_determinant="lanczos"):
         gradients, value = e.gradients(), e.loss().item()
@@ -189,7 +189,7 @@ def test_the_value_by_lanczos_has_the_gradient_that_differences_of_it_have_and_i
                 np.testing.assert_allclose((values[0] - values[1]) / 2e-4, found[i], atol=1e-6, err_msg=name)
 
 
-def test_gpytorchs_deterministic_probes_are_kept_from_step_to_step():
+def test_deterministic_probes_of_gpytorch_are_kept_from_step_to_step():
     e = simple()
     with gpytorch.settings.deterministic_probes(), apviz.gpytorch.alternating_projection(block_size=50, tol=1e-10):
         first, second = e.gradients(), e.gradients()
@@ -197,7 +197,7 @@ def test_gpytorchs_deterministic_probes_are_kept_from_step_to_step():
 
 
 @pytest.mark.parametrize("settings", [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}])
-def test_second_derivatives_raise_where_they_would_be_wrong(settings):
+def test_second_derivatives_raise_if_they_would_be_wrong(settings):
     e = simple()
     parameters = list(e.model.parameters())
     with apviz.gpytorch.alternating_projection(**settings):
@@ -210,7 +210,7 @@ def test_second_derivatives_raise_where_they_would_be_wrong(settings):
                 torch.autograd.grad(g.sum(), parameters, allow_unused=True, retain_graph=True)
 
 
-def test_a_seed_gives_one_training_and_steps_draw_other_probes():
+def test_a_seed_determines_a_training_and_its_steps_draw_different_probes():
     def trained(seed):
         e = simple()
         with apviz.gpytorch.alternating_projection(block_size=50, seed=seed):
@@ -224,7 +224,7 @@ def test_a_seed_gives_one_training_and_steps_draw_other_probes():
     assert any((first[name] != second[name]).any() for name in first)
 
 
-def test_probes_follow_gpytorchs_setting_and_every_solve_is_recorded():
+def test_the_number_of_probes_follows_gpytorch_and_every_solve_is_recorded():
     e, recorder = simple(), apviz.Recorder()
     with gpytorch.settings.num_trace_samples(7), apviz.gpytorch.alternating_projection(block_size=50, hooks=[recorder]):
         e.gradients()
@@ -238,7 +238,7 @@ def test_probes_follow_gpytorchs_setting_and_every_solve_is_recorded():
     assert recorder.trace.attrs["dataset"] == "sine"
 
 
-def test_another_solver_trains_too_with_probes_of_its_preconditioner():
+def test_another_solver_trains_with_probes_of_its_preconditioner():
     e = example(80, 1, kernels.ScaleKernel(kernels.MaternKernel(2.5)))
     with exactly():
         theirs = e.gradients()
@@ -269,7 +269,7 @@ def test_a_solve_that_does_not_converge_warns_with_its_residual_and_advice():
         simple().gradients()
 
 
-def test_probes_of_another_number_of_rows_are_refused():
+def test_probes_of_another_number_of_rows_are_rejected():
     with (
         apviz.gpytorch.alternating_projection(block_size=50, probes=torch.ones(7, 2)),
         pytest.raises(ValueError, match="probes has 7 rows, the model has 100 training points"),
@@ -277,7 +277,7 @@ def test_probes_of_another_number_of_rows_are_refused():
         simple().gradients()
 
 
-def test_jitter_added_to_the_marginal_is_more_noise():
+def test_jitter_added_to_the_marginal_acts_as_noise():
     def loss(e):
         e.model.train()
         return -e.likelihood(e.model(e.x)).add_jitter(0.05).log_prob(e.y)
@@ -292,7 +292,7 @@ def test_jitter_added_to_the_marginal_is_more_noise():
     assert float(ours.detach()) == pytest.approx(float(value.detach()), rel=1e-10) and len(recorder.traces) == 1
 
 
-def test_different_noises_added_to_the_marginal_are_noises():
+def test_noises_added_to_the_marginal_act_as_noise_per_row():
     e, added = simple(), torch.linspace(0.1, 1, 100, dtype=torch.float64, device=DEVICE)
 
     def density():

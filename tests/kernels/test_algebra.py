@@ -1,4 +1,4 @@
-"""Sums, products and multiples of kernels: what they are, and that every engine and every derivative agrees."""
+"""Sums, products and multiples of kernels: their entries and derivatives, in every engine."""
 
 import doctest
 import inspect
@@ -69,7 +69,7 @@ def group(column, factor, variances):
 
 F, V = [[0.5, 1.0], [-1.0, 0.3], [0.2, 0.0]], [0.1, 0.0, 0.4]
 MEANS, SCALES = [[0.1, 0.5, 0.2], [2.0, 1.0, 0.0]], [[0.3, 0.2, 0.4], [0.5, 0.1, 0.2]]
-#: kernels of three inputs, the last of them a group, and the same from the textbook's formulas in NumPy
+#: kernels of three inputs, the last of them a group, and their textbook formulas in NumPy
 KERNELS = {
     "linear": (Linear(lengthscale=(0.5, 2.0, 1.0), outputscale=1.3),
                lambda x, z: 1.3 * (x / [0.5, 2.0, 1.0]) @ (z / [0.5, 2.0, 1.0]).T),
@@ -106,7 +106,7 @@ def inputs(n, seed=0, dtype=torch.float64):
     "name",
     [pytest.param(n, marks=() if n in ("groups", "sum of products", "square") else pytest.mark.slow) for n in KERNELS],
 )
-def test_a_kernel_is_what_its_formula_says_in_every_engine(name):
+def test_a_kernel_equals_its_formula_in_every_engine(name):
     kernel, formula = KERNELS[name]
     x, z = inputs(150), inputs(40, seed=1)
     z[:5] = x[:5]
@@ -132,7 +132,7 @@ def engines():
 
 
 @EVERY
-def test_float32_has_the_same_entries_to_its_rounding(name):
+def test_float32_entries_agree_up_to_rounding(name):
     kernel, formula = KERNELS[name]
     x = inputs(90, dtype=torch.float32)
     expected = formula(x.double().numpy(), x.double().numpy())
@@ -143,7 +143,7 @@ def test_float32_has_the_same_entries_to_its_rounding(name):
 
 
 @EVERY
-def test_derivatives_in_every_hyperparameter_are_those_of_differences(name):
+def test_derivatives_in_every_hyperparameter_agree_with_differences(name):
     kernel, _ = KERNELS[name]
     x, generator = inputs(60), torch.Generator().manual_seed(1)
     a, b = (torch.randn(60, 2, dtype=torch.float64, generator=generator) for _ in range(2))
@@ -172,10 +172,10 @@ def test_derivatives_in_every_hyperparameter_are_those_of_differences(name):
 
 
 @EVERY
-def test_derivatives_in_test_inputs_are_those_of_differences(name):
+def test_derivatives_in_test_inputs_agree_with_differences(name):
     kernel, _ = KERNELS[name]
     x, z, generator = inputs(50), inputs(4, seed=1), torch.Generator().manual_seed(1)
-    z[:, 2] = 1.0  # a group is no number to move
+    z[:, 2] = 1.0  # a group cannot be varied
     b = torch.randn(50, 1, dtype=torch.float64, generator=generator)
     a = torch.randn(4, 1, dtype=torch.float64, generator=generator)
     for compiled in engines():
@@ -197,7 +197,7 @@ def test_derivatives_in_test_inputs_are_those_of_differences(name):
 
 @pytest.mark.parametrize("q", [0, *(pytest.param(q, marks=pytest.mark.slow) for q in (1, 2)), 3])
 @pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow), 5])
-def test_a_piecewise_polynomial_is_the_textbooks_and_gpytorchs(q, d):
+def test_a_piecewise_polynomial_agrees_with_the_textbook_and_gpytorch(q, d):
     rng = torch.Generator().manual_seed(0)
     x, z = (torch.rand(n, d, generator=rng, dtype=torch.float64) for n in (30, 20))
     theirs = gpytorch.kernels.PiecewisePolynomialKernel(q=q).double()
@@ -212,7 +212,7 @@ def test_a_piecewise_polynomial_is_the_textbooks_and_gpytorchs(q, d):
         / 15,
     }[q]
     np.testing.assert_allclose(kernel(x, z), np.maximum(1 - gap, 0) ** (j + q) * polynomial, atol=1e-12)
-    if q != 2:  # there GPyTorch 1.15 has j + 4j + 3 instead of j² + 4j + 3
+    if q != 2:  # for q = 2, GPyTorch 1.15 has j + 4j + 3 instead of j² + 4j + 3
         torch.testing.assert_close(kernel(x, z), theirs(x, z).to_dense().detach(), rtol=1e-6, atol=1e-7)
     for compiled in engines():
         found = TiledOperator(x, kernel, NOISE, compiled=compiled).columns(slice(0, 30))
@@ -233,7 +233,7 @@ def test_the_slope_of_a_piecewise_polynomial_is_its_derivative(q, d):
 
 @pytest.mark.parametrize("q", [0, 1, 2, 3])
 def test_pairs_beyond_the_support_of_a_piecewise_polynomial_have_no_derivatives(q):
-    # of one input, (1 - r)^1 ends in a kink: its slope is a power 0 of 0 there
+    # for one input, (1 - r)^1 ends in a kink, where its slope is a power 0 of 0
     x = torch.tensor([[0.0], [0.3], [5.0], [9.0]], dtype=torch.float64)
     m = torch.ones(4, 1, dtype=torch.float64)
     gaps, h = np.abs(x.numpy() - x.numpy().T), 1e-6
@@ -251,7 +251,7 @@ def test_pairs_beyond_the_support_of_a_piecewise_polynomial_have_no_derivatives(
         np.testing.assert_array_equal(found.inputs[2:], 0.0)
 
 
-def test_kernels_are_compared_by_what_they_are():
+def test_kernels_are_equal_if_their_form_and_parameters_are_equal():
     assert RBF() + Linear() == RBF() + Linear() != Linear() + RBF()
     assert RBF() + Linear() + Constant() == RBF() + (Linear() + Constant())
     assert 2.0 * RBF() == RBF() * 2.0 == RBF(outputscale=2.0)
@@ -264,7 +264,7 @@ def test_kernels_are_compared_by_what_they_are():
 
 
 @EVERY
-def test_a_printed_kernel_can_be_pasted_and_a_kept_one_read_back(name):
+def test_a_printed_kernel_can_be_evaluated_and_a_saved_one_read_back(name):
     kernel, _ = KERNELS[name]
     assert eval(repr(kernel), vars(apviz.kernels)) == kernel
     assert from_expression(repr(kernel)) == from_plain(to_plain(kernel)) == kernel
@@ -292,7 +292,7 @@ def test_any_expression_is_symmetric_positive_definite_and_the_same_in_both_engi
     torch.testing.assert_close(TiledOperator(x, kernel, NOISE, compiled=False).columns(slice(0, 25)), k)
 
 
-def test_what_does_not_fit_is_refused_with_what_does():
+def test_invalid_combinations_are_rejected_with_the_reason():
     x = torch.zeros(4, 2)
     with pytest.raises(ValueError, match="takes column 3, the inputs have columns 0 to 1"):
         RBF().on(3)(x)
@@ -333,7 +333,7 @@ def test_what_does_not_fit_is_refused_with_what_does():
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip
-def test_what_is_no_printed_kernel_is_not_read_and_never_executed(text):
+def test_text_that_is_not_a_printed_kernel_is_rejected_and_never_executed(text):
     with pytest.raises(ValueError, match="cannot be read as a kernel of apviz"):
         from_expression(text)
 
@@ -348,7 +348,7 @@ def test_every_kernel_has_an_example_that_runs(kind):
     assert inspect.getdoc(kind)
 
 
-def test_a_composite_kernel_compiles_once_for_all_its_numbers():
+def test_a_composite_kernel_compiles_once_for_all_its_parameters():
     if native.library() is None:
         pytest.skip("no compiler")
     one, other = (
@@ -366,7 +366,7 @@ def test_a_composite_kernel_compiles_once_for_all_its_numbers():
     "solver", [apviz.Automatic(tol=1e-6), apviz.ConjugateGradient(tol=1e-6), apviz.solvers.overlapping(tol=1e-6)],
     ids=["automatic", "cg", "ap"],
 )  # fmt: skip
-def test_systems_of_any_kernel_are_solved_to_what_dense_algebra_says(name, solver):
+def test_systems_of_any_kernel_are_solved_like_by_dense_algebra(name, solver):
     kernel, formula = KERNELS[name]
     x = inputs(400)
     b = torch.sin(3 * x[:, 0]) + 0.1 * x[:, 1]
@@ -378,7 +378,7 @@ def test_systems_of_any_kernel_are_solved_to_what_dense_algebra_says(name, solve
 
 
 @pytest.mark.parametrize("name", ["linear", "sum of products", "groups"])
-def test_a_posterior_of_any_kernel_is_that_of_dense_algebra(name):
+def test_a_posterior_of_any_kernel_agrees_with_dense_algebra(name):
     kernel, formula = KERNELS[name]
     x, z = inputs(200), inputs(30, seed=1)
     y = torch.sin(3 * x[:, 0])
@@ -391,7 +391,7 @@ def test_a_posterior_of_any_kernel_is_that_of_dense_algebra(name):
     np.testing.assert_allclose(posterior.prior_variance(z), np.diag(formula(z.numpy(), z.numpy())), atol=1e-12)
 
 
-def test_a_trace_says_which_kernel_it_was():
+def test_a_trace_records_its_kernel():
     recorder = apviz.Recorder()
     system = apviz.KernelSystem(inputs(50), torch.ones(50), RBF().on(0) + Linear(), noise=NOISE, device=DEVICE)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
@@ -400,7 +400,7 @@ def test_a_trace_says_which_kernel_it_was():
     assert attrs["outputscale"] == pytest.approx(float(system.kernel(system.x.double()).diagonal().max()))
 
 
-def test_bounds_on_eigenvalues_hold_where_entries_are_negative():
+def test_bounds_on_eigenvalues_hold_for_negative_entries():
     x = torch.linspace(-1, 1, 300, dtype=torch.float64)[:, None]
     for kernel in (Cosine(period=0.3), Linear(), Cosine(period=0.3) * RBF(lengthscale=0.4)):
         system = apviz.KernelSystem(x, x[:, 0], kernel, noise=NOISE, device=DEVICE)
@@ -425,7 +425,7 @@ def test_a_gaussian_process_with_any_kernel_predicts_and_is_read_back(tmp_path):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_white_noise_tells_inputs_apart_that_float32_does_not(compiled):
+def test_white_noise_distinguishes_inputs_that_are_equal_in_float32(compiled):
     if compiled and native.library() is None:
         pytest.skip("no compiler")
     x = torch.tensor([[0.0], [1e8], [1e8 + 1], [1e8]], dtype=torch.float64)
@@ -434,7 +434,7 @@ def test_white_noise_tells_inputs_apart_that_float32_does_not(compiled):
     torch.testing.assert_close(operator.columns(slice(0, 4)), expected)
 
 
-def test_a_product_of_many_sums_is_refused_before_it_is_written_out():
+def test_a_product_of_many_sums_is_rejected_before_it_is_expanded():
     kernel = RBF() + Linear()
     for _ in range(10):
         kernel = kernel * (RBF() + Linear())

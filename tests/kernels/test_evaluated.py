@@ -1,4 +1,4 @@
-"""Kernels of other people's code: in every tile, sum and product, with autograd's derivatives, as apviz's own are."""
+"""Kernels from user code work like built-in ones in every tile, sum and product, with derivatives by autograd."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_entries_products_and_diagonal_are_those_of_the_same_kernel(name):
+def test_entries_products_and_diagonal_equal_those_of_the_built_in_kernel(name):
     theirs, own = PAIRS[name]
     torch.testing.assert_close(theirs(X), own(X))
     a, b = (apviz.operators.make_operator("tiled", X, kernel, 0.1) for kernel in (theirs, own))
@@ -46,7 +46,7 @@ def test_entries_products_and_diagonal_are_those_of_the_same_kernel(name):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_derivatives_in_its_numbers_and_in_inputs_are_those_of_the_same_kernel(name):
+def test_derivatives_in_parameters_and_inputs_equal_those_of_the_built_in_kernel(name):
     theirs, own = (apviz.operators.make_operator("tiled", X, kernel, 0.1) for kernel in PAIRS[name])
     a, b = (torch.randn(70, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in (1, 2))
     found, expected = (each.bilinear_derivatives(a, b, with_inputs=True) for each in (theirs, own))
@@ -71,7 +71,7 @@ def test_systems_of_it_are_solved_and_its_spectrum_is_bounded(solver):
         assert spectrum(systems[0], (), method).lambda_max.bound >= largest - 1e-8
 
 
-def test_it_is_equal_where_function_and_numbers_are_and_cannot_be_kept():
+def test_it_is_equal_if_function_and_parameters_are_and_cannot_be_saved():
     assert Evaluated(entries, dict(RBF.parameters), dict(RBF.shapes), "Theirs") == RBF
     other = RBF.with_hyperparameters({"height": 2.0})
     assert other != RBF
@@ -85,7 +85,7 @@ def test_it_is_equal_where_function_and_numbers_are_and_cannot_be_kept():
         Evaluated(entries, {"scale": (1.0,)}, {}, "Theirs")
 
 
-def test_the_compiled_engine_is_not_asked_for_it():
+def test_the_compiled_engine_is_not_used_for_it():
     operator = apviz.operators.make_operator("tiled", X, RBF, 0.1)
     operator.prepare()
     assert operator.engine == "in-place torch tiles, direct differences"
@@ -98,7 +98,7 @@ def test_a_trace_names_it():
 
 
 def shortcut(looks_equal):
-    """The same kernel by code that computes features of the right side from the left one where both look equal."""
+    """Return the same kernel by code that takes the features of the left side for the right one if they look equal."""
 
     def of(x, z, values):
         left = x / values["scale"]
@@ -113,13 +113,13 @@ SHORTCUTS = {
     "one object": lambda x, z: x is z,
     "close": lambda x, z: x.shape == z.shape and torch.allclose(x, z, atol=0.1),
 }
-# the second tile of 35 rows has the rows of the first, and the third those of both, moved a little
+# the second tile of 35 rows repeats the first, and the third has rows of both, slightly shifted
 TWICE = torch.cat([X[:35], X[:35], X[:35] + 1e-3])
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
 @pytest.mark.parametrize("tile", [1024, 35, 8])
-def test_derivatives_are_the_same_where_code_takes_a_shortcut_for_equal_sides(name, tile, monkeypatch):
+def test_shortcuts_for_equal_sides_do_not_change_derivatives(name, tile, monkeypatch):
     monkeypatch.setattr(interface, "DERIVATIVE_TILE", tile)
     theirs, plain = (
         apviz.operators.make_operator("tiled", TWICE, kernel, 0.1) for kernel in (shortcut(SHORTCUTS[name]), OWN)
@@ -130,7 +130,7 @@ def test_derivatives_are_the_same_where_code_takes_a_shortcut_for_equal_sides(na
     torch.testing.assert_close(found.kernel["scale"], expected.kernel["lengthscale"])
     m = torch.randn(105, 105, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(*(each.weighted_derivatives(m, True).inputs for each in (theirs, plain)))
-    # test points that are the training points
+    # test points equal to the training points
     found, expected = (each.cross_derivatives(TWICE.clone(), a, b) for each in (theirs, plain))
     torch.testing.assert_close(found.z, expected.z)
     torch.testing.assert_close(found.inputs, expected.inputs)
@@ -138,7 +138,7 @@ def test_derivatives_are_the_same_where_code_takes_a_shortcut_for_equal_sides(na
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
-def test_derivatives_in_test_points_that_are_the_training_points_are_the_same_twice(name):
+def test_shortcuts_do_not_change_first_and_second_derivatives_at_training_points(name):
     theirs, plain = (apviz.operators.make_operator("tiled", X, k, 0.1) for k in (shortcut(SHORTCUTS[name]), OWN))
     weights = torch.randn(70, 70, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     for of in ("differentiable_columns", "differentiable_prior"):

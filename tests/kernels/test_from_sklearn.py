@@ -1,4 +1,4 @@
-"""Kernels of scikit-learn, converted, against scikit-learn's own entries."""
+"""Converted kernels of scikit-learn, against the entries by scikit-learn."""
 
 import doctest
 import math
@@ -22,7 +22,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("theirs", EVERY, ids=str)
-def test_entries_are_scikit_learns(theirs):
+def test_entries_equal_those_of_scikit_learn(theirs):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, (10, 2))
     kernel, noise = from_sklearn(theirs, d=2)
@@ -31,14 +31,14 @@ def test_entries_are_scikit_learns(theirs):
     np.testing.assert_allclose(kernel(torch.tensor(x), torch.tensor(z)), theirs(x, z), atol=1e-12)
 
 
-def test_one_input_repeats_as_scikit_learns():
+def test_a_periodic_kernel_of_one_input_equals_that_of_scikit_learn():
     x, theirs = np.linspace(0, 3, 40)[:, None], kernels.ExpSineSquared(0.7, 1.3)
     np.testing.assert_allclose(from_sklearn(theirs)[0](torch.tensor(x)), theirs(x), atol=1e-12)
     with pytest.raises(ValueError, match="ExpSineSquared of 2 inputs .* need not be positive definite"):
         from_sklearn(theirs, d=2)
 
 
-def test_white_kernels_are_the_noise_and_predictions_are_scikit_learns():
+def test_white_kernels_become_the_noise_and_predictions_equal_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     x, z = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, (10, 2))
     y = np.sin(3 * x[:, 0]) + 0.1 * rng.normal(size=60)
@@ -63,7 +63,7 @@ def test_white_kernels_are_the_noise_and_predictions_are_scikit_learns():
     ],
     ids=str,
 )
-def test_what_apviz_does_not_have_is_refused_by_name(kernel, error, words):
+def test_kernels_that_apviz_lacks_are_rejected_by_name(kernel, error, words):
     with pytest.raises(error, match=words):
         from_sklearn(kernel)
 

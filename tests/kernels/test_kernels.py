@@ -30,13 +30,13 @@ def gpytorch_kernel(kernel, d):
 
 @EVERY_KERNEL
 @pytest.mark.parametrize("lengthscale", [0.7, (0.2, 0.5, 3.0)], ids=["one", "ard"])
-def test_kernel_equals_gpytorchs(kind, lengthscale):
+def test_a_kernel_equals_that_of_gpytorch(kind, lengthscale):
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(40, 3, generator=generator, dtype=torch.float64)
     z = torch.rand(15, 3, generator=generator, dtype=torch.float64)
     kernel = kind(lengthscale=lengthscale, outputscale=1.7)
     theirs = gpytorch_kernel(kernel, 3)
-    # GPyTorch takes the product form of the distance, which leaves about √eps of it between equal points
+    # GPyTorch uses the product form of the distance, which errs by about √eps between equal points
     torch.testing.assert_close(kernel(x, z), theirs(x, z).to_dense().detach(), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(kernel(x), theirs(x).to_dense().detach(), rtol=1e-6, atol=1e-6)
 
@@ -47,7 +47,7 @@ def test_kernel_equals_gpytorchs(kind, lengthscale):
     n=st.integers(1, 30), m=st.integers(1, 30), d=st.integers(1, 40), ard=st.booleans(),
     dtype=st.sampled_from([torch.float32, torch.float64]), outputscale=st.floats(1e-3, 1e3), seed=st.integers(0, 2**31),
 )  # fmt: skip
-def test_kernel_equals_the_textbook_formula(kind, n, m, d, ard, dtype, outputscale, seed):
+def test_a_kernel_equals_the_textbook_formula(kind, n, m, d, ard, dtype, outputscale, seed):
     rng = np.random.default_rng(seed)
     x = torch.tensor(rng.uniform(-1, 1, (n, d)), dtype=dtype)
     z = torch.tensor(rng.uniform(-1, 1, (m, d)), dtype=dtype)
@@ -77,7 +77,7 @@ def test_correlation_is_one_at_distance_zero_for_duplicate_points(kind):
 
 
 @EVERY_KERNEL
-def test_calling_a_kernel_leaves_its_inputs_as_they_were(kind):
+def test_calling_a_kernel_does_not_modify_its_inputs(kind):
     x = torch.rand(6, 2, generator=torch.Generator().manual_seed(2))
     before = x.clone()
     kind(lengthscale=1.0)(x, x)
@@ -87,12 +87,12 @@ def test_calling_a_kernel_leaves_its_inputs_as_they_were(kind):
 @pytest.mark.parametrize(
     "given_as", [(0.2, 0.5), [0.2, 0.5], torch.tensor([0.2, 0.5], dtype=torch.float64), np.array([0.2, 0.5])]
 )
-def test_lengthscales_are_kept_as_numbers_however_they_are_given(given_as):
+def test_lengthscales_are_stored_as_numbers_whatever_their_type(given_as):
     assert Matern32(lengthscale=given_as) == Matern32(lengthscale=(0.2, 0.5))
     assert Matern32(lengthscale=given_as).lengthscale == (0.2, 0.5)
 
 
-def test_one_lengthscale_in_a_sequence_serves_any_number_of_inputs():
+def test_a_sequence_of_one_lengthscale_applies_to_any_number_of_inputs():
     assert RBF(lengthscale=[0.3]) == RBF(lengthscale=0.3)
     assert RBF(lengthscale=torch.tensor([[0.5]])).lengthscale == 0.5
 
@@ -115,7 +115,7 @@ def test_an_outputscale_that_is_not_finite_and_positive_is_refused(bad):
         Matern12(lengthscale=0.1, outputscale=bad)
 
 
-def test_a_wrong_number_of_lengthscales_is_named_with_the_number_of_inputs():
+def test_an_error_about_the_number_of_lengthscales_states_the_number_of_inputs():
     with pytest.raises(ValueError, match="3 lengthscales were given for inputs with 2 columns"):
         RBF(lengthscale=(0.1, 0.2, 0.3))(torch.zeros(4, 2))
 
@@ -135,14 +135,14 @@ def test_the_slope_is_the_derivative_of_the_correlation_in_the_squared_distance(
 
 
 @EVERY_KERNEL
-def test_a_kernel_says_what_it_is_called_and_has_an_example_that_runs(kind):
+def test_a_kernel_has_a_title_and_an_example_that_runs(kind):
     assert KERNELS[kind().name] is kind and kind.title
     found = doctest.DocTestFinder(recurse=False).find(kind, kind.__name__, globs={kind.__name__: kind})
     assert found[0].examples
     assert doctest.DocTestRunner().run(found[0]).failed == 0
 
 
-def test_a_class_that_derives_from_a_kernel_has_a_name_of_its_own():
+def test_a_subclass_of_a_kernel_has_its_own_name():
     class Halved(RBF):
         pass
 
@@ -153,7 +153,7 @@ def test_a_class_that_derives_from_a_kernel_has_a_name_of_its_own():
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 7.5])
-def test_a_rational_quadratic_is_scikit_learns_and_gpytorchs(alpha):
+def test_a_rational_quadratic_agrees_with_scikit_learn_and_gpytorch(alpha):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(-2, 2, (30, 3)), rng.uniform(-2, 2, (20, 3))
     kernel = RationalQuadratic(lengthscale=0.4, outputscale=1.7, alpha=alpha)
@@ -167,7 +167,7 @@ def test_a_rational_quadratic_is_scikit_learns_and_gpytorchs(alpha):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_rational_quadratic_of_large_alpha_is_nearly_an_rbf(dtype):
     x = torch.linspace(0, 3, 50, dtype=dtype)[:, None]
-    # log((1 + u/α)^−α) = −u + u²/(2α) − …, so that the two differ by at most max u²exp(−u)/(2α) < 0.3/α
+    # log((1 + u/α)^−α) = −u + u²/(2α) − …, so the two differ by at most max u²exp(−u)/(2α) < 0.3/α
     difference = RationalQuadratic(alpha=1e5)(x) - RBF()(x)
     assert difference.abs().max() < 0.3e-5 + 4 * torch.finfo(dtype).eps
 
@@ -178,7 +178,7 @@ def test_an_alpha_that_is_not_finite_and_positive_is_refused(bad):
         RationalQuadratic(alpha=bad)
 
 
-def test_kernels_of_another_alpha_are_other_kernels():
+def test_kernels_with_different_alpha_differ():
     assert RationalQuadratic(alpha=2.0) == RationalQuadratic(alpha=2.0) != RationalQuadratic(alpha=1.0)
     assert kernel_named("rational-quadratic", 0.2, 1.5, alpha=2.0) == RationalQuadratic(
         lengthscale=0.2, outputscale=1.5, alpha=2.0
@@ -186,7 +186,7 @@ def test_kernels_of_another_alpha_are_other_kernels():
     assert len({RationalQuadratic(alpha=alpha) for alpha in (1.0, 2.0, 2.0)}) == 2
 
 
-def test_a_parameter_that_a_kernel_does_not_have_is_refused_by_name():
+def test_an_unknown_parameter_of_a_kernel_is_rejected_by_name():
     with pytest.raises(ValueError, match="kernel matern52 has the parameters none, got alpha"):
         kernel_named("matern52", 0.2, 1.0, alpha=2.0)
     with pytest.raises(ValueError, match="kernel rational-quadratic has the parameters alpha, got beta"):

@@ -1,4 +1,4 @@
-"""Random features: their products are the kernel in the mean, and functions of white noise are functions."""
+"""Random features: their products estimate the kernel, and samples of white noise are consistent functions."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.textbook import CORRELATIONS
 
 
 def wendland(x, z, q):
-    """Of three inputs (Rasmussen & Williams, equation 4.21): j = ⌊3/2⌋ + q + 1."""
+    """Return the kernel of three inputs by Rasmussen & Williams, equation 4.21: j = ⌊3/2⌋ + q + 1."""
     r, j = cdist(x, z), 2 + q
     left = np.maximum(1 - r, 0)
     return {
@@ -25,7 +25,7 @@ def wendland(x, z, q):
     }[q]
 
 
-#: besides those of the algebra, all of three inputs: stationary ones with ARD, and those with a shape
+#: kernels of three inputs, besides those of test_algebra: stationary ones with ARD, and those with a shape
 ALL = {name: both for name, both in KERNELS.items() if name != "constant"} | {
     **{
         name: (
@@ -43,12 +43,12 @@ EXACT = ("linear", "polynomial", "cosine")
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_products_of_features_are_the_kernel_with_errors_that_fall_with_the_root_of_their_number(name):
+def test_products_of_features_estimate_the_kernel_with_errors_of_one_over_root_n(name):
     kernel, formula = ALL[name]
     x = inputs(40)
     expected = formula(x.numpy(), x.numpy())
     variance = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
-    # of a term: cosines and sines of independent frequencies, and signs times features, in the root mean square
+    # RMS error of a term: cosines and sines of independent frequencies, and signs times features
     few, many = 500, 32_000
     errors = []
     for count in (few, many):
@@ -60,8 +60,8 @@ def test_products_of_features_are_the_kernel_with_errors_that_fall_with_the_root
         assert errors[0] < 2 / np.sqrt(few) and errors[1] < 2 / np.sqrt(many)
 
 
-def test_the_lengths_of_a_piecewise_polynomials_frequencies_are_those_of_its_fourier_transform():
-    # of one input and q = 0 the kernel is 1 − |x|, whose spectral density is (1 − cos ω)/(π ω²)
+def test_frequencies_of_a_piecewise_polynomial_follow_its_fourier_transform():
+    # for one input and q = 0, the kernel is 1 − |x| with spectral density (1 − cos ω)/(π ω²)
     drawn = PiecewisePolynomial(q=0).function(1).frequencies(1, 20_000, torch.Generator().manual_seed(0))
     grid = np.linspace(1e-6, 40, 400_001)
     density = (1 - np.cos(grid)) / (np.pi * grid**2)
@@ -89,7 +89,7 @@ def test_features_in_chunks_and_in_float32_are_the_same_functions(monkeypatch):
         (RBF() * Linear() + Polynomial(degree=2), RBF(lengthscale=1.0001) * Linear() + Polynomial(degree=2)),
     ],
 )
-def test_features_of_one_seed_move_little_where_hyperparameters_do(kernel, nearby):
+def test_features_of_one_seed_change_little_with_the_hyperparameters(kernel, nearby):
     x = inputs(30)
     one, other = (each.random_features(x, 200, seed=5)(x) for each in (kernel, nearby))
     assert 0 < (one - other).norm() < 0.01 * one.norm()
@@ -112,7 +112,7 @@ def test_white_noise_is_normal_independent_between_different_inputs_and_the_same
     assert abs(np.corrcoef(values[:1999, 0], values[1:2000, 0])[0, 1]) < 0.1
 
 
-def test_inputs_that_differ_in_the_last_digit_have_other_white_noise_and_a_negative_zero_is_zero():
+def test_inputs_that_differ_in_the_last_digit_have_different_white_noise_and_negative_zero_is_zero():
     x = torch.tensor([[1.0], [1.0 + 1e-12], [0.0], [-0.0]], dtype=torch.float64)
     values = White().random_features(x, 1).white(x, 1, seed=1 << 60)[:, 0]
     assert values[0] != values[1] and values[2] == values[3]
@@ -145,23 +145,23 @@ class Mine(RBF):
         (RBF() + Mine() * Linear(), "Mine does not say what its spectrum is"),
     ],
 )
-def test_a_kernel_whose_spectrum_is_not_known_is_refused_by_name(kernel, message):
+def test_a_kernel_of_unknown_spectrum_is_rejected_by_name(kernel, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kernel.random_features(inputs(5), 10)
 
 
-def test_a_piecewise_polynomial_of_many_columns_is_refused_with_what_to_do():
+def test_a_piecewise_polynomial_of_many_columns_is_rejected_with_a_remedy():
     x = torch.rand(5, 13, dtype=torch.float64)
     with pytest.raises(ValueError, match=re.escape("for up to 12 columns, it has 13: take a Matérn kernel, fewer col")):
         PiecewisePolynomial().random_features(x, 10)
 
 
-def test_no_features_are_refused():
+def test_zero_features_are_rejected():
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
         Matern12().random_features(inputs(5), 0)
 
 
-def test_polynomials_with_more_products_than_features_take_random_ones():
+def test_polynomials_with_more_products_than_features_use_random_products():
     x = inputs(30)
     features = Polynomial(degree=3).random_features(x, 20_000)(x).numpy()
     few = Polynomial(degree=3).random_features(x, 40)(x)
@@ -173,7 +173,7 @@ def test_polynomials_with_more_products_than_features_take_random_ones():
     np.testing.assert_allclose(mean, expected, atol=0.1 * np.abs(expected).max())
 
 
-def test_the_formula_of_a_product_of_two_distances_is_that_of_the_sum_of_their_frequencies():
+def test_a_product_of_two_stationary_kernels_has_sums_of_their_frequencies():
     x = inputs(25)
     kernel = RBF(lengthscale=0.6) * Matern12()
     features = kernel.random_features(x, 40_000)(x).numpy()

@@ -1,4 +1,4 @@
-"""JupyterLab as a student has it: a server of its own, and a page of it in a browser."""
+"""JupyterLab like that of a student: a private server, and its page in a browser."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import Any
 
 from tests.ports import free_port, opens, wait_until
 
-#: seconds that anything but running a notebook may take
+#: timeout of any step except running a notebook, in seconds
 PATIENCE = 60
-#: lines of the server's log that tell of trouble
+#: pattern of errors in the log of the server
 TROUBLE = re.compile(r"Traceback|^\[(E|C) |\b(ERROR|CRITICAL)\b|Exception", re.MULTILINE)
-#: where an entry of the log begins: of the server's, of a kernel's, of asyncio's
+#: pattern of the start of a log entry by the server, a kernel or asyncio
 ENTRY = re.compile(r"^(?=\[[DIWEC] |\[IPKernelApp\]|(?:Task|Future) exception was never retrieved)", re.MULTILINE)
-#: what they write who still speak when their browser is closed or their kernel is ended
+#: messages about closed browsers and ended kernels, which are harmless
 GONE = re.compile(
     r"^\S*(WebSocketClosedError|StreamClosedError|ZMQError: Socket operation on non-socket)", re.MULTILINE
 )
 
 
 class Lab:
-    """`jupyter lab` on a free port; what it writes, and what it reads of its owner's, lies in a folder of its own."""
+    """`jupyter lab` on a free port, with its own folder for output and configuration."""
 
     def __init__(self, place: Path, notebooks: Path, theme: str = "JupyterLab Light") -> None:
         self.log = place / "server.log"
@@ -43,7 +43,7 @@ class Lab:
         settings = place / "settings/@jupyterlab/apputils-extension"
         settings.mkdir(parents=True)
         (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
-        # nothing is asked of the world outside
+        # no requests to the internet
         (settings / "notification.jupyterlab-settings").write_text(
             json.dumps({"fetchNews": "false", "checkForUpdates": False})
         )
@@ -58,7 +58,7 @@ class Lab:
         wait_until(lambda: opens(f"{self.url}api"), self.process, lambda: self.log.read_text("utf-8"), PATIENCE)
 
     def stop(self) -> None:
-        """Ends the server, and with it its kernels."""
+        """End the server and its kernels."""
         self.process.terminate()
         try:
             self.process.wait(15)
@@ -67,7 +67,7 @@ class Lab:
             self.process.wait()
 
     def end_kernels(self) -> None:
-        """Ends what runs, as a day later."""
+        """End all running kernels, as on the next day."""
         for session in json.load(urllib.request.urlopen(self._api("sessions"))):
             address = self._api(f"sessions/{session['id']}")
             urllib.request.urlopen(urllib.request.Request(address, method="DELETE")).close()
@@ -76,12 +76,12 @@ class Lab:
         return f"{self.url}api/{path}?token={self.token}"
 
     def troubles(self) -> list[str]:
-        """Entries of its log that tell of trouble."""
+        """Return the entries of its log with errors."""
         return troubles_in(self.log.read_text("utf-8"))
 
 
 def troubles_in(log: str) -> list[str]:
-    """Entries of a log that tell of trouble, each whole: a line, and what follows up to the next one."""
+    """Return the complete entries of a log with errors: a line, and those up to the next entry."""
     return [entry for entry in ENTRY.split(log) if TROUBLE.search(entry) and not GONE.search(entry)]
 
 
@@ -116,21 +116,21 @@ class Desk:
             self.elsewhere.append(request.url)
 
     def open(self, name: str) -> Desk:
-        """Opens a notebook, and waits until its kernel is ready."""
+        """Open a notebook, and wait until its kernel is ready."""
         self.tab.goto(f"{self.lab.url}lab/tree/{name}?token={self.lab.token}&reset")
         self.tab.locator(".jp-Notebook").wait_for()
         self.tab.get_by_text("| Idle").wait_for()
         return self
 
     def run_all(self, patience: float = PATIENCE) -> None:
-        """Run → Run All Cells, and waits until every cell has run."""
+        """Select Run → Run All Cells, and wait until every cell has run."""
         self.tab.get_by_role("menuitem", name="Run", exact=True).click()
         self.tab.get_by_text("Run All Cells", exact=True).click()
         self.rest(patience)
 
     def rest(self, patience: float = PATIENCE) -> None:
-        """Waits until no cell runs or waits, and the kernel is idle."""
-        # cells whose code is folded have no prompt: the kernel tells when they are done
+        """Wait until no cell is running or queued, and the kernel is idle."""
+        # collapsed cells have no prompt, so the state of the kernel decides
         prompts = "[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')].map(each => each.textContent)"
         done = f"{prompts}.some(text => /\\d/.test(text)) && !{prompts}.some(text => text.includes('*'))"
         words = "[...document.querySelectorAll('.jp-StatusBar-TextItem')].map(each => each.textContent)"
@@ -140,22 +140,22 @@ class Desk:
             self.tab.wait_for_timeout(500)
 
     def errors(self) -> list[str]:
-        """What cells show of errors."""
+        """Return the errors shown by cells."""
         return self.tab.locator(
             ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']"
         ).all_inner_texts()
 
     def save(self) -> None:
-        """File → Save, and waits until the file is written."""
+        """Select File → Save, and wait until the file is written."""
         self.tab.keyboard.press("Control+s")
         self.tab.locator(".jp-mod-dirty").wait_for(state="detached")
 
     def widgets(self) -> list[Any]:
-        """The widgets of the notebook, from top to bottom."""
+        """Return the widgets of the notebook, from top to bottom."""
         return self.tab.locator(".apviz-widget").all()
 
     def move(self, widget: Any) -> bool:
-        """Moves controls of a widget, one after another, until one of its figures changes; whether one did."""
+        """Move the controls of a widget in turn until one of its figures changes; return whether one did."""
         from playwright.sync_api import TimeoutError as TooLate
 
         widget.scroll_into_view_if_needed()
@@ -163,7 +163,7 @@ class Desk:
         asked = [widget.element_handle(), widget.evaluate(SHOWN)]
         for handle in widget.locator(".noUi-handle, .apviz-live input").all():
             handle.focus()
-            # at one of its ends a control moves one way only
+            # at the end of its range, a control moves in one direction only
             for key in ("ArrowRight", "ArrowLeft"):
                 self.tab.keyboard.press(key)
                 with suppress(TooLate):
@@ -174,7 +174,7 @@ class Desk:
         return False
 
 
-#: everything that the figures of a widget show, as a text
+#: script that returns the content of all figures of a widget as text
 SHOWN = """widget => JSON.stringify([
     ...[...widget.querySelectorAll(".js-plotly-plot")].map(each => [each.data, each.layout]),
     ...[...widget.querySelectorAll(".apviz-live svg")].map(each => each.innerHTML)

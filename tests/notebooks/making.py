@@ -12,7 +12,7 @@ KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 
 
 def made(*cells: str | tuple[str, str], title: str = "Made by a test") -> NotebookNode:
-    """A notebook with a title, and cells of code; a pair is a tag and code, or "text" and Markdown."""
+    """Make a notebook with a title and code cells; a pair is a tag and code, or "text" and Markdown."""
     notebook = new_notebook(cells=[new_markdown_cell(f"# {title}")], metadata=KERNEL)
     for cell in cells:
         tag, source = ("", cell) if isinstance(cell, str) else cell
@@ -24,6 +24,6 @@ def made(*cells: str | tuple[str, str], title: str = "Made by a test") -> Notebo
 
 
 def written(path: Path, *cells: str | tuple[str, str]) -> Path:
-    """The same as a file."""
+    """Write such a notebook to a file."""
     nbformat.write(made(*cells), path)
     return path

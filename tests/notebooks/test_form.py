@@ -1,4 +1,4 @@
-"""What every notebook has, checked without running it."""
+"""The form of every notebook, checked without running it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(notebook) -> str:
 
 
 def prose_of(notebook) -> str:
-    """Markdown without code."""
+    """Return the Markdown without code."""
     return re.sub(r"```.*?```|`[^`\n]*`", "", text_of(notebook), flags=re.DOTALL)
 
 
@@ -37,7 +37,7 @@ def notebook(path):
     return nbformat.read(path, nbformat.NO_CONVERT)
 
 
-def test_there_are_eleven_notebooks_numbered_from_00_and_the_first_on_projections_has_a_second_part():
+def test_there_are_eleven_notebooks_from_00_and_01_has_a_second_part():
     numbers = [f"{number:02}" for number in range(10)]
     assert [path.stem.partition("-")[0] for path in NOTEBOOKS] == [*numbers[:2], "01b", *numbers[2:]]
 
@@ -49,7 +49,7 @@ def test_it_is_a_valid_notebook_of_format_4_5_for_any_python_3(notebook):
     assert "widgets" not in notebook.metadata
 
 
-def test_cells_have_ids_of_their_own_and_no_outputs(notebook):
+def test_cells_have_unique_ids_and_no_outputs(notebook):
     ids = [cell.id for cell in notebook.cells]
     assert len(set(ids)) == len(ids)
     for cell in notebook.cells:
@@ -57,7 +57,7 @@ def test_cells_have_ids_of_their_own_and_no_outputs(notebook):
             assert cell.outputs == [] and cell.execution_count is None, cell.source
 
 
-def test_it_begins_with_a_title_and_its_first_two_sections_and_its_last_are_those_of_all_notebooks(notebook):
+def test_it_begins_with_a_title_and_has_the_common_first_two_and_last_sections(notebook):
     assert re.match(r"# \S", notebook.cells[0].source)
     text = text_of(notebook)
     assert len(re.findall(r"^# ", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)) == 1
@@ -65,12 +65,12 @@ def test_it_begins_with_a_title_and_its_first_two_sections_and_its_last_are_thos
     assert (*headings[:2], headings[-1]) == SECTIONS
 
 
-def test_it_says_what_you_will_be_able_to_do_in_three_to_five_entries(notebook):
+def test_it_lists_three_to_five_learning_goals(notebook):
     section = text_of(notebook).partition(SECTIONS[0])[2].partition("\n#")[0]
     assert 3 <= len(re.findall(r"^[-*] ", section, re.MULTILINE)) <= 5
 
 
-def test_exercises_have_a_check_and_a_hidden_solution_that_is_checked_too(path, notebook):
+def test_exercises_have_a_check_and_a_hidden_solution_that_is_also_checked(path, notebook):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     exercises = [i for i, cell in enumerate(code) if "exercise" in tags(cell)]
     solutions = [cell for cell in code if "solution" in tags(cell)]
@@ -91,7 +91,7 @@ def test_every_formula_becomes_mathml_and_every_brace_of_details_is_closed(noteb
     prose = re.sub(r"<(pre|code|script)\b.*?</\1>", "", html, flags=re.DOTALL)
     assert not re.findall(r"\$[^$<]+\$", prose)
     assert len(re.findall("<details", prose)) == len(re.findall("</details>", prose))
-    # HTML takes no other element as closed by a slash, nor what follows as outside of it
+    # in HTML, a slash closes only these elements; for others, the following text would be inside
     closed = re.findall(r"<([a-z][a-z0-9]*)\b[^<>]*/>", re.sub(r"<math\b.*?</math>", "", prose, flags=re.DOTALL))
     assert {*closed} <= {"br", "hr", "img"}
 
@@ -100,14 +100,14 @@ def test_it_returns_to_the_photograph(notebook):
     assert "photograph" in text_of(notebook)
 
 
-def test_it_takes_a_quarter_of_an_hour_to_read_at_most(notebook):
+def test_it_takes_at_most_a_quarter_of_an_hour_to_read(notebook):
     minutes = int(re.search(r"About\s+(\d+)\s+minutes", text_of(notebook))[1])
-    # formulas take longer than words, and code that is not folded about as long
+    # a formula takes longer to read than a word, and visible code about as long
     words = len(re.sub(r"<details>.*?</details>|## For the lecturer.*", "", text_of(notebook), flags=re.DOTALL).split())
     assert words / 200 <= minutes <= 15
 
 
-def test_the_notes_for_the_lecturer_say_the_same_minutes_as_the_beginning(notebook):
+def test_the_notes_for_the_lecturer_state_the_same_minutes_as_the_beginning(notebook):
     before, _, notes = text_of(notebook).partition("## For the lecturer")
     begins = re.search(r"About\s+(\d+)\s+minutes.*?(\d+)\s+(?:more\s+)?for\s+the\s+exercises", before, re.DOTALL)
     said = re.search(r"\*\*Time\*\*: (\d+) minutes to read, (\d+) for the exercises", notes)
@@ -127,14 +127,14 @@ def test_notebook_00_lists_all_others_in_reading_order():
     assert list(dict.fromkeys(links)) == [path.name for path in NOTEBOOKS[1:]]
 
 
-def test_no_path_of_a_machine_and_nothing_fetched_is_in_it(notebook):
+def test_it_contains_no_local_path_and_no_download(notebook):
     for cell in notebook.cells:
         assert not re.search(r"/(home|root|tmp|Users|wor" + r"k)/|[A-Z]:\\", cell.source), cell.source
         if cell.cell_type == "code":
             assert not re.search(r"https?://|urlopen|requests\.|^\s*[!%]", cell.source, re.MULTILINE), cell.source
 
 
-def test_nothing_deeper_than_a_room_of_apviz_is_imported(notebook):
-    """A lesson shows the public face: `apviz`, or `apviz.<room>`."""
+def test_only_apviz_and_its_rooms_are_imported(notebook):
+    """Lessons use the public interface: `apviz`, or `apviz.<room>`."""
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert not re.findall(r"^\s*(?:from|import) apviz\.\w+\.\S+", code, re.MULTILINE)

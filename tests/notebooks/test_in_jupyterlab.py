@@ -1,4 +1,4 @@
-"""As a student would: open a notebook in JupyterLab, run all, move a control of every widget, save, and come back."""
+"""Notebooks in JupyterLab like a student uses them: open, run all, move a control of every widget, save, return."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent.parent / "notebooks").glob("*.ipynb"))
-#: seconds for a notebook
+#: timeout of a notebook, in seconds
 PATIENCE = 300
 
 
-#: Python hears of a distance, and answers with a noise
+#: Python receives a distance, and answers with a noise
 BOTH_WAYS = """widget = widgets.Angles()
 widget.observe(lambda change: setattr(widget, "noise", 0.5 if change["new"] > 0.3 else 0.01), "distance")
 widget"""
@@ -38,7 +38,7 @@ widget"""
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A server on a copy of the notebooks and some of our own; its log tells of no trouble."""
+    """Start a server on a copy of the notebooks and some more; its log must have no errors."""
     place = tmp_path_factory.mktemp("lab")
     folder = place / "notebooks"
     folder.mkdir()
@@ -57,7 +57,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def sit_down(browser, lab):
-    """Opens notebooks, each in a browser of its own; none may meet an error, or ask another host for anything."""
+    """Return a function that opens a notebook in its own browser, without errors and requests to other hosts."""
     desks = []
 
     def come(name: str, *, problems: tuple[str, ...] = ()) -> Desk:
@@ -75,7 +75,7 @@ def sit_down(browser, lab):
 
 
 @pytest.mark.slow
-def test_a_live_widget_and_python_have_one_state_and_without_a_kernel_it_lives_on(sit_down, lab):
+def test_a_live_widget_shares_its_state_with_python_and_works_without_a_kernel(sit_down, lab):
     desk = sit_down("both-ways.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
@@ -88,7 +88,7 @@ def test_a_live_widget_and_python_have_one_state_and_without_a_kernel_it_lives_o
     noise = widget.locator("[data-number=noise]")
     desk.tab.wait_for_function("each => each.textContent === '0.5'", arg=noise.element_handle())
     assert number.inner_text() == "0.5" and desk.errors() == []
-    # an arrow key is the widget's, not the notebook's, which would go on to another cell
+    # an arrow key is the widget's, not the notebook's, which would select another cell
     active = "() => [...document.querySelectorAll('.jp-Cell')].findIndex(each => each.matches('.jp-mod-active'))"
     was = desk.tab.evaluate(active)
     for each in (number, widget.locator("[data-control=shared] input")):
@@ -113,7 +113,7 @@ def test_a_live_widget_and_python_have_one_state_and_without_a_kernel_it_lives_o
 
 
 @pytest.mark.slow
-def test_a_point_dragged_with_the_mouse_is_where_python_finds_it(sit_down):
+def test_a_point_dragged_with_the_mouse_has_the_same_position_in_python(sit_down):
     desk = sit_down("Projection.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
@@ -125,7 +125,7 @@ def test_a_point_dragged_with_the_mouse_is_where_python_finds_it(sit_down):
     mouse.down()
     mouse.move(x + 30, y + 10, steps=5)
     mouse.up()
-    # Python answers with what it was told
+    # Python answers with the values it received
     desk.tab.wait_for_function(
         "widget => widget.querySelector('[data-number=noise]').textContent === '0.1'", arg=widget.element_handle()
     )
@@ -133,7 +133,7 @@ def test_a_point_dragged_with_the_mouse_is_where_python_finds_it(sit_down):
 
 
 @pytest.mark.slow
-def test_a_bet_on_a_block_reaches_python_and_its_ranking_the_page(sit_down):
+def test_a_bet_on_a_block_reaches_python_and_its_ranking_reaches_the_page(sit_down):
     desk = sit_down("WhichBlock.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
@@ -150,10 +150,12 @@ def test_a_photograph_is_solved_in_the_notebook_and_fits_a_phone(sit_down):
     desk.run_all()
     (widget,) = desk.widgets()
     widget.get_by_role("button", name="a step on").click()
-    # Python answers with what it was told
+    # Python answers with the values it received
     shown = "widget => widget.querySelector('[data-control=picture] select').value"
     desk.tab.wait_for_function(f"widget => ({shown})(widget) === 'mean'", arg=widget.element_handle())
-    desk.tab.keyboard.press("Control+b")  # JupyterLab's own file browser would leave a phone's notebook 22 pixels
+    desk.tab.keyboard.press(
+        "Control+b"
+    )  # the file browser of JupyterLab would leave 22 pixels for the notebook on a phone
     for width in (390, 345):
         desk.tab.set_viewport_size({"width": width, "height": 1000})
         desk.tab.wait_for_timeout(500)
@@ -166,7 +168,7 @@ def test_a_photograph_is_solved_in_the_notebook_and_fits_a_phone(sit_down):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
-def test_every_notebook_runs_and_every_widget_in_it_moves(name, sit_down):
+def test_every_notebook_runs_and_every_widget_in_it_responds(name, sit_down):
     desk = sit_down(name)
     desk.run_all(PATIENCE)
     assert desk.errors() == []

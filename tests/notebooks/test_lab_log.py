@@ -1,4 +1,4 @@
-"""What the log of a Jupyter server counts as trouble."""
+"""Errors in the log of a Jupyter server."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ValueError: no
 """
 
 
-def test_a_browser_that_left_is_no_trouble_and_an_error_of_ours_right_after_it_is_told_whole():
+def test_a_departed_browser_is_not_an_error_and_a_following_error_is_reported_completely():
     assert troubles_in(QUIET + ENDED + QUIET) == []
     assert troubles_in(QUIET + ENDED + OURS + QUIET) == [OURS]
     assert troubles_in(QUIET + OURS + ENDED) == [OURS]
 
 
-def test_an_error_line_of_the_server_is_trouble():
+def test_an_error_line_of_the_server_is_reported():
     line = "[E 2026-01-01 10:00:00.000 ServerApp] no such extension\n"
     assert troubles_in(QUIET + line + QUIET) == [line]

@@ -47,7 +47,7 @@ def show(cell, data, metadata=None):
 
 
 def stepped():
-    """A figure with a slider over steps, whose titles have lines of different length."""
+    """Return a figure with a slider over steps, whose titles have lines of different lengths."""
     x, b = rkhs.toy_problem("even", 16)
     found = rkhs.trajectory(rkhs.Span(x, apviz.Matern52(lengthscale=0.15), 0.01), b, blocks=4, steps=12)
     states = [two_norms(found, step) for step in range(13)]
@@ -62,7 +62,7 @@ def stepped():
     return json.loads(figure.to_json())
 
 
-def test_an_exercise_on_a_page_does_not_ask_to_run_a_cell():
+def test_an_exercise_on_a_page_does_not_tell_to_run_a_cell():
     notebook = made(("exercise", "answer = ..."), "check(answer, 1)", ("solution", "check(1, 1)"))
     show(notebook.cells[2], {"text/markdown": f"*{NO_ANSWER}*"})
     html = page(notebook, "here")
@@ -71,7 +71,7 @@ def test_an_exercise_on_a_page_does_not_ask_to_run_a_cell():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pages of two notebooks: one with everything that a page can have, and one with a picture."""
+    """Write pages of two notebooks: one with everything that a page can have, and one with a picture."""
     notebook = made(("text", TEXT), "widget", "figure", ("solution", "check(1, 1)"), "print(1)")
     widget, figure, solution, printed = notebook.cells[2:]
     show(widget, {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
@@ -90,7 +90,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, folder):
-    """Opens a page; nothing may fail, and nothing may be asked for from anywhere but the folder."""
+    """Return a function that opens a page without errors and requests outside its folder."""
     problems, asked = [], []
     context = browser.new_context(viewport={"width": 1200, "height": 2400})
 
@@ -108,7 +108,7 @@ def visit(browser, folder):
     assert asked and not [url for url in asked if not url.startswith((folder.as_uri(), "data:", "blob:"))]
 
 
-def test_a_widget_answers_and_a_figure_is_drawn_once_it_is_near(visit):
+def test_a_widget_responds_and_a_figure_is_drawn_once_it_is_near(visit):
     tab = visit("01-made.html")
     tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 2")
     tab.locator(".widget .apviz-live svg .curve").first.wait_for(state="attached")
@@ -120,14 +120,14 @@ def test_a_widget_answers_and_a_figure_is_drawn_once_it_is_near(visit):
 
 
 def brightness(tab, place: str, of: str) -> list[float]:
-    """From 0 to 1, of a colour of every element that a selector finds."""
+    """Return the brightness, from 0 to 1, of a colour of every element found by a selector."""
     found = tab.locator(place).evaluate_all("(all, of) => all.map((each) => getComputedStyle(each)[of])", of)
     return [sum(map(int, re.findall(r"\d+", each)[:3])) / 765 for each in found]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_code_figures_and_widgets_are_as_the_reader_has_it_and_follow_a_change_and_paper_is_white(visit, scheme):
+def test_text_code_figures_and_widgets_follow_the_theme_and_print_on_white(visit, scheme):
     tab = visit("01-made.html")
     papers = ("body", ".figure .main-svg:first-child", ".apviz-live")
     for now in (scheme, "light" if scheme == "dark" else "dark", scheme):
@@ -145,7 +145,7 @@ def test_text_code_figures_and_widgets_are_as_the_reader_has_it_and_follow_a_cha
     assert all(each > 0.9 for place in papers for each in brightness(tab, place, "backgroundColor"))
 
 
-def test_only_a_page_with_a_figure_asks_for_plotly(browser, tmp_path):
+def test_only_a_page_with_a_figure_loads_plotly(browser, tmp_path):
     write_pages([("01-plain", made(("text", TEXT), "print(1)"))], tmp_path / "html")
     tab, asked = browser.new_page(), []
     tab.on("request", lambda request: asked.append(Path(request.url).name))
@@ -156,7 +156,7 @@ def test_only_a_page_with_a_figure_asks_for_plotly(browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_grip_of_the_slider_is_moved_by_hand(visit):
+def test_the_handle_of_the_slider_can_be_dragged(visit):
     tab = visit("01-made.html")
     chart = tab.locator(".figure").first
     chart.scroll_into_view_if_needed()
@@ -167,7 +167,7 @@ def test_the_grip_of_the_slider_is_moved_by_hand(visit):
     tab.wait_for_function("gd => gd.layout.title.text.includes('step 12')", arg=chart.element_handle())
 
 
-def test_formulas_are_mathml_and_solutions_and_answers_are_folded(visit):
+def test_formulas_are_mathml_and_solutions_and_answers_are_collapsed(visit):
     tab = visit("01-made.html")
     tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 2")
     assert tab.locator("math").count() == 5 and tab.locator("math[display=block] mtd").count() == 4
@@ -181,7 +181,7 @@ def test_formulas_are_mathml_and_solutions_and_answers_are_folded(visit):
     assert tab.locator("details code").first.inner_text() == "$HOME"
 
 
-def test_links_lead_from_page_to_page_and_the_first_lists_them(visit):
+def test_links_lead_from_page_to_page_and_the_first_page_lists_all(visit):
     tab = visit("index.html")
     assert tab.locator(".contents li li math").count() == 1
     tab.get_by_text("Made by a test").click()
@@ -214,7 +214,7 @@ def test_no_text_code_or_formula_of_a_notebook_is_wider_than_a_phone(browser, tm
 
 
 @pytest.mark.slow
-def test_lines_of_a_caption_are_joined_where_there_is_room_and_broken_again_where_there_is_none(visit):
+def test_lines_of_a_caption_are_joined_or_broken_by_the_available_width(visit):
     tab = visit("01-made.html")
     made_for_a_phone, frames = tab.evaluate(
         """() => {
@@ -236,14 +236,14 @@ def test_lines_of_a_caption_are_joined_where_there_is_room_and_broken_again_wher
         assert plain(text) == plain(made_for_a_phone["title"]["text"])
         assert height == place == made_for_a_phone["height"] - 20 * saved
         assert top == made_for_a_phone["margin"]["t"] - 20 * saved
-        # and every frame has room for its own
+        # and every frame has room for its title
         first.evaluate("gd => Plotly.animate(gd, ['9'], {mode: 'immediate', frame: {duration: 0, redraw: true}})")
         tab.wait_for_function("gd => gd.layout.title.text.includes('step 9')", arg=first.element_handle())
         assert plain(first.evaluate(now)[0]) == plain(next(text for text in frames if "step 9" in text))
 
 
 @pytest.mark.slow
-def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_than_it_says(visit):
+def test_the_height_of_a_picture_follows_its_width_up_to_its_limit(visit):
     tab = visit("02-other.html")
     for width in (390, 345, 1200):
         tab.set_viewport_size({"width": width, "height": 1000})
@@ -255,7 +255,7 @@ def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_t
 
 
 @pytest.mark.slow
-def test_printed_a_page_has_every_figure_and_widget_and_its_answers_and_is_as_it_was_afterwards(browser, tmp_path):
+def test_a_printed_page_has_all_figures_widgets_and_answers_and_is_restored_afterwards(browser, tmp_path):
     pypdf = pytest.importorskip("pypdf")
     notebook = made(("text", "far above\n\n" * 200), "one", ("text", TEXT), "two", ("solution", "check(1, 1)"), "live")
     _, _, one, _, two, solution, live = notebook.cells
@@ -267,34 +267,34 @@ def test_printed_a_page_has_every_figure_and_widget_and_its_answers_and_is_as_it
     tab = browser.new_page(viewport={"width": 1200, "height": 600})
     tab.goto((tmp_path / "01-made.html").as_uri())
     tab.wait_for_function("window.Plotly")
-    assert tab.locator(".figure .main-svg").count() == 0  # all is far below
+    assert tab.locator(".figure .main-svg").count() == 0  # all figures are far below
     tab.pdf(path=tmp_path / "page.pdf")
     pages = pypdf.PdfReader(tmp_path / "page.pdf").pages
     printed = "\n".join(page.extract_text() for page in pages)
     for words in ("first chart", "second chart", "It is", "Right.", "And so it is", "after the first sweep"):
         assert words in printed, words
     assert "all notebooks" not in printed
-    # a chart is whole, and no wider than the sheet
+    # a chart is complete, and not wider than the sheet
     (where,) = [page for page in pages if "first chart" in page.extract_text()]
     assert "2.5" in where.extract_text() and float(where.mediabox.width) < 620
     assert tab.locator("details[open]").count() == 0 and not tab.locator("html.printing").count()
     tab.close()
 
 
-def test_a_link_is_seen_from_the_folder_of_the_pages():
+def test_links_are_relative_to_the_folder_of_the_pages():
     assert as_seen_from_pages("03-which.ipynb#proof") == "03-which.html#proof"
     assert as_seen_from_pages("../apviz/rules.py") == "../../apviz/rules.py"
     assert as_seen_from_pages("https://example.org/a.ipynb") == "https://example.org/a.ipynb"
     assert as_seen_from_pages("#here") == "#here"
 
 
-def test_a_prime_stands_in_the_line():
+def test_primes_are_not_superscripts():
     assert "<msup>" not in mathml(r"\kappa' = k(x, x')", display=False)
     assert "<msub><mrow>" in mathml(r"\lambda'_{\max}", display=False)
     assert "<msup>" in mathml(r"x^2", display=False)
 
 
-def test_a_long_formula_in_the_text_may_end_a_line_after_each_relation_outside_brackets():
+def test_a_long_inline_formula_may_break_after_each_relation_outside_brackets():
     short, long = r"K = LL^\top", r"\|R\|_F^2 = \mathrm{tr}(Y^\top K Y) \geq \lambda \|Y\|_F^2 = (a = b) c"
     assert mathml(short, display=False).count("<math") == 1 == mathml(long, display=True).count("<math")
     parts = mathml(long, display=False).split("<wbr>")
@@ -302,7 +302,7 @@ def test_a_long_formula_in_the_text_may_end_a_line_after_each_relation_outside_b
     assert all(part.startswith("<math") and part.endswith("</math>") for part in parts)
 
 
-def test_latex_that_cannot_become_mathml_gets_a_message():
+def test_latex_that_cannot_become_mathml_raises():
     with pytest.raises(ValueError, match=r"\\nosuch cannot become MathML"):
         mathml(r"a + \nosuch{b}", display=False)
     with pytest.raises(ValueError, match="this formula cannot become MathML"):
@@ -311,5 +311,5 @@ def test_latex_that_cannot_become_mathml_gets_a_message():
         page(made(("text", r"$\nosuch$")), "here")
 
 
-def test_what_one_will_be_able_to_do_is_taken_from_its_section():
+def test_learning_goals_are_taken_from_their_section():
     assert len(aims(made(("text", TEXT)))) == 2 and aims(made(("text", "nothing"))) == []

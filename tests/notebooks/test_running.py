@@ -68,7 +68,7 @@ def test_a_widget_must_have_what_stands_in_its_place_and_every_cell_must_run():
     view = nbformat.v4.new_output("display_data", {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
     notebook.cells[1].execution_count, notebook.cells[1].outputs = 1, [view]
     missing, unrun = problems_of(notebook)
-    assert "without what stands in its place" in missing and "did not run" in unrun
+    assert "without a static output" in missing and "did not run" in unrun
 
 
 def test_the_build_writes_nothing_and_says_so_when_a_notebook_fails(tmp_path, capsys):

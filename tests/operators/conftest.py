@@ -10,7 +10,7 @@ from tests.textbook import CORRELATIONS
 
 @pytest.fixture(scope="session")
 def exact_kernel() -> Callable[..., np.ndarray]:
-    """A function (kernel, x, z=x) that gives k(x, z) by the textbook formula in NumPy float64."""
+    """Return a function (kernel, x, z=x) that computes k(x, z) by the textbook formula in NumPy float64."""
 
     def evaluate(kernel: Kernel, x, z=None) -> np.ndarray:
         x = np.asarray(x, dtype=np.float64) / np.asarray(kernel.lengthscale)

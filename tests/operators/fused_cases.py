@@ -1,4 +1,4 @@
-"""What `test_fused.py` measures, as JSON: errors of the fused engine against formulas in float64 that are all here.
+"""Print the measurements of `test_fused.py` as JSON: errors of the fused engine against float64 formulas in this file.
 
 Points and right-hand sides are float32 numbers, whatever the dtype of the engine.
 """
@@ -55,7 +55,7 @@ def piecewise2(x: Tensor, z: Tensor, lengthscale: float) -> Tensor:
 
 
 ARD = (0.5, 1.0, 2.0)
-#: of three inputs
+#: kernels of three inputs, with their formulas
 CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
     "matern12": (
         apviz.Matern12(lengthscale=0.7, outputscale=2.0), lambda x, z: 2.0 * torch.exp(-distance(x, z, 0.7)),
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 def points(n: int, d: int, seed: int) -> Tensor:
-    """In float32, so that both see the same."""
+    """Draw points in float32, so that the engine and the oracle use the same ones."""
     return torch.rand(n, d, generator=torch.Generator().manual_seed(seed))
 
 
@@ -113,7 +113,7 @@ def error(found: Tensor, true: Tensor) -> float:
 
 
 def on(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same where the engine runs; oracles stay on the CPU."""
+    """Return values on the device of the engine; oracles stay on the CPU."""
     return values.to(DEVICE, dtype)
 
 
@@ -135,7 +135,7 @@ def of_a_kernel(
     derivatives = operator.bilinear_derivatives(on(a, dtype), on(b, dtype), with_inputs=True)
     assert derivatives.inputs is not None
     by_hyperparameters = [
-        # of an outputscale: the kernel is linear in it
+        # derivative in the outputscale: the kernel is linear in it
         abs(float(derivatives.kernel[name]) * value - float(total)) / abs(float(total))
         for name, value in kernel.hyperparameters.items()
         if name == "outputscale" and isinstance(value, float)
@@ -196,7 +196,7 @@ def refusals() -> dict[str, str]:
 
 
 def trusted() -> dict[str, str]:
-    """What `operator="auto"` asks on a GPU, of an engine that is right, one that is wrong, and one that fails."""
+    """Return which engine `operator="auto"` trusts on a GPU: one that is right, one that is wrong, one that fails."""
     from apviz.operators import fused as engine
 
     said = list[str]()
@@ -257,8 +257,33 @@ def solves() -> dict[str, float]:
     return found
 
 
+def compensated() -> dict[str, float]:
+    """Errors of B − KW in float32 with compensated sums, in units of float32's eps times K|W|, and of a solve by it."""
+    n, sizes, found = 700, torch.logspace(0, 6, 700, dtype=torch.float64)[:, None], {}
+    x, eps = points(n, 2, 0), torch.finfo(torch.float32).eps
+    v = normal(n, 2, 1).double() * sizes  # with digits that float32 drops
+    operator = fused(x, apviz.Matern32(lengthscale=0.5), torch.float32)
+    exact_sums = operator.block(slice(0, n)).cpu().double()
+    exact_sums.diagonal().copy_(torch.full((n,), 1.0 + NOISE, dtype=torch.float64))
+    true = matern32(x.double(), x.double(), 0.5) + NOISE * torch.eye(n, dtype=torch.float64)
+    products, size = operator.compensated().matmul(v.to(DEVICE)).cpu(), true @ v.abs()
+    in_float32 = operator.matmul(on(v, torch.float32)).cpu().double()
+    found["sums"] = float(((products - exact_sums @ v).abs() / size).max()) / eps
+    found["sums in float32"] = float(((in_float32 - exact_sums @ v).abs() / size).max()) / eps
+    found["products"] = float(((products - true @ v).abs() / size).max()) / eps
+    found["bound"] = operator.compensated().entry_rounding / eps
+    b = torch.sin(6 * x[:, :1])
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=NOISE, operator="fused", device=DEVICE)
+    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-4), certify="compensated")
+    left = torch.linalg.vector_norm(b.double() - true @ solution.weights.cpu()) / torch.linalg.vector_norm(b.double())
+    certificate = solution.certificate
+    assert certificate is not None
+    found |= {"residual": float(left), "certified": certificate.residual, "error": certificate.error}
+    return found | {"is bounded": float(certificate.kind == "bounded" and solution.converged)}
+
+
 def of_a_dtype(dtype: torch.dtype) -> dict[str, dict[str, float]]:
-    """Every case in float32 or float64, by name."""
+    """Return the errors of every case in float32 or float64, by name."""
     found = {name: of_a_kernel(*case, dtype) for name, case in CASES.items()}
     found["inputs"] = {str(d): of_inputs(d, dtype) for d in (1, 2, 3, 7, 26, 100, 385, 400)}
     found["sides"] = {str(p): of_sides(p, dtype) for p in (1, 2, 4, 5, 15, 16, 17, 32, 33, 64, 65)}
@@ -273,12 +298,13 @@ def of_a_dtype(dtype: torch.dtype) -> dict[str, dict[str, float]]:
 
 
 def measured() -> dict[str, dict[str, float] | dict[str, str]]:
-    """Every case, by name."""
+    """Return the errors of every case, by name."""
     found: dict[str, dict[str, float] | dict[str, str]] = {}
     for dtype in (torch.float32, torch.float64):
         name = str(dtype).removeprefix("torch.")
         found |= {f"{name} {case}": errors for case, errors in of_a_dtype(dtype).items()}
     found["solved"] = solves()
+    found["compensated"] = compensated()
     found["refused"] = refusals()
     found["trusted"] = trusted()
     return found

@@ -1,4 +1,4 @@
-"""Float32 keeps K positive definite at hyperparameters where near pairs are lost by a careless distance."""
+"""Float32 keeps K positive definite even at hyperparameters where a careless distance loses near pairs."""
 
 import itertools
 
@@ -17,7 +17,7 @@ EPS = torch.finfo(torch.float32).eps
 
 
 def road_like_points(n):
-    """Points close together on three smooth curves in [-1, 1]³, in random order.
+    """Return points close together on three smooth curves in [-1, 1]³, in random order.
 
     Hundreds of them lie within a lengthscale of each other, as in the full data; K has hardly any rank, so
     errors show. On 3,000 of them the product form of the distance gives eigenvalues of −0.06 to −0.17.
@@ -40,7 +40,7 @@ def make(engine, x, kernel, noise):
 
 
 def all_eigenvalues_exceed(bound, k):
-    """Whether K − bound·I is positive definite, by the existence of its Cholesky factor in float64."""
+    """Test whether K − bound·I is positive definite: whether its Cholesky factor in float64 exists."""
     try:
         scipy.linalg.cholesky((k + k.T) / 2 - bound * np.eye(len(k)), check_finite=True)
     except scipy.linalg.LinAlgError:
@@ -68,7 +68,7 @@ def road():
 
 @pytest.mark.parametrize(
     ("engine", "order"),
-    # tiles see the order
+    # the order of the rows matters to tiles
     [
         pytest.param(*each, marks=() if each == ("compiled", "kd-tree") else pytest.mark.slow)
         for each in [("dense", "random"), *itertools.product(["in-place", "compiled"], ["random", "kd-tree"])]
@@ -80,7 +80,7 @@ def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparamete
         x = x[KDTree()(kernel.features(x), 200).order]
     operator = make(engine, x, kernel, noise)
     k = operator.columns(slice(0, len(x))).double().numpy()
-    # K's entries rounded to eps move its eigenvalues by some 5e-6; a distance that cancels moves them by 0.05
+    # rounding entries of K to eps changes its eigenvalues by about 5e-6; a distance with cancellation, by 0.05
     assert all_eigenvalues_exceed(-0.005 * noise, k)
     # scaling rounds inputs by eps/2, hence r by eps·ρ; |dk/dr| ≤ 0.28 for Matérn-5/2 in r = √5‖(x−z)/ℓ‖
     radius = float(np.linalg.norm(np.sqrt(5) * x.numpy() / np.array(kernel.lengthscale), axis=1).max())
@@ -89,7 +89,7 @@ def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparamete
 
 
 @pytest.mark.parametrize("engine", ["in-place", "compiled"])
-def test_products_with_k_see_the_same_positive_definite_matrix(road, engine):
+def test_products_with_k_use_the_same_positive_definite_matrix(road, engine):
     x, kernel, noise = road
     x = x[:1000]
     operator = make(engine, x, kernel, noise)
@@ -107,8 +107,8 @@ def test_inputs_beyond_three_do_not_bring_cancellation_back(road, engine):
 
 
 @pytest.mark.parametrize("kind", [RBF, Matern52])
-def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with_a_wide_margin(kind):
-    # all points within a lengthscale: every pair is near, k has hardly any rank, and all errors add up
+def test_the_product_form_is_used_only_if_it_keeps_k_positive_definite_by_a_wide_margin(kind):
+    # all points are within a lengthscale: every pair is near, K has low rank, and all errors add up
     x = torch.rand(1500, 6, generator=torch.Generator().manual_seed(0)) - 0.5
     kernel = kind(lengthscale=3.0)
     radius = kernel.features(x - x.mean(0)).square().sum(1).max().item()
@@ -118,8 +118,8 @@ def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with
     assert all_eigenvalues_exceed(-0.1 * noise, operator.columns(slice(0, 1500)).double().numpy())
 
 
-def test_a_long_sum_of_the_compiled_engine_rounds_like_a_short_one():
-    """All points are one, so K is all ones and Ku a sum; 256 terms one after another err by 21 eps."""
+def test_long_sums_of_the_compiled_engine_round_like_short_ones():
+    """All points coincide, so K is all ones and Ku a sum; adding 256 terms one after another errs by 21 eps."""
     n, u = 4096, torch.full((4096, 1), 0.7)
     operator = make("compiled", torch.zeros(n, 2), Matern52(lengthscale=1.0), noise=1e-12)
     exact = n * float(u[0].double())

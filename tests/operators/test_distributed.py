@@ -1,4 +1,4 @@
-"""Many ranks compute what one process does, and what dense float64 linear algebra does; what crosses is counted."""
+"""Many ranks agree with one process and with dense float64 linear algebra, and their communication is counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.device import DEVICE, only_on_the_cpu
 from tests.ranks import on_ranks
 from tests.textbook import matern32, rbf
 
-pytestmark = only_on_the_cpu("NCCL wants a GPU for each rank, so ranks are tested with gloo")
+pytestmark = only_on_the_cpu("NCCL needs a GPU for each rank, so ranks are tested with gloo")
 
 N, D, SIDES, BLOCK = 613, 2, 3, 97
 NOISE = 1.0
@@ -49,7 +49,7 @@ SOLVERS = {
         block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=1e-2
     ),
     "skeletons": overlapping(block_size=60, columns=Skeletons(rank=12, near=250), fallback_rank=0, tol=1e-4),
-    # CG alone makes 1e-7 of what is rounding before and after this one, and takes an iteration more or less
+    # at other tolerances, rounding of 1e-7 changes the number of iterations of CG by one
     "CG": apviz.ConjugateGradient(tol=2e-3),
     "CG, pivots": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-6),
     "CG, Schwarz": apviz.ConjugateGradient(
@@ -86,7 +86,7 @@ def on_two(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_two_ranks_take_the_same_blocks_to_the_same_weights_for_the_same_work(name, alone, on_two):
+def test_two_ranks_choose_the_same_blocks_and_find_the_same_weights_for_the_same_work(name, alone, on_two):
     weights, chosen, epochs, work, converged = alone[name]
     assert converged
     for theirs, their_blocks, their_epochs, their_work, their_end in (found[name] for found in on_two):
@@ -94,23 +94,23 @@ def test_two_ranks_take_the_same_blocks_to_the_same_weights_for_the_same_work(na
         assert np.array_equal(their_blocks, chosen)
         assert their_work == pytest.approx(work, rel=1e-12)
         scale = np.abs(weights).max()
-        assert np.abs(theirs - weights).max() < 1e-5 * scale  # of one recursion in float32, one order of a sum
+        assert np.abs(theirs - weights).max() < 1e-5 * scale  # one float32 recursion in another order of summation
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_all_ranks_end_with_the_same_weights_to_the_last_bit(name, on_two):
+def test_all_ranks_return_bitwise_the_same_weights(name, on_two):
     assert np.array_equal(on_two[0][name][0], on_two[1][name][0])
 
 
 @pytest.mark.slow
-def test_as_many_ranks_again_compute_the_same_to_the_last_bit(on_two, tmp_path):
+def test_a_second_run_on_two_ranks_gives_bitwise_the_same_weights(on_two, tmp_path):
     again = on_ranks(2, tmp_path, solves)[0]
     for name in SOLVERS:
         assert np.array_equal(again[name][0], on_two[0][name][0]), name
 
 
 @pytest.mark.slow
-def test_four_ranks_compute_what_one_does(alone, tmp_path):
+def test_four_ranks_agree_with_one(alone, tmp_path):
     for found in on_ranks(4, tmp_path, solves):
         for name, (weights, chosen, epochs, work, _) in alone.items():
             assert np.array_equal(found[name][1], chosen) and found[name][2] == epochs, name
@@ -118,7 +118,7 @@ def test_four_ranks_compute_what_one_does(alone, tmp_path):
             assert np.abs(found[name][0] - weights).max() < 1e-5 * np.abs(weights).max(), name
 
 
-# --- what else is asked of an operator ------------------------------------------------------------------------------
+# --- other methods of an operator -------------------------------------------------------------------------------------
 
 
 def products() -> dict[str, dict[str, torch.Tensor]]:
@@ -146,7 +146,7 @@ def products() -> dict[str, dict[str, torch.Tensor]]:
     return found
 
 
-def test_products_and_derivatives_of_three_ranks_are_those_of_dense_algebra(tmp_path):
+def test_products_and_derivatives_on_three_ranks_agree_with_dense_algebra(tmp_path):
     x, b = points()
     k = textbook_matrix(x, x)
     for found in on_ranks(3, tmp_path, products):
@@ -187,7 +187,7 @@ def trained_and_predicted() -> tuple:
 
 
 @pytest.mark.slow
-def test_training_and_variances_of_two_ranks_are_those_of_one(tmp_path):
+def test_training_and_variances_on_two_ranks_agree_with_those_on_one(tmp_path):
     mean, deviation, likelihood = trained_and_predicted()
     for theirs in on_ranks(2, tmp_path, trained_and_predicted):
         assert theirs[0] == pytest.approx(mean, rel=1e-3, abs=1e-3)
@@ -195,7 +195,7 @@ def test_training_and_variances_of_two_ranks_are_those_of_one(tmp_path):
         assert theirs[2] == pytest.approx(likelihood, rel=1e-3)
 
 
-# --- what crosses ---------------------------------------------------------------------------------------------------
+# --- communication ----------------------------------------------------------------------------------------------------
 
 
 def traffic() -> tuple:
@@ -209,12 +209,12 @@ def traffic() -> tuple:
 
 
 @pytest.mark.slow
-def test_an_update_moves_its_rows_of_r_and_of_u_and_the_norms_of_the_blocks(tmp_path):
+def test_an_update_communicates_its_rows_of_r_and_u_and_the_norms_of_blocks(tmp_path):
     (messages, sizes, epochs, passes, ranks), other = on_ranks(2, tmp_path, traffic)
     assert ranks == 2 and np.array_equal(other[0], messages)
     inside = epochs[1:] == epochs[:-1]
     blocks, item = math.ceil(N / BLOCK), 8
-    # R_I to the factor, U to all, the decrease of h, and the norms
+    # R_I to the rank with the factor, U to all ranks, the decrease of h, and the norms
     assert set(messages[inside]) == {4}
     largest = (2 * BLOCK * SIDES + SIDES + blocks * SIDES) * item
     shorter = largest - 2 * (BLOCK - N % BLOCK) * SIDES * item
@@ -238,7 +238,7 @@ def by_a_stored_k() -> tuple:
     return attempt(system, SOLVERS["paper"], [recorder]).weights, "messages" in recorder.trace["update"]
 
 
-def test_a_stored_k_is_every_ranks_own_and_nothing_crosses(tmp_path):
+def test_with_a_stored_k_ranks_exchange_nothing(tmp_path):
     (first, of_first), (second, of_second) = on_ranks(2, tmp_path, by_a_stored_k)
     assert torch.equal(first, second) and not of_first and not of_second
 
@@ -247,7 +247,7 @@ def test_a_stored_k_is_every_ranks_own_and_nothing_crosses(tmp_path):
     ("settings", "said"), [({"backend": "mpi"}, "backend must be auto, gloo or nccl, got 'mpi'"),
                            ({"timeout": 0}, "timeout must be positive, in seconds, got 0")],
 )  # fmt: skip
-def test_settings_of_a_job_are_checked(settings, said):
+def test_settings_of_a_job_are_validated(settings, said):
     with pytest.raises(ValueError, match=said):
         apviz.distributed.init(**settings)
 
@@ -259,5 +259,5 @@ def stopped() -> tuple:
     return solution.epochs, str(solution.stop_reason)
 
 
-def test_a_stop_asked_for_on_rank_0_ends_all_after_the_epoch(tmp_path):
+def test_a_stop_requested_on_rank_0_ends_all_ranks_after_the_epoch(tmp_path):
     assert on_ranks(2, tmp_path, stopped) == [(1, "stopped")] * 2

@@ -1,7 +1,7 @@
 """The fused engine against the textbook in float64 and its autograd: on a GPU, or by Triton's interpreter on the CPU.
 
-The interpreter runs the programs one after another on NumPy arrays: it shows what they compute, and neither races nor
-limits of shared memory nor what TF32 rounds away.
+The interpreter runs the programs one after another on NumPy arrays. It shows what they compute, but not races, limits
+of shared memory, or the rounding of TF32.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ KERNELS = (
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[str, float]]:
-    """Errors, relative to the largest number, of every case.
+    """Return the errors of every case, relative to the largest number.
 
-    The interpreter has a process of its own, for Triton is told at its import.
+    The interpreter runs in a separate process, because Triton chooses it at import.
     """
     if not ON_CPU:
         return fused_cases.measured()
@@ -48,41 +48,55 @@ def measured() -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("what", ["columns", "columns of one side", "block", "rows", "cross", "derivatives"])
-def test_the_fused_engine_computes_what_the_textbook_says(measured, dtype, kernel, what):
+def test_the_fused_engine_agrees_with_the_textbook(measured, dtype, kernel, what):
     assert measured[f"{dtype} {kernel}"][what] < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 26, 100, 385, 400])
-def test_any_number_of_inputs(measured, dtype, d):
+def test_it_agrees_for_any_number_of_inputs(measured, dtype, d):
     assert measured[f"{dtype} inputs"][str(d)] < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("sides", [1, 2, 4, 5, 15, 16, 17, 32, 33, 64, 65])
-def test_any_number_of_right_hand_sides(measured, dtype, sides):
+def test_it_agrees_for_any_number_of_right_hand_sides(measured, dtype, sides):
     assert measured[f"{dtype} sides"][str(sides)] < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("shape", ["1x1", "1x130", "63x64", "64x64", "65x1", "129x63", "3x1500"])
-def test_any_edge_of_a_tile_and_columns_split_over_programs(measured, dtype, shape):
+def test_it_agrees_at_any_edge_of_a_tile_and_with_columns_split_over_programs(measured, dtype, shape):
     assert measured[f"{dtype} edges"][shape] < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
-def test_coordinates_far_from_the_origin_lose_nothing_for_nothing_cancels(measured, dtype):
+def test_coordinates_far_from_the_origin_lose_no_accuracy(measured, dtype):
     assert measured[f"{dtype} far"]["columns"] < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
-def test_the_same_numbers_every_time(measured, dtype):
+def test_repeated_calls_give_the_same_numbers(measured, dtype):
     assert measured[f"{dtype} twice"]["difference"] == 0.0
 
 
 @pytest.mark.parametrize("solver", ["alternating projection", "CG"])
 def test_a_solve_on_the_fused_engine_reaches_its_tolerance(measured, solver):
     assert measured["solved"][solver] < 1.01e-2
+
+
+def test_compensated_sums_lose_less_than_one_rounding_and_float32_entries_stay_below_their_bound(measured):
+    found = measured["compensated"]
+    assert found["sums"] < 1.0 < found["bound"]
+    assert found["sums"] < found["sums in float32"]
+    assert found["products"] < found["bound"]
+
+
+def test_a_residual_of_compensated_sums_is_certified_as_bounded_and_the_bound_holds(measured):
+    found = measured["compensated"]
+    assert found["is bounded"] == 1.0
+    assert found["residual"] <= found["certified"] <= found["residual"] + 2 * found["error"]
+    assert found["error"] < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -93,11 +107,11 @@ def test_a_solve_on_the_fused_engine_reaches_its_tolerance(measured, solver):
         ("many parts", "or a kernel of more than 6 parts"),
     ],
 )
-def test_what_it_lacks_is_refused_with_what_to_take(measured, refused, said):
+def test_what_the_engine_lacks_is_rejected_with_an_alternative(measured, refused, said):
     assert said in measured["refused"][refused]
 
 
-def test_auto_takes_the_engine_only_where_it_has_been_right_on_a_few_rows(measured):
+def test_auto_uses_the_engine_only_if_it_was_right_on_a_few_rows(measured):
     found = measured["trusted"]
     assert found["right"] == "True" and found["float64"] == "True" and found["float16"] == "False"
     assert found["wrong"].startswith("False: the fused engine errs by") and "'tiled' is used" in found["wrong"]
@@ -105,14 +119,14 @@ def test_auto_takes_the_engine_only_where_it_has_been_right_on_a_few_rows(measur
     assert found["failing"] == "False: the fused engine failed on this machine, and 'tiled' is used: no driver"
 
 
-def test_float64_is_fused_too_only_where_it_has_been_right(measured):
+def test_float64_uses_the_engine_only_if_it_was_right_too(measured):
     found = measured["trusted"]
     assert found["exact"] == "fused in torch.float64"
     assert found["exact of wrong"].startswith("tiled: the fused engine errs by")
     assert found["exact of failing"] == "tiled: the fused engine failed on this machine, and 'tiled' is used: no driver"
 
 
-def test_derivatives_are_all_on_the_device_of_the_points(monkeypatch):
+def test_all_derivatives_are_on_the_device_of_the_points(monkeypatch):
     monkeypatch.setattr(fused, "is_interpreted", lambda: True)
     monkeypatch.setattr(fused.FusedOperator, "_launch", lambda *_, **__: None)
     operator, v = fused.FusedOperator(torch.rand(5, 2), Matern52(), 0.1), torch.rand(5, 3, device="meta")
@@ -120,7 +134,7 @@ def test_derivatives_are_all_on_the_device_of_the_points(monkeypatch):
     assert {part.device.type for part in operator._gradients(features, features, v, v)} == {"meta"}
 
 
-def test_without_a_gpu_and_without_the_interpreter_it_says_what_to_take():
+def test_without_a_gpu_and_without_the_interpreter_the_error_names_an_alternative():
     script = (
         "import torch, apviz; x = torch.rand(10, 2)\n"
         "apviz.KernelSystem(x, x[:, 0], apviz.RBF(), noise=0.1, operator='fused', device='cpu')"

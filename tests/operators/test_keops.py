@@ -1,4 +1,4 @@
-"""KeOps compiles a module per kernel, per number of inputs and per number of columns: d = 3, p = 2 throughout."""
+"""KeOps; it compiles a module per kernel, number of inputs and number of columns, so d = 3 and p = 2 throughout."""
 
 import os
 
@@ -30,7 +30,7 @@ def system():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keops_products_equal_the_dense_ones(exact_kernel, system, kind):
+def test_keops_products_equal_dense_ones(exact_kernel, system, kind):
     system = system(kind)
     operator, b = system.operator, system.b
     k = torch.tensor(exact_kernel(system.kernel, system.x))
@@ -69,12 +69,12 @@ def test_the_engine_names_keops_and_its_version(system):
     assert operator.name == "keops" and operator.engine == f"KeOps {pykeops.__version__}"
 
 
-def test_keops_refuses_arguments_it_would_read_out_of_bounds(system):
+def test_keops_rejects_arguments_that_it_would_read_out_of_bounds(system):
     with pytest.raises(ValueError, match=r"must be \(45, p\)"):
         system(RBF).operator.matmul(torch.ones(44, 2))
 
 
-def test_without_a_compiler_the_sentence_says_what_is_needed(system, monkeypatch):
+def test_without_a_compiler_the_error_says_what_is_needed(system, monkeypatch):
     def failing(*operands):
         raise ModuleNotFoundError("No module named 'pykeops_cpp_0'")
 
@@ -85,7 +85,7 @@ def test_without_a_compiler_the_sentence_says_what_is_needed(system, monkeypatch
 
 @pytest.mark.parametrize("columns", [1, 7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_it_is_compiled_for_the_columns_and_the_dtype_that_are_to_come(monkeypatch, columns, dtype):
+def test_prepare_compiles_for_the_columns_and_the_dtype_of_later_products(monkeypatch, columns, dtype):
     operands = []
     monkeypatch.setattr("apviz.operators.keops.KeOpsOperator.cross_matmul", lambda self, *given: operands.append(given))
     x, b = torch.zeros(9, 3, dtype=dtype), torch.zeros(9, dtype=dtype)
@@ -96,7 +96,7 @@ def test_it_is_compiled_for_the_columns_and_the_dtype_that_are_to_come(monkeypat
     assert z.shape == (2, 3) and u.shape == (9, columns) and z.dtype == u.dtype == dtype and u.device == z.device
 
 
-def test_its_exact_values_and_those_of_some_rows_are_of_tiles_in_float64(exact_kernel, system):
+def test_exact_values_and_those_of_some_rows_come_from_tiles_in_float64(exact_kernel, system):
     system = system(RBF)
     k = torch.tensor(exact_kernel(system.kernel, system.x))
     rows, identity = torch.tensor([3, 44, 17, 5]), torch.eye(45, dtype=torch.float64)
@@ -106,14 +106,14 @@ def test_its_exact_values_and_those_of_some_rows_are_of_tiles_in_float64(exact_k
     torch.testing.assert_close(found, k[rows][:, rows] + 0.7 * identity[:4, :4], rtol=1e-9, atol=1e-9)
 
 
-def test_keops_has_a_cache_of_the_process_where_the_home_has_none(monkeypatch):
+def test_keops_gets_a_cache_of_the_process_if_the_home_folder_is_not_writable(monkeypatch):
     from apviz.operators.keops import find_cache
 
     monkeypatch.delenv("KEOPS_CACHE_FOLDER", raising=False)
     monkeypatch.setenv("HOME", "/dev/null/home")
     made = find_cache.__wrapped__()
     assert os.environ["KEOPS_CACHE_FOLDER"] == made.name and os.access(made.name, os.W_OK)
-    # one that was set stays
+    # a folder that is set already is kept
     assert find_cache.__wrapped__() is None
     made.cleanup()
     monkeypatch.delenv("KEOPS_CACHE_FOLDER")

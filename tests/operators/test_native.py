@@ -1,4 +1,4 @@
-"""The compiled engine is optional: whatever goes wrong in building it, tiled operators still solve."""
+"""The compiled engine is optional: whatever fails while it is built, tiled operators still solve."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def told_by(out: str) -> dict[str, str]:
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """An empty cache and a forgotten engine; the folder the cache is in."""
+    """Return the folder of an empty cache, with the engine forgotten."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     native.library.cache_clear()
@@ -63,7 +63,7 @@ def fresh(tmp_path, monkeypatch):
     native.library.cache_clear()
 
 
-#: of the kernel of `prepared`
+#: the formula of the kernel of `prepared`
 FORMULA = TiledOperator(torch.zeros(2, 3), Matern32(lengthscale=0.5), noise=0.1).formula
 
 
@@ -87,7 +87,7 @@ def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(fresh
 
 
 @pytest.mark.slow
-def test_two_processes_that_build_at_the_same_time_both_run_compiled(tmp_path):
+def test_two_processes_that_build_at_the_same_time_both_use_the_compiled_engine(tmp_path):
     if not has_compiler():
         pytest.skip("no C++ compiler on this machine")
     for process in [start(tmp_path), start(tmp_path)]:
@@ -112,7 +112,7 @@ def has_compiler():
     [("/bin/false", "/bin/false failed"), ("no-such-compiler", "CXX='no-such-compiler'")],
     ids=["broken", "absent"],
 )
-def test_a_compiler_that_does_not_work_is_named_in_one_warning_and_tiles_run_in_place(fresh, monkeypatch, cxx, reason):
+def test_one_warning_names_a_broken_compiler_and_tiles_run_in_place(fresh, monkeypatch, cxx, reason):
     monkeypatch.setenv("CXX", cxx)
     with pytest.warns(UserWarning, match="the compiled engine is not available") as caught:
         engine = prepared()
@@ -121,15 +121,15 @@ def test_a_compiler_that_does_not_work_is_named_in_one_warning_and_tiles_run_in_
     assert not native.is_built()
 
 
-def test_a_cache_that_cannot_be_written_is_named_in_a_warning_and_tiles_run_in_place(fresh, monkeypatch):
+def test_one_warning_names_a_read_only_cache_and_tiles_run_in_place(fresh, monkeypatch):
     (fresh / "a-file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(fresh / "a-file"))
     with pytest.warns(UserWarning, match=r"the compiled engine is not available .*a-file"):
         assert prepared().startswith("in-place torch tiles")
 
 
-#: loads the engine from libraries that were cut off at several lengths, each in a process of its own
-LOAD_CUT_OFF = """
+#: loads the engine from libraries truncated to several lengths, each in a process of its own
+LOAD_TRUNCATED = """
 import os, pathlib, sys
 from apviz.operators import native
 built = pathlib.Path(sys.argv[1])
@@ -147,7 +147,7 @@ for length in (len(whole) // 2, len(whole) * 3 // 4, 4096):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """A folder with the libraries as the machine's compiler makes them."""
+    """Return a folder with the libraries that the machine's compiler makes."""
     if not has_compiler():
         pytest.skip("no C++ compiler on this machine")
     folder = tmp_path_factory.mktemp("compiled")
@@ -158,7 +158,7 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture
 def quick_compiler(fresh, compiled, monkeypatch):
-    """A compiler that hands out what was compiled before; the file that it writes its arguments to."""
+    """Return the file of arguments of a compiler that copies libraries compiled before."""
     script, arguments = fresh / "quick-c++", fresh / "arguments"
     script.write_text(f"""#!/bin/sh
 printf '%s\\n' "$@" > '{arguments}'
@@ -171,7 +171,7 @@ cp '{compiled}'/"$(basename "$2")" "$2"
 
 
 @pytest.mark.slow
-def test_cxx_may_carry_arguments(quick_compiler):
+def test_cxx_may_contain_arguments(quick_compiler):
     assert prepared().startswith("compiled") and native.is_built(FORMULA)
     assert quick_compiler.read_text().splitlines()[0] == "-DNAME=two words"
 
@@ -196,9 +196,9 @@ def test_a_damaged_library_is_built_again(fresh, quick_compiler):
 
 
 @pytest.mark.slow
-def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(fresh, quick_compiler):
+def test_a_truncated_library_is_built_again_and_does_not_crash_the_process(fresh, quick_compiler):
     native.library()
-    program = [sys.executable, "-c", LOAD_CUT_OFF, str(native.path_of())]
+    program = [sys.executable, "-c", LOAD_TRUNCATED, str(native.path_of())]
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -215,7 +215,7 @@ def test_a_short_solve_does_not_compile_and_a_long_one_does(quick_compiler):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (3, 17, 2), (130, 256, 5), (701, 523, 13)])
-def test_the_squared_distance_to_the_nearest_point_is_that_of_scipy_far_from_the_origin_too(n, m, d, dtype):
+def test_the_squared_distance_to_the_nearest_point_agrees_with_scipy_even_far_from_the_origin(n, m, d, dtype):
     if native.library() is None:
         pytest.skip("no C++ compiler on this machine")
     generator = torch.Generator().manual_seed(n)

@@ -1,4 +1,4 @@
-"""Every engine against K in float64. n straddles the tiles: 256 × 256 compiled, 768 × 512 in place."""
+"""Every engine against K in float64; n exceeds the sizes of tiles, 256 × 256 compiled and 768 × 512 in place."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ NOISE = 0.05
 
 
 def on(values):
-    """The same on the device of the tests."""
+    """Return a copy on the device of the tests."""
     return values.to(DEVICE)
 
 
@@ -60,10 +60,10 @@ class Problem:
         return self.exact + NOISE * np.eye(len(self.x))
 
     def allowed(self, u=None):
-        """The rounding an entry of K may show, or an entry of a product of K with u.
+        """Return the rounding allowed in an entry of K, or in an entry of a product of K with u.
 
         Scaling rounds an input by eps, which moves distances by eps·ρ, ρ the largest norm; the product form of
-        the distance, taken in place for d > 4, errs by eps·ρ². |dk/dr| ≤ 2. A sum of m terms errs by m·eps·Σ|terms|.
+        the distance, used in place for d > 4, errs by eps·ρ². |dk/dr| ≤ 2. A sum of m terms errs by m·eps·Σ|terms|.
         """
         eps, scale = torch.finfo(self.x.dtype).eps, self.kernel.outputscale + NOISE
         radius = 1 + float(self.operator.inputs.norm(dim=1).max())
@@ -97,7 +97,7 @@ def make_problem(exact_kernel):
 
 
 def some_rows(problem, as_slice):
-    """Rows as the operator takes them, and as NumPy does."""
+    """Return rows in the form for the operator, and in that for NumPy."""
     n = len(problem.x)
     if as_slice:
         first, last = sorted(problem.rng.choice(n + 1, 2, replace=False).tolist())
@@ -137,7 +137,7 @@ def test_columns_matmul_equals_the_dense_columns_times_u_and_subtracting_them_un
 
 
 @every_case(examples=7)
-def test_block_and_columns_are_the_parts_of_the_dense_matrix(make_problem, engine, kind, shape):
+def test_block_and_columns_are_parts_of_the_dense_matrix(make_problem, engine, kind, shape):
     problem = make_problem(engine, kind, **shape)
     rows, indices = some_rows(problem, shape["as_slice"])
     block, columns = problem.operator.block(rows), problem.operator.columns(rows)
@@ -173,7 +173,7 @@ def test_cross_matmul_equals_the_dense_cross_kernel_times_v_without_noise(
 
 
 @every_case(examples=4)
-def test_a_reordered_operator_is_the_permuted_matrix_on_the_same_engine(make_problem, engine, kind, shape):
+def test_a_reordered_operator_represents_the_permuted_matrix_on_the_same_engine(make_problem, engine, kind, shape):
     problem = make_problem(engine, kind, **shape)
     order = problem.rng.permutation(shape["n"])
     reordered = problem.operator.reordered(torch.tensor(order).to(DEVICE))
@@ -187,7 +187,7 @@ def test_a_reordered_operator_is_the_permuted_matrix_on_the_same_engine(make_pro
 
 @EVERY_ENGINE
 @EVERY_KERNEL
-def test_the_diagonal_is_outputscale_plus_noise_as_in_a_block(make_problem, engine, kind):
+def test_the_diagonal_equals_outputscale_plus_noise_as_in_a_block(make_problem, engine, kind):
     problem = make_problem(engine, kind, n=20, d=6, ard=True, dtype=torch.float32, duplicates=True)
     diagonal = problem.operator.diagonal()
     np.testing.assert_allclose(diagonal, np.diag(problem.exact_with_noise), rtol=1e-6)
@@ -197,7 +197,7 @@ def test_the_diagonal_is_outputscale_plus_noise_as_in_a_block(make_problem, engi
 @EVERY_ENGINE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("alpha", [0.05, 2.5, 1e4])
-def test_a_parameter_of_the_shape_reaches_every_engine(make_problem, engine, alpha, dtype):
+def test_every_engine_uses_the_shape_parameter(make_problem, engine, alpha, dtype):
     kind = partial(RationalQuadratic, alpha=alpha)
     problem = make_problem(engine, kind, n=300, d=3, ard=True, dtype=dtype, duplicates=True)
     everything, v = slice(0, 300), problem.random(300, 3)
@@ -208,12 +208,12 @@ def test_a_parameter_of_the_shape_reaches_every_engine(make_problem, engine, alp
 
 @EVERY_ENGINE
 @pytest.mark.parametrize("kind", [*KERNELS.values(), partial(RationalQuadratic, alpha=0.3)])
-def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, engine, kind):
+def test_derivatives_agree_with_differences_of_the_textbook_formula(exact_kernel, engine, kind):
     rng = np.random.default_rng(0)
     x, a, b = (torch.tensor(rng.standard_normal(shape)).to(DEVICE) for shape in ((70, 2), (70, 3), (70, 3)))
 
     def product(first, second, outputscale):
-        """tr(Aᵀ k(X, X) B)."""
+        """Return tr(Aᵀ k(X, X) B)."""
         kernel = kind(lengthscale=(first, second), outputscale=outputscale)
         return np.trace(a.numpy().T @ exact_kernel(kernel, x) @ b.numpy())
 
@@ -227,7 +227,7 @@ def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, e
 
 
 class Cauchy(Stationary):
-    """1/(1 + r²), which no compiled engine has."""
+    """The kernel 1/(1 + r²), which no compiled engine has."""
 
     distance_scale = 1.0
 
@@ -238,7 +238,7 @@ class Cauchy(Stationary):
         return -(1.0 + u).square().reciprocal()
 
 
-def test_a_kernel_that_the_compiled_engine_does_not_have_runs_in_torchs_tiles():
+def test_a_kernel_without_compiled_code_runs_in_torch_tiles():
     x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     kernel, same = (
         Cauchy(lengthscale=0.4, outputscale=1.3),
@@ -256,24 +256,24 @@ def test_a_kernel_that_the_compiled_engine_does_not_have_runs_in_torchs_tiles():
         )
 
 
-def test_a_kernel_that_keops_does_not_have_is_refused_with_what_to_take():
+def test_a_kernel_that_keops_lacks_is_rejected_with_an_alternative():
     with pytest.raises(ValueError, match="operator 'keops' has the kernels .*, not Cauchy; use operator='tiled'"):
         make_operator("keops", torch.zeros(3, 1), Cauchy(), 0.1)
 
 
 @EVERY_ENGINE
 @EVERY_KERNEL
-def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
+def test_a_block_is_symmetric_and_positive_definite(make_problem, engine, kind):
     problem = make_problem(engine, kind, n=300, d=3, ard=False, dtype=torch.float32, duplicates=True)
     block = problem.operator.block(torch.arange(0, 300, 2, device=DEVICE))
-    # the product form of a tile may round its two halves differently; d = 3 takes differences
+    # the product form of a tile may round its two halves differently; d = 3 uses differences
     assert torch.equal(block, block.T)
     assert torch.linalg.cholesky(block).isfinite().all()
 
 
 @EVERY_ENGINE
 def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
-    # gaps that float32 holds exactly, so that only exp(−r) can err
+    # float32 represents these gaps exactly, so only exp(−r) can err
     gaps = torch.arange(0, 80, 1 / 64, device=DEVICE)[:, None]
     entries = ENGINES[engine](gaps, Matern12(lengthscale=1.0), NOISE).columns(slice(0, 1))[:, 0]
     expected = np.exp(-gaps[:, 0].double().numpy())
@@ -298,7 +298,7 @@ def test_arguments_need_not_be_contiguous(make_problem, engine, d):
 
 
 @EVERY_ENGINE
-def test_block_and_columns_can_be_overwritten_without_harm(make_problem, engine):
+def test_overwriting_a_block_or_columns_does_not_change_the_operator(make_problem, engine):
     problem = make_problem(engine, Matern52, n=12, d=2, ard=False, dtype=torch.float64)
     for rows in (slice(0, 12), torch.arange(12, device=DEVICE)):
         problem.operator.block(rows).zero_()
@@ -307,7 +307,7 @@ def test_block_and_columns_can_be_overwritten_without_harm(make_problem, engine)
 
 
 @EVERY_ENGINE
-def test_arguments_are_left_as_they_were(make_problem, engine):
+def test_arguments_are_not_modified(make_problem, engine):
     problem = make_problem(engine, Matern32, n=40, d=3, ard=False, dtype=torch.float32)
     v, u, x = problem.random(40, 2), problem.random(4, 2), problem.x.clone()
     kept = v.clone(), u.clone()
@@ -331,7 +331,7 @@ def test_arguments_are_left_as_they_were(make_problem, engine):
     ],
     ids=["dtype", "too few rows", "too many rows", "other width", "cross rows", "cross dtype", "cross inputs"],
 )
-def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of_bounds(make_problem, engine, call):
+def test_arguments_of_another_dtype_or_shape_are_rejected_instead_of_read_out_of_bounds(make_problem, engine, call):
     problem = make_problem(engine, Matern52, n=50, d=3, ard=False, dtype=torch.float32)
     with pytest.raises((ValueError, RuntimeError)):
         call(problem.operator)
@@ -339,7 +339,7 @@ def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of
 
 @only_on_the_cpu("on a GPU `auto` takes the fused engine beyond 4,000 points")
 @pytest.mark.parametrize(("n", "name"), [(4_000, "dense"), (4_001, "tiled")])
-def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
+def test_auto_stores_k_up_to_4000_points_and_names_its_engine(n, name):
     operator = KernelSystem(
         torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device=DEVICE
     ).operator
@@ -347,7 +347,7 @@ def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
     assert operator.engine.startswith({"dense": "stored matrix", "tiled": "in-place torch tiles"}[name])
 
 
-def test_the_tiled_engine_changes_in_prepare_only_and_names_itself():
+def test_the_tiled_engine_changes_only_in_prepare_and_names_itself():
     x = torch.rand(10, 6, generator=torch.Generator().manual_seed(0))
     operator = TiledOperator(x, Matern52(lengthscale=1.0), 0.1)
     assert operator.engine == "in-place torch tiles, matrix-product distances"
@@ -356,7 +356,7 @@ def test_the_tiled_engine_changes_in_prepare_only_and_names_itself():
     assert _compiled(x, Matern52(lengthscale=1.0), 0.1).engine == "compiled C++ tiles, direct differences"
 
 
-def test_a_settled_operator_stays_with_its_engine():
+def test_a_settled_operator_keeps_its_engine():
     operator = TiledOperator(torch.rand(10, 2), Matern52(lengthscale=1.0), 0.1, compiled=False)
     for change in (lambda: operator.fix_engine(1e12, 1), operator.prepare):
         change()
@@ -368,7 +368,7 @@ def test_a_settled_operator_stays_with_its_engine():
     [("rbf", 4, 1.0, True), ("rbf", 5, 1.0, False), ("matern12", 5, 1.0, True), ("rbf", 5, 1e-3, True)],
     ids=["few inputs", "many inputs", "a kink at zero", "many lengthscales across"],
 )
-def test_direct_differences_are_taken_where_the_product_form_would_cost_accuracy(kind, d, lengthscale, direct):
+def test_direct_differences_are_used_if_the_product_form_would_cost_accuracy(kind, d, lengthscale, direct):
     x = torch.rand(50, d, generator=torch.Generator().manual_seed(0))
     engine = TiledOperator(x, KERNELS[kind](lengthscale=lengthscale), 0.1, compiled=False).engine
     assert engine.endswith("direct differences" if direct else "matrix-product distances")
@@ -382,14 +382,14 @@ def test_an_unknown_operator_name_lists_the_known_ones():
 
 
 @EVERY_ENGINE
-def test_inputs_a_billion_lengthscales_across_are_refused_before_their_squares_overflow(engine):
+def test_inputs_a_billion_lengthscales_apart_are_rejected_before_their_squares_overflow(engine):
     x = torch.tensor([[0.0], [1.0], [2.0]], device=DEVICE)
     with pytest.raises(ValueError, match=r"the inputs span .* lengthscales, more than 1e"):
         ENGINES[engine](x, Matern52(lengthscale=1e-10), NOISE)
 
 
 @EVERY_ENGINE
-def test_counting_adds_up_the_entries_asked_for_and_changes_no_number(make_problem, engine):
+def test_counting_adds_up_the_requested_entries_and_changes_no_number(make_problem, engine):
     problem = make_problem(engine, Matern52, n=30, d=2, ard=False, dtype=torch.float64)
     plain, counting = problem.operator, CountingOperator(problem.operator)
     v, rows = problem.random(30, 2), torch.tensor([4, 1, 9], device=DEVICE)
@@ -410,8 +410,8 @@ def test_counting_adds_up_the_entries_asked_for_and_changes_no_number(make_probl
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=8), equal=st.booleans(), columns=st.integers(1, 20),
     transposed=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes, equal, columns, transposed, seed):
-    if equal:  # all alike but the last, as partitioners make them; else any sizes
+def test_squared_norms_are_sums_of_squares_between_the_starts(engine, sizes, equal, columns, transposed, seed):
+    if equal:  # equal except the last, as partitioners make them; otherwise any sizes
         sizes = [sizes[0]] * (len(sizes) - 1) + [min(sizes[0], sizes[-1])]
     starts = (0, *np.cumsum(sizes).tolist())
     r = np.random.default_rng(seed).standard_normal((starts[-1], columns))
@@ -427,7 +427,7 @@ def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes,
     n=SIZES, columns=st.integers(1, 20), q=st.integers(0, 6), dtype=st.sampled_from([torch.float32, torch.float64]),
     layout=st.sampled_from(["plain", "a part of more images", "transposed"]), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_column_in_place(
+def test_subtracting_a_combination_works_in_place_with_one_step_per_image_and_column(
     engine, n, columns, q, dtype, layout, seed
 ):
     rng = np.random.default_rng(seed)
@@ -456,7 +456,7 @@ def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_colu
     n=SIZES, columns=st.integers(1, 20), q=st.integers(0, 6), length=st.sampled_from([1, 7, 16, 17, 40]),
     dtype=st.sampled_from([torch.float32, torch.float64]), transposed=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_hand_side_each(
+def test_gathered_products_equal_those_of_each_update_with_its_rows_of_a_right_hand_side(
     engine, n, columns, q, length, dtype, transposed, seed
 ):
     rng = np.random.default_rng(seed)
@@ -474,7 +474,7 @@ def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_h
 
 
 @EVERY_ENGINE
-def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_own_takes_r_away(make_problem, engine):
+def test_subtracting_the_image_of_its_own_update_cancels_r_exactly(make_problem, engine):
     problem = make_problem(engine, Matern52, n=300, d=2, ard=False, dtype=torch.float64)
     u = problem.random(4, 3)
     r = torch.zeros(300, 3, dtype=torch.float64, device=DEVICE)
@@ -485,7 +485,7 @@ def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_ow
 
 
 @every_case(examples=5)
-def test_parts_of_the_matrix_and_their_products_are_those_of_the_dense_one(make_problem, engine, kind, shape):
+def test_parts_of_the_matrix_and_their_products_agree_with_the_dense_matrix(make_problem, engine, kind, shape):
     problem = make_problem(engine, kind, **shape)
     columns, indices = some_rows(problem, shape["as_slice"])
     others = np.setdiff1d(np.arange(shape["n"]), indices)
@@ -503,7 +503,7 @@ def test_parts_of_the_matrix_and_their_products_are_those_of_the_dense_one(make_
 
 @EVERY_ENGINE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_operator_in_another_dtype_has_entries_in_all_of_its_digits(make_problem, engine, dtype):
+def test_an_operator_in_another_dtype_has_entries_accurate_in_that_dtype(make_problem, engine, dtype):
     problem = make_problem(engine, Matern52, n=50, d=3, ard=True, dtype=torch.float32)
     other = problem.operator.in_dtype(dtype)
     tol = 1e-14 if dtype == torch.float64 else 1e-5
@@ -540,7 +540,7 @@ def points(n, d=3):
 @pytest.mark.parametrize("kernel", GPU_KERNELS, ids=str)
 @pytest.mark.parametrize("name", ["tiled", "fused", "fused-tf32x3"])
 @pytest.mark.parametrize("n", [1, 63, 64, 1000])
-def test_a_product_on_a_gpu_is_that_of_dense_float64(kernel, name, n):
+def test_a_product_on_a_gpu_agrees_with_dense_float64(kernel, name, n):
     x, v = points(n)
     exact = make_operator("dense", x.double(), kernel, 0.1).matmul(v.double())
     found = make_operator(name, on(x), kernel, 0.1).matmul(on(v))
@@ -550,7 +550,7 @@ def test_a_product_on_a_gpu_is_that_of_dense_float64(kernel, name, n):
 @only_on_a_gpu("test_fused.py has the interpreter")
 @pytest.mark.parametrize("kernel", GPU_KERNELS, ids=str)
 @pytest.mark.parametrize("name", ["tiled", "fused"])
-def test_derivatives_on_a_gpu_are_those_of_dense_float64(kernel, name):
+def test_derivatives_on_a_gpu_agree_with_dense_float64(kernel, name):
     x, v = points(500)
     exact = make_operator("dense", x.double(), kernel, 0.1).bilinear_derivatives(v.double(), v.double())
     found = make_operator(name, on(x), kernel, 0.1).bilinear_derivatives(on(v), on(v))
@@ -559,7 +559,7 @@ def test_derivatives_on_a_gpu_are_those_of_dense_float64(kernel, name):
 
 
 @only_on_a_gpu("the CPU has no fused engine")
-def test_auto_takes_the_fused_engine_on_a_gpu():
+def test_auto_uses_the_fused_engine_on_a_gpu():
     x, b = points(4_001)
     operator = KernelSystem(x, b, Matern52(lengthscale=0.2), noise=0.1, device=DEVICE).operator
     assert operator.name == "fused" and operator.engine.startswith("Triton")

@@ -1,4 +1,4 @@
-"""Real traces of small solves; every plot is drawn from these."""
+"""Real traces of small solves, from which every plot is drawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N = 400
 
 
 class Interrupt(apviz.Hook):
-    """Ctrl-C after two epochs."""
+    """Raises KeyboardInterrupt after two epochs."""
 
     def on_epoch(self, epoch):
         if epoch.number == 2:
@@ -26,7 +26,7 @@ class Interrupt(apviz.Hook):
 
 @pytest.fixture(scope="session")
 def runs():
-    """Traces by name; `cut` did not converge, `interrupted` has no stop reason."""
+    """Return traces by name; `cut` did not converge, `interrupted` has no stop reason."""
     rng = np.random.default_rng(0)
     x = torch.as_tensor(np.cumsum(rng.normal(size=(N + 50, 3)), axis=0) / 20, dtype=torch.float32)
     y = torch.sin(3 * x[:, 0]) + 0.1 * torch.as_tensor(rng.normal(size=N + 50), dtype=torch.float32)
@@ -41,7 +41,7 @@ def runs():
             apviz.solve(system, solver, hooks=[*hooks, recorder])
         return recorder.trace
 
-    # systems this small gain nothing from threads, and on a busy machine threads wait for each other
+    # such small systems gain nothing from threads, which wait for each other on a busy machine
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     projection, gradient = apviz.AlternatingProjection, apviz.ConjugateGradient
@@ -71,7 +71,7 @@ def runs():
 
 @pytest.fixture(scope="session")
 def trainings():
-    """Traces of small trainings by name; `cut` was stopped, and its solves did not converge."""
+    """Return traces of small trainings by name; `cut` was stopped, and its solves did not converge."""
 
     class Stop(apviz.Hook):
         solves = 0
@@ -104,7 +104,7 @@ def trainings():
 
 @pytest.fixture
 def edited():
-    """A copy of a trace with values of its epochs, or root attributes, replaced."""
+    """Return a function that copies a trace and replaces values of epochs or root attributes."""
 
     def edit(trace, attrs=None, **values):
         tree = trace.tree.copy(deep=True)
@@ -120,7 +120,7 @@ def edited():
 
 @pytest.fixture
 def curve():
-    """The drawn curve of a run: the first scatter with lines named after its method."""
+    """Return the drawn curve of a run: the first scatter with lines named after its method."""
 
     def find(figure, trace, row=1):
         axis = "y" if row == 1 else f"y{row}"

@@ -1,4 +1,4 @@
-"""The two figures that show a run block by block."""
+"""The two figures of a run block by block."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_every_update_is_drawn_at_its_block_in_the_colour_of_its_energy(runs):
     np.testing.assert_array_equal(marks.customdata[:, 1], updates["energy_decrease"].values)
 
 
-def test_a_long_run_is_thinned_says_so_and_still_shows_every_block(runs, monkeypatch):
-    # with a cyclic rule over 8 blocks, every 8th update would be block 0 alone
+def test_a_long_run_is_thinned_with_a_note_and_still_shows_every_block(runs, monkeypatch):
+    # with a cyclic rule over 8 blocks, every 8th update would always be block 0
     total = runs["cyclic"]["update"].sizes["update"]
     module = sys.modules[plots.block_timeline.__module__]
     monkeypatch.setattr(module, "DRAWN_UPDATES", total // 8)
@@ -31,7 +31,7 @@ def test_a_long_run_is_thinned_says_so_and_still_shows_every_block(runs, monkeyp
     assert len(set(figure.data[0].y)) > 4
 
 
-def test_a_short_run_is_drawn_whole_and_says_nothing(runs):
+def test_a_short_run_is_drawn_completely_without_a_note(runs):
     assert "drawn" not in plots.block_timeline(runs["cyclic"]).layout.title.text
 
 
@@ -49,7 +49,7 @@ def test_updates_that_removed_no_energy_are_crosses_outside_the_colour_scale(run
     assert np.isfinite(coloured.marker.color).all()
 
 
-def test_the_heat_map_holds_the_norm_of_every_block_after_every_epoch(runs):
+def test_the_heat_map_shows_the_norm_of_every_block_after_every_epoch(runs):
     blocks = runs["ap"]["block"]
     (cells,) = plots.block_norms(runs["ap"]).data
     norms = blocks["residual_norm"].transpose("block", "epoch").values
@@ -58,7 +58,7 @@ def test_the_heat_map_holds_the_norm_of_every_block_after_every_epoch(runs):
     np.testing.assert_array_equal(cells.x, blocks["epoch"].values)
 
 
-def test_a_long_heat_map_keeps_the_last_epoch_and_says_that_it_is_thinned(runs, monkeypatch):
+def test_a_long_heat_map_keeps_the_last_epoch_and_has_a_note_on_thinning(runs, monkeypatch):
     module = sys.modules[plots.block_norms.__module__]
     monkeypatch.setattr(module, "DRAWN_CELLS", runs["ap"]["block"]["residual_norm"].size // 3)
     figure = plots.block_norms(runs["ap"])
@@ -66,20 +66,20 @@ def test_a_long_heat_map_keeps_the_last_epoch_and_says_that_it_is_thinned(runs, 
     assert "drawn" in figure.layout.title.text
 
 
-def test_the_colours_of_several_runs_are_one_scale(runs):
+def test_several_runs_share_one_colour_scale(runs):
     several = [runs["ap"], runs["cyclic"]]
     assert [each.coloraxis for each in plots.block_norms(several).data] == ["coloraxis"] * 2
     coloured = [each for each in plots.block_timeline(several).data if each.name is None]
     assert [each.marker.coloraxis for each in coloured] == ["coloraxis"] * 2
 
 
-def test_panels_are_named_after_the_runs_and_how_they_ended(runs):
+def test_titles_of_panels_name_the_runs_and_their_outcomes(runs):
     names = [each.text for each in plots.block_timeline([runs["ap"], runs["cut"]]).layout.annotations]
     assert "Converged" in names[0]
     assert "Not converged: epoch limit (residual " in names[1]
 
 
-def test_norms_that_are_exactly_zero_are_blank_cells_and_do_not_stretch_the_colours(runs):
+def test_norms_of_exactly_zero_are_blank_cells_and_do_not_stretch_the_colour_scale(runs):
     tree = runs["ap"].tree.copy(deep=True)
     blocks = tree["block"].to_dataset()
     norms = blocks["residual_norm"].values.copy()
@@ -97,8 +97,8 @@ def test_a_solver_without_blocks_is_an_error_that_names_it(runs, plot):
         plot([runs["ap"], runs["cg"]])
 
 
-def test_energies_by_skeletons_are_said_to_be_approximate_and_nothing_is_guaranteed(runs):
+def test_energies_with_skeletons_are_marked_as_approximate_without_a_guarantee(runs):
     figure = plots.block_timeline([runs["ap"], runs["skeletons"]])
-    assert "energies as by its skeletons" in " ".join(re.sub("<[^>]*>", " ", figure.layout.title.text).split())
+    assert "energies by its skeletons" in " ".join(re.sub("<[^>]*>", " ", figure.layout.title.text).split())
     exact, approximate = (each.hovertemplate for each in figure.data)
     assert "guaranteed" in exact and "guaranteed" not in approximate

@@ -1,4 +1,4 @@
-"""κ and κ′ in one figure: the numbers of dense algebra, their signs, and bounds dotted."""
+"""κ and κ′ in one figure: values by dense algebra, their signs, and dotted bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recorded(*solvers, **recording):
 
 
 def numbers(figure):
-    """Of every run, by the symbol: κ a diamond, κ′ a circle."""
+    """Return the numbers of every run by symbol: κ is a diamond, κ′ a circle."""
     found = {}
     for curve in figure.data:
         if curve.mode == "markers" and curve.x[0] is not None:
@@ -36,7 +36,7 @@ def numbers(figure):
     return found
 
 
-def test_kappa_and_kappa_prime_of_a_run_stand_on_one_axis_and_are_those_of_dense_algebra():
+def test_kappa_and_kappa_prime_share_an_axis_and_agree_with_dense_algebra():
     traces = recorded(apviz.AlternatingProjection(block_size=SIZE), apviz.ConjugateGradient())
     k = system().operator.block(slice(0, N)).numpy()
     values = np.linalg.eigvalsh(k)
@@ -47,7 +47,7 @@ def test_kappa_and_kappa_prime_of_a_run_stand_on_one_axis_and_are_those_of_dense
     assert ap["circle"] == pytest.approx(largest / values[0], rel=1e-2) and "circle" not in cg
 
 
-def test_an_estimate_is_marked_and_a_dotted_line_leads_from_it_to_a_bound_that_holds():
+def test_an_estimate_is_marked_with_a_dotted_line_to_a_valid_bound():
     (trace,) = recorded(apviz.ConjugateGradient(), spectrum="subsample", spectrum_rows=40)
     figure = plots.condition_numbers(trace)
     (label,) = [note.text for note in figure.layout.annotations]
@@ -57,12 +57,12 @@ def test_an_estimate_is_marked_and_a_dotted_line_leads_from_it_to_a_bound_that_h
     assert line.x[1] >= np.linalg.cond(k) and line.x[0] == float(trace["spectrum"]["kappa"])
 
 
-def test_what_is_exact_has_no_line_to_a_bound():
+def test_exact_values_have_no_line_to_a_bound():
     (trace,) = recorded(apviz.ConjugateGradient(), spectrum="exact")
     assert not [c for c in plots.condition_numbers(trace).data if c.line.dash == BOUND_DASH and c.x[0] is not None]
 
 
-def test_runs_whose_kappa_is_not_known_are_left_out_and_said_to_be():
+def test_runs_of_unknown_kappa_are_left_out_with_a_note():
     known, unknown = recorded(apviz.ConjugateGradient(), apviz.Cholesky())
     unknown.tree["spectrum"]["kappa"][...] = math.nan
     assert "1 of 2 runs have no condition number" in plots.condition_numbers([known, unknown]).layout.title.text

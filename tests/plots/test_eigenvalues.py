@@ -1,4 +1,4 @@
-"""The eigenvalues of K and of P⁻¹K, as drawn."""
+"""The figure of the eigenvalues of K and P⁻¹K."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def traces():
 
 
 def curves(figure):
-    """The drawn curves by the first line of their name, markers and legend keys left out."""
+    """Return the drawn curves by the first line of their name, without markers and legend keys."""
     return {each.name.split(" — ")[0].split("<br>")[0]: each for each in figure.data if each.mode == "lines"}
 
 
@@ -63,17 +63,17 @@ def test_runs_without_a_preconditioner_show_the_curve_of_k_alone(traces):
     for name in ("cg", "ap"):
         figure = plots.eigenvalues(traces[name])
         assert list(curves(figure)) == ["K"]
-        # nor a word of a P that is not there
+        # and does not mention a P
         assert "P" not in figure.layout.title.text.partition("</span>")[0] and not figure.layout.annotations
     assert "P⁻¹K" in plots.eigenvalues(traces["pcg"]).layout.title.text
 
 
-def test_systems_that_differ_have_a_curve_of_k_each(traces):
+def test_different_systems_have_separate_curves_of_k(traces):
     drawn = curves(plots.eigenvalues([traces["cg"], solved(SOLVERS["cg"], noise=0.5)]))
     assert list(drawn) == ["K of σ² = 0.05", "K of σ² = 0.5"]
 
 
-def test_legend_and_pointer_give_the_condition_numbers(traces):
+def test_legend_and_hover_text_show_the_condition_numbers(traces):
     figure = plots.eigenvalues([traces["pcg"]])
     group = traces["pcg"]["eigenvalues"]
     before, after = (values[0] / values[-1] for values in (group[name].values for name in group.data_vars))
@@ -82,11 +82,11 @@ def test_legend_and_pointer_give_the_condition_numbers(traces):
         assert f"= {kappa:.3g}" in each.hovertemplate
 
 
-def test_a_smallest_eigenvalue_that_rounding_made_negative_is_a_gap_and_said_to_leave_no_condition_number(traces):
+def test_an_eigenvalue_made_negative_by_rounding_is_a_gap_without_a_condition_number(traces):
     tree = traces["pcg"].tree.copy(deep=True)
     values = tree["eigenvalues"]["preconditioned"].values.copy()
     values[-1] = -1e-9
-    # without attributes, as the recorder leaves κ out
+    # without the attribute, like a recorder that omits κ
     tree["eigenvalues"].dataset = tree["eigenvalues"].to_dataset().assign(preconditioned=("index", values))
     figure = plots.eigenvalues(apviz.Trace(tree))
     (drawn,) = [each for name, each in curves(figure).items() if name != "K"]
@@ -95,7 +95,7 @@ def test_a_smallest_eigenvalue_that_rounding_made_negative_is_a_gap_and_said_to_
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_preconditioned_curve_has_the_colour_of_its_method_and_k_that_of_none(traces, theme):
+def test_a_preconditioned_curve_has_the_colour_of_its_method_and_that_of_k_is_neutral(traces, theme):
     figure = plots.eigenvalues(list(traces.values()), theme=theme)
     drawn = curves(figure)
     for name in ("pcg", "schwarz"):
@@ -124,7 +124,7 @@ def test_both_axes_are_logarithmic_and_a_line_marks_the_perfect_preconditioner(t
     assert layout.annotations[0].y == 0  # annotations on a log axis take the logarithm
 
 
-def test_the_settings_are_stated_and_every_line_of_the_title_fits_a_phone(traces):
+def test_the_title_states_the_settings_and_fits_a_phone(traces):
     title = plots.eigenvalues(traces["ap"]).layout.title.text
     for stated in (f"n = {N}", "d = 2", "b = 30", "Matérn-5/2", "σ² = 0.05", "float64"):
         assert stated in title
@@ -147,7 +147,7 @@ def test_nothing_to_draw_and_an_unknown_theme_are_errors(traces):
         plots.eigenvalues(traces["cg"], theme="blue")
 
 
-def test_one_trace_is_as_good_as_a_sequence_of_one_and_the_figure_is_valid_json(traces):
+def test_one_trace_equals_a_sequence_of_one_and_the_figure_is_valid_json(traces):
     text = plots.eigenvalues(traces["pcg"]).to_json()
     assert text == plots.eigenvalues([traces["pcg"]]).to_json()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -1,4 +1,4 @@
-"""What holds for all figures."""
+"""Properties of all figures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def axes(figure):
     return [figure.layout[name] for name in figure.layout.to_plotly_json() if name[1:].startswith("axis")]
 
 
-def test_one_trace_is_as_good_as_a_sequence_of_one(plot, traces):
+def test_one_trace_equals_a_sequence_of_one(plot, traces):
     assert plot(traces[0]).to_json() == plot([traces[0]]).to_json() == plot((traces[0],)).to_json()
 
 
@@ -64,7 +64,7 @@ def test_every_axis_with_labels_has_a_title(plot, traces):
         assert axis.title.text or axis.showticklabels is False or axis.matches
 
 
-def test_no_log_axis_has_the_bare_digits_of_plotly_between_its_powers_of_ten(plot, traces):
+def test_log_axes_have_no_bare_digits_between_powers_of_ten(plot, traces):
     for axis in axes(plot(traces)):
         if axis.type == "log":
             assert axis.tickformat or axis.tickvals is not None or isinstance(axis.dtick, int | float)
@@ -79,23 +79,23 @@ def test_both_themes_colour_the_whole_figure(plot, traces):
 
 def test_the_settings_of_the_solve_are_stated_under_the_title(plot, traces):
     title = plot(traces[:1]).layout.title.text
-    # a training has its block size in the legend, and its σ² in the chart
+    # a training has its block size in the legend and its σ² in the chart
     of_training = plot in (plots.training, plots.lengthscales)
     own = ("Adam steps of 0.1", "σ² ≥ 0.0001") if of_training else ("b = 50", "σ² = 0.05")
     for stated in ("n = 400", "d = 3", "Matérn-5/2", "float32", *own):
         assert stated in title
 
 
-def test_zoom_survives_an_update_because_uirevision_stays(plot, traces):
+def test_zoom_survives_an_update_because_uirevision_is_constant(plot, traces):
     assert plot(traces).layout.uirevision == plot(traces[:1]).layout.uirevision
     assert isinstance(plot(traces).layout.uirevision, str)
 
 
-def test_no_figure_takes_a_webgl_context(plot, traces):
+def test_no_figure_uses_a_webgl_context(plot, traces):
     assert {each.type for each in plot(traces).data} <= {"scatter", "heatmap"}
 
 
-def test_legend_and_colour_bar_leave_the_width_to_the_chart(plot, traces):
+def test_legend_and_colour_bar_do_not_reduce_the_width_of_the_chart(plot, traces):
     layout = plot(traces).layout
     assert layout.legend.orientation == "h"
     assert layout.coloraxis.colorbar.orientation in (None, "h")
@@ -107,7 +107,7 @@ def test_every_line_of_the_title_fits_a_phone(plot, traces):
     assert len(lines[0]) <= 36
 
 
-def test_every_row_of_axes_is_150_pixels_high_with_each_entry_of_the_legend_on_a_line_of_its_own(plot, traces):
+def test_every_row_of_axes_is_150_pixels_high_even_with_one_legend_entry_per_line(plot, traces):
     figure = plot(traces)
     rows = len({axis.domain for axis in figure.select_yaxes()})
     entries = [each.name for each in figure.data if each.name and each.showlegend is not False]
@@ -115,7 +115,7 @@ def test_every_row_of_axes_is_150_pixels_high_with_each_entry_of_the_legend_on_a
     assert figure.layout.height >= figure.layout.margin.t + 150 * rows + 50 + legend
 
 
-def test_dots_are_kept_for_bounds(plot, traces):
+def test_only_bounds_are_dotted(plot, traces):
     dotted = [each.name for each in plot(traces).data if each.type == "scatter" and each.line.dash == "dot"]
     assert all("Theorem 1" in name or "bound" in name for name in dotted)
     assert bool(dotted) == (plot in (plots.condition_numbers, plots.k_norm_error, plots.noise_sweep))

@@ -1,4 +1,4 @@
-"""The hulls that outline blocks of points, held against directions and Delaunay's triangles."""
+"""The hulls that outline blocks of points, checked by directions and by Delaunay's triangles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apviz.plots._marks import hull, within
 POINTS = np.random.default_rng(0).normal(size=(80, 2)) * (3.0, 0.2)
 
 
-def test_a_hull_reaches_as_far_as_its_points_in_every_direction_and_is_closed():
+def test_a_hull_is_closed_and_has_the_support_function_of_its_points():
     ring = hull(POINTS)
     angles = np.linspace(0, 2 * np.pi, 360)
     directions = np.stack([np.cos(angles), np.sin(angles)])
@@ -20,7 +20,7 @@ def test_a_hull_reaches_as_far_as_its_points_in_every_direction_and_is_closed():
     assert len(np.unique(ring, axis=0)) == len(ring) - 1
 
 
-def test_what_lies_within_is_what_lies_in_a_triangle_of_the_points():
+def test_points_inside_a_hull_are_those_in_a_delaunay_triangle():
     others = np.random.default_rng(1).normal(size=(500, 2)) * (3.0, 0.2)
     inside = within(others, hull(POINTS))
     np.testing.assert_array_equal(inside, Delaunay(POINTS).find_simplex(others) >= 0)
@@ -36,11 +36,11 @@ def test_what_lies_within_is_what_lies_in_a_triangle_of_the_points():
         (np.array([(0.5, 1.0), (0.5, 3.0), (0.5, 2.0), (0.5, 1.5)]), [(0.5, 1), (0.5, 3)]),
     ],
 )
-def test_of_points_on_a_line_the_hull_is_the_line_between_its_ends_and_holds_nothing(points, ends):
+def test_the_hull_of_collinear_points_is_a_segment_without_interior(points, ends):
     ring = hull(points)
     np.testing.assert_array_equal(ring, [*ends, ends[0]])
     assert not within(points, ring).any()
 
 
-def test_of_no_points_there_is_no_hull():
+def test_no_points_have_no_hull():
     assert len(hull(np.empty((0, 2)))) == 0

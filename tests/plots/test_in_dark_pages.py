@@ -1,4 +1,4 @@
-"""Pages that follow the reader's theme turn a light figure into the one that is drawn for a dark page."""
+"""Pages that follow the reader's theme turn a light figure into the dark one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def page(browser, tmp_path_factory):
 
 
 def colors(figure: object) -> np.ndarray:
-    """Red, green and blue of all colours of a figure, in order."""
+    """Return red, green and blue of all colours of a figure, in order."""
     found = re.findall(r"#[0-9a-f]{6}\b|rgba?\([^)]*\)", json.dumps(figure).lower())
     parts = ([*bytes.fromhex(each[1:])] if each[0] == "#" else re.findall(r"\d+", each)[:3] for each in found)
     return np.array([*parts], int)
@@ -39,7 +39,7 @@ def colors(figure: object) -> np.ndarray:
 def check(page, light, dark) -> None:
     mine = colors(page.evaluate("text => inDark(text)", light.to_json()))
     theirs = colors(json.loads(dark.to_json()))
-    # places on a colour scale are rounded
+    # positions on a colour scale are rounded
     assert mine.shape == theirs.shape and np.abs(mine - theirs).max() <= 1
     assert (theirs != colors(json.loads(light.to_json()))).any()
 
@@ -51,7 +51,7 @@ def test_a_light_figure_in_dark_has_the_colours_of_the_dark_one(page, plot, runs
     check(page, plot(traces), plot(traces, theme="dark"))
 
 
-def test_so_have_lessons_figures_of_few_points_and_buttons_their_dark_text(page, runs):
+def test_figures_of_lessons_and_buttons_get_dark_colours_too(page, runs):
     x, b = rkhs.toy_problem("even", 16)
     found = rkhs.trajectory(rkhs.Span(x, Matern52(lengthscale=0.15), 0.01), b, blocks=4, steps=12)
     check(page, plots.two_norms(found, 3), plots.two_norms(found, 3, theme="dark"))

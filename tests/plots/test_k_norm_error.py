@@ -1,4 +1,4 @@
-"""The band of the K-norm error and its bound."""
+"""The figure of the K-norm error: its band and its bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.analysis import errors
 
 @pytest.fixture(scope="module")
 def runs(runs):
-    """Some solves in float64, in which the error is known after every epoch, and those in float32 by their names."""
+    """Return solves in float64, whose error is known after every epoch, and float32 solves by name."""
     x = np.random.default_rng(0).uniform(-1, 1, (120, 2))
     system = apviz.KernelSystem(
         x, np.sin(3 * x), apviz.Matern52(lengthscale=0.5), noise=0.05, dtype=torch.float64, device="cpu"
@@ -31,12 +31,12 @@ def runs(runs):
 
 
 def edges(figure):
-    """Upper and lower edge of the only band, and its bounds."""
+    """Return the upper and lower edge of the only band, and its bounds."""
     lines = [each for each in figure.data if each.fill is None and each.line.dash != "dot"]
     return lines[0], lines[1], [each for each in figure.data if each.line.dash == "dot"]
 
 
-def test_the_edges_are_the_recorded_band_relative_to_its_start(runs):
+def test_the_edges_show_the_recorded_band_relative_to_its_start(runs):
     error = errors.k_norm_error(runs["ap"])
     start = error["upper"].values[0]
     upper, lower, _ = edges(plots.k_norm_error(runs["ap"]))
@@ -52,25 +52,25 @@ def test_the_band_is_filled_and_never_reaches_zero(runs):
         assert (band.y > 0).all()
 
 
-def test_the_error_itself_is_a_line_on_the_scale_of_the_band_and_moves_with_the_buttons(runs):
+def test_the_exact_error_is_a_line_on_the_scale_of_the_band_and_follows_the_buttons(runs):
     error = errors.k_norm_error(runs["ap"])
     true = np.sqrt(error["upper"].values * error["lower"].values)
     figure = plots.k_norm_error(runs["ap"], errors=true)
-    (line,) = [each for each in figure.data if each.name and "error itself" in each.name]
+    (line,) = [each for each in figure.data if each.name and "exact error" in each.name]
     np.testing.assert_allclose(line.y, true / error["upper"].values[0], rtol=1e-14)
     at = list(figure.data).index(line)
     work = next(each for each in figure.layout.updatemenus[0].buttons if each.label == "work")
     np.testing.assert_allclose(work.args[0]["x"][at], runs["ap"]["epoch"]["work"])
 
 
-def test_errors_that_are_not_of_every_epoch_of_one_trace_are_refused(runs):
-    with pytest.raises(ValueError, match="errors are those of one trace"):
+def test_exact_errors_must_cover_every_epoch_of_one_trace(runs):
+    with pytest.raises(ValueError, match="errors must be those of one trace"):
         plots.k_norm_error(runs["ap"], errors=[1.0, 0.5])
     with pytest.raises(ValueError, match="2 traces"):
         plots.k_norm_error([runs["ap"], runs["cg"]], errors=np.ones(runs["ap"]["epoch"].sizes["epoch"]))
 
 
-def test_where_the_lower_edge_is_zero_the_band_just_ends(runs, monkeypatch):
+def test_the_band_ends_where_its_lower_edge_is_zero(runs, monkeypatch):
     error = errors.k_norm_error(runs["cg"])
     error["lower"][-1] = 0.0
     monkeypatch.setattr(errors, "k_norm_error", lambda trace: error)
@@ -98,31 +98,31 @@ def test_a_bound_from_estimated_eigenvalues_is_called_an_estimate(runs, name, mo
         assert ("(estimate)" in bound.name) == is_estimate
 
 
-def test_a_rule_without_a_bound_gets_a_band_and_no_dots(runs):
+def test_a_rule_without_a_bound_has_a_band_and_no_dotted_line(runs):
     upper, _, bounds = edges(plots.k_norm_error(runs["cyclic"]))
     assert len(upper.y) == runs["cyclic"]["epoch"].sizes["epoch"]
     assert bounds == []
 
 
-def test_runs_without_energy_and_residual_are_named_and_alone_are_an_error(runs, edited):
+def test_runs_without_energy_and_residual_are_named_and_raise_if_there_are_no_others(runs, edited):
     # the residual alone bounds the error too
     epoch = runs["cg"]["epoch"]
     lost = {name: np.full(epoch[name].shape, np.nan) for name in ("energy", "residual_per_rhs")}
     unknown = edited(runs["cg"], **lost)
-    assert "no band is known for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
+    assert "no error band for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
     with pytest.raises(ValueError, match=r"no trace has a K-norm error band"):
         plots.k_norm_error(unknown)
 
 
 @pytest.mark.parametrize("name", ["skeletons", "float32"])
-def test_where_the_error_is_known_at_passes_it_is_a_bar_and_between_them_a_line_that_is_called_an_estimate(runs, name):
+def test_errors_known_at_passes_are_bars_joined_by_a_line_marked_as_an_estimate(runs, name):
     trace = runs[name]
     figure = plots.k_norm_error(trace, x="epochs")
     line, upper, lower = [each for each in figure.data if each.line.dash != "dot"]
     assert line.mode == "lines" and "estimate" in line.hovertemplate and line.line.width == 1
     on_a_log_axis = errors.k_norm_error(trace)["estimate"].values > 0
     np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"][on_a_log_axis])
-    assert upper.mode == lower.mode == "markers" and "what a pass found" in figure.layout.title.text
+    assert upper.mode == lower.mode == "markers" and "error at passes" in figure.layout.title.text
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
     np.testing.assert_array_equal(upper.x, [0, *exact])
     np.testing.assert_allclose(upper.y - upper.error_y.arrayminus, lower.y, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Colours and symbols of methods, and what charts say of their runs."""
+"""Colours and symbols of methods, and the labels of runs in charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apviz.method import PLAIN_CG, Method
 from apviz.plots._labels import method_names, run_names, settings_labels, without_numbers
 from apviz.plots._style import COLORS, OTHERS, THEMES, looks, method_color, method_symbols, rule_color
 
-#: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
+#: linear RGB as seen by a dichromat (Machado, Oliveira & Fernandes 2009, severity 1)
 VISION = {
     "all three cones": np.eye(3),
     "protanopia": [
@@ -45,14 +45,14 @@ def luminance(color):
 
 
 def lab(rgb):
-    """CIELAB of linear RGB, in which two colours 2.3 apart are just noticeably different."""
+    """Convert linear RGB to CIELAB, in which a distance of 2.3 is just noticeable."""
     t = XYZ @ np.clip(rgb, 0, 1) / WHITE
     x, y, z = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_colour_is_its_own_and_has_contrast_with_the_background(theme):
+def test_every_colour_is_unique_and_contrasts_with_the_background(theme):
     colors = [pair[theme == "dark"] for pair in (*COLORS.values(), *OTHERS)]
     assert len(set(colors)) == len(colors)
     background = luminance(THEMES[theme].paper)
@@ -63,7 +63,7 @@ def test_every_colour_is_its_own_and_has_contrast_with_the_background(theme):
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("vision", VISION)
-def test_no_two_colours_look_the_same_to_anybody(vision, theme):
+def test_no_two_colours_look_the_same_even_to_dichromats(vision, theme):
     seen = [lab(VISION[vision] @ linear(pair[theme == "dark"])) for pair in (*COLORS.values(), *OTHERS)]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 2.3
 
@@ -80,12 +80,15 @@ def test_a_method_keeps_its_colour_whatever_its_block_size_rank_and_share_of_ove
     for one, other in (
         (projection(rule="cyclic", block_size=100), projection(rule="cyclic", block_size=500)),
         (pivoted(50), pivoted(500)),
-        (projection(partition="kd-tree", overlap=0.1), projection(partition="kd-tree", overlap=1.0)),
+        (
+            projection(partition=apviz.partitions.KDTree(overlap=0.1)),
+            projection(partition=apviz.partitions.KDTree(overlap=1.0)),
+        ),
     ):
         assert method_color(one) == method_color(other)
 
 
-def test_a_partition_called_shuffled_is_not_the_rule_of_that_name():
+def test_the_shuffled_partition_is_not_confused_with_the_shuffled_rule():
     partition = method_color(projection(partition="shuffled"))
     assert partition == rule_color("gauss-southwell") != rule_color("shuffled")
 
@@ -95,27 +98,27 @@ def test_partitions_of_one_rule_differ_in_colour():
     assert len({method_color(projection(partition=name)) for name in names}) == len(names)
 
 
-def test_an_unknown_method_has_a_colour_that_stays():
+def test_an_unknown_method_has_a_constant_colour():
     unknown = Method(family="SVGP")
     assert method_color(unknown) == method_color(Method(family="SVGP")) not in [pair[0] for pair in COLORS.values()]
 
 
-def test_runs_of_one_colour_differ_in_their_symbol():
+def test_runs_of_one_colour_have_different_symbols():
     methods = [projection(block_size=b) for b in (100, 200, 500, 1000, 2000, 5000)]
     assert len(set(method_symbols(methods))) == len(methods)
 
 
-def test_the_dash_is_the_block_size_whatever_the_method():
+def test_the_dash_encodes_the_block_size_for_every_method():
     methods = [projection(block_size=b, rule=rule) for rule in ("cyclic", "random") for b in (300, 100, 1000)]
     found = looks([*methods, PLAIN_CG], "light")
     assert [look.dash for look in found[:3]] == [look.dash for look in found[3:6]]
     assert len({look.dash for look in found[:3]}) == 3
-    # what is smallest, and what has no blocks, is unbroken
+    # the smallest block size, and methods without blocks, have solid lines
     assert found[1].dash == found[6].dash == "solid"
     assert len({look.color for look in found[:3]}) == 1
 
 
-def test_one_block_size_alone_is_an_unbroken_line():
+def test_a_single_block_size_is_a_solid_line():
     assert {
         look.dash for look in looks([projection(block_size=300), projection(rule="cyclic", block_size=300)], "light")
     } == {"solid"}
@@ -138,38 +141,38 @@ def test_a_symbol_does_not_depend_on_runs_of_other_methods():
     assert method_symbols([PLAIN_CG, projection(rule="cyclic"), method])[-1] == method_symbols([method])[0]
 
 
-def test_settings_that_differ_are_stated_as_a_range(runs):
+def test_different_settings_are_stated_as_a_range(runs):
     stated = settings_labels([runs["ap"], runs["ap100"], runs["noisy"], runs["cg"]])
     assert "b = 50–100" in stated
     assert "σ² = 0.05–0.5" in stated
     assert "n = 400" in stated
 
 
-def test_data_sets_that_differ_are_listed_and_a_missing_name_is_left_out(runs, edited):
+def test_different_data_sets_are_listed_and_a_missing_name_is_left_out(runs, edited):
     a, b = (edited(runs["cg"], attrs={"dataset": name}) for name in ("houses", "roads"))
     assert settings_labels([a, b])[:2] == ["CG", "houses, roads"]
     unnamed = edited(runs["cg"], attrs={"dataset": ""})
     assert settings_labels([unnamed])[0] == "n = 400"
 
 
-def test_of_runs_of_one_method_the_legend_has_the_setting_that_differs_and_the_caption_the_method(runs):
+def test_for_runs_of_one_method_the_legend_states_the_different_setting_and_the_caption_the_method(runs):
     assert run_names([runs["ap"], runs["noisy"]]) == ["σ² = 0.05", "σ² = 0.5"]
     figure = plots.residuals([runs["ap"], runs["noisy"]])
     assert legend(figure)[:2] == ["σ² = 0.05 — Converged", "σ² = 0.5 — Converged"]
     assert "Alternating projection (greedy)" in figure.layout.title.text and "b = 50" in figure.layout.title.text
 
 
-def test_runs_that_differ_in_their_block_size_are_called_by_it(runs):
+def test_runs_that_differ_in_their_block_size_are_named_by_it(runs):
     assert run_names([runs["ap"], runs["ap100"]]) == ["b = 50", "b = 100"]
 
 
-def test_beside_another_method_a_run_is_called_by_its_method_and_what_differs_from_its_like(runs):
+def test_among_other_methods_a_run_is_named_by_its_method_and_its_different_setting(runs):
     assert run_names([runs["ap"], runs["noisy"], runs["cg"]]) == [
         f"{runs['ap'].method_name}, σ² = 0.05", f"{runs['ap'].method_name}, σ² = 0.5", "CG"
     ]  # fmt: skip
 
 
-def test_runs_of_several_seeds_are_told_apart_by_them_and_repeats_by_when_they_were_begun(runs, edited):
+def test_runs_are_distinguished_by_their_seeds_and_repeats_by_their_start(runs, edited):
     begun = ["2026-01-05T10:00:00+00:00"] * 3 + ["2026-01-05T10:00:07+00:00"]
     traces = [
         edited(runs["cg"], attrs={"seed": seed, "created": when})
@@ -187,17 +190,17 @@ def test_runs_of_several_seeds_are_told_apart_by_them_and_repeats_by_when_they_w
         ("threads", (1, 2), ["threads 1", "threads 2"]),
     ],
 )
-def test_whatever_setting_differs_tells_runs_apart(runs, edited, attribute, values, names):
+def test_any_different_setting_distinguishes_runs(runs, edited, attribute, values, names):
     assert run_names([edited(runs["cg"], attrs={attribute: value}) for value in values]) == names
 
 
-def test_no_legend_ever_says_run_3_and_even_copies_have_names_of_their_own(runs):
+def test_no_legend_says_run_3_and_even_identical_runs_have_unique_names(runs):
     names = run_names([runs["cg"]] * 3)
     assert len(set(names)) == 3 and not any("run" in name for name in names)
     assert [name.partition(" (")[2] for name in names] == ["1 of 3)", "2 of 3)", "3 of 3)"]
 
 
-def test_names_of_three_hundred_runs_are_found_at_once(runs, edited):
+def test_names_of_three_hundred_runs_are_found_quickly(runs, edited):
     attrs = [{"seed": seed, "noise": 0.1 * noise} for seed in range(60) for noise in range(1, 6)]
     tree = runs["cg"].tree
     traces = [apviz.Trace(xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs | each)})) for each in attrs]
@@ -208,7 +211,7 @@ def legend(figure):
     return [each.name for each in figure.data if each.name and each.showlegend is not False]
 
 
-def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):
+def test_a_table_names_precision_and_seed_if_they_differ(runs, edited):
     cg, ap = edited(runs["cg"], attrs={"dtype": "float64", "seed": 0}), edited(runs["ap"], attrs={"seed": 0})
     single = edited(cg, attrs={"dtype": "float32"})
     label = ap.method_name
@@ -221,20 +224,20 @@ def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):
     assert method_names([single, edited(single, attrs={"seed": 3})]) == ["CG, seed 0", "CG, seed 3"]
 
 
-def test_every_legend_entry_is_its_own(runs):
+def test_every_legend_entry_is_unique(runs):
     figure = plots.residuals([*runs.values(), runs["cg"]])
     named = [each.name for each in figure.data if each.showlegend is not False]
     assert all(a != b for a, b in itertools.combinations(named, 2))
 
 
-def test_a_data_set_name_is_text_and_not_markup(runs, edited):
+def test_the_name_of_a_data_set_is_text_and_not_markup(runs, edited):
     run = edited(runs["cg"], attrs={"dataset": "a<b>c"})
     assert "a&lt;b&gt;c" in plots.residuals(run).layout.title.text
 
 
 def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_the_overlap_is_chosen():
-    method = projection(block_size="auto", partition="principal-axis-tree", overlap="auto")
-    solved = projection(block_size=100, partition="principal-axis-tree", overlap=0.5)
+    method = projection(block_size="auto", partition=apviz.partitions.PrincipalAxisTree(overlap="auto"))
+    solved = projection(block_size=100, partition=apviz.partitions.PrincipalAxisTree(overlap=0.5))
     assert method_color(method) == method_color(solved) not in (method_color(PLAIN_CG), rule_color("gauss-southwell"))
 
 

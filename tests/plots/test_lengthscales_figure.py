@@ -1,4 +1,4 @@
-"""Lengthscales of trainings by Adam step."""
+"""The figure of lengthscales of trainings by Adam step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apviz.tracing import TrainingTrace
 
 @pytest.fixture
 def many(trainings):
-    """A training with twelve inputs, of which the last is the shortest at the end."""
+    """Return a training with twelve inputs, of which the last has the shortest lengthscale at the end."""
     tree = trainings["ap"].tree.copy(deep=True)
     steps = tree["step"].to_dataset().drop_vars("lengthscale")
     values = np.geomspace(1, 0.1, 6)[:, None] * np.arange(12, 0, -1)
@@ -33,12 +33,12 @@ def test_every_input_is_a_line_on_a_log_axis_of_its_lengthscales(trainings):
     assert {each.name for each in figure.data} == {"input 1", "input 2", "input 3"}
 
 
-def test_one_lengthscale_for_all_inputs_is_called_that(trainings):
+def test_one_lengthscale_for_all_inputs_is_named_so(trainings):
     (line,) = plots.lengthscales(trainings["one"]).data
     assert line.name == "all inputs"
 
 
-def test_trainings_stand_under_each_other_with_one_colour_an_input(trainings):
+def test_trainings_are_stacked_with_one_colour_per_input(trainings):
     figure = plots.lengthscales([trainings["ap"], trainings["cut"]])
     upper, lower = ({each.name: each.line.color for each in figure.data if each.yaxis == axis} for axis in ("y", "y2"))
     assert upper == lower and len(upper) == 3
@@ -47,12 +47,12 @@ def test_trainings_stand_under_each_other_with_one_colour_an_input(trainings):
     assert titles[0].endswith("6 steps") and "3 of 6 steps, unfinished, 3 not converged" in titles[1]
 
 
-def test_how_far_one_training_came_stands_under_its_title(trainings):
+def test_the_progress_of_a_training_is_stated_below_its_title(trainings):
     title = plots.lengthscales(trainings["cut"]).layout.title.text
     assert "3 of 6 steps, unfinished" in " ".join(re.sub("<[^>]*>", " ", title).split())
 
 
-def test_of_many_inputs_the_eight_shortest_at_the_end_have_colours_and_the_rest_is_counted(many):
+def test_the_eight_shortest_final_lengthscales_have_colours_and_the_others_are_counted(many):
     figure = plots.lengthscales(many)
     shown = sorted((each for each in figure.data if each.showlegend), key=lambda each: each.legendrank)
     assert [each.name for each in shown] == [f"input {k}" for k in range(12, 4, -1)]

@@ -1,4 +1,4 @@
-"""Labels of log axes, as a browser draws them."""
+"""Labels of log axes in a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tab(browser):
 
 @pytest.mark.parametrize("lowest", [1.3e-5, 0.024, 7.0, 4e4])
 @pytest.mark.parametrize("decades", [0.2, 0.6, 0.8, 1.3, 1.8, 2.0, 4.5, 11.0])
-def test_every_label_says_which_number_it_stands_at(tab, lowest, decades):
+def test_every_label_states_the_number_at_its_place(tab, lowest, decades):
     values = [lowest, lowest * 10**decades]
     axis = {"type": "log", **log_ticks(values)}
     labels = tab.evaluate(
@@ -37,5 +37,5 @@ def test_every_label_says_which_number_it_stands_at(tab, lowest, decades):
         assert float(number) == pytest.approx(place, rel=0.02), labels
 
 
-def test_without_anything_to_draw_there_are_labels_still():
+def test_an_empty_chart_still_has_labels():
     assert log_ticks([]) == log_ticks([0.0, -1.0, float("nan")])

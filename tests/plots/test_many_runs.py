@@ -14,7 +14,7 @@ RESIDUALS = {0: [1.0, 0.5, 0.2, 0.005], 1: [1.0, 0.4, 0.1, 0.009], 2: [1.0, 0.9,
 
 @pytest.fixture
 def seeds(runs, edited):
-    """Three seeds of one method: four epochs each, of 1 work and 0.1 s."""
+    """Return three seeds of one method with four epochs each, of 1 work and 0.1 s."""
 
     def of(name, noise=0.05, residuals=RESIDUALS, **attrs):
         found = []
@@ -36,7 +36,7 @@ def legend(figure):
 
 
 def drawn(figure, entry):
-    """Lower edge, upper edge, median and end of a group."""
+    """Return lower edge, upper edge, median and end of a group."""
     return [each for each in figure.data if each.name == entry]
 
 
@@ -57,13 +57,13 @@ def test_a_group_is_one_curve_through_the_medians_with_a_band_between_the_quarti
     assert "band: quartiles" in figure.layout.title.text
 
 
-def test_the_band_can_be_from_the_least_to_the_largest_and_x_the_seconds(seeds):
+def test_the_band_can_be_the_full_range_and_x_the_seconds(seeds):
     figure = plots.grouped_curves(seeds("cg"), band="range", x="seconds")
     low, high, *_ = drawn(figure, *legend(figure))
     np.testing.assert_allclose(low.y, [1.0, 0.4, 0.1, 0.001])
     np.testing.assert_allclose(high.y, [1.0, 0.9, 0.3, 0.009])
     np.testing.assert_allclose(high.x, np.arange(4) / 10)
-    assert "band: least to largest" in figure.layout.title.text
+    assert "band: minimum to maximum" in figure.layout.title.text
     assert figure.layout.xaxis.title.text == "time since the start (s)"
 
 
@@ -77,7 +77,7 @@ def test_a_group_with_a_run_that_did_not_converge_ends_in_a_cross_and_counts_it(
     assert drawn(plots.grouped_curves(seeds("cg")), "CG — 3 runs, 3 converged")[-1].marker.symbol != "x"
 
 
-def test_noise_levels_and_methods_are_groups_of_their_own_called_by_what_differs(seeds):
+def test_noise_levels_and_methods_form_groups_named_by_their_differences(seeds):
     figure = plots.grouped_curves([*seeds("cg"), *seeds("cg", noise=0.5)])
     assert [name.partition(" — ")[0] for name in legend(figure)] == ["σ² = 0.05", "σ² = 0.5"]
     both = plots.grouped_curves([*seeds("cg"), *seeds("ap")])
@@ -90,18 +90,18 @@ def test_noise_levels_and_methods_are_groups_of_their_own_called_by_what_differs
     }
 
 
-def test_a_run_alone_has_no_band(seeds):
+def test_a_single_run_has_no_band(seeds):
     figure = plots.grouped_curves(seeds("cg")[:1])
     assert legend(figure) == ["CG — 1 run, 1 converged"] and not any(each.fill for each in figure.data)
 
 
 @pytest.mark.slow
-def test_a_hundred_groups_take_no_more_than_four_curves_each_whatever_the_seeds(seeds):
+def test_a_group_has_at_most_four_curves_for_any_number_of_seeds(seeds):
     traces = [trace for noise in range(1, 11) for _ in range(10) for trace in seeds("cg", noise=noise / 10)]
     assert len(plots.grouped_curves(traces).data) == 40
 
 
-def test_the_test_error_over_seeds_leaves_out_runs_without_one_and_says_so(runs):
+def test_the_test_error_over_seeds_omits_runs_without_one_with_a_note(runs):
     figure = plots.grouped_curves([runs["ap"], runs["cg"], runs["pcg"]], y="test_rmse")
     assert len(legend(figure)) == 2 and "1 of 3 runs recorded none" in figure.layout.title.text
     with pytest.raises(ValueError, match="no trace has a test rmse"):
@@ -117,7 +117,7 @@ def test_an_unknown_choice_is_an_error_that_lists_the_known_ones(runs, name, kno
 # --- over systems -------------------------------------------------------------------------------------------------
 
 
-def test_profiles_say_how_many_systems_there_are_and_how_many_each_method_solved(seeds):
+def test_profiles_state_the_number_of_systems_and_how_many_each_method_solved(seeds):
     cg, ap = [*seeds("cg"), *seeds("cg", noise=0.5)], [*seeds("ap"), *seeds("ap", noise=0.5)]
     for place, (one, other) in enumerate(zip(cg, ap, strict=True)):
         one.tree.attrs["data"] = other.tree.attrs["data"] = f"{place}"
@@ -126,17 +126,17 @@ def test_profiles_say_how_many_systems_there_are_and_how_many_each_method_solved
     assert legend(figure) == ["CG — solved 6 of 6", "Alternating projection (greedy, b = 50)<br>solved 5 of 6"]
     assert "6 systems of 3 seeds, to tolerance 0.01" in figure.layout.title.text
     one, other = (drawn(figure, name)[0] for name in legend(figure))
-    # equal work on five systems, and one that AP never solved: flat to the end of the axis
+    # equal work on five systems, and one that AP never solved: constant to the end of the axis
     assert one.y.tolist() == [1.0, 1.0] and other.y.tolist() == [5 / 6, 5 / 6]
     assert one.x[0] == other.x[0] == 1.0 and one.x[-1] == other.x[-1] > 1
 
 
-def test_systems_that_one_method_was_not_run_on_are_left_out_in_words(seeds):
+def test_systems_without_a_run_of_every_method_are_left_out_with_a_note(seeds):
     cg, ap = seeds("cg"), seeds("ap")[:2]
     for place, trace in enumerate([*cg, *ap]):
         trace.tree.attrs["data"] = f"{place % 3}"
     title = plots.performance_profiles([*cg, *ap]).layout.title.text
-    assert "2 systems" in title and "1 left out, which not all methods were run on" in title.replace("<br>", " ")
+    assert "2 systems" in title and "1 left out: not run by all methods" in title.replace("<br>", " ")
 
 
 # --- over settings ------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def lines(figure):
     return [each for each in figure.data if each.customdata is not None]
 
 
-def test_axes_are_the_settings_that_differ_and_a_line_is_a_run_at_their_values(runs):
+def test_axes_are_the_different_settings_and_every_line_is_a_run(runs):
     traces = [runs["ap"], runs["ap100"], runs["noisy"]]
     figure = plots.parallel_coordinates(traces)
     assert headings(figure) == ["σ²", "b", "work", "time (s)", "RMSE"]
@@ -179,16 +179,16 @@ def test_a_run_that_did_not_converge_ends_in_crosses_above_all_that_did(runs):
     assert "not converged" in figure.layout.title.text
 
 
-def test_what_a_method_does_not_have_is_a_dash_below_its_axis(runs):
+def test_a_setting_that_a_method_lacks_is_a_dash_below_its_axis(runs):
     figure = plots.parallel_coordinates([runs["ap"], runs["ap100"], runs["cg"]])
     place = headings(figure).index("b")
     heights = [line.y[place] for line in lines(figure)]
     assert heights[2] == 0.0 < heights[0] < heights[1]
-    beside = [each.text for each in figure.layout.annotations if each.x == place and each.yref != "paper"]
-    assert "–" in beside and {"50", "100"} < set(beside)
+    labels = [each.text for each in figure.layout.annotations if each.x == place and each.yref != "paper"]
+    assert "–" in labels and {"50", "100"} < set(labels)
 
 
-def test_the_lengthscale_of_inputs_with_their_own_is_their_geometric_mean(runs, edited):
+def test_several_lengthscales_are_shown_by_their_geometric_mean(runs, edited):
     traces = [edited(runs["cg"], {"lengthscale": scales}) for scales in ([0.1, 0.4], [0.2, 0.2], [3.0])]
     heights = [line.y[0] for line in lines(plots.parallel_coordinates(traces))]
     assert heights[0] == pytest.approx(heights[1]) == pytest.approx(0) and math.isclose(heights[2], 1)

@@ -1,4 +1,4 @@
-"""`residual_map` and `fitted_function`: one update as a figure, and the others as frames of it."""
+"""`residual_map` and `fitted_function`: one update as a figure, and the others as its frames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def traces():
 
 
 def films(traces):
-    """Every film that each trace has."""
+    """Yield every animation of each trace."""
     for name, trace in traces.items():
         yield name, trace, plots.ResidualMap(trace)
         if trace.attrs["d"] == 1:
@@ -54,7 +54,7 @@ def films(traces):
 
 
 def after(figure, frame):
-    """The figure as a browser shows it after a frame."""
+    """Return the figure as a browser shows it after a frame."""
     plain, change = figure.to_plotly_json(), frame.to_plotly_json()
 
     def blend(old, new):
@@ -70,13 +70,13 @@ def after(figure, frame):
     return go.Figure(plain)
 
 
-def test_a_frame_makes_one_figure_of_a_run_into_another(traces):
+def test_a_frame_turns_one_figure_of_a_run_into_another(traces):
     for _, _, film in films(traces):
         moved = after(film.figure(film.updates[0]), film.frame(film.updates[3]))
         assert json.loads(moved.to_json()) == json.loads(film.figure(film.updates[3]).to_json())
 
 
-def test_the_colours_are_the_recorded_residual_and_their_scale_is_that_of_all_updates(traces):
+def test_the_colours_show_the_recorded_residual_on_one_scale_for_all_updates(traces):
     for name, trace in traces.items():
         film = plots.ResidualMap(trace)
         scales = set()
@@ -90,7 +90,7 @@ def test_the_colours_are_the_recorded_residual_and_their_scale_is_that_of_all_up
         assert len(scales) == 1
 
 
-def test_the_rings_are_the_rows_of_the_block_and_the_halo_is_its_margin(traces):
+def test_rings_mark_the_rows_of_the_block_and_a_halo_its_margin(traces):
     trace = traces["many"]
     owner, pairs = trace["rows"]["owner"].values, trace["rows"]["membership"].values
     for update in (1, 4):
@@ -105,7 +105,7 @@ def test_the_rings_are_the_rows_of_the_block_and_the_halo_is_its_margin(traces):
 
 
 @pytest.mark.parametrize("name", ["line", "plane"])
-def test_blocks_that_lie_together_are_outlined_and_what_they_solve_on_beside_is_shaded(traces, name):
+def test_compact_blocks_are_outlined_and_their_margins_are_shaded(traces, name):
     trace = traces[name]
     x, owner, pairs = (trace["rows"][key].values for key in ("coordinates", "owner", "membership"))
     figure = plots.residual_map(trace, 3)
@@ -120,7 +120,7 @@ def test_blocks_that_lie_together_are_outlined_and_what_they_solve_on_beside_is_
         corners = np.stack([mark.x, mark.y], 1)[: None if mark is outline else len(mark.x) - len(outline.x) - 1]
         reached = (corners[:, : x.shape[1]] @ directions).max(axis=0)
         np.testing.assert_allclose(reached, (rows @ directions).max(axis=0), rtol=1e-5, atol=1e-6)
-    # the other way round: a hole
+    # with the opposite orientation: a hole
     np.testing.assert_array_equal(shade.x[-len(outline.x) :], outline.x[::-1])
     assert all(len(plots.residual_map(trace, 0).data[k].x) < 2 for k in (0, 2))
 
@@ -133,7 +133,7 @@ def test_without_a_margin_nothing_is_shaded():
     assert np.isnan(figure.data[0].x).all() and "margin" not in figure.layout.title.text
 
 
-def test_blocks_that_lie_everywhere_are_ringed_not_outlined(traces):
+def test_scattered_blocks_are_ringed_not_outlined(traces):
     trace = solved(
         inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="shuffled", max_epochs=1)
     )
@@ -141,7 +141,7 @@ def test_blocks_that_lie_everywhere_are_ringed_not_outlined(traces):
     assert "rings: block · grey halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
 
 
-def test_one_input_is_drawn_against_the_residual_two_as_they_are_more_by_principal_axes(traces):
+def test_one_input_is_drawn_against_the_residual_two_directly_more_by_principal_axes(traces):
     line = plots.residual_map(traces["line"], 2)
     np.testing.assert_allclose(line.data[1].y, traces["line"]["snapshot"]["residual"][2], atol=1e-3)
     assert line.layout.yaxis.title.text == "residual r"
@@ -155,7 +155,7 @@ def test_one_input_is_drawn_against_the_residual_two_as_they_are_more_by_princip
     assert plots.residual_map(traces["grid"], 2).data[0].type == "heatmap"
 
 
-def test_of_many_rows_some_of_every_block_are_drawn_and_that_is_said(traces, monkeypatch):
+def test_for_many_rows_a_sample_of_every_block_is_drawn_with_a_note(traces, monkeypatch):
     monkeypatch.setattr(MODULE, "DRAWN_ROWS", 50)
     trace = traces["many"]
     figure = plots.residual_map(trace, 1)
@@ -165,7 +165,7 @@ def test_of_many_rows_some_of_every_block_are_drawn_and_that_is_said(traces, mon
     assert (np.abs(drawn - 50 * trace["block"]["owned_size"].values / 200) < 1.01).all()
 
 
-def test_the_function_after_the_update_passes_its_block_and_the_one_before_is_behind_it(traces):
+def test_the_function_after_the_update_fits_its_block_and_the_previous_one_is_drawn_behind(traces):
     trace = traces["line"]
     found = geometry.functions(trace)["value"].values
     figure = plots.fitted_function(trace, 3)
@@ -176,12 +176,12 @@ def test_the_function_after_the_update_passes_its_block_and_the_one_before_is_be
     block = int(trace["update"]["block"][2])
     assert len(owned.x) == int(trace["block"]["owned_size"][block])
     assert len(margin.x) == int(trace["block"]["solved_size"][block]) - len(owned.x)
-    # s + σ²w = target on the rows of the block, so s misses them by little
+    # s + σ²w = target on the rows of the block, so s misses the targets by little
     near = np.interp(owned.x, now.x, now.y)
     assert np.abs(near - owned.y).max() < np.abs(np.interp(owned.x, before.x, before.y) - owned.y).max() / 3
 
 
-def test_the_axes_of_a_film_stay_where_they_are(traces):
+def test_the_axes_of_an_animation_are_constant(traces):
     for _, _, film in films(traces):
         figure = film.figure(film.updates[1])
         if figure.layout.yaxis.range is not None:
@@ -190,7 +190,7 @@ def test_the_axes_of_a_film_stay_where_they_are(traces):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_both_themes_state_run_update_and_outcome_and_take_no_webgl(traces, theme):
+def test_both_themes_state_run_update_and_outcome_without_webgl(traces, theme):
     for name, trace in traces.items():
         for plot in FIGURES:
             if plot is plots.fitted_function and trace.attrs["d"] != 1:
@@ -207,11 +207,11 @@ def test_both_themes_state_run_update_and_outcome_and_take_no_webgl(traces, them
             assert ("block" in figure.layout.annotations[0].text) == (name != "cg")
 
 
-def test_the_bar_says_which_right_hand_side_is_drawn(traces):
+def test_the_colour_bar_states_the_right_hand_side(traces):
     assert "first right-hand side" in plots.residual_map(traces["plane"], 1).layout.coloraxis.colorbar.title.text
 
 
-def test_an_unfinished_run_says_so(traces):
+def test_an_unfinished_run_is_marked(traces):
     tree = traces["line"].tree.copy(deep=True)
     tree.attrs.update(status="interrupted")
     del tree.attrs["stop_reason"]
@@ -220,8 +220,8 @@ def test_an_unfinished_run_says_so(traces):
 
 
 @pytest.mark.parametrize("plot", FIGURES)
-def test_errors_say_what_there_is_and_how_to_record_it(plot, traces):
-    with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 from 0 to 5"):
+def test_errors_list_what_is_recorded_and_how_to_record_more(plot, traces):
+    with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 updates from 0 to 5"):
         plot(traces["line"], 77)
     with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
         plot(traces["line"], 1, theme="blue")

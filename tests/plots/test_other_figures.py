@@ -29,7 +29,7 @@ def test_a_run_without_a_batch_size_is_an_error_that_names_it(runs):
         plots.batch_sizes([runs["ap"], runs["cg"]])
 
 
-def test_test_rmse_stands_above_the_residual_on_one_x_axis(runs, curve):
+def test_test_rmse_is_above_the_residual_on_one_x_axis(runs, curve):
     figure = plots.test_rmse(runs["ap"])
     epochs = runs["ap"]["epoch"]
     np.testing.assert_array_equal(curve(figure, runs["ap"], row=1).y, epochs["test_rmse"].values)
@@ -38,7 +38,7 @@ def test_test_rmse_stands_above_the_residual_on_one_x_axis(runs, curve):
     assert figure.layout.xaxis.matches == "x2"
 
 
-def test_the_figure_of_test_rmse_says_over_how_many_rows_it_is(runs):
+def test_the_figure_of_test_rmse_states_the_number_of_rows(runs):
     assert "test RMSE over 50 rows" in plots.test_rmse(runs["ap"]).layout.title.text
 
 
@@ -48,7 +48,7 @@ def test_runs_without_test_rmse_are_left_out_and_counted(runs):
     assert "1 of 2 runs recorded no test RMSE" in figure.layout.title.text
 
 
-def test_no_test_rmse_at_all_is_an_error_that_tells_how_to_record_it(runs):
+def test_traces_without_test_rmse_raise_an_error_that_says_how_to_record_it(runs):
     with pytest.raises(ValueError, match=r"apviz\.PredictionHook\(test_x, test_y\)"):
         plots.test_rmse(runs["pcg"])
 
@@ -81,7 +81,7 @@ def test_figures_with_two_panels_switch_the_title_of_the_lower_axis(runs):
         assert "xaxis2.title.text" in button.args[1]
 
 
-def test_a_box_is_of_the_times_between_updates_and_its_name_stands_above_it_in_the_chart(runs):
+def test_boxes_show_times_between_updates_with_their_names_above(runs):
     figure = plots.update_times([runs["ap"], runs["cg"]])
     for place, (box, run) in enumerate(zip(figure.data, (runs["ap"], runs["cg"]), strict=True)):
         times = np.diff(run["update"]["seconds"].values)

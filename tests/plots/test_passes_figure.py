@@ -1,4 +1,4 @@
-"""The figure of what the recursion claims and what passes find."""
+"""The figure of claimed residuals and those found by passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def line_and_marks(figure):
     return line, marks
 
 
-def test_the_line_leaps_from_what_was_claimed_to_what_the_pass_found(runs):
+def test_the_line_jumps_from_the_claimed_residual_to_that_of_the_pass(runs):
     trace = runs["skeletons"]
     line, marks = line_and_marks(plots.passes(trace))
     found = trace["pass"]
@@ -25,20 +25,20 @@ def test_the_line_leaps_from_what_was_claimed_to_what_the_pass_found(runs):
     for claimed, residual, work in zip(found["claimed_residual"], found["residual"], found["work"], strict=True):
         (at,) = np.flatnonzero((line.x == float(work)) & (line.y == float(claimed)))
         assert (line.x[at + 1], line.y[at + 1]) == (float(work), float(residual))
-    # every update is on it, in order
+    # every update is on the line, in order
     updates = trace["update"]
     assert len(line.x) == 1 + updates.sizes["update"] + 2 * found.sizes["pass"]
     assert set(updates["work"].values) <= set(line.x) and (np.diff(line.x) >= 0).all()
 
 
-def test_only_passes_in_float64_are_filled_and_each_kind_is_explained(runs):
+def test_only_passes_in_float64_have_filled_marks_and_each_kind_is_in_the_legend(runs):
     trace = runs["skeletons"]
     figure = plots.passes(trace)
     is_exact = trace["pass"]["is_exact"].values
     assert set(is_exact) == {0, 1}
     _, marks = line_and_marks(figure)
     assert [not symbol.endswith("-open") for symbol in marks.marker.symbol] == list(is_exact == 1)
-    explained = {"filled: pass in float64, which may claim", "open: pass in float32, which may not"}
+    explained = {"filled: float64 pass, may claim convergence", "open: float32 pass"}
     assert explained <= {each.name for each in figure.data}
     drifts = trace["pass"]["drift"].values
     assert all(f"drift {drift:.3g}" in text for drift, text in zip(drifts, marks.text, strict=True))
@@ -56,13 +56,13 @@ def test_runs_of_one_colour_differ_in_the_shape_of_their_marks(runs, edited, dra
         assert shapes == [{line.marker.symbol} for line in lines]
 
 
-def test_by_epochs_the_updates_of_one_are_apart_and_a_pass_is_at_its_end(runs):
+def test_against_epochs_updates_are_spread_and_a_pass_is_at_the_end_of_its_epoch(runs):
     line, marks = line_and_marks(plots.passes(runs["skeletons"], x="epochs"))
     assert (np.diff(line.x) >= 0).all() and not np.equal(np.mod(line.x, 1), 0).all()
     np.testing.assert_array_equal(marks.x, runs["skeletons"]["pass"]["epoch"])
 
 
-def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edited):
+def test_a_check_that_cg_does_not_adopt_is_a_mark_off_its_line(runs, edited):
     trace = edited(runs["cg"])
     found = trace["pass"].isel({"pass": [-1, -1]})
     found["claimed_residual"] = "pass", [0.5, 0.005]
@@ -73,15 +73,15 @@ def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edi
     assert list(marks.y) == [0.6, 0.009] and 0.6 not in line.y and 0.009 in line.y
 
 
-def test_runs_without_a_pass_are_named_and_alone_are_an_error(runs):
+def test_runs_without_passes_are_named_and_raise_if_there_are_no_others(runs):
     title = plots.passes([runs["ap"], runs["interrupted"]]).layout.title.text
     words = " ".join(re.sub("<[^>]*>", " ", title).split())
-    assert "no pass is known of Alternating projection (shuffled, b = 50)" in words
+    assert "no pass recorded for Alternating projection (shuffled, b = 50)" in words
     with pytest.raises(ValueError, match="no trace has a pass"):
         plots.passes(runs["interrupted"])
 
 
-def test_a_direct_solve_has_its_passes_on_the_line_and_no_claim_beside_them(runs):
+def test_a_direct_solve_has_its_passes_on_the_line_without_claims(runs):
     line, marks = line_and_marks(plots.passes(runs["cholesky"]))
     assert marks.y[-1] == line.y[-1] == runs["cholesky"].attrs["residual"]
     assert np.isfinite(line.y).all() and marks.text[0] == "pass 1"

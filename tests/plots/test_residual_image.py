@@ -1,4 +1,4 @@
-"""The residual as a picture, as data and in a real browser."""
+"""The picture of the residual, as data and in a real browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def china():
 
 @pytest.fixture(scope="module")
 def picture(china):
-    """Two right-hand sides on the pixels of the photograph; compact blocks with a margin."""
+    """Return a solve of two right-hand sides on pixels of the photograph, with compact blocks and a margin."""
     targets = torch.stack([china.train_y, torch.randn(600, generator=torch.Generator().manual_seed(0))], 1)
     return solved(china.train_x, targets, dataset="china")
 
@@ -53,7 +53,7 @@ def points():
 
 
 def edited(trace, **residuals):
-    """A copy of a trace with the recorded residual of some snapshots (`at_3=...`) replaced."""
+    """Copy a trace, and replace the recorded residual of some snapshots (`at_3=...`)."""
     tree = trace.tree.copy(deep=True)
     snapshots = tree["snapshot"].to_dataset()
     values = snapshots["residual"].values.copy()
@@ -65,13 +65,13 @@ def edited(trace, **residuals):
 
 
 def unit(figure):
-    """What an integer sent to the browser stands for, as the hover text says it."""
+    """Return the unit of the integers sent to the browser, as stated by the hover text."""
     power = figure.data[0].hovertemplate.partition("× 10<sup>")[2].partition("</sup>")[0]
     return 10.0 ** int(power.replace("−", "-") or 0)
 
 
 def sides(x, y):
-    """The total length of lines (x, y) with NaN between them."""
+    """Return the total length of lines (x, y) separated by NaN."""
     steps = np.abs(np.diff(x)) + np.abs(np.diff(y))
     return np.nansum(steps)
 
@@ -79,7 +79,7 @@ def sides(x, y):
 # --- the picture ---------------------------------------------------------------------------------------------------
 
 
-def test_the_temple_stands_upright(china, picture):
+def test_the_picture_has_the_orientation_of_the_photograph(china, picture):
     # the residual before any update is the photograph itself, for its weights are zero
     samples = pytest.importorskip("sklearn.datasets")
     stride = china.grid_stride
@@ -103,13 +103,13 @@ def test_every_snapshot_is_a_frame_with_the_recorded_residual(picture):
     np.testing.assert_array_equal(figure.data[0].z, figure.frames[0].data[0].z)
 
 
-def test_cells_without_a_row_stay_empty(china, picture):
+def test_cells_without_a_row_are_empty(china, picture):
     pixels = plots.residual_image(picture).data[0]
     assert len(pixels.z) == 600 < np.prod(china.grid_shape)
     assert len(set(zip(pixels.x.tolist(), pixels.y.tolist(), strict=True))) == 600
 
 
-def test_one_colour_scale_centred_at_zero_serves_all_updates(picture):
+def test_all_updates_share_one_colour_scale_centred_at_zero(picture):
     figure = plots.residual_image(picture)
     pixels = figure.data[0]
     assert pixels.zmin == -pixels.zmax
@@ -121,7 +121,7 @@ def test_one_colour_scale_centred_at_zero_serves_all_updates(picture):
     assert red[0] > 2 * red[2] and blue[2] > 2 * blue[0]
 
 
-def test_the_bar_has_at_each_label_the_colour_that_value_has_in_the_picture(picture):
+def test_the_colour_bar_matches_the_colours_of_the_picture_at_every_label(picture):
     figure = plots.residual_image(picture)
     pixels, axis = figure.data[0], figure.layout.coloraxis
     colour_in_bar, colour_in_picture = dict(axis.colorscale), dict(pixels.colorscale)
@@ -131,7 +131,7 @@ def test_the_bar_has_at_each_label_the_colour_that_value_has_in_the_picture(pict
         assert colour_in_bar[(place + 1) / 2] == colour_in_picture[nearest]
 
 
-def test_a_long_record_is_thinned_keeps_both_ends_and_says_so(picture, monkeypatch):
+def test_a_long_record_is_thinned_with_a_note_and_keeps_both_ends(picture, monkeypatch):
     assert "drawn" not in plots.residual_image(picture).layout.title.text
     monkeypatch.setattr(MODULE, "DRAWN_VALUES", 3 * 600)
     figure = plots.residual_image(picture)
@@ -151,10 +151,10 @@ def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
     assert len(figure.to_json()) < 5e6
 
 
-def test_a_residual_that_is_not_finite_is_left_out_and_that_is_said(picture):
+def test_a_residual_that_is_not_finite_is_left_out_with_a_note(picture):
     figure = plots.residual_image(edited(picture, at_3=np.inf, at_5=np.nan))
     assert [frame.name for frame in figure.frames] == ["0", "1", "2", "4", "6", "7"]
-    assert "2 pictures that are not finite left out" in figure.layout.title.text
+    assert "2 non-finite pictures left out" in figure.layout.title.text
     with pytest.raises(ValueError, match="no recorded residual is finite"):
         plots.residual_image(edited(picture, **{f"at_{k}": np.nan for k in range(8)}))
 
@@ -203,7 +203,7 @@ def test_missing_pixels_leave_no_holes_in_the_outline():
         assert 40 <= sides(frame.data[2].x, frame.data[2].y) <= 80
 
 
-def test_blocks_scattered_over_the_picture_are_dotted_row_by_row(scattered):
+def test_scattered_blocks_are_marked_by_a_dot_per_row(scattered):
     figure, rows = plots.residual_image(scattered), scattered["rows"]
     block = int(scattered["update"]["block"][0])
     margin, owned = figure.frames[1].data[1:]
@@ -230,7 +230,7 @@ def test_a_solver_without_blocks_is_a_picture_without_marks(china):
 # --- other inputs --------------------------------------------------------------------------------------------------
 
 
-def test_inputs_off_a_grid_are_points_at_their_coordinates(points):
+def test_inputs_off_a_grid_are_drawn_as_points(points):
     figure = plots.residual_image(points)
     np.testing.assert_allclose(np.stack([figure.data[0].x, figure.data[0].y], 1), points["rows"]["coordinates"])
     np.testing.assert_allclose(
@@ -241,7 +241,7 @@ def test_inputs_off_a_grid_are_points_at_their_coordinates(points):
     assert figure.layout.xaxis.title.text == "first input" and figure.layout.yaxis.title.text == "second input"
 
 
-def test_a_grid_of_which_little_is_there_and_repeated_inputs_are_points():
+def test_sparse_grids_and_repeated_inputs_are_drawn_as_points():
     sparse = torch.randint(0, 60, (200, 2), generator=torch.Generator().manual_seed(0)).float()
     side = torch.arange(15.0)
     grid = torch.cartesian_prod(side, side)
@@ -253,7 +253,7 @@ def test_a_grid_of_which_little_is_there_and_repeated_inputs_are_points():
 # --- words ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_step_says_block_residual_and_work(picture):
+def test_each_step_states_block_residual_and_work(picture):
     steps = plots.residual_image(picture).layout.sliders[0].steps
     update, start = picture["update"], picture["epoch"].isel(epoch=0)
     assert steps[0].label == f"before any update · ‖r‖/‖b‖ = 1 · work {float(start['work']):.3g}"
@@ -276,7 +276,7 @@ def test_the_title_states_system_method_outcome_and_marks(picture, scattered):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_figure_is_valid_json_in_both_themes_and_takes_no_webgl(picture, points, theme):
+def test_the_figure_is_valid_json_in_both_themes_without_webgl(picture, points, theme):
     for trace in (picture, points):
         figure = plots.residual_image(trace, theme=theme)
         json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
@@ -284,7 +284,7 @@ def test_the_figure_is_valid_json_in_both_themes_and_takes_no_webgl(picture, poi
         assert {each.type for each in figure.data} <= {"heatmap", "scatter"}
 
 
-def test_updates_whose_numbers_are_not_in_the_trace_yet_wait_for_the_next_drawing(china):
+def test_updates_that_are_not_recorded_yet_are_drawn_next_time(china):
     seen = []
 
     class Look(apviz.Hook):
@@ -301,7 +301,7 @@ def test_updates_whose_numbers_are_not_in_the_trace_yet_wait_for_the_next_drawin
 # --- errors --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_without_rows_or_snapshots_says_how_to_record_them(china, picture):
+def test_an_error_about_missing_rows_or_snapshots_says_how_to_record_them(china, picture):
     advice = r"hooks=\[apviz\.Recorder\(rows=True, snapshots=range\(0, 60\)\)\]"
     for recording, missing in (
         ({"rows": False}, "no rows"),
@@ -315,7 +315,7 @@ def test_a_trace_without_rows_or_snapshots_says_how_to_record_them(china, pictur
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_other_than_two_inputs_are_refused(d):
+def test_systems_without_two_inputs_are_rejected(d):
     x = torch.rand(100, d, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=rf"d = 2 inputs.*has d = {d}"):
         plots.residual_image(solved(x, x[:, 0]))
@@ -326,17 +326,16 @@ def test_other_than_two_inputs_are_refused(d):
 
 @pytest.fixture
 def browser(browser):
-    """The browser of the module, in which a test leaves nothing open that would take its time from the next."""
+    """Yield the browser of the module, and close all pages after the test."""
     yield browser
     for context in browser.contexts:
         context.close()
 
 
 def open_figure(browser, figure, folder, width=1280):
-    """The figure as a page, with the network off, and what it complained about.
+    """Open the figure as an offline page, and collect its errors.
 
-    Plotly rejects the promise of an animation that another one interrupts, with nothing for a reason, and nobody
-    listens: that is no complaint.
+    An interrupted animation of Plotly rejects its promise with the reason `undefined`, which is not an error.
     """
     path = folder / "figure.html"
     figure.write_html(path, auto_play=False)
@@ -350,7 +349,7 @@ def open_figure(browser, figure, folder, width=1280):
 
 
 def step(tab, number):
-    """Clicks the slider at a step and waits for its picture."""
+    """Click the slider at a step, and wait for its picture."""
     box = tab.locator(".slider-rail-touch-rect").bounding_box()
     count = tab.evaluate("document.querySelector('.js-plotly-plot').layout.sliders[0].steps.length")
     tab.evaluate("document.querySelector('.js-plotly-plot').once('plotly_animated', () => { window.stepped = true; })")
@@ -362,7 +361,7 @@ def step(tab, number):
 
 
 def drawn(tab):
-    """The residuals in the picture, row by row, and how many points its marks have."""
+    """Return the residuals in the picture, row by row, and the number of points of its marks."""
     return tab.evaluate(
         """() => {
             const [pixels, shade, outline] = document.querySelector('.js-plotly-plot').calcdata.map(each => each[0]);
@@ -373,7 +372,7 @@ def drawn(tab):
 
 
 @pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
-def test_the_slider_steps_forth_and_back_between_the_recorded_residuals(browser, tmp_path, picture, width):
+def test_the_slider_moves_forward_and_back_between_the_recorded_residuals(browser, tmp_path, picture, width):
     figure = plots.residual_image(picture)
     tab, problems = open_figure(browser, figure, tmp_path, width)
     pixels = figure.data[0]
@@ -404,7 +403,7 @@ def test_play_runs_through_the_updates_and_pause_stops(browser, tmp_path, pictur
 
 
 @pytest.mark.slow
-def test_the_pointer_reads_row_column_block_and_residual(browser, tmp_path, picture):
+def test_the_hover_text_states_row_column_block_and_residual(browser, tmp_path, picture):
     figure = plots.residual_image(picture)
     tab, problems = open_figure(browser, figure, tmp_path)
     pixels = figure.data[0]

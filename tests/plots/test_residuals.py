@@ -23,7 +23,7 @@ def test_the_curve_is_the_recorded_residual_at_the_recorded_work(runs, curve):
 
 
 @pytest.mark.parametrize(("x", "variable"), [("work", "work"), ("epochs", "epoch"), ("seconds", "seconds")])
-def test_x_is_what_was_asked_for(runs, curve, x, variable):
+def test_x_is_the_requested_quantity(runs, curve, x, variable):
     drawn = curve(plots.residuals(runs["ap"], x=x), runs["ap"])
     np.testing.assert_array_equal(drawn.x, runs["ap"]["epoch"][variable].values)
 
@@ -33,7 +33,7 @@ def test_an_unknown_x_is_an_error_that_lists_the_choices(runs):
         plots.residuals(runs["ap"], x="minutes")
 
 
-def test_buttons_exchange_the_x_of_every_curve_and_the_title_of_the_axis(runs):
+def test_buttons_change_the_x_of_every_curve_and_the_title_of_the_axis(runs):
     several = [runs[name] for name in ("ap", "cut", "cg", "cholesky")]
     shown = plots.residuals(several)
     for button in shown.layout.updatemenus[0].buttons:
@@ -45,7 +45,7 @@ def test_buttons_exchange_the_x_of_every_curve_and_the_title_of_the_axis(runs):
         assert layout["xaxis.title.text"] == asked.layout.xaxis.title.text
 
 
-def test_hovering_gives_epoch_work_seconds_and_residual_in_full(runs, curve):
+def test_the_hover_text_states_epoch_work_seconds_and_residual_in_full(runs, curve):
     epochs = runs["cg"]["epoch"]
     drawn = curve(plots.residuals(runs["cg"], x="seconds"), runs["cg"])
     columns = [epochs[name].values for name in ("epoch", "work", "seconds", "residual")]
@@ -54,26 +54,26 @@ def test_hovering_gives_epoch_work_seconds_and_residual_in_full(runs, curve):
     assert drawn.name.startswith("CG")
 
 
-def test_a_run_that_did_not_converge_says_so_in_the_legend(runs):
-    # the pass that a solve ends with is a point of its own
+def test_the_legend_marks_an_unconverged_run(runs):
+    # the final pass of a solve is a separate point
     residual = f"{runs['cut']['epoch']['residual'].values[-1]:.2g}"
     ended = f"Not converged: epoch limit (residual {residual})"
     expected = [f"{runs['cut'].method_name}<br>{ended}", "recomputed from B − KW"]
     assert entries(plots.residuals(runs["cut"])) == expected
 
 
-def test_a_run_that_converged_says_so_in_the_legend(runs):
+def test_the_legend_marks_a_converged_run(runs):
     assert entries(plots.residuals(runs["cg"]))[0] == "CG — Converged"
 
 
-def test_an_interrupted_run_says_that_it_is_unfinished(runs):
+def test_the_legend_marks_an_interrupted_run_as_unfinished(runs):
     (entry,) = entries(plots.residuals(runs["interrupted"]))
     assert "Unfinished" in entry
     assert "Converged" not in entry
 
 
 def end_marker(figure, trace):
-    """Drawn last of all that belongs to the run."""
+    """Return the end marker of a run, which is drawn after its other parts."""
     return [each for each in figure.data if trace.method_name in each.name and each.mode == "markers"][-1]
 
 
@@ -87,13 +87,13 @@ def test_ends_differ_for_converged_not_converged_and_unfinished_runs(runs):
     assert "open" not in converged.marker.symbol
 
 
-def test_the_end_marker_stands_at_the_last_epoch_and_tells_why_the_run_ended(runs):
+def test_the_end_marker_is_at_the_last_epoch_and_states_the_stop_reason(runs):
     end = end_marker(plots.residuals(runs["cut"]), runs["cut"])
     assert end.y[0] == runs["cut"]["epoch"]["residual"].values[-1]
     assert "Not converged: epoch limit. The cap was" in end.hovertemplate.replace("<br>", " ")
 
 
-def test_recomputed_residuals_are_open_diamonds_apart_from_the_curve(runs):
+def test_recomputed_residuals_are_open_diamonds_separate_from_the_curve(runs):
     checked = runs["ap"]["epoch"]["checked_residual"].values
     figure = plots.residuals(runs["ap"])
     (drawn,) = [each for each in figure.data if each.marker.symbol == "diamond-open" and each.x[0] is not None]
@@ -102,8 +102,8 @@ def test_recomputed_residuals_are_open_diamonds_apart_from_the_curve(runs):
     assert "recomputed from B − KW" in entries(figure)
 
 
-def test_no_check_curve_or_other_run_lies_on_the_cross_that_ends_a_run(runs):
-    """Crosses hid under the diamonds of the runs after theirs."""
+def test_nothing_is_drawn_over_the_cross_at_the_end_of_a_run(runs):
+    """Diamonds of later runs once covered these crosses."""
     figure = plots.residuals([runs["cut"], runs["ap"], runs["cyclic"]])
     drawn = [each for each in figure.data if each.x[0] is not None]
     cross = next(i for i, each in enumerate(drawn) if each.marker.symbol == "x")
@@ -112,7 +112,7 @@ def test_no_check_curve_or_other_run_lies_on_the_cross_that_ends_a_run(runs):
     assert checks and drawn[cross].marker.size > max(checks)
 
 
-def test_curves_that_lie_on_each_other_are_named(runs, edited):
+def test_coinciding_curves_are_named(runs, edited):
     near = edited(runs["ap"], {"seed": 3}, residual=runs["ap"]["epoch"]["residual"].values * 1.005)
     apart = edited(runs["ap"], {"seed": 4}, residual=runs["ap"]["epoch"]["residual"].values * 1.5)
     first = edited(runs["ap"], {"seed": 2})
@@ -124,7 +124,7 @@ def test_curves_that_lie_on_each_other_are_named(runs, edited):
     assert "each other" not in plots.residuals([runs["ap"], runs["cg"]]).layout.title.text
 
 
-def test_of_many_runs_the_legend_has_the_methods_and_every_run_is_found_by_the_pointer(runs, edited):
+def test_for_many_runs_the_legend_lists_methods_and_the_hover_text_names_every_run(runs, edited):
     traces = [edited(runs["cut"], {"seed": seed}) for seed in range(30)] + [runs["cg"]]
     figure = plots.residuals(traces)
     label = runs["cut"].method_name
@@ -134,7 +134,7 @@ def test_of_many_runs_the_legend_has_the_methods_and_every_run_is_found_by_the_p
         assert any(each.startswith(f"{label}, seed {seed} — Not converged: epoch limit") for each in groups)
 
 
-def test_the_tolerance_is_a_line_at_its_value_and_labelled(runs):
+def test_the_tolerance_is_a_labelled_line_at_its_value(runs):
     layout = plots.residuals(runs["ap"]).layout
     (line,) = layout.shapes
     assert line.y0 == line.y1 == 0.01
@@ -148,7 +148,7 @@ def test_each_of_several_tolerances_has_its_line(runs):
     assert [line.y0 for line in layout.shapes] == [1e-4, 1e-2]
 
 
-def test_an_exact_zero_is_marked_as_one_and_never_left_out(runs, edited):
+def test_an_exact_zero_is_marked_and_never_left_out(runs, edited):
     values = runs["cg"]["epoch"]["residual"].values.copy()
     values[-1] = 0.0
     figure = plots.residuals(edited(runs["cg"], residual=values))

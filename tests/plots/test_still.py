@@ -1,4 +1,4 @@
-"""Figures of curves that are drawn without a script."""
+"""Figures of curves drawn without a script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABEL = r'<span style="position:absolute;{side}:([\d.]+)%;[^>]*nowrap">(.*?)</sp
 
 
 def scale(drawn, side):
-    """From shares of an axis to what its labels say, as a straight line through them; powers of ten on a log axis."""
+    """Return the map from shares of an axis to its labels, a straight line; powers of ten on a log axis."""
     found = re.findall(LABEL.format(side=side), drawn)
     shares = [float(share) / 100 for share, _ in found]
     values = [
@@ -29,13 +29,13 @@ def scale(drawn, side):
 
 
 def paths(drawn, color):
-    """Points of the lines of a colour, as shares of the width and, from below, of the height."""
+    """Return the points of lines of a colour, as shares of the width and of the height from below."""
     ways = re.findall(rf'<path d="M([^"h]+)" stroke="{color}"', drawn)
     points = [np.array([[float(each) for each in point.split()] for point in way.split("L")]) for way in ways]
     return [np.column_stack([each[:, 0] / 1000, 1 - each[:, 1] / 1000]) for each in points]
 
 
-def test_read_against_the_labels_of_its_axes_a_curve_is_what_was_recorded(runs):
+def test_a_curve_read_off_its_axes_equals_the_record(runs):
     run = runs["cg"]
     drawn = still(plots.residuals(run, x="work"))
     (points,) = paths(drawn, plots.method_color(run.method))
@@ -54,7 +54,7 @@ def test_a_curve_of_many_points_keeps_its_peaks_and_fits_a_page():
     assert points[:, 1].max() > 0.9 > 0.1 > points[:, 1].min()
 
 
-def test_words_of_a_figure_are_shown_as_they_are():
+def test_texts_of_a_figure_are_shown_unchanged():
     figure = go.Figure(go.Scatter(x=[0, 1], y=[1, 2]))
     figure.update_layout(
         title_text="a &lt;script&gt;alert(1)&lt;/script&gt;<br><span>b & c</span>", xaxis_title_text='"x"<b>'
@@ -64,7 +64,7 @@ def test_words_of_a_figure_are_shown_as_they_are():
     assert "&quot;x&quot;</div>" in drawn
 
 
-def test_what_cannot_be_on_a_logarithmic_axis_is_left_out():
+def test_values_that_cannot_be_on_a_logarithmic_axis_are_left_out():
     figure = go.Figure(go.Scatter(x=[1, 2, 3, 4], y=[1.0, 0.0, np.nan, 0.01], line_color="#123456"))
     figure.update_yaxes(type="log")
     (points,) = paths(still(figure), "#123456")
@@ -74,10 +74,10 @@ def test_what_cannot_be_on_a_logarithmic_axis_is_left_out():
 @pytest.mark.parametrize("figure", [
     go.Figure(go.Heatmap(z=[[1, 2]])), go.Figure([go.Scatter(y=[1]), go.Scatter(y=[1], yaxis="y2")]), go.Figure(),
 ])  # fmt: skip
-def test_other_figures_are_refused(figure):
-    with pytest.raises(ValueError, match="curves over one pair of axes can be drawn, got traces"):
+def test_other_figures_are_rejected(figure):
+    with pytest.raises(ValueError, match="curves over one pair of axes can be drawn, got"):
         still(figure)
 
 
-def test_a_figure_without_a_number_has_axes_all_the_same():
+def test_a_figure_without_numbers_still_has_axes():
     assert "<figure" in still(go.Figure(go.Scatter(x=[0], y=[np.nan])))

@@ -1,4 +1,4 @@
-"""Figures over a setting: a point a run."""
+"""Figures over a setting, with one point per run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rings(figure):
     return [each for each in figure.data if each.hoverinfo == "skip"]
 
 
-def test_a_curve_over_b_has_epochs_seconds_condition_and_memory_of_every_run(runs):
+def test_a_curve_over_b_shows_epochs_seconds_condition_and_memory_of_every_run(runs):
     small, large = runs["ap"], runs["ap100"]
     figure = plots.batch_size_sweep([large, small])
     for row, expected in enumerate(
@@ -46,18 +46,18 @@ def test_a_curve_over_b_has_epochs_seconds_condition_and_memory_of_every_run(run
         np.testing.assert_allclose(np.asarray(curve.y, float), expected)
 
 
-def test_the_ring_is_around_the_fewest_seconds_of_those_that_converged(runs):
+def test_the_ring_marks_the_fastest_converged_run(runs):
     # `cut` took the least time by far, and did not converge
     traces = [runs["ap"], runs["ap100"], runs["cut"]]
     figure = plots.batch_size_sweep(traces)
     seconds = {trace.method.block_size: float(trace["epoch"]["seconds"][-1]) for trace in traces[:2]}
     best = min(seconds, key=seconds.get)
-    # the residual that each reached is above, for one did not converge
+    # the reached residuals are above, because one run did not converge
     assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == 1 + len(PANELS)
-    assert f"ring: b = {best}, {seconds[best]:.3g} s, the fewest of 2 converged" in figure.layout.title.text
+    assert f"ring: b = {best}, {seconds[best]:.3g} s, the fastest of 2 converged" in figure.layout.title.text
 
 
-def test_runs_to_another_tolerance_do_not_compete_for_the_ring(edited, runs):
+def test_runs_to_another_tolerance_cannot_get_the_ring(edited, runs):
     quick = edited(runs["ap"], {"tol": 0.5, "block_size": 70}, seconds=runs["ap"]["epoch"]["seconds"].values / 1e3)
     figure = plots.batch_size_sweep([quick, runs["ap"], runs["ap100"]])
     assert 70 not in {ring.x[0] for ring in rings(figure)}
@@ -65,13 +65,13 @@ def test_runs_to_another_tolerance_do_not_compete_for_the_ring(edited, runs):
 
 
 def words(figure):
-    """Title and caption, as they read."""
+    """Return title and caption as plain text."""
     text = re.sub('<br><span class="words"[^>]*>', " ", figure.layout.title.text)
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
 
 
 def sweep_without_convergence(edited, run, kept, epochs=40):
-    """Runs over b that were cut off: each keeps such a share of its residual an epoch."""
+    """Return runs over b that hit the epoch limit; an epoch multiplies the residual by the value in `kept`."""
     found = []
     for size, share in kept.items():
         tree = run.tree.copy(deep=True)
@@ -84,54 +84,54 @@ def sweep_without_convergence(edited, run, kept, epochs=40):
     return found
 
 
-def test_without_a_converged_run_no_b_is_marked_and_what_was_reached_is_said(edited, runs):
+def test_without_a_converged_run_no_b_is_marked_and_the_reached_residual_is_stated(edited, runs):
     traces = sweep_without_convergence(edited, runs["ap"], {100: 0.99, 200: 0.9, 400: 0.95})
     figure = plots.batch_size_sweep(traces)
     assert not rings(figure)
-    said = f"none of 3 converged; b = 200 came nearest: residual {0.9**40:.2g} after 40 epochs, 40 s (tolerance 0.01)"
+    said = f"none of 3 converged; smallest residual: {0.9**40:.2g}, by b = 200 after 40 epochs, 40 s (tolerance 0.01)"
     assert said in words(figure)
 
 
-def test_what_every_b_reached_is_a_cross_above_the_costs_with_the_tolerance_as_a_line(edited, runs):
+def test_the_residual_reached_by_every_b_is_a_cross_above_the_costs(edited, runs):
     traces = sweep_without_convergence(edited, runs["ap"], {100: 0.99, 200: 0.95, 400: 0.97})
     figure = plots.batch_size_sweep(traces)
     (crosses,) = drawn(figure, 1, "markers")
     assert crosses.marker.symbol == "x" and crosses.x.tolist() == [100, 200, 400]
     np.testing.assert_allclose(crosses.y, [0.99**40, 0.95**40, 0.97**40])
-    assert figure.layout.yaxis.title.text == "residual reached"
+    assert figure.layout.yaxis.title.text == "final residual"
     assert [shape.y0 for shape in figure.layout.shapes if shape.yref == "y"] == [0.01]
-    # where all converged, there is nothing to say of it
+    # if all runs converged, there is no note
     assert plots.batch_size_sweep(runs["ap"]).layout.yaxis.title.text == "epochs"
 
 
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        # 0.95 to the 90th is 0.01: 50 more; a fifth is put on top
+        # 0.95 to the 90th is 0.01: 50 more epochs, plus a fifth
         (0.95, "it takes some 50 epochs more, 50 s: allow 110 epochs and sweep again"),
-        # two thousand more
+        # two thousand more epochs
         (0.9985, "fell by 0.15% an epoch: more epochs would not do"),
         (1.0, "fell by 0% an epoch: more epochs would not do"),
     ],
 )
-def test_what_to_do_next_follows_from_how_the_residual_fell(edited, runs, kept, said):
+def test_the_advice_follows_from_the_fall_of_the_residual(edited, runs, kept, said):
     (trace,) = sweep_without_convergence(edited, runs["ap"], {100: kept})
     assert said in what_next(trace) and said in words(plots.batch_size_sweep(trace))
 
 
-def test_the_forecast_of_epochs_is_where_the_run_comes_to_its_tolerance(edited, runs):
-    """By a residual that goes on as it fell: the run itself, for as long as it takes."""
+def test_the_forecast_is_the_epoch_at_which_the_run_reaches_its_tolerance(edited, runs):
+    """The oracle extends the run itself, whose residual keeps falling at its rate."""
     (trace,) = sweep_without_convergence(edited, runs["ap"], {100: 0.93}, epochs=20)
     more = int(re.search(r"some (\d+) epochs more", what_next(trace))[1])
     residual = [0.93**k for k in range(200)]
     assert more == next(k for k, value in enumerate(residual) if value <= 0.01) - 20
 
 
-def test_a_run_that_was_cut_at_once_tells_no_rate(runs):
+def test_a_run_that_ends_at_once_gives_no_rate(runs):
     assert what_next(runs["cut"]).startswith("Too few epochs to tell a rate: allow 20")
 
 
-def test_what_did_not_converge_is_a_cross_and_no_point_of_the_curve(runs):
+def test_an_unconverged_run_is_a_cross_and_not_a_point_of_the_curve(runs):
     figure = plots.batch_size_sweep([runs["cut"]])
     for row in (1, 2, 3):
         (curve,) = drawn(figure, row, "lines+markers")
@@ -139,7 +139,7 @@ def test_what_did_not_converge_is_a_cross_and_no_point_of_the_curve(runs):
         (cross,) = drawn(figure, row, "markers")
         assert cross.marker.symbol == "x" and cross.x[0] == 50
     assert drawn(figure, 2, "markers")[0].y[0] == 2
-    # κ′ and the memory are what they are
+    # κ′ and the memory do not change
     for row in (4, 5):
         assert np.isfinite(np.asarray(drawn(figure, row, "lines+markers")[0].y, float)).all()
     assert drawn(figure, 1, "lines+markers")[0].name.endswith("1 of 1 not converged")
@@ -151,7 +151,7 @@ def test_a_run_without_an_end_is_an_open_circle(runs):
     assert circle.marker.symbol == "circle-open" and circle.name.endswith("1 unfinished")
 
 
-def test_methods_have_a_curve_each(runs):
+def test_every_method_has_its_own_curve(runs):
     figure = plots.batch_size_sweep([runs["ap"], runs["cyclic"], runs["ap100"]])
     curves = drawn(figure, 1, "lines+markers")
     assert [len(curve.x) for curve in curves] == [2, 1]
@@ -162,7 +162,7 @@ def test_methods_have_a_curve_each(runs):
     assert curves[1].line.color == rule_color("cyclic")
 
 
-def test_systems_of_different_noise_are_not_one_curve_over_b(runs):
+def test_systems_of_different_noise_do_not_share_a_curve_over_b(runs):
     figure = plots.batch_size_sweep([runs["ap"], runs["noisy"]])
     names = [curve.name for curve in drawn(figure, 1, "lines+markers")]
     assert "σ² = 0.05" in names[0] and "σ² = 0.5" in names[1]
@@ -177,7 +177,7 @@ def test_the_memory_limit_is_a_line_inside_its_panel(runs):
     assert low < math.log10(80_000) and math.log10(4e9) < high
 
 
-def test_labels_on_the_axis_of_b_never_run_into_each_other(edited, runs):
+def test_labels_on_the_axis_of_b_never_overlap(edited, runs):
     traces = [
         edited(runs["ap"], {"method": runs["ap"].attrs["method"] | {"block_size": size}})
         for size in (100, 110, 200, 210, 400)
@@ -197,7 +197,7 @@ def test_a_run_without_blocks_has_no_place_over_b(runs):
         plots.batch_size_sweep([runs["ap"], runs["cg"]])
 
 
-def test_the_first_number_of_a_point_is_the_place_of_its_run(runs):
+def test_the_first_number_of_a_point_is_the_index_of_its_run(runs):
     traces = [runs["ap100"], runs["cut"], runs["ap"]]
     figure = plots.batch_size_sweep(traces)
     for each in figure.data:
@@ -205,12 +205,12 @@ def test_the_first_number_of_a_point_is_the_place_of_its_run(runs):
             assert traces[int(values[0])].method.block_size == x
 
 
-def test_a_curve_over_the_noise_goes_by_kappa_and_the_methods_share_the_axis(runs):
+def test_a_curve_over_the_noise_uses_kappa_on_a_shared_axis(runs):
     figure = plots.noise_sweep([runs["ap"], runs["noisy"], runs["cg"]])
     blocks, gradients = drawn(figure, 1, "lines+markers")
     kappas = [float(runs[name]["spectrum"]["kappa"]) for name in ("noisy", "ap")]
     assert kappas[0] < kappas[1]
-    # by σ², so that the line goes from right to left
+    # in the order of σ², so the line goes from right to left
     np.testing.assert_allclose(blocks.x, kappas[::-1])
     np.testing.assert_allclose(gradients.x, kappas[1:])
     work = drawn(figure, 2, "lines+markers")
@@ -224,7 +224,7 @@ def test_cg_stays_below_its_bound(runs):
     assert not [each for each in plots.noise_sweep([runs["ap"], runs["pcg"]]).data if each.line.dash == "dot"]
 
 
-def test_an_estimated_kappa_is_called_one(edited, runs):
+def test_an_estimated_kappa_is_marked(edited, runs):
     for run in ("ap", "cg"):
         exact = plots.noise_sweep(runs[run])
         assert "estimate" not in exact.layout.title.text and exact.layout.xaxis2.title.text.startswith("κ = ")
@@ -239,7 +239,7 @@ def test_an_estimated_kappa_is_called_one(edited, runs):
             assert "(estimate)" in bound.name and "κ ≈ " in bound.hovertemplate
 
 
-def test_kappa_prime_comes_from_power_iteration_and_is_marked(runs):
+def test_kappa_prime_from_power_iteration_is_marked(runs):
     figure = plots.batch_size_sweep(runs["ap"])
     assert figure.layout.yaxis3.title.text.startswith("κ′ ≈ ")
     assert "κ′ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]

@@ -1,4 +1,4 @@
-"""Long curves are drawn with fewer points, and say so."""
+"""Long curves are drawn with fewer points and a note."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from apviz.tracing import Trace
 
 
 @pytest.mark.parametrize("total", [0, 1, DRAWN_POINTS])
-def test_a_short_curve_is_drawn_whole(total):
+def test_a_short_curve_is_drawn_completely(total):
     np.testing.assert_array_equal(thinned(np.zeros(total)), np.arange(total))
 
 
 @pytest.mark.parametrize("total", [DRAWN_POINTS + 1, 100_000])
-def test_a_long_curve_keeps_its_ends_and_every_peak_of_a_stretch(total):
+def test_a_long_curve_keeps_its_ends_and_the_peaks_of_every_interval(total):
     values = np.random.default_rng(0).normal(size=total)
     spikes = [7, total // 3, total - 5]
     values[spikes] = [50, -50, 60]
@@ -27,7 +27,7 @@ def test_a_long_curve_keeps_its_ends_and_every_peak_of_a_stretch(total):
     assert (np.diff(kept) > 0).all()
 
 
-def test_what_is_not_finite_is_no_peak():
+def test_values_that_are_not_finite_are_not_peaks():
     values = np.random.default_rng(0).normal(size=10_000)
     values[::2] = np.nan
     kept = thinned(values)
@@ -35,7 +35,7 @@ def test_what_is_not_finite_is_no_peak():
 
 
 def long(trace, epochs=5_000):
-    """The trace with so many epochs."""
+    """Return the trace stretched to `epochs` epochs."""
     nodes = {name: node.to_dataset() for name, node in trace.tree.children.items() if name in ("epoch", "spectrum")}
     rows = np.resize(np.arange(nodes["epoch"].sizes["epoch"]), epochs)
     grown = nodes["epoch"].isel(epoch=rows).assign_coords(epoch=np.arange(epochs))
@@ -48,7 +48,7 @@ def long(trace, epochs=5_000):
 
 
 @pytest.mark.parametrize("plot", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_a_figure_of_a_long_run_draws_few_points_and_says_so(runs, plot):
+def test_a_figure_of_a_long_run_draws_few_points_with_a_note(runs, plot):
     figure, short = plot(long(runs["cg"])), plot(runs["cg"])
     assert max(len(each.x) for each in figure.data) <= 2 * (DRAWN_POINTS + 2)
     words = " ".join(figure.layout.title.text.replace("</span>", " ").replace("<br>", " ").split(">"))

@@ -1,4 +1,4 @@
-"""Trainings by Adam step."""
+"""The figure of trainings by Adam step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def drawn(figure, row, mode="lines+markers"):
     return [each for each in figure.data if (each.yaxis or "y") == axis and each.mode == mode]
 
 
-def test_the_noise_stands_above_the_epochs_on_one_axis_of_steps(trainings):
+def test_the_noise_is_above_the_epochs_on_one_axis_of_steps(trainings):
     figure, steps = plots.training(trainings["ap"]), trainings["ap"]["step"]
     for row, name in ((1, "noise"), (2, "epochs")):
         (curve,) = drawn(figure, row)
@@ -27,7 +27,7 @@ def test_the_noise_stands_above_the_epochs_on_one_axis_of_steps(trainings):
     assert figure.layout.xaxis.matches == "x2"
 
 
-def test_condition_numbers_have_a_panel_where_one_training_recorded_them(trainings):
+def test_condition_numbers_have_a_panel_if_any_training_recorded_them(trainings):
     figure = plots.training([trainings["ap"], trainings["kappa"]])
     without, with_kappa = drawn(figure, 3)
     assert not np.isfinite(np.asarray(without.y, float)).any()
@@ -44,7 +44,7 @@ def test_a_step_whose_solve_did_not_converge_is_a_cross_and_is_counted(trainings
     assert entries[0].endswith("6 steps") and entries[1].endswith("3 of 6 steps, unfinished, 3 not converged")
 
 
-def test_hovering_gives_the_step_in_full_and_only_what_was_recorded(trainings):
+def test_the_hover_text_states_a_step_in_full_and_only_recorded_values(trainings):
     figure = plots.training([trainings["cg"], trainings["kappa"]])
     gradients, blocks = drawn(figure, 1)
     assert "iterations to residual" in gradients.hovertemplate and "epochs to residual" in blocks.hovertemplate
@@ -56,7 +56,7 @@ def test_hovering_gives_the_step_in_full_and_only_what_was_recorded(trainings):
     np.testing.assert_array_equal(gradients.customdata, expected)
 
 
-def test_a_method_has_the_colour_it_has_everywhere(trainings):
+def test_a_method_has_the_same_colour_as_in_other_figures(trainings):
     for curve, run in zip(drawn(plots.training([trainings["ap"], trainings["cg"]]), 1), ("ap", "cg"), strict=True):
         assert curve.line.color == plots.method_color(trainings[run].method)
 
@@ -68,13 +68,13 @@ def test_a_trace_of_one_solve_is_an_error_that_says_how_to_draw_it(trainings, ru
 
 def test_an_estimated_condition_number_of_a_step_is_marked(trainings):
     trace = TrainingTrace(trainings["kappa"].tree.copy(deep=True))
-    # as in a trace that does not say how it was got
+    # as in a trace without the method of its condition numbers
     del trace.tree["step"]["kappa"].attrs["is_estimate"]
     figure = plots.training([trainings["ap"], trace])
     assert figure.layout.yaxis3.title.text.startswith("κ ≈ ") and "κ ≈ " in drawn(figure, 1)[1].text[0]
 
 
-def test_an_axis_of_few_epochs_names_every_whole_number_once():
+def test_an_axis_of_few_epochs_labels_every_integer_once():
     x = torch.linspace(0, 1, 60)[:, None]
     solver = apviz.AlternatingProjection(block_size=20)
     settings = apviz.TrainingSettings(solver=solver, steps=2, probes=2, max_epochs=1)

@@ -1,4 +1,4 @@
-"""The two norms of the residual, step by step: what is drawn is what was computed."""
+"""The figure of the two norms of the residual, step by step, shows the computed values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_theme_colours_all(theme):
     json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_axes_have_titles_captions_fit_a_phone_and_nothing_is_dashed():
+def test_axes_have_titles_captions_fit_a_phone_and_no_line_is_dashed():
     figure = two_norms(walked(), 2)
     title = figure.layout.title.text
     assert all(part in title for part in ("n = 3", "Matérn-5/2", "ℓ = 0.4", "σ² = 0.05"))
@@ -47,7 +47,7 @@ def test_axes_have_titles_captions_fit_a_phone_and_nothing_is_dashed():
     assert not any(each.line.dash for each in figure.data)
 
 
-def test_data_of_zeros_are_drawn_and_a_step_that_there_is_not_gets_a_message():
+def test_data_of_zeros_are_drawn_and_a_missing_step_raises():
     span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), 0.1)
     found = trajectory_on(span, np.zeros(3), SETS["plane"], steps=4)
     for number in range(len(found.steps)):

@@ -15,7 +15,7 @@ CASES = {
 
 
 def definite(n, decades, rng):
-    """A symmetric matrix with eigenvalues from 1 to 10^decades."""
+    """Return a symmetric matrix with eigenvalues from 1 to 10^decades."""
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     return (q * np.logspace(0, decades, n)) @ q.T
 
@@ -26,7 +26,7 @@ def times(matrix):
 
 
 def assert_close(applied, matrix, r):
-    """To 1e-9 of ‖P⁻¹‖‖r‖, which is what float64 keeps where M is badly conditioned."""
+    """Compare to 1e-9 of ‖P⁻¹‖‖r‖, the accuracy of float64 for a badly conditioned M."""
     scale = np.linalg.norm(matrix, 2) * np.linalg.norm(r)
     np.testing.assert_allclose(applied, matrix @ r, rtol=0, atol=1e-9 * scale)
 
@@ -42,7 +42,7 @@ def test_low_rank_applies_the_inverse_of_the_sum(n, rank, columns, decades, size
 
 
 @pytest.mark.parametrize("case", ["repeated columns", "zero columns", "one column", "no effect at all"])
-def test_low_rank_takes_a_factor_whose_columns_depend_on_each_other(case):
+def test_low_rank_accepts_a_factor_with_linearly_dependent_columns(case):
     rng = np.random.default_rng(0)
     m, base = definite(30, 2.0, rng), rng.standard_normal((30, 4))
     factor = {
@@ -62,14 +62,14 @@ def test_galerkin_applies_the_balancing_preconditioner(n, rank, columns, decades
     rng = np.random.default_rng(seed)
     k, m = definite(n, decades, rng), definite(n, 2.0, rng)
     v, r = size * rng.standard_normal((n, min(rank, n))), rng.standard_normal((n, columns))
-    # Mandel (1993), in the words of issue 3: P = Q + (I − QK) M (I − KQ), Q = V(VᵀKV)⁻¹Vᵀ, in a basis of span V
+    # Mandel (1993): P = Q + (I − QK) M (I − KQ), Q = V(VᵀKV)⁻¹Vᵀ, in a basis of span V
     basis = np.linalg.svd(v, full_matrices=False)[0]
     q = basis @ np.linalg.inv(basis.T @ k @ basis) @ basis.T
     expected = q + (np.eye(n) - q @ k) @ m @ (np.eye(n) - k @ q)
     assert_close(galerkin(times(m), torch.tensor(v), times(k))(torch.tensor(r)), expected, r)
 
 
-def test_galerkin_is_exact_on_the_coarse_space_and_depends_on_its_span_alone():
+def test_galerkin_is_exact_on_the_coarse_space_and_depends_only_on_its_span():
     rng = np.random.default_rng(0)
     k, m, v = definite(50, 3.0, rng), definite(50, 1.0, rng), rng.standard_normal((50, 7))
     apply = galerkin(times(m), torch.tensor(v), times(k))
@@ -79,7 +79,7 @@ def test_galerkin_is_exact_on_the_coarse_space_and_depends_on_its_span_alone():
     torch.testing.assert_close(mixed(r), apply(r), rtol=1e-8, atol=1e-8)
 
 
-def test_galerkin_takes_one_product_with_k_and_applying_it_none():
+def test_building_galerkin_costs_one_product_with_k_and_applying_it_none():
     rng, products = np.random.default_rng(0), []
     k = torch.tensor(definite(20, 2.0, rng))
 
@@ -107,7 +107,7 @@ def test_an_exact_fine_level_stays_exact(kind):
 
 
 @pytest.mark.parametrize("kind", ["low-rank", "galerkin"])
-def test_applying_leaves_the_residual_as_it_was_even_if_the_fine_level_returns_what_it_got(kind):
+def test_applying_does_not_modify_the_residual_even_if_the_fine_level_returns_its_argument(kind):
     rng = np.random.default_rng(0)
     factor = torch.tensor(rng.standard_normal((20, 3)))
     r = torch.tensor(rng.standard_normal((20, 2)))
@@ -138,7 +138,7 @@ def test_in_float32_the_sum_is_symmetric_and_definite_however_large_the_coarse_p
 
 
 @pytest.mark.parametrize("noise", [0.3, torch.linspace(0.1, 2.0, 9, dtype=torch.float64)])
-def test_a_factor_with_the_noises_of_rows_is_inverted_and_drawn_from_as_the_matrix_it_stands_for(noise):
+def test_a_factor_plus_noise_per_row_is_inverted_and_sampled_like_its_dense_matrix(noise):
     factor = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     made = LowRankPlusNoise(factor, noise)
     dense = (factor @ factor.T + torch.diag(torch.as_tensor(noise, dtype=torch.float64).expand(9))).numpy()
@@ -147,7 +147,7 @@ def test_a_factor_with_the_noises_of_rows_is_inverted_and_drawn_from_as_the_matr
     np.testing.assert_allclose(np.cov(drawn.numpy()), dense, atol=0.05 * np.diag(dense).max())
 
 
-def test_samples_are_those_of_their_generator():
+def test_samples_are_determined_by_their_generator():
     made = LowRankPlusNoise(torch.ones(9, 3, dtype=torch.float64), 0.3)
     first, again, other = (made.sample(2, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
     assert torch.equal(first, again) and not torch.equal(first, other)

@@ -34,7 +34,7 @@ def noise_free(operator):
 @pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @pytest.mark.parametrize("rank", [1, 7, 30])
-def test_the_low_rank_product_is_that_of_linear_operators_pivoted_cholesky(kind, operator, rank):
+def test_the_low_rank_product_equals_that_of_linear_operator(kind, operator, rank):
     counting = make(kernel=kind(lengthscale=(0.5, 0.8, 1.1), outputscale=1.3), operator=operator)
     ours = pivoted_cholesky(counting, rank)
     theirs = linear_operator.functions.pivoted_cholesky(noise_free(counting), rank, error_tol=0.0)
@@ -51,7 +51,7 @@ def test_full_rank_pivoted_cholesky_reconstructs_the_kernel_matrix():
 
 @settings(deadline=None, max_examples=15)
 @given(n=st.integers(2, 60), rank=st.integers(1, 70), seed=st.integers(0, 99))
-def test_what_the_factor_leaves_is_positive_semidefinite_and_shrinks_with_the_rank(n, rank, seed):
+def test_the_remainder_is_positive_semidefinite_and_shrinks_with_the_rank(n, rank, seed):
     counting = make(n=n, seed=seed)
     exact = noise_free(counting).numpy()
     left = [exact - (factor @ factor.T).numpy() for factor in (pivoted_cholesky(counting, r) for r in (rank, rank + 1))]
@@ -102,7 +102,7 @@ def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(
     np.testing.assert_allclose(applied, expected, rtol=1e-8, atol=1e-8)
 
 
-def test_applying_the_preconditioner_leaves_the_residual_as_it_was():
+def test_applying_the_preconditioner_does_not_modify_the_residual():
     r = torch.ones(120, 2, dtype=torch.float64, device=DEVICE)
     PivotedCholesky(rank=5).build(make())(r)
     assert torch.equal(r, torch.ones(120, 2, dtype=torch.float64))
@@ -110,7 +110,7 @@ def test_applying_the_preconditioner_leaves_the_residual_as_it_was():
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
 def test_in_float32_the_preconditioner_stays_positive_definite_along_the_leading_eigenvectors(noise):
-    # λmax/σ² reaches 1e7 here: Woodbury's difference would leave nothing but rounding
+    # λmax/σ² reaches 1e7 here, so the difference in Woodbury's formula would be pure rounding
     counting = make(n=1500, kernel=RBF(lengthscale=1.0), noise=noise, dtype=torch.float32)
     apply = PivotedCholesky(rank=100).build(counting)
     k = noise_free(counting).numpy()
@@ -138,6 +138,6 @@ def test_building_costs_rank_over_n_of_work():
 
 
 @pytest.mark.parametrize("rank", [0, -3])
-def test_a_rank_below_one_is_refused(rank):
+def test_a_rank_below_one_is_rejected(rank):
     with pytest.raises(ValueError, match=rf"rank must be .*at least 1, got {rank}"):
         PivotedCholesky(rank=rank)

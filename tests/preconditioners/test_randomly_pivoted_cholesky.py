@@ -12,7 +12,7 @@ from tests.device import DEVICE
 
 
 class Patient(CountingOperator):
-    """Gives up after so much work: a draw that never ends fails rather than hangs."""
+    """Raises after a limit of work, so that an endless draw fails instead of hanging."""
 
     def block(self, rows, out=None):
         assert self.work < 1000, "the pivots are still being drawn after the work of 1000 products with K"
@@ -39,13 +39,13 @@ def factor_of(operator, rank, seed=0):
 
 
 def pivots_of(factor, scale):
-    """The pivots in their order: the row that a new column explains in full."""
+    """Return the pivots in order: the rows that each new column explains completely."""
     explained = np.cumsum(factor**2, axis=1) > scale * (1 - 1e-9)
     return [int(np.flatnonzero(explained[:, k] & ~explained[:, :k].any(1))[0]) for k in range(factor.shape[1])]
 
 
 def nystrom(k, pivots):
-    """K[:, S] K[S, S]⁻¹ K[S, :]."""
+    """Return K[:, S] K[S, S]⁻¹ K[S, :]."""
     return k[:, pivots] @ np.linalg.lstsq(k[np.ix_(pivots, pivots)], k[pivots], rcond=None)[0]
 
 
@@ -59,7 +59,7 @@ def nystrom(k, pivots):
     ),
     operator=st.sampled_from(["dense", "tiled"]),
 )
-def test_what_the_factor_leaves_is_positive_semidefinite(n, rank, seed, kernel, operator):
+def test_the_remainder_is_positive_semidefinite(n, rank, seed, kernel, operator):
     counting = make(uniform(n, seed=seed), kernel, operator=operator)
     factor = factor_of(counting, rank, seed)
     left = noise_free(counting) - factor @ factor.T
@@ -68,7 +68,7 @@ def test_what_the_factor_leaves_is_positive_semidefinite(n, rank, seed, kernel, 
 
 
 @pytest.mark.parametrize("rank", [1, 10, 100, PROPOSALS + 40])
-def test_the_factor_is_nystroms_approximation_at_its_pivots_whose_columns_are_exact(rank):
+def test_the_factor_is_the_nystrom_approximation_at_its_pivots_whose_columns_are_exact(rank):
     counting = make(uniform(250), Matern12(lengthscale=0.5, outputscale=1.3))
     k, factor = noise_free(counting), factor_of(counting, rank)
     pivots = pivots_of(factor, 1.3)
@@ -109,7 +109,7 @@ def test_duplicate_rows_stop_the_factor_at_the_number_of_distinct_ones(dtype, op
 )
 @pytest.mark.parametrize("noise", [1e-4, 1.0, 100.0])
 def test_in_float32_a_smooth_kernel_stops_at_rounding_whatever_the_noise(kernel, noise):
-    # λmax/n of the kernel is near the outputscale: what is left at the end is rounding of numbers of that size
+    # λmax/n is close to the outputscale, so the remainder is rounding of numbers of that size
     for seed in range(10):
         counting = make(uniform(50, seed=seed), kernel, noise, torch.float32)
         factor = factor_of(counting, 50, seed)
@@ -122,15 +122,15 @@ def test_in_float32_a_smooth_kernel_stops_at_rounding_whatever_the_noise(kernel,
 
 @pytest.mark.parametrize("seed", [3, 6, 76, 97])
 @pytest.mark.parametrize(("outputscale", "noise"), [(0.07, 0.58), (1.3, 20.0)])
-def test_in_float32_the_draw_ends_where_the_noise_is_some_ten_times_the_outputscale(outputscale, noise, seed):
+def test_in_float32_the_draw_ends_if_the_noise_is_ten_times_the_outputscale(outputscale, noise, seed):
     counting = make(uniform(60, seed=seed), RBF(lengthscale=2.0, outputscale=outputscale), noise, torch.float32)
     factor = factor_of(counting, 60, seed)
-    # what is left is rounding: the kernel has no more than some thirty eigenvalues above it
+    # the remainder is rounding: only about thirty eigenvalues of the kernel are above it
     assert (noise_free(counting).diagonal() - (factor**2).sum(1)).max() < 1e-4 * outputscale
     assert counting.work < 100
 
 
-def test_the_seed_alone_decides_the_factor():
+def test_only_the_seed_determines_the_factor():
     counting = make(uniform(60), Matern52(lengthscale=0.5))
     torch.manual_seed(1)
     state = torch.get_rng_state()
@@ -148,7 +148,7 @@ def test_another_seed_draws_other_pivots():
 
 
 def sequential_law(k, length):
-    """The probability of every sequence of pivots: each in proportion to what the earlier leave of the diagonal."""
+    """Return the probability of every sequence of pivots, each drawn in proportion to the remaining diagonal."""
     law = {(): 1.0}
     for _ in range(length):
         longer = {}
@@ -162,7 +162,7 @@ def sequential_law(k, length):
 
 
 def chi_square(counts, law, draws):
-    """The p-value; sequences expected fewer than five times count as one."""
+    """Return the p-value; sequences expected fewer than five times are pooled."""
     expected = {pivots: draws * probability for pivots, probability in law.items()}
     often = [pivots for pivots in law if expected[pivots] >= 5]
     seen, hoped = [counts.get(p, 0) for p in often], [expected[p] for p in often]
@@ -174,7 +174,7 @@ def chi_square(counts, law, draws):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_proposing_and_rejecting_draws_pivots_by_the_sequential_law(length):
+def test_rejection_sampling_draws_pivots_by_the_sequential_law(length):
     # close pairs, so that most second proposals are rejected and the law is far from uniform
     x = np.array([0.0, 0.05, 0.1, 1.0, 1.3, 3.0])[:, None]
     counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 3000
@@ -185,14 +185,14 @@ def test_proposing_and_rejecting_draws_pivots_by_the_sequential_law(length):
     law = sequential_law(noise_free(counting), length)
     assert set(counts) <= set(law) and abs(sum(law.values()) - 1) < 1e-12
     if length == 1:
-        np.testing.assert_allclose(list(law.values()), 1 / 6)  # stationary: the first is uniform
+        np.testing.assert_allclose(list(law.values()), 1 / 6)  # for a stationary kernel, the first pivot is uniform
     assert chi_square(counts, law, draws) > 1e-3
-    if length == 2:  # the test can tell: pairs drawn without regard to the kernel are refused
+    if length == 2:  # the test has power: it rejects pairs drawn independently of the kernel
         pairs = {(i, j): 1 / 30 for i in range(6) for j in range(6) if i != j}
         assert chi_square(counts, pairs, draws) < 1e-100
 
 
-def test_the_expected_trace_error_keeps_the_bound_of_chen_epperly_tropp_and_webber():
+def test_the_expected_trace_error_satisfies_the_bound_of_chen_epperly_tropp_and_webber():
     # theorem 5.1: E tr(K − LLᵀ) ≤ (1 + ε) tr(K − ⟦K⟧_r) for k ≥ r/ε + r log(1/(εη)), η the best relative error
     counting = make(uniform(200), RBF(lengthscale=0.7))
     k = noise_free(counting)
@@ -202,10 +202,10 @@ def test_the_expected_trace_error_keeps_the_bound_of_chen_epperly_tropp_and_webb
         rank = int(np.ceil(r + r * np.log(200 / best)))
         errors = [200 - (factor_of(Patient(counting.uncounted), rank, seed) ** 2).sum() for seed in range(20)]
         assert np.mean(errors) <= 2 * best
-        assert min(errors) >= eigenvalues[rank:].sum() - 1e-9  # nothing of this rank is better than the best
+        assert min(errors) >= eigenvalues[rank:].sum() - 1e-9  # no factor of this rank beats the best
 
 
-def test_on_clustered_data_random_pivots_find_the_small_clusters_that_uniform_ones_miss():
+def test_on_clustered_data_random_pivots_find_small_clusters_that_uniform_ones_miss():
     rng = np.random.default_rng(0)
     centres = np.arange(10) * 10.0
     labels = np.concatenate([np.zeros(230, dtype=int), np.repeat(np.arange(1, 10), 3)])
@@ -218,7 +218,7 @@ def test_on_clustered_data_random_pivots_find_the_small_clusters_that_uniform_on
 
 
 @pytest.mark.parametrize("rank", [1, 30, 200])
-def test_columns_of_the_pivots_and_blocks_of_the_proposals_are_the_entries_that_count(rank):
+def test_only_columns_of_pivots_and_blocks_of_proposals_count_as_entries(rank):
     counting, asked = make(uniform(400), Matern12(lengthscale=0.3)), []
     for name, cost in (("block", lambda rows: len(rows) ** 2), ("columns", lambda rows: 400 * len(rows))):
         call = getattr(counting.uncounted, name)
@@ -256,12 +256,12 @@ def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(
 
 
 @pytest.mark.parametrize("rank", [0, -3, 2.5, True])
-def test_a_rank_that_is_not_a_whole_number_above_zero_is_refused(rank):
+def test_a_rank_that_is_not_a_positive_integer_is_rejected(rank):
     with pytest.raises(ValueError, match=rf"rank must be a whole number, at least 1, got {rank}"):
         RandomlyPivotedCholesky(rank=rank)
 
 
-def test_a_negative_seed_is_refused():
+def test_a_negative_seed_is_rejected():
     with pytest.raises(
         ValueError, match="seed must be a whole number, at least 0, at most 4611686018427387904, got -1"
     ):

@@ -39,7 +39,7 @@ def make(**settings):
 
 
 def matrix(operator):
-    """K in float64."""
+    """Return K in float64."""
     base = operator
     return base.kernel(base.x.double()).numpy() + base.noise * np.eye(base.n)
 
@@ -50,7 +50,7 @@ def held_rows(operator, chosen):
 
 
 def schwarz(rows, a):
-    """Σⱼ D A[I,I]⁻¹ D with D = 1/√(number of blocks that hold a row), as a dense matrix."""
+    """Return Σⱼ D A[I,I]⁻¹ D with D = 1/√(number of blocks with a row), as a dense matrix."""
     m, d = np.zeros_like(a), 1 / np.sqrt(np.bincount(np.concatenate(rows), minlength=len(a)))
     for held in rows:
         m[np.ix_(held, held)] += np.linalg.inv(a[np.ix_(held, held)])
@@ -62,7 +62,7 @@ def applied(operator, chosen, dtype=torch.float64):
 
 
 PROPERTY = settings(max_examples=12)
-#: blocks of one row, uneven ones, one block of everything; overlaps that reach everywhere
+#: blocks of one row, uneven blocks, one block of all rows, and overlaps that cover all rows
 BLOCKS = {"block_size": st.sampled_from([1, 7, 20, 60, 200]), "overlap": st.sampled_from([0.0, 0.5, 1.0, 3.0, 100.0])}
 RANKS = st.sampled_from([1, 5, 25])
 
@@ -73,7 +73,9 @@ RANKS = st.sampled_from([1, 5, 25])
     operator=st.sampled_from(["dense", "tiled"]),
     **BLOCKS,
 )
-def test_without_a_coarse_space_it_is_the_weighted_sum_of_the_blocks_inverses(partition, operator, block_size, overlap):
+def test_without_a_coarse_space_it_equals_the_weighted_sum_of_inverses_of_blocks(
+    partition, operator, block_size, overlap
+):
     counting = make(n=60, operator=operator)
     chosen = TwoLevelSchwarz(
         block_size=block_size, partition=partitioner_named(partition, overlap=overlap), coarse_rank=0
@@ -84,9 +86,7 @@ def test_without_a_coarse_space_it_is_the_weighted_sum_of_the_blocks_inverses(pa
 
 @PROPERTY
 @given(rank=RANKS | st.just(500), seed=st.integers(0, 99), **BLOCKS)
-def test_low_rank_is_the_inverse_of_the_blocks_of_what_the_factor_leaves_plus_the_factor(
-    block_size, overlap, rank, seed
-):
+def test_low_rank_is_the_inverse_of_the_blocks_of_the_remainder_plus_the_factor(block_size, overlap, rank, seed):
     counting = make(n=60)
     chosen = TwoLevelSchwarz(
         block_size=block_size, partition=KDTree(overlap=overlap), coarse_rank=rank, coarse="low-rank", seed=seed
@@ -99,7 +99,7 @@ def test_low_rank_is_the_inverse_of_the_blocks_of_what_the_factor_leaves_plus_th
 
 @PROPERTY
 @given(rank=RANKS, seed=st.integers(0, 99), **BLOCKS)
-def test_galerkin_is_the_blocks_inverses_balanced_by_the_span_of_the_factor(block_size, overlap, rank, seed):
+def test_galerkin_balances_the_inverses_of_blocks_by_the_span_of_the_factor(block_size, overlap, rank, seed):
     counting = make(n=60)
     chosen = TwoLevelSchwarz(
         block_size=block_size, partition=KDTree(overlap=overlap), coarse_rank=rank, coarse="galerkin", seed=seed
@@ -131,7 +131,7 @@ def test_it_is_symmetric_and_positive_definite(coarse, rank, dtype, block_size, 
 
 @pytest.fixture(scope="module")
 def nearly_singular():
-    """500 points whose K / outputscale has its largest eigenvalue 1e7 times above its noise, 3e-5; its eigenvectors."""
+    """Return 500 points for which λmax of K / outputscale is 1e7 times the noise, 3e-5, and the eigenvectors of K."""
     x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
     eigenvalues, vectors = np.linalg.eigh(matrix(make(x=x, kernel=RBF(lengthscale=1.0), noise=3e-5)))
     assert eigenvalues[-1] > 0.9e7 * 3e-5
@@ -145,7 +145,7 @@ def nearly_singular():
         ("galerkin", 5, 150, 1.0), ("galerkin", 100, 50, 1000.0), ("galerkin", 100, 150, 1.0),
     ],
 )  # fmt: skip
-def test_in_float32_it_stays_definite_where_the_largest_eigenvalue_is_1e7_times_the_noise(
+def test_in_float32_it_stays_definite_if_the_largest_eigenvalue_is_1e7_times_the_noise(
     nearly_singular, coarse, rank, block_size, outputscale
 ):
     x, eigenvalues, vectors = nearly_singular
@@ -156,21 +156,19 @@ def test_in_float32_it_stays_definite_where_the_largest_eigenvalue_is_1e7_times_
     ).build(counting)
     p = apply(torch.eye(500, device=DEVICE)).double().numpy()
     assert np.abs(p - p.T).max() < 1e-4 * np.abs(p).max()
-    # nothing above 1/σ², nothing below 0 beyond rounding of it
+    # all eigenvalues are between 0 and 1/σ², up to rounding
     spectrum = np.linalg.eigvalsh((p + p.T) / 2)
     assert spectrum[-1] < 2 / noise and spectrum[0] > 0
     v = torch.tensor(vectors, dtype=torch.float32, device=DEVICE)
     leading = (v * apply(v)).sum(0).double().numpy() * eigenvalues * outputscale
     assert (leading > 0).all()
-    if rank == 100:  # the coarse space has these
+    if rank == 100:  # the coarse space contains these
         np.testing.assert_allclose(leading, 1, atol=0.1)
 
 
 @EVERY_COARSE
 @pytest.mark.parametrize(("noise", "seed"), [(0.03, 0), (0.03, 1), (0.01, 0)])
-def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is_1e7_times_the_noise(
-    coarse, noise, seed
-):
+def test_in_float32_cg_converges_if_the_largest_eigenvalue_is_1e7_times_the_noise(coarse, noise, seed):
     x = np.random.default_rng(seed).uniform(-1, 1, (500, 2))
     problem = KernelSystem(
         x,
@@ -190,7 +188,7 @@ def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is
 
 @EVERY_COARSE
 @pytest.mark.parametrize(("rank", "block_size"), [(0, 80), (20, 10**6), (500, 80)])
-def test_one_block_that_holds_everything_is_exact_and_takes_one_iteration(coarse, rank, block_size):
+def test_one_block_of_all_rows_is_exact_and_takes_one_iteration(coarse, rank, block_size):
     problem = system(n=80, kernel=Matern12(lengthscale=0.5, outputscale=1.3))
     chosen = TwoLevelSchwarz(
         block_size=block_size, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=rank, coarse=coarse
@@ -201,7 +199,7 @@ def test_one_block_that_holds_everything_is_exact_and_takes_one_iteration(coarse
     assert solution.epochs == 1
 
 
-def test_blocks_that_all_solve_on_everything_are_exact_too():
+def test_blocks_that_all_solve_on_all_rows_are_exact_too():
     counting = make(n=60)
     p = applied(counting, TwoLevelSchwarz(block_size=20, partition=PrincipalAxisTree(overlap=1000.0), coarse_rank=0))
     np.testing.assert_allclose(p @ matrix(counting), np.eye(60), atol=1e-9)
@@ -217,7 +215,7 @@ def test_permuting_the_rows_permutes_the_result(partition, overlap):
     np.testing.assert_allclose(permuted, plain[np.ix_(order, order)], atol=1e-10 * np.abs(plain).max())
 
 
-def test_rescaling_inputs_with_the_lengthscale_changes_nothing():
+def test_rescaling_inputs_and_lengthscale_together_changes_nothing():
     x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
     chosen = TwoLevelSchwarz(block_size=20, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10)
     plain = applied(make(x=x, kernel=Matern52(lengthscale=(0.5, 0.1))), chosen)
@@ -225,7 +223,7 @@ def test_rescaling_inputs_with_the_lengthscale_changes_nothing():
     np.testing.assert_allclose(scaled, plain, atol=1e-9 * np.abs(plain).max())
 
 
-def test_the_seed_alone_decides_the_coarse_space():
+def test_only_the_seed_determines_the_coarse_space():
     counting = make()
     first, again, other = (
         applied(
@@ -237,7 +235,7 @@ def test_the_seed_alone_decides_the_coarse_space():
     assert np.array_equal(first, again) and not np.allclose(first, other, rtol=1e-3)
 
 
-def test_the_seed_decides_which_rows_a_shuffled_block_holds():
+def test_the_seed_determines_the_rows_of_shuffled_blocks():
     counting = make()
     chosen = [TwoLevelSchwarz(block_size=30, coarse_rank=0, partition="shuffled", seed=k) for k in (1, 2)]
     for seed, each in enumerate(chosen, start=1):
@@ -247,7 +245,7 @@ def test_the_seed_decides_which_rows_a_shuffled_block_holds():
 
 
 @EVERY_COARSE
-def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_columns(coarse):
+def test_applying_it_does_not_modify_the_residual_and_accepts_any_number_of_columns(coarse):
     counting = make()
     apply = TwoLevelSchwarz(
         block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10, coarse=coarse
@@ -270,7 +268,7 @@ def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(
     expected = sum(len(held) ** 2 for held in held_rows(counting, chosen))
     if rank:
         randomly_pivoted_cholesky(alone, rank, 0)
-        assert alone.entries >= 150 * rank + rank**2  # columns of the pivots, blocks of the proposals
+        assert alone.entries >= 150 * rank + rank**2  # columns of pivots and blocks of proposals
         expected += alone.entries + (150**2 if coarse == "galerkin" else 0)
     apply = chosen.build(counting)
     assert counting.entries == expected
@@ -295,7 +293,7 @@ PRECONDITIONERS = {
 
 
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS.values(), ids=PRECONDITIONERS.keys())
-def test_conjugate_gradients_find_the_answer_of_a_direct_solve(preconditioner):
+def test_cg_finds_the_direct_solution(preconditioner):
     problem = system()
     solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-10, max_epochs=500))
     k = matrix(CountingOperator(problem.operator))
@@ -304,7 +302,7 @@ def test_conjugate_gradients_find_the_answer_of_a_direct_solve(preconditioner):
 
 
 @EVERY_COARSE
-def test_duplicate_rows_are_no_obstacle(coarse):
+def test_duplicate_rows_are_handled(coarse):
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (15, 2)), (8, 1))
     problem = system(x=x)
     preconditioner = TwoLevelSchwarz(
@@ -317,7 +315,7 @@ def test_duplicate_rows_are_no_obstacle(coarse):
 
 @pytest.fixture(scope="module")
 def photograph():
-    """2,000 pixels of a photograph with the hyperparameters on its card."""
+    """Return 2,000 pixels of a photograph with the hyperparameters of its card."""
     data = apviz.datasets.load("china", seed=0, n=2000)
     fitted = data.card.hyperparameters
     kernel = Matern52(lengthscale=fitted.lengthscale, outputscale=fitted.outputscale)
@@ -331,16 +329,14 @@ def iterations(problem, preconditioner, tol=1e-3):
 
 
 @EVERY_COARSE
-def test_on_a_photograph_it_needs_less_than_half_the_iterations_of_pivoted_cholesky_of_the_same_rank(
-    photograph, coarse
-):
+def test_on_a_photograph_it_halves_the_iterations_of_pivoted_cholesky_of_the_same_rank(photograph, coarse):
     assert 2 * iterations(
         photograph,
         TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=50, coarse=coarse),
     ) < iterations(photograph, PivotedCholesky(rank=50))
 
 
-def test_on_a_photograph_both_levels_and_overlap_pay(photograph):
+def test_on_a_photograph_both_levels_and_overlap_reduce_iterations(photograph):
     both = iterations(
         photograph, TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=50)
     )
@@ -367,6 +363,6 @@ def test_on_a_photograph_both_levels_and_overlap_pay(photograph):
         ({"partition": "ball-tree"}, "partition must be one of sequential, .*, got 'ball-tree'"),
     ],
 )
-def test_a_setting_out_of_range_is_named_with_what_would_be_accepted(given_settings, message):
+def test_an_error_about_a_setting_states_the_accepted_range(given_settings, message):
     with pytest.raises(ValueError, match=message):
         TwoLevelSchwarz(**given_settings)

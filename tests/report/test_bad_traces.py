@@ -1,4 +1,4 @@
-"""One trace that cannot be read, whatever is wrong with it, hides no other and ends no command."""
+"""A trace that cannot be read, for any reason, hides no other trace and ends no command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(good, tmp_path):
 
 
 def rewrite(path, change):
-    """Changes the metadata of a trace, in the file of the root and in that of the residual."""
+    """Change the metadata of a trace, in the files of the root and of the residual."""
     for file, here in ((path / "zarr.json", False), (path / "epoch/residual/zarr.json", True)):
         node = json.loads(file.read_text())
         inside = node if here else node["consolidated_metadata"]["metadata"]["epoch/residual"]
@@ -82,7 +82,7 @@ def test_a_damaged_trace_is_named_with_the_reason_and_the_others_are_reported(fo
         apviz.open_trace(folder / "bad.zarr")
 
 
-def test_the_commands_name_it_and_go_on(folder, caplog):
+def test_the_commands_name_the_bad_trace_and_continue(folder, caplog):
     DAMAGES["arrays of terabytes"](folder / "bad.zarr")
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0 and "bad.zarr is left out" in caplog.text, done.output
@@ -95,7 +95,7 @@ def test_the_commands_name_it_and_go_on(folder, caplog):
 
 
 @pytest.mark.parametrize("damage", ["metadata nested without end", "a root that is a list", "bytes of no text"])
-def test_the_dashboard_lists_it_with_the_reason_and_the_others(folder, damage):
+def test_the_dashboard_lists_the_bad_trace_with_the_reason_and_the_others(folder, damage):
     DAMAGES[damage](folder / "bad.zarr")
     (entry,) = [each for each in RunsFolder(folder).entries() if each.problem]
     assert entry.name == "bad" and "zarr.json" in entry.problem
@@ -113,7 +113,7 @@ PLACES = ("_loaded", "check_metadata", "_check_attributes")
     [*(("require_every_chunk", error) for error in UNFORESEEN), *product(PLACES, UNFORESEEN[:2])],
     ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
-def test_whatever_a_trace_raises_as_it_is_read_is_said_of_it_alone(folder, monkeypatch, error, place):
+def test_an_error_while_a_trace_is_read_is_reported_for_it_alone(folder, monkeypatch, error, place):
     plain = getattr(opening, place)
 
     def fails(first, *rest):
@@ -135,9 +135,9 @@ def test_whatever_a_trace_raises_as_it_is_read_is_said_of_it_alone(folder, monke
 
 
 @pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error).__name__)
-def test_a_trace_that_cannot_be_drawn_is_left_out_of_the_page_with_the_reason(folder, monkeypatch, error):
+def test_a_trace_that_cannot_be_drawn_is_omitted_from_the_page_with_the_reason(folder, monkeypatch, error):
     traces = find_traces(folder)
-    # of the same settings only the latest is drawn
+    # only the latest run of the same settings is drawn
     traces[0].tree.attrs |= {"method_name": "the bad one", "solver_settings": '{"tol": 1}'}
 
     def fails(drawn):

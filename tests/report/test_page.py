@@ -36,7 +36,7 @@ def page(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    """A page of the photograph: a run with snapshots, and a preconditioned one with eigenvalues."""
+    """Write a report on the photograph: a run with snapshots, and a preconditioned one with eigenvalues."""
     folder = tmp_path_factory.mktemp("pictures")
     data = apviz.datasets.load("china", n=600, seed=0)
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, device="cpu")
@@ -48,30 +48,29 @@ def pictures(tmp_path_factory) -> Path:
 
 
 def embedded(page: Path) -> dict[tuple[str, str], str]:
-    """The JSON in the page by theme and place; what both themes share has the theme `both`."""
+    """Return the JSON in the page by theme and place; shared data have the theme `both`."""
     text = page.read_text("utf-8")
     found = re.findall(r'<script type="application/json" data-theme="(\w+)" data-for="([\w-]+)">(.*?)</script>', text)
     return {(theme, place): parts for theme, place, parts in found}
 
 
 def places_of(page: Path, heading: str) -> list[str]:
-    """The places of the charts below headings that start so."""
+    """Return the places of the charts below headings that start with a text."""
     return re.findall(rf'<h3>{heading}[^<]*</h3>.*?id="(chart-[\d-]+)"', page.read_text("utf-8"), re.DOTALL)
 
 
 @pytest.fixture
 def browser(browser):
-    """The browser of the module, in which a test leaves nothing open that would take its time from the next."""
+    """Yield the browser of the module, and close all pages after the test."""
     yield browser
     for context in browser.contexts:
         context.close()
 
 
 def open_page(browser, page: Path, width: int = 1280, scheme: str = "light"):
-    """The page with the network off, and what it complained about.
+    """Open the page offline, and collect its errors.
 
-    Plotly rejects the promise of an animation that another one interrupts, with nothing for a reason, and nobody
-    listens: that is no complaint.
+    An interrupted animation of Plotly rejects its promise with the reason `undefined`, which is not an error.
     """
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
     tab, problems = context.new_page(), []
@@ -82,12 +81,12 @@ def open_page(browser, page: Path, width: int = 1280, scheme: str = "light"):
     return tab, problems
 
 
-def test_the_page_loads_nothing_from_elsewhere(page):
+def test_the_page_loads_nothing_from_other_hosts(page):
     text = page.read_text("utf-8")
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", text)
 
 
-def test_every_chart_is_there_in_both_themes_as_valid_json(page):
+def test_every_chart_exists_in_both_themes_as_valid_json(page):
     charts = {key: json.loads(parts) for key, parts in embedded(page).items()}
     places = {place for _, place in charts}
     assert len(places) >= 6
@@ -96,19 +95,19 @@ def test_every_chart_is_there_in_both_themes_as_valid_json(page):
             assert {"data", "layout"} <= charts["both", place].keys() | charts[theme, place].keys()
 
 
-def test_what_is_embedded_is_the_figure_and_an_animation_is_embedded_once(pictures):
+def test_the_embedded_data_equal_the_figure_and_an_animation_is_embedded_once(pictures):
     ap, pcg = sorted(find_traces(pictures.parent), key=lambda trace: trace.method.family)
     charts = {key: json.loads(parts) for key, parts in embedded(pictures).items()}
     for heading, plot, trace in (("The residual as", plots.residual_image, ap), ("Eigen", plots.eigenvalues, pcg)):
         (place,) = places_of(pictures, heading)
         for theme in ("light", "dark"):
             expected = json.loads(plot(trace, theme=theme).to_json())
-            expected["layout"].pop("height", None)  # the page's business
+            expected["layout"].pop("height", None)  # the page sets it
             if plot is plots.residual_image:
                 assert charts["both", place].keys() == {"data", "frames"}
                 assert charts["both", place] | charts[theme, place] == expected
             else:
-                # with the notes of a figure of both runs
+                # with the notes of the figure of both runs
                 assert charts[theme, place]["data"] == expected["data"]
 
 
@@ -136,7 +135,7 @@ def test_runs_of_two_systems_are_in_two_sections(tmp_path):
     assert "sine20: n = 20, d = 1" in text and "sine30: n = 30, d = 1" in text
 
 
-def test_the_condition_number_is_marked_where_it_is_an_estimate(tmp_path):
+def test_an_estimated_condition_number_is_marked(tmp_path):
     for how, sign in (("subsample", "≈ "), ("exact", "")):
         recorder = apviz.Recorder(spectrum=how)
         x = torch.rand(80, 2, generator=torch.Generator().manual_seed(0))
@@ -147,7 +146,7 @@ def test_the_condition_number_is_marked_where_it_is_an_estimate(tmp_path):
         assert re.search(rf"κ of K</\w+>\s*<\w+>{sign}{re.escape(f'{float(value):.3g}')} \(", text)
 
 
-def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):
+def test_the_name_of_a_data_set_cannot_inject_markup_into_the_page(tmp_path):
     x = torch.linspace(0, 1, 20)
     # `<!--<script>` would keep the next `</script>` from ending the element it is in
     system = apviz.KernelSystem(
@@ -164,7 +163,7 @@ def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):
     ("width", "scheme"),
     [(1280, "light"), pytest.param(1920, "dark", marks=SLOW), pytest.param(390, "light", marks=SLOW), (390, "dark")],
 )
-def test_every_chart_is_drawn_offline_without_errors_and_fits_the_screen(browser, page, width, scheme):
+def test_every_chart_renders_offline_without_errors_and_fits_the_screen(browser, page, width, scheme):
     tab, problems = open_page(browser, page, width, scheme)
     charts = tab.locator(".chart")
     assert charts.count() >= 6
@@ -187,7 +186,7 @@ def test_the_residual_chart_switches_from_work_to_seconds(browser, page):
 
 
 @pytest.mark.slow
-def test_no_chart_has_a_button_that_would_send_it_anywhere(browser, page):
+def test_no_chart_has_a_button_that_uploads_it(browser, page):
     tab, _ = open_page(browser, page)
     buttons = tab.locator(".chart .modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
     assert "Download plot as a PNG" in buttons
@@ -195,7 +194,7 @@ def test_no_chart_has_a_button_that_would_send_it_anywhere(browser, page):
 
 
 def step(chart, number):
-    """Clicks the slider at a step."""
+    """Click the slider at a step."""
     rail = chart.locator(".slider-rail-touch-rect")
     rail.scroll_into_view_if_needed()
     box = rail.bounding_box()
@@ -209,7 +208,7 @@ def frames_of(page: Path):
 
 
 def wait_until_shown(chart, frame, label):
-    """Until the line above the slider begins with the label, and the picture is that of the frame."""
+    """Wait until the line above the slider begins with the label and the picture is that of the frame."""
     chart.page.wait_for_function(
         """([chart, label, expected]) => {
             const {x, y} = chart._fullData[0], z = chart.calcdata[0][0].z;
@@ -221,7 +220,7 @@ def wait_until_shown(chart, frame, label):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=SLOW), (390, "dark")])
-def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_changed(browser, pictures, width, scheme):
+def test_the_slider_updates_the_picture_even_after_a_change_of_theme(browser, pictures, width, scheme):
     tab, problems = open_page(browser, pictures, width, scheme)
     frames = frames_of(pictures)
     chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
@@ -238,7 +237,7 @@ def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_chang
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
-def test_play_runs_and_a_click_on_the_slider_interrupts_it(browser, pictures, width):
+def test_play_runs_until_a_click_on_the_slider(browser, pictures, width):
     tab, problems = open_page(browser, pictures, width)
     chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
     frames = frames_of(pictures)
@@ -250,7 +249,7 @@ def test_play_runs_and_a_click_on_the_slider_interrupts_it(browser, pictures, wi
 
 
 @pytest.mark.slow
-def test_a_picture_fills_its_chart_on_a_phone_also_after_the_window_has_changed(browser, pictures):
+def test_a_picture_fills_its_chart_on_a_phone_even_after_the_window_is_resized(browser, pictures):
     tab, problems = open_page(browser, pictures, 1280)
     chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
     wide = chart.bounding_box()["height"]
@@ -264,7 +263,7 @@ def test_a_picture_fills_its_chart_on_a_phone_also_after_the_window_has_changed(
     assert problems == []
 
 
-def test_the_table_says_which_runs_did_not_converge(page):
+def test_the_table_marks_unconverged_runs(page):
     text, traces = page.read_text("utf-8"), find_traces(page.parent)
     said = re.findall(r'<td class="[^"]*\b(good|bad)">([^<]*)</td>', text)
     assert sorted(outcome == "good" for outcome, _ in said) == sorted(trace.converged for trace in traces)
@@ -273,7 +272,7 @@ def test_the_table_says_which_runs_did_not_converge(page):
     )
 
 
-def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
+def test_the_verdict_on_the_runs_of_a_system_is_above_the_table(page):
     traces = find_traces(page.parent)
     text = page.read_text("utf-8")
     verdict = judge(traces, full_names(traces))
@@ -284,7 +283,7 @@ def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
     assert text.index('class="verdict"') < text.index('class="reason"') < text.index("<tbody>")
 
 
-def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp_path):
+def test_a_page_replaces_one_of_apviz_and_never_another_file(page, tmp_path):
     traces = find_traces(page.parent)[:1]
     (tmp_path / "report.html").write_text("<!doctype html><title>My thesis, with apviz</title>")
     assert write_report(traces, tmp_path / "report.html") == tmp_path / "report-2.html"
@@ -294,7 +293,7 @@ def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp
 
 
 def spoil(root, change):
-    """Changes the metadata of a trace."""
+    """Change the metadata of a trace."""
     found = json.loads((root / "zarr.json").read_text())
     change(found)
     (root / "zarr.json").write_text(json.dumps(found))
@@ -329,7 +328,7 @@ def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_being_f
     assert len(traces) == good - 1
 
 
-def test_a_folder_in_which_nothing_can_be_read_says_so(tmp_path):
+def test_a_report_on_a_folder_without_readable_traces_raises(tmp_path):
     (tmp_path / "a.zarr").mkdir()
     with (
         pytest.warns(UserWarning, match="a.zarr is left out"),
@@ -338,7 +337,7 @@ def test_a_folder_in_which_nothing_can_be_read_says_so(tmp_path):
         find_traces(tmp_path)
 
 
-def test_a_report_of_a_sum_of_kernels_and_noises_of_each_row_says_what_there_is(tmp_path):
+def test_a_report_describes_sums_of_kernels_and_noise_per_row(tmp_path):
     x = np.random.default_rng(0).uniform(size=(40, 2))
     kernel, noise = apviz.Matern52(lengthscale=0.3) + apviz.Linear(), np.linspace(0.1, 0.4, 40)
     system = apviz.KernelSystem(x, x[:, 0], kernel, noise=noise, device="cpu")

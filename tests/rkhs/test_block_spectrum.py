@@ -1,4 +1,4 @@
-"""Eigenvalues of K and of its blocks, and Theorem 1 beside a solve, against SciPy in float64."""
+"""Eigenvalues of K and its blocks, checked by SciPy in float64, and Theorem 1, checked by a solve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.rkhs import Span, block_spectrum, blocks_of, compare_with_bound, lamb
 
 
 def plane(n: int = 60, noise: float = 0.05) -> tuple[Span, np.ndarray, np.ndarray]:
-    """Points in a square with K, by the formula of the kernel, and data."""
+    """Return points in a square, K by the formula of the kernel, and data."""
     draws = np.random.default_rng(1)
     x = draws.uniform(-1, 1, (n, 2))
     r = np.sqrt(5) * np.sqrt(((x[:, None] - x[None]) ** 2).sum(2)) / 0.3
@@ -26,7 +26,7 @@ def plane(n: int = 60, noise: float = 0.05) -> tuple[Span, np.ndarray, np.ndarra
 
 
 @pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
-def test_kappa_and_kappa_prime_are_those_of_dense_eigenvalues(partition):
+def test_kappa_and_kappa_prime_agree_with_dense_eigenvalues(partition):
     span, k, _ = plane()
     blocks = blocks_of(span, 15, partition)
     assert sorted(row for block in blocks for row in block) == list(range(60)) and {len(b) for b in blocks} == {15}
@@ -40,7 +40,7 @@ def test_kappa_and_kappa_prime_are_those_of_dense_eigenvalues(partition):
 
 
 @pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
-def test_the_rate_that_knows_the_couplings_is_a_generalised_eigenvalue_and_at_most_kappa_prime(partition):
+def test_the_rate_with_couplings_is_a_generalised_eigenvalue_and_at_most_kappa_prime(partition):
     span, k, _ = plane()
     blocks = blocks_of(span, 15, partition)
     d = np.zeros_like(k)
@@ -59,7 +59,7 @@ def test_eigenvalues_of_a_block_interlace_with_those_of_k():
         assert (block >= found.eigenvalues[-12:] * (1 - 1e-12)).all()
 
 
-def test_blocks_that_do_not_touch_have_a_coupling_of_one():
+def test_uncorrelated_blocks_have_a_coupling_of_one():
     x = np.concatenate([np.linspace(0, 1, 6), np.linspace(1000, 1001, 6)])
     found = block_spectrum(Span(x, apviz.RBF(lengthscale=0.3), 0.1), [range(6), range(6, 12)])
     assert found.coupling == pytest.approx(1, abs=1e-12)
@@ -68,14 +68,14 @@ def test_blocks_that_do_not_touch_have_a_coupling_of_one():
 def test_the_largest_block_eigenvalue_grows_from_one_point_to_all():
     span, k, _ = plane()
     for partition in ("sequential", "kd-tree"):
-        # every block of twice the size holds two of those before, where sizes halve n
+        # if sizes are n halved repeatedly, every block of twice the size contains two smaller ones
         found = lambda_max_by_size(span, [1, 15, 30, 60], partition)
         assert (np.diff(found) > 0).all()
         assert found[0] == pytest.approx(1.05, rel=1e-10)
         assert found[-1] == pytest.approx(scipy.linalg.eigvalsh(k)[-1], rel=1e-10)
 
 
-def test_the_blocks_are_those_that_a_solve_projects_onto():
+def test_the_blocks_equal_those_of_a_solve():
     span, _, b = plane()
     assert compare_with_bound(span, b, block_size=15, partition="kd-tree", epochs=1).trajectory.blocks == blocks_of(
         span, 15, "kd-tree"
@@ -96,7 +96,7 @@ def test_the_measured_error_is_never_above_the_bound_of_theorem_1(partition, noi
         assert found.errors[number] == pytest.approx(gap @ k @ gap / (b @ goal), rel=1e-6)
 
 
-def test_epochs_to_a_share_are_those_of_the_first_update_below_it():
+def test_epochs_to_a_share_count_up_to_the_first_update_below_it():
     span, _, b = plane(noise=1.0)
     found = compare_with_bound(span, b, block_size=10, partition="sequential", epochs=6)
     at = round(6 * found.epochs_to(1e-2))
@@ -106,6 +106,6 @@ def test_epochs_to_a_share_are_those_of_the_first_update_below_it():
     assert found.epochs_to(1e-2) <= found.bound_epochs_to(1e-2)
 
 
-def test_an_unknown_partition_gets_a_message():
+def test_an_unknown_partition_raises():
     with pytest.raises(ValueError, match="partition must be one of sequential, shuffled, kd-tree"):
         blocks_of(plane()[0], 10, "kd")

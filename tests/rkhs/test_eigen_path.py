@@ -16,7 +16,7 @@ N, NOISE, LENGTHSCALE = 24, 0.05, 0.2
 
 
 def dense() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x, K and a random right-hand side."""
+    """Return x, K and a random right-hand side."""
     draws = np.random.default_rng(5)
     x = np.sort(draws.uniform(0, 1, N))
     r = np.sqrt(5) * np.abs(x[:, None] - x[None]) / LENGTHSCALE
@@ -31,7 +31,7 @@ def paths():
     return eigen_path(trajectory(span, b, method="cg", steps=15)), eigen_path(ap)
 
 
-def test_coordinates_are_those_of_the_error_in_an_orthonormal_basis_of_h(paths):
+def test_coordinates_describe_the_error_in_an_orthonormal_basis_of_h(paths):
     _, k, b = dense()
     values, vectors = scipy.linalg.eigh(k)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -41,7 +41,7 @@ def test_coordinates_are_those_of_the_error_in_an_orthonormal_basis_of_h(paths):
     for path in paths:
         for row, step in zip(path.coordinates, path.trajectory.steps, strict=True):
             inner = basis.T @ k @ (step.weights - scipy.linalg.solve(k, b))
-            # the smallest λ lie so close together that rounding turns their eigenvectors a little
+            # the smallest λ are so close that rounding rotates their eigenvectors slightly
             np.testing.assert_allclose(np.abs(row), np.abs(inner), atol=1e-6)
         assert (path.coordinates[0] >= 0).all()
 
@@ -71,7 +71,7 @@ def test_the_first_cg_step_changes_the_residual_by_the_moments_of_lambda(paths):
     assert paths[0].residual[1].sum() / paths[0].residual[0].sum() == pytest.approx(growth, rel=1e-8)
 
 
-def test_the_iterates_of_cg_are_scipys(paths):
+def test_the_iterates_of_cg_equal_those_of_scipy(paths):
     _, k, b = dense()
     seen: list[np.ndarray] = []
     scipy.sparse.linalg.cg(k, b, rtol=0, maxiter=8, callback=lambda w: seen.append(w.copy()))
@@ -81,7 +81,7 @@ def test_the_iterates_of_cg_are_scipys(paths):
 
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
 @pytest.mark.parametrize("epochs", [1, 4])
-def test_work_is_what_the_solver_counts(overlap, epochs):
+def test_work_equals_that_of_the_solver(overlap, epochs):
     x, _, b = dense()
     kernel = apviz.Matern52(lengthscale=LENGTHSCALE)
     span = Span(x, kernel, NOISE)
@@ -90,7 +90,7 @@ def test_work_is_what_the_solver_counts(overlap, epochs):
     solver = apviz.AlternatingProjection(
         block_size=5, partition=Sequential(overlap=overlap), tol=1e-15, max_epochs=epochs
     )
-    # a solve that is cut ends with a pass, which measures its residual
+    # a stopped solve ends with a pass, which measures its residual
     assert path.work[-1] + 1 == pytest.approx(apviz.solve(system, solver).work, rel=1e-12)
     cg = eigen_path(trajectory(span, b, method="cg", steps=epochs))
     gradient = apviz.ConjugateGradient(tol=1e-15, max_epochs=epochs)
@@ -98,7 +98,7 @@ def test_work_is_what_the_solver_counts(overlap, epochs):
     assert apviz.solve(system, gradient).work == epochs + 1
 
 
-def test_a_step_is_done_as_soon_as_its_work_is(paths):
+def test_a_step_counts_once_its_work_is_done(paths):
     cg, ap = paths
     assert [cg.at(work) for work in (0, 0.9, 1, 7.5)] == [0, 0, 1, 7]
     # factors of blocks of 5, 5, 5, 5 and 4 points, then columns of a block at a time
@@ -107,7 +107,7 @@ def test_a_step_is_done_as_soon_as_its_work_is(paths):
         assert ap.at(work) == number
 
 
-def test_the_condition_numbers_are_numpys(paths):
+def test_the_condition_numbers_equal_those_of_numpy(paths):
     _, k, _ = dense()
     assert paths[0].kappa == pytest.approx(np.linalg.cond(k), rel=1e-8)
     assert paths[0].kappa_prime() == paths[0].kappa
@@ -122,14 +122,14 @@ def test_no_error_is_above_its_bound(paths):
         assert (path.error.sum(1) <= bound * path.error[0].sum() * (1 + 1e-12)).all()
 
 
-def test_theory_has_no_bound_for_every_step_of_other_rules():
+def test_for_other_rules_there_is_no_bound_for_every_step():
     x, _, b = dense()
     span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
     for rule in ("cyclic", "random", "shuffled"):
         assert np.isnan(eigen_path(trajectory(span, b, block_size=5, rule=rule, steps=5)).bound()).all()
 
 
-def test_planes_are_chosen_by_what_they_say(paths):
+def test_planes_are_chosen_by_their_content(paths):
     cg, _ = paths
     error, residual = cg.error[0], cg.residual[0]
     assert eigenvector_pair(cg, "largest and smallest λ") == (0, N - 1)

@@ -1,4 +1,4 @@
-"""The room is NumPy alone, and what it computes by itself agrees with the solvers, partitions, rules and kernels."""
+"""The room uses NumPy alone, and its results agree with the solvers, partitions, rules and kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz.rkhs.blocks import blocks_with_margins
 from apviz.rkhs.rules import chosen_blocks
 
 
-def test_its_import_loads_none_of_the_large_libraries():
+def test_importing_the_room_loads_none_of_the_large_libraries():
     code = "import sys, apviz.rkhs; print(*{'torch', 'xarray', 'pandas', 'zarr', 'scipy'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
@@ -59,7 +59,7 @@ def solved(x, b, kernel, solver) -> States:
 @pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
 @pytest.mark.parametrize("partition", ["sequential", "shuffled", "kd-tree"])
-def test_every_state_is_that_of_a_solve(rule, overlap, partition):
+def test_every_state_equals_that_of_a_solve(rule, overlap, partition):
     (x, b), kernel = system(), apviz.Matern32(lengthscale=(0.4, 0.9), outputscale=1.5)
     chosen = {"random": rules.Random(seed=3), "shuffled": rules.Shuffled(seed=3)}.get(rule, rule)
     solver = apviz.AlternatingProjection(
@@ -70,13 +70,13 @@ def test_every_state_is_that_of_a_solve(rule, overlap, partition):
         Span(x, kernel, 0.05), b, block_size=9, rule=rule, overlap=overlap, partition=partition, steps=20, seed=3
     )
     assert found.method.name == solver.method.name
-    count = min(20, len(states.blocks))  # of a solve that converges before
+    count = min(20, len(states.blocks))  # fewer for a solve that converges earlier
     assert count > 12 and [step.block for step in found.steps[1 : count + 1]] == states.blocks[:count]
     weights = [step.weights for step in found.steps[1 : count + 1]]
     np.testing.assert_allclose(weights, states.weights[:count], atol=1e-10)
 
 
-def test_every_iterate_of_cg_is_that_of_a_solve():
+def test_every_iterate_of_cg_equals_that_of_a_solve():
     (x, b), kernel = system(), apviz.RBF(lengthscale=0.5)
     states = solved(x, b, kernel, apviz.ConjugateGradient(tol=1e-14, max_epochs=8))
     found = trajectory(Span(x, kernel, 0.05), b, method="cg", steps=8)
@@ -84,7 +84,7 @@ def test_every_iterate_of_cg_is_that_of_a_solve():
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_closed_form_is_the_kernel_of_the_library(name):
+def test_a_closed_form_equals_the_kernel_of_the_library(name):
     (x, _), (z, w) = system(), system(7, seed=1)
     kernel = kernel_named(name, (0.3, 0.8), 1.7, **({"alpha": 0.7} if name == "rational-quadratic" else {}))
     span = Span(x, kernel, 0.05)
@@ -94,14 +94,14 @@ def test_a_closed_form_is_the_kernel_of_the_library(name):
     np.testing.assert_allclose(span.values(weights, z), expected, atol=1e-12)
 
 
-def test_a_function_of_arrays_is_a_kernel_too():
+def test_a_function_of_arrays_can_be_a_kernel():
     x, _ = system(6)
     np.testing.assert_allclose(Span(x, lambda x, z: x @ z.T, 0.1).gram, x @ x.T + 0.1 * np.eye(6))
 
 
 @pytest.mark.parametrize("partition", ["sequential", "shuffled", "kd-tree"])
 @pytest.mark.parametrize("seed", range(8))
-def test_blocks_are_those_of_the_partitions(partition, seed):
+def test_blocks_equal_those_of_the_partitions(partition, seed):
     n, d = 20 + 17 * seed, 1 + seed % 4
     x, _ = system(n, d, seed)
     kernel = apviz.Matern52(lengthscale=tuple(0.2 + 0.3 * np.arange(d)))
@@ -111,7 +111,7 @@ def test_blocks_are_those_of_the_partitions(partition, seed):
         assert blocks_of(Span(x, kernel, 0.1), size, partition) == owned
 
 
-def test_the_margin_of_a_block_is_that_of_the_partitions():
+def test_the_margin_of_a_block_equals_that_of_the_partitions():
     x, _ = system(60, 2, 5)
     kernel = apviz.Matern52(lengthscale=0.4)
     wanted = partitioner_named("sequential", overlap=0.75)(kernel.features(torch.as_tensor(x)), 8)
@@ -121,7 +121,7 @@ def test_the_margin_of_a_block_is_that_of_the_partitions():
 
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1, 2**40 + 7])
 @pytest.mark.parametrize("blocks", [1, 2, 13, 100])
-def test_random_rules_draw_the_blocks_of_the_solvers_rules(seed, blocks):
+def test_random_rules_draw_the_same_blocks_as_those_of_the_solvers(seed, blocks):
     for rule in (rules.Random(seed=seed), rules.Shuffled(seed=seed)):
         select = rule.begin([1] * blocks)
         wanted = [select(number, torch.zeros(blocks, 1)) for number in range(250)]

@@ -1,4 +1,4 @@
-"""Points that are not there, and numbers that are none, in the lessons' geometry: refused by their names."""
+"""Missing points and invalid numbers in the geometry of the lessons are rejected by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ODD = ["auto", [1.0], ["a"], [], [9], [-1], None, np.array(0.5)]
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_points_of_a_block_that_are_not_there_are_named(odd):
+def test_missing_points_of_a_block_are_rejected_by_name(odd):
     for name, call in {
         "first": lambda: rkhs.principal_angles(SPAN, odd, [2, 3]),
         "second": lambda: rkhs.contraction(SPAN, [0, 1], odd),
@@ -25,7 +25,7 @@ def test_points_of_a_block_that_are_not_there_are_named(odd):
             call()
 
 
-def test_no_blocks_no_sizes_and_no_steps_are_named():
+def test_invalid_blocks_sizes_and_steps_are_rejected_by_name():
     for name, call in {
         "blocks": lambda: rkhs.block_spectrum(SPAN, []),
         "sets": lambda: rkhs.trajectory_on(SPAN, np.ones(6), []),
@@ -45,7 +45,7 @@ def test_no_blocks_no_sizes_and_no_steps_are_named():
 @pytest.mark.parametrize(
     "odd", ["auto", ["a"], None, [1.0, np.nan], [[1.0], [1.0, 2.0]], 1j, np.ma.masked_less([1.0, 2.0], 1.5), object()]
 )
-def test_arrays_that_are_none_are_named(odd):
+def test_invalid_arrays_are_rejected_by_name(odd):
     for name, call in {
         "x": lambda: rkhs.Span(odd, apviz.RBF(), 0.1),
         "b": lambda: rkhs.trajectory(SPAN, odd),
@@ -55,7 +55,7 @@ def test_arrays_that_are_none_are_named(odd):
             call()
 
 
-def test_kernels_that_the_room_does_not_know_are_named():
+def test_unknown_kernels_are_rejected_by_name():
     for odd in ("rbf", None, apviz.RBF() + apviz.Linear(), lambda x, z: np.ones(3)):
         with pytest.raises(ValueError, match="kernel must be a stationary kernel such as apviz.Matern52"):
             rkhs.Span(np.linspace(0, 1, 6), odd, 0.1)

@@ -13,7 +13,7 @@ STEPS = 16
 
 @pytest.fixture(scope="module", params=["even", "crowded"])
 def run(request: pytest.FixtureRequest) -> tuple[RuleComparison, np.ndarray, np.ndarray]:
-    """A comparison with its K, by the formula of the kernel, and its b."""
+    """Return a comparison, its K by the formula of the kernel, and its b."""
     x, b = toy_problem(request.param, 24)
     r = np.sqrt(5) * np.abs(x[:, None] - x[None]) / 0.1
     k = (1 + r + r**2 / 3) * np.exp(-r) + 0.05 * np.eye(24)
@@ -25,7 +25,7 @@ def energy(k: np.ndarray, b: np.ndarray, w: np.ndarray) -> float:
 
 
 def own_solve(k: np.ndarray, b: np.ndarray, blocks: list[int]) -> np.ndarray:
-    """The weights after updates of these blocks of 4."""
+    """Return the weights after updates of these blocks of 4."""
     w = np.zeros(len(b))
     for block in blocks:
         rows = slice(4 * block, 4 * block + 4)
@@ -34,7 +34,7 @@ def own_solve(k: np.ndarray, b: np.ndarray, blocks: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_an_offer_is_by_how_much_the_energy_would_fall(run, rule):
+def test_an_offer_is_the_possible_decrease_of_the_energy(run, rule):
     found, k, b = run
     for number in (0, 5, STEPS):
         w = own_solve(k, b, [step.block for step in found.trajectories[rule].steps[1 : number + 1]])
@@ -47,7 +47,7 @@ def test_an_offer_is_by_how_much_the_energy_would_fall(run, rule):
             assert choices.decrease_per_block[block] == pytest.approx(fall, rel=1e-6, abs=1e-11)
 
 
-def test_what_is_left_is_the_energy_above_that_of_the_solution(run):
+def test_the_remaining_energy_is_that_above_the_solution(run):
     found, k, b = run
     w = own_solve(k, b, [step.block for step in found.trajectories["random"].steps[1:8]])
     above = energy(k, b, w) - energy(k, b, np.linalg.solve(k, b))
@@ -55,7 +55,7 @@ def test_what_is_left_is_the_energy_above_that_of_the_solution(run):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_gauss_southwells_block_removes_at_least_what_theorem_1_guarantees_in_every_state(run, rule):
+def test_the_block_of_gauss_southwell_removes_at_least_the_guarantee_of_theorem_1_in_every_state(run, rule):
     found, k, b = run
     largest = max(np.linalg.eigvalsh(k[rows : rows + 4, rows : rows + 4])[-1] for rows in range(0, 24, 4))
     assert found.lambda_max_block == pytest.approx(largest, rel=1e-10)
@@ -66,14 +66,14 @@ def test_gauss_southwells_block_removes_at_least_what_theorem_1_guarantees_in_ev
         assert choices.decrease_per_block[choices.taken["gauss-southwell"]] >= choices.guaranteed
 
 
-def test_no_block_removes_more_than_all_that_is_left(run):
+def test_no_block_removes_more_than_the_remaining_energy(run):
     found, _, _ = run
     for number in range(STEPS + 1):
         choices = found.choices("cyclic", number)
         assert choices.decrease_per_block.max() <= choices.left * (1 + 1e-9)
 
 
-def test_each_rule_takes_what_it_says(run):
+def test_each_rule_chooses_the_block_of_its_definition(run):
     found, k, b = run
     for number in (0, 3, 9):
         choices = found.choices("cyclic", number)
@@ -86,7 +86,7 @@ def test_each_rule_takes_what_it_says(run):
     assert sorted(shuffled[:6]) == sorted(shuffled[6:]) == list(range(6))
 
 
-def test_the_norm_in_h_of_no_rule_rises_and_the_standing_sorts_by_it(run):
+def test_the_norm_in_h_never_rises_and_the_ranking_sorts_by_it(run):
     found, k, b = run
     for rule, errors in found.errors.items():
         assert errors[0] == 1 and len(errors) == STEPS + 1 and (np.diff(errors) <= 1e-12).all()
@@ -98,7 +98,7 @@ def test_the_norm_in_h_of_no_rule_rises_and_the_standing_sorts_by_it(run):
     assert ends == sorted(ends)
 
 
-def test_the_largest_residual_norm_is_not_always_the_most_energy():
+def test_the_largest_residual_norm_does_not_always_remove_the_most_energy():
     x, b = toy_problem("crowded", 36)
     found = compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=6, steps=STEPS)
     assert found.suboptimal_updates()
@@ -108,7 +108,7 @@ def test_the_largest_residual_norm_is_not_always_the_most_energy():
         assert choices.decrease_per_block[choices.best] >= choices.decrease_per_block[choices.taken["gauss-southwell"]]
 
 
-def test_another_seed_draws_other_blocks_for_random_and_shuffled_alone():
+def test_another_seed_changes_only_random_and_shuffled_blocks():
     x, b = toy_problem("even", 24)
     first, second = (
         compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=12, seed=seed)
@@ -121,7 +121,7 @@ def test_another_seed_draws_other_blocks_for_random_and_shuffled_alone():
         assert same == (rule in ("gauss-southwell", "cyclic"))
 
 
-def test_a_race_of_one_block_ends_when_it_is_at_the_goal():
+def test_a_race_of_one_block_ends_at_the_solution():
     x, b = toy_problem("even", 12)
     found = compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=12, steps=20)
     assert 0 <= found.steps < 20 and found.choices("random", found.steps).taken["random"] == 0
@@ -141,12 +141,12 @@ def test_a_race_of_one_block_ends_when_it_is_at_the_goal():
         ),
     ],
 )
-def test_what_a_race_does_not_have_gets_a_message(run, make, message):
+def test_an_unknown_part_of_a_race_raises(run, make, message):
     with pytest.raises(ValueError, match=message):
         make(run[0])
 
 
-def test_blocks_larger_than_the_system_get_a_message():
+def test_blocks_larger_than_the_system_raise():
     x, b = toy_problem("even", 12)
     for size in (0, 13):
         with pytest.raises(ValueError, match=f"block_size must be a whole number, at least 1, at most 12, got {size}"):

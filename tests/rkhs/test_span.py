@@ -35,11 +35,11 @@ def test_coordinates_and_weights_are_inverse_and_keep_inner_products():
     assert span.coordinates(v) @ span.coordinates(w) == pytest.approx(span.inner(v, w), rel=1e-12)
 
 
-def test_the_interpolant_takes_the_data_and_no_function_that_does_has_a_smaller_norm():
+def test_the_interpolant_has_the_smallest_norm_of_all_functions_through_the_data():
     span, b = points(10)
     g = span.interpolant(b)
     np.testing.assert_allclose(span.gram @ g, b, atol=1e-10)
-    # one more point, and any value there: the norm over the larger span is never smaller
+    # with one more point and any value there, the norm over the larger span is never smaller
     x = np.append(span.x[:, 0], 0.77)
     for value in (-1.0, 0.0, 2.0):
         larger = Span(x, span.kernel, span.noise)
@@ -48,7 +48,7 @@ def test_the_interpolant_takes_the_data_and_no_function_that_does_has_a_smaller_
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 15), st.data())
-def test_what_a_projection_leaves_is_at_right_angles_to_the_block(seed, n, data):
+def test_the_remainder_of_a_projection_is_orthogonal_to_the_block(seed, n, data):
     span, b = points(n, seed)
     block = data.draw(st.sets(st.integers(0, n - 1), min_size=1))
     g = span.interpolant(b)
@@ -59,7 +59,7 @@ def test_what_a_projection_leaves_is_at_right_angles_to_the_block(seed, n, data)
         assert abs(span.inner(rest, unit)) <= 1e-10 * span.norm(g) * span.norm(unit)
 
 
-def test_values_away_from_the_points_are_those_of_the_kernel_without_noise():
+def test_values_away_from_the_points_use_the_kernel_without_noise():
     span, b = points(8)
     z = np.array([0.111, 0.5])
     np.testing.assert_allclose(span.values(b, z), matern52(z, span.x[:, 0]) @ b, atol=1e-12)
@@ -73,6 +73,6 @@ def test_values_away_from_the_points_are_those_of_the_kernel_without_noise():
         (lambda: Span([0.0, 1.0], apviz.Matern52(lengthscale=0.3), 0.0), "noise must be a positive number"),
     ],
 )
-def test_bad_input_gets_a_message(make, message):
+def test_bad_input_raises_with_a_message(make, message):
     with pytest.raises(ValueError, match=message):
         make()

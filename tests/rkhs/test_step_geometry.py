@@ -1,4 +1,4 @@
-"""One projection as geometry, against NumPy in other coordinates than ours."""
+"""The geometry of one projection, against NumPy in other coordinates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def seen(seed: int, sets, number: int, rule="cyclic"):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 500), st.sampled_from(SETS), st.integers(1, 6))
-def test_what_is_left_is_at_right_angles_to_the_span_and_to_the_projection(seed, sets, number):
+def test_the_remainder_is_orthogonal_to_the_span_and_the_projection(seed, sets, number):
     geometry = seen(seed, sets, number)
     size = np.linalg.norm(geometry.goal)
     for point in geometry.block:
@@ -39,7 +39,7 @@ def test_what_is_left_is_at_right_angles_to_the_span_and_to_the_projection(seed,
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 500), st.sampled_from(SETS))
-def test_lengths_and_angles_are_those_of_the_symmetric_square_root(seed, sets):
+def test_lengths_and_angles_agree_with_the_symmetric_square_root(seed, sets):
     # any other isometry of the span, here w ↦ K^½w, has the same geometry
     geometry = seen(seed, sets, 2)
     span = geometry.trajectory.span
@@ -61,12 +61,12 @@ def test_before_the_first_update_nothing_is_projected():
     np.testing.assert_array_equal(geometry.before, geometry.goal)
 
 
-def test_a_residual_of_nothing_but_rounding_has_no_angle():
+def test_a_residual_of_pure_rounding_has_no_angle():
     span = Span([0.0, 10.0, 20.0], apviz.RBF(lengthscale=0.1), 0.1)
     found = trajectory_on(span, np.ones(3), SETS[0], rule="cyclic", steps=4)
     assert np.isnan(step_geometry(found, 2).angle_after)
 
 
-def test_a_step_that_is_none_gets_a_message():
+def test_an_invalid_step_raises():
     with pytest.raises(ValueError, match="number must be from 0 to 8, the steps of this trajectory, got 9"):
         step_geometry(seen(0, SETS[0], 1).trajectory, 9)

@@ -1,4 +1,4 @@
-"""Every state of a solve, by blocks of a number and blocks given point by point, against NumPy in float64."""
+"""Every state of a solve, with blocks by number and blocks of given points, against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3)
 
 
 @pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
-def test_the_norm_in_h_never_rises_and_the_record_is_the_solvers(rule):
+def test_the_norm_in_h_never_rises_and_agrees_with_the_record_of_the_solver(rule):
     span, b = points(15)
     found = trajectory(span, b, blocks=5, rule=rule, steps=30, seed=2)
     errors = found.errors()
@@ -32,7 +32,7 @@ def test_the_euclidean_residual_may_rise_while_the_norm_in_h_falls():
     assert (np.diff(found.residual_norms()) > 0).any() and (np.diff(found.errors()) <= 1e-12).all()
 
 
-def test_what_was_removed_is_what_its_block_had_on_offer():
+def test_the_removed_energy_equals_the_offer_of_its_block():
     span, b = points(12)
     for step in trajectory(span, b, blocks=4, steps=10).steps[1:]:
         assert step.energy_decrease == pytest.approx(step.decrease_per_block[step.block], rel=1e-6, abs=1e-13)
@@ -44,7 +44,7 @@ def test_an_overlapping_block_solves_on_more_points_than_its_share():
     assert all(len(block) == 6 for block in found.blocks)
 
 
-def test_cg_ends_at_the_goal_after_as_many_steps_as_there_are_points():
+def test_cg_reaches_the_solution_after_as_many_steps_as_points():
     span, b = points(8, noise=0.1)
     found = trajectory(span, b, method="cg", steps=8)
     assert found.errors()[-1] < 1e-8 * found.errors()[0] and found.blocks == ()
@@ -67,7 +67,7 @@ def test_each_update_solves_its_block_and_touches_no_other_weight():
     assert found.blocks == ((0, 2), (1,)) and [step.block for step in found.steps[1:]] == [0, 1] * 3
 
 
-def test_blocks_in_the_order_of_the_points_walk_as_the_sequential_partition_does():
+def test_blocks_in_the_order_of_the_points_equal_the_sequential_partition():
     span, b = three()
     given, sequential = trajectory_on(span, b, [(0, 1), (2,)], steps=8), trajectory(span, b, blocks=2, steps=8)
     np.testing.assert_allclose(
@@ -75,7 +75,7 @@ def test_blocks_in_the_order_of_the_points_walk_as_the_sequential_partition_does
     )
 
 
-def test_blocks_that_share_a_point_both_solve_on_it():
+def test_two_blocks_that_share_a_point_both_solve_on_it():
     span, b = three()
     found = trajectory_on(span, b, [(0, 1), (1, 2)], rule="cyclic", steps=4)
     assert found.blocks == ((0, 1), (1, 2))
@@ -91,7 +91,7 @@ def test_blocks_that_share_a_point_both_solve_on_it():
         ([(0, 1, 2), (1,)], "a point that no block before it holds"),
     ],
 )
-def test_blocks_that_are_none_get_a_message(sets, message):
+def test_invalid_blocks_raise(sets, message):
     with pytest.raises(ValueError, match=message):
         trajectory_on(*three(), sets)
 
@@ -103,6 +103,6 @@ def test_blocks_that_are_none_get_a_message(sets, message):
         (lambda: trajectory(points(5)[0], np.zeros(4)), r"b must be \(5,\)"),
     ],
 )
-def test_bad_input_gets_a_message(make, message):
+def test_bad_input_raises_with_a_message(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Angles between two blocks, and two blocks on a line: contraction predicted and measured, with SciPy's numbers."""
+"""Angles between two blocks, and two blocks on a line: predicted and measured contraction, against SciPy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3)
     return Span(x, apviz.Matern52(lengthscale=lengthscale), noise), np.sin(6 * x) + 0.1 * draws.standard_normal(n)
 
 
-def test_principal_angles_are_scipys():
+def test_principal_angles_equal_those_of_scipy():
     span, _ = points(10)
     ours = principal_angles(span, [0, 1, 2], [3, 4, 5, 6])
     theirs = scipy.linalg.subspace_angles(span.factor[[0, 1, 2]].T, span.factor[[3, 4, 5, 6]].T)
@@ -50,7 +50,7 @@ def test_shared_points_have_angle_zero_and_are_not_the_friedrichs_angle():
     assert (angles[:2] < 1e-6).all() and friedrichs_angle(span, [0, 1, 2, 3, 4], [3, 4, 5, 6, 7]) > 1e-3
 
 
-def test_a_sweep_over_two_blocks_contracts_by_cosine_squared_in_the_end():
+def test_a_sweep_over_two_blocks_finally_contracts_by_cosine_squared():
     span, b = points(12, noise=0.05)
     steps = trajectory(span, b, blocks=2, rule="cyclic", steps=14)
     errors = steps.errors()
@@ -67,7 +67,7 @@ def test_no_sweep_after_the_first_contracts_less_than_predicted():
 
 
 @pytest.mark.parametrize("shared", [0, 1, 2, 5])
-def test_the_blocks_hold_the_points_they_should(shared):
+def test_the_blocks_contain_the_expected_points(shared):
     blocks = two_blocks(4, 0.3, shared)
     assert len(blocks.shared) == shared and set(blocks.first) | set(blocks.second) == set(range(8))
     gaps = np.diff(blocks.x)
@@ -76,7 +76,7 @@ def test_the_blocks_hold_the_points_they_should(shared):
 
 @pytest.mark.parametrize("shared", [0, 1, 2, 4])
 @pytest.mark.parametrize("lengthscale", [0.1, 0.5])
-def test_the_predicted_contraction_is_the_norm_of_two_projections_in_turn(shared, lengthscale):
+def test_the_predicted_contraction_is_the_norm_of_two_successive_projections(shared, lengthscale):
     span, blocks = system(shared=shared, lengthscale=lengthscale)
     sweep = projector(span, blocks.second) @ projector(span, blocks.first)
     found = sweeps_of(trajectory_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=10))
@@ -92,7 +92,7 @@ def test_the_predicted_contraction_is_the_norm_of_two_projections_in_turn(shared
 
 
 @pytest.mark.parametrize("settings", [{}, {"shared": 2}, {"noise": 1.0}, {"lengthscale": 1.0}, {"distance": 0.6}])
-def test_measured_is_predicted_in_the_end_and_never_worse(settings):
+def test_the_measured_contraction_tends_to_the_predicted_one_and_is_never_worse(settings):
     span, blocks = system(**settings)
     b = np.random.default_rng(1).standard_normal(span.n)
     found = sweeps_of(trajectory_on(span, b, (blocks.first, blocks.second), rule="cyclic", steps=60))
@@ -112,18 +112,18 @@ def test_the_worst_case_data_meet_the_bound_in_every_sweep(shared):
     np.testing.assert_allclose(found.errors[above], found.bound[above], rtol=1e-5)
 
 
-def test_the_pair_is_in_the_spans_of_norm_1_and_meets_at_the_friedrichs_angle():
+def test_the_pair_has_norm_1_lies_in_the_spans_and_meets_at_the_friedrichs_angle():
     span, blocks = system(shared=2)
     u, v = principal_pair(span, blocks.first, blocks.second)
     for weights, rows in ((u, blocks.first), (v, blocks.second)):
         outside = sorted(set(range(span.n)) - set(rows))
         assert np.abs(weights[outside]).max() < 1e-8 and weights @ span.gram @ weights == pytest.approx(1.0)
     assert u @ span.gram @ v == pytest.approx(np.cos(friedrichs_angle(span, blocks.first, blocks.second)), rel=1e-9)
-    # both at right angles to what the spans share
+    # both orthogonal to the intersection of the spans
     assert np.abs((span.gram @ np.column_stack([u, v]))[list(blocks.shared)]).max() < 1e-7
 
 
-def test_far_apart_two_blocks_are_solved_in_one_sweep_and_nothing_is_measured():
+def test_distant_blocks_are_solved_in_one_sweep_without_a_measured_contraction():
     span, blocks = system(distance=100.0)
     found = sweeps_of(trajectory_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=6))
     assert found.measured_at == 0 and np.isnan(found.measured) and found.errors[1] < 1e-9 * found.errors[0]
@@ -148,6 +148,6 @@ def test_far_apart_two_blocks_are_solved_in_one_sweep_and_nothing_is_measured():
         ),
     ],
 )
-def test_bad_input_gets_a_message(make, message):
+def test_bad_input_raises_with_a_message(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Counts what the updates of a solve ask of a device: operations, which a GPU launches, and those that wait for it."""
+"""Count the operations that updates launch on a device, and those for which the host waits."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from apviz import stacked_factors
 from apviz.solvers import attempt
 from apviz.solvers.run import Run
 
-#: what makes a tensor, or another view of one, and launches nothing
+#: operations that make a tensor or a view of one, and launch nothing
 FREE = frozenset({
     "_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal", "empty", "empty_like",
     "empty_strided", "expand", "lift_fresh", "new_empty", "new_empty_strided", "permute", "select", "slice", "split",
     "squeeze", "t", "transpose", "unbind", "unsqueeze", "view",
 })  # fmt: skip
-#: what the host waits for, or what has a size that only the device knows
+#: operations that the host waits for, or whose result has a size that only the device knows
 WAITING = frozenset({"_local_scalar_dense", "item", "is_nonzero", "nonzero", "masked_select", "unique", "equal"})
 
 
 class Dispatches(TorchDispatchMode):
-    """Counts operations, and those that wait; what a rule draws with a generator of the host is not counted.
+    """Counts operations, and those that wait; random draws of a rule on the host are not counted.
 
     Attributes:
         launches, waits: by name.
@@ -58,15 +58,15 @@ class Dispatches(TorchDispatchMode):
 
 
 def by_mask(indices: Sequence[Any]) -> bool:
-    """Tests whether a tensor is indexed by booleans, of which the device alone knows how many are true."""
+    """Test whether a tensor is indexed by booleans, whose number of true entries only the device knows."""
     return any(isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 class InEpochs:
-    """Has something be on from the first update of every epoch to its last, the driver's part included.
+    """Switches counting on from the first update of every epoch to its last, including the driver's part.
 
     Args:
-        dispatches: what has an attribute `is_on`, such as `Dispatches`.
+        dispatches: an object with an attribute `is_on`, such as `Dispatches`.
     """
 
     def __init__(self, monkeypatch: Any, dispatches: Any) -> None:
@@ -94,7 +94,7 @@ class InEpochs:
 
 
 class Counted(NamedTuple):
-    """What the updates of a solve asked of the device, the driver's part and that of hooks included."""
+    """Operations of the updates of a solve, including those of the driver and of hooks."""
 
     launches: dict[str, int]
     waits: dict[str, int]
@@ -102,12 +102,12 @@ class Counted(NamedTuple):
 
     @property
     def an_update(self) -> float:
-        """Launches of an update, in the mean."""
+        """Return the mean number of launches of an update."""
         return sum(self.launches.values()) / self.updates
 
 
 def counted(system: apviz.KernelSystem, solver: Any, hooks: Sequence[Any] = (), *, stacked: bool) -> Counted:
-    """Solves, and counts what happens inside epochs.
+    """Solve, and count the operations within epochs.
 
     Args:
         stacked: whether factors are stacked, as they are on a GPU.

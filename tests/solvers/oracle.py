@@ -1,4 +1,4 @@
-"""The oracle of the solvers' tests: a system in dense float64 NumPy, sharing no code with apviz."""
+"""The oracle of the solvers' tests: a system in dense float64 NumPy that shares no code with apviz."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Problem:
         self.W = scipy.linalg.cho_solve(scipy.linalg.cho_factor(self.K), self.B)
 
     def h(self, w: np.ndarray) -> float:
-        """h(W) = ½tr(WᵀKW) − tr(BᵀW)."""
+        """Return h(W) = ½tr(WᵀKW) − tr(BᵀW)."""
         return 0.5 * np.trace(w.T @ self.K @ w) - np.trace(self.B.T @ w)
 
     def squared_error(self, w: np.ndarray) -> float:
-        """‖W−W*‖²_K."""
+        """Return ‖W−W*‖²_K."""
         return np.trace((w - self.W).T @ self.K @ (w - self.W))
 
     def residual(self, w: Any) -> float:
-        """The mean of ‖b_i − K w_i‖/‖b_i‖."""
+        """Return the mean of ‖b_i − K w_i‖/‖b_i‖."""
         w = np.asarray(w, dtype=np.float64).reshape(self.B.shape)
         norms = np.linalg.norm(self.B, axis=0)
         return float((np.linalg.norm(self.B - self.K @ w, axis=0) / np.where(norms > 0, norms, 1)).mean())
@@ -72,7 +72,7 @@ class Watch(apviz.Hook):
         self.R.append(self.run.residual_vectors.double().numpy().copy())
 
     def solved_rows(self, block: int) -> np.ndarray:
-        """The rows, as the user counts them, that a block solves on."""
+        """Return the rows that a block solves on, in the user's order."""
         partition = self.run.partition
         return partition.order[partition.solved(block)].numpy()
 
@@ -91,7 +91,7 @@ def problem(
     b: np.ndarray | None = None,
     **settings: Any,
 ) -> Problem:
-    """n points in the unit cube and standard normal right-hand sides from a seed (`rhs=None`: one vector)."""
+    """Draw n points in the unit cube and standard normal right-hand sides from a seed (`rhs=None`: one vector)."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, d)) if x is None else x
     b = rng.standard_normal(n if rhs is None else (n, rhs)) if b is None else b

@@ -56,7 +56,7 @@ def watched(p, solver, **start):
 
 
 def guess(p, seed=1):
-    """Initial weights of the shape of b."""
+    """Return initial weights of the shape of b."""
     b = p.system.b
     w = torch.as_tensor(np.random.default_rng(seed).standard_normal(tuple(b.shape)))
     return w[:, 0] if p.system.single_column else w
@@ -86,7 +86,7 @@ def test_an_update_clears_the_residual_on_the_rows_it_solved_and_moves_only_thei
 
 @few
 @given(system=systems, solver=solvers, warm=st.booleans())
-def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(system, solver, warm):
+def test_the_recorded_energy_equals_h_of_the_weights_after_every_update_and_epoch(system, solver, warm):
     p = problem(**system)
     seen = watched(p, solver, initial_weights=guess(p) if warm else None)
     energies = [p.h(w) for w in seen.W]
@@ -99,7 +99,7 @@ def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(sy
 
 @pytest.mark.parametrize("rule", EVERY_RULE)
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
-def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(rule, overlap):
+def test_with_jitter_the_recorded_energy_still_equals_h_of_the_weights(rule, overlap):
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-8, kernel="RBF", dtype=torch.float32)
     with pytest.warns(UserWarning, match="needed jitter"):
@@ -148,7 +148,7 @@ def test_theorem_1_holds_at_every_epoch_of_gauss_southwell(system, solver):
 
 @few
 @given(system=systems, solver=greedy)
-def test_every_gauss_southwell_update_decreases_h_by_what_the_proof_guarantees(system, solver):
+def test_every_gauss_southwell_update_decreases_h_by_at_least_the_guarantee_of_the_proof(system, solver):
     p = problem(**system)
     seen, recorder = Watch(), apviz.Recorder()
     apviz.solve(p.system, solver, hooks=[seen, recorder])
@@ -160,13 +160,13 @@ def test_every_gauss_southwell_update_decreases_h_by_what_the_proof_guarantees(s
     slack = 1e-12 * abs(p.h(p.W))
     assert (decrease >= np.array(exact) - slack).all()
     assert (decrease >= recorded - slack).all()
-    # λ′max is recorded as a bound from above, so what is recorded is below the exact guarantee, but of its size
+    # λ′max is recorded as an upper bound, so the recorded guarantee is below the exact one, but of its size
     assert (recorded <= np.array(exact) + slack).all()
     assert (recorded >= 0.2 * np.array(exact) - slack).all()
 
 
 def algorithm_1(K, B, block_size, epochs, choose):
-    """The paper's Algorithm 1 over sequential blocks; `choose(number, R, blocks)` is the next. All W."""
+    """Return all W of the paper's Algorithm 1 over sequential blocks; `choose(number, R, blocks)` is the next block."""
     W, R, history = np.zeros_like(B), B.copy(), []
     blocks = [np.arange(i, min(i + block_size, len(B))) for i in range(0, len(B), block_size)]
     for number in range(epochs * len(blocks)):
@@ -179,7 +179,7 @@ def algorithm_1(K, B, block_size, epochs, choose):
 
 
 def block_gauss_seidel(K, B, block_size, epochs):
-    """The textbook: W_I solves the rows I of K W = B for the others as they are (Golub & Van Loan, section 11.2)."""
+    """Block Gauss–Seidel: W_I solves rows I of K W = B with the others fixed (Golub & Van Loan, section 11.2)."""
     W, history = np.zeros_like(B), []
     for _ in range(epochs):
         for first in range(0, len(B), block_size):
@@ -193,7 +193,7 @@ def block_gauss_seidel(K, B, block_size, epochs):
 
 @few
 @given(system=systems, block_size=st.integers(1, 40))
-def test_cyclic_updates_are_those_of_block_gauss_seidel(system, block_size):
+def test_cyclic_updates_equal_block_gauss_seidel(system, block_size):
     p = problem(**system)
     seen = watched(p, apviz.AlternatingProjection(block_size=block_size, rule="cyclic", tol=NEVER, max_epochs=3))
     expected = block_gauss_seidel(p.K, p.B, block_size, 3)
@@ -203,10 +203,10 @@ def test_cyclic_updates_are_those_of_block_gauss_seidel(system, block_size):
 
 @few
 @given(system=systems, block_size=st.integers(1, 40))
-def test_gauss_southwell_projects_onto_the_block_with_the_largest_residual_short_or_not(system, block_size):
+def test_gauss_southwell_projects_onto_the_block_with_the_largest_residual_even_if_it_is_short(system, block_size):
     p = problem(**system)
     largest = lambda number, R, blocks: int(np.argmax([np.sum(R[I] ** 2) for I in blocks]))  # noqa: E731, E741
-    # one epoch: later the residuals of solved systems are rounding errors, whose largest is anybody's
+    # one epoch: later the residuals of a solved system are rounding errors, whose largest entry is arbitrary
     seen = watched(p, apviz.AlternatingProjection(block_size=block_size, tol=NEVER, max_epochs=1))
     for w, expected in zip(seen.W[1:], algorithm_1(p.K, p.B, block_size, 1, largest), strict=True):
         np.testing.assert_allclose(w, expected, atol=1e-9 * (1 + np.abs(expected).max()))
@@ -219,7 +219,7 @@ def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementati
     full = n // block_size
 
     def authors(number, R, blocks):
-        if number % len(blocks) == full:  # reached only where the last block is short
+        if number % len(blocks) == full:  # reached only if the last block is short
             return full
         norms = [np.linalg.norm(R[I], axis=0).mean() for I in blocks[:full]]  # noqa: E741
         return int(np.argmax(norms))
@@ -236,7 +236,7 @@ def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementati
     np.testing.assert_allclose(recorder.trace["epoch"]["residual"].values[1:], expected, rtol=1e-8)
 
 
-def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_short():
+def test_the_authors_schedule_differs_from_the_papers_if_the_last_block_is_short():
     p = problem(n=31, lengthscale=1.0)
     one = {"block_size": 10, "tol": NEVER, "max_epochs": 1}
     paper = apviz.solve(p.system, apviz.AlternatingProjection(**one))
@@ -258,7 +258,7 @@ def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, r
 
 @pytest.mark.parametrize("rule", EVERY_RULE)
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
-def test_weights_have_the_shape_b_was_given_in(rule, shape):
+def test_weights_have_the_shape_of_the_given_b(rule, shape):
     p = problem(b=np.random.default_rng(0).standard_normal(shape))
     solution = apviz.solve(
         p.system, apviz.AlternatingProjection(block_size=7, rule=rule, partition="kd-tree", tol=1e-8)
@@ -267,7 +267,7 @@ def test_weights_have_the_shape_b_was_given_in(rule, shape):
     np.testing.assert_allclose(solution.weights.numpy().reshape(p.W.shape), p.W, atol=1e-6)
 
 
-def test_right_hand_sides_stored_column_by_column_are_solved_and_left_alone():
+def test_right_hand_sides_stored_column_by_column_are_solved_and_not_modified():
     b = np.asfortranarray(np.random.default_rng(0).standard_normal((30, 3)))
     p = problem(b=b)
     kept = b.copy()
@@ -328,7 +328,7 @@ def drawing(rule, seed):
 
 
 @pytest.mark.parametrize("rule", ["random", "shuffled"])
-def test_the_seed_of_the_solver_is_that_of_a_rule_given_by_name_and_an_object_has_its_own(rule):
+def test_a_rule_given_by_name_uses_the_seed_of_the_solver_and_an_object_its_own(rule):
     first, second = drawing(rule, 0), drawing(rule, 1)
     assert (first != second).any()
     own = RULES.make(rule, seed=1)
@@ -336,7 +336,7 @@ def test_the_seed_of_the_solver_is_that_of_a_rule_given_by_name_and_an_object_ha
 
 
 @pytest.mark.parametrize("partition", ["shuffled"])
-def test_the_seed_of_the_solver_is_that_of_a_partition_given_by_name(partition):
+def test_a_partition_given_by_name_uses_the_seed_of_the_solver(partition):
     p, solver = problem(), apviz.AlternatingProjection(block_size=3, partition=partition)
     orders = [replace(solver, seed=seed).prepare(p.system.operator).partition.order for seed in (0, 0, 1)]
     assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
@@ -357,7 +357,7 @@ def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not():
 # --- blocks without a Cholesky factor ------------------------------------------------------------------------------
 
 
-def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it():
+def test_duplicate_rows_with_tiny_noise_get_jitter_which_is_warned_about_and_recorded():
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-9, kernel="RBF", dtype=torch.float32)
     recorder = apviz.Recorder()
@@ -367,7 +367,7 @@ def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it(
     assert (jitter >= 1e-6).all() and (jitter <= 1.1e-3).all()
 
 
-def test_no_jitter_is_added_where_none_is_needed():
+def test_no_jitter_is_added_if_none_is_needed():
     recorder = apviz.Recorder()
     apviz.solve(problem().system, apviz.AlternatingProjection(block_size=7, max_epochs=1), [recorder])
     np.testing.assert_array_equal(recorder.trace["block"]["jitter"].values, 0)
@@ -385,7 +385,7 @@ class NotAKernel(apviz.RBF):
     ("solver", "what"),
     [(apviz.AlternatingProjection(block_size=8), "block [0-3] of K"), (apviz.Cholesky(), "the matrix K")],
 )
-def test_a_hopeless_matrix_is_named_with_the_jitter_tried(solver, what):
+def test_an_error_about_an_indefinite_block_states_the_jitter_tried(solver, what):
     rng = np.random.default_rng(0)
     system = apviz.KernelSystem(
         rng.uniform(0, 9, (30, 2)), rng.standard_normal(30), NotAKernel(lengthscale=0.1), noise=1e-3
@@ -440,7 +440,7 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
         ("partition", 3, "partition must be .* got 3"),
     ],
 )
-def test_a_setting_out_of_range_is_named_with_its_value_and_what_is_accepted(setting, value, message):
+def test_an_error_about_a_setting_states_its_value_and_the_accepted_range(setting, value, message):
     with pytest.raises(ValueError, match=message):
         apviz.AlternatingProjection(**{setting: value})
 
@@ -462,7 +462,7 @@ def test_a_partition_of_ones_own_solves_on_its_own_margins():
     assert seen.solution.converged
 
 
-def test_a_whole_number_of_numpy_is_a_whole_number():
+def test_integers_of_numpy_are_accepted():
     assert apviz.solve(problem().system, apviz.AlternatingProjection(block_size=np.int64(10))).converged
 
 

@@ -31,7 +31,7 @@ def energy(k, w, b):
 
 
 class EveryUpdate(Hook):
-    """The weights and the recursive residual after every update."""
+    """Keeps the weights and the recursive residual after every update."""
 
     def on_start(self, run):
         self.run, self.states = run, [(run.weights.clone(), run.residual_vectors.clone())]
@@ -58,7 +58,7 @@ VARIANTS = [{"step": Subspace(length=5)}, {"step": Subspace(length=100), "partit
     columns=st.integers(1, 4), seed=st.integers(0, 99),
     rule=st.sampled_from(["gauss-southwell", "cyclic", "random", "shuffled"]),
 )  # fmt: skip
-def test_after_every_update_the_residual_is_b_minus_kw_and_the_energy_is_h(options, columns, seed, rule):
+def test_after_every_update_the_residual_equals_b_minus_kw_and_the_energy_h(options, columns, seed, rule):
     system, k, b = problem(columns=columns, seed=seed)
     found, trace = states(system, rule=rule, **options)
     recorded = np.concatenate([[0.0], -trace["update"]["energy_decrease"].to_numpy().cumsum()])
@@ -68,7 +68,7 @@ def test_after_every_update_the_residual_is_b_minus_kw_and_the_energy_is_h(optio
     assert np.diff(recorded).max() <= 1e-9
 
 
-def test_with_a_history_the_energy_is_the_least_over_the_span_of_the_last_updates():
+def test_with_a_history_the_energy_is_minimal_over_the_span_of_the_last_updates():
     system, k, b = problem(columns=1, seed=3)
     length = 4
     found, _ = states(system, rule="cyclic", partition=KDTree(overlap=0.5), step=Subspace(length=length))
@@ -96,7 +96,7 @@ def test_a_history_takes_less_work_on_an_ill_conditioned_system():
     assert kept.converged and kept.work < 0.7 * plain.work
 
 
-def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_is_whole():
+def test_an_epoch_of_overlapping_blocks_ends_once_the_tolerance_is_met_and_one_of_disjoint_blocks_is_whole():
     system, _, _ = problem(n=800, d=2, noise=0.5)
     for overlap, whole in ((0.0, True), (1.0, False)):
         recorder = apviz.Recorder()
@@ -108,7 +108,7 @@ def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_i
 
 @pytest.mark.parametrize("setting", ["fallback_rank", "block_size"])
 @pytest.mark.parametrize("value", [-1, 1.5, "some"])
-def test_a_setting_out_of_range_is_named(setting, value):
+def test_an_error_about_a_setting_names_it(setting, value):
     with pytest.raises(ValueError, match=f"{setting} must be .*got {value!r}"):
         apviz.AlternatingProjection(**{setting: value})
 

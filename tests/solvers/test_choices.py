@@ -1,4 +1,4 @@
-"""What `auto` chooses, and that what is given stays."""
+"""`auto` settings: their choices and reasons, and given values, which stay."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def resolve(solver, operator, columns):
 AUTO = apviz.AlternatingProjection(block_size="auto", partition=KDTree(overlap="auto"), step="subspace")
 
 
-def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_it():
+def test_every_auto_setting_gets_a_valid_value_and_a_reason_that_starts_with_it():
     solver, reasons = resolve(AUTO, system().operator, 3)
     values = {"block_size": solver.block_size, "overlap": solver.partition.overlap, "step.length": solver.step.length}
     assert not any(isinstance(value, str) for value in values.values())
@@ -44,7 +44,7 @@ def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_
     assert apviz.solve(system(), AUTO).converged
 
 
-def test_given_values_always_win():
+def test_given_values_always_take_precedence():
     given = apviz.AlternatingProjection(block_size=77, partition=Sequential(overlap=0.25), step=Subspace(length=3))
     assert resolve(given, system().operator, 3) == (given, {})
     mixed, reasons = resolve(
@@ -54,7 +54,7 @@ def test_given_values_always_win():
 
 
 @pytest.mark.parametrize("d", [3, 5])
-def test_blocks_solve_on_as_many_rows_at_any_overlap_and_twice_as_many_of_four_times_the_points(d):
+def test_the_rows_of_a_block_do_not_depend_on_the_overlap_and_double_with_four_times_the_points(d):
     def solved(n, overlap):
         given = apviz.AlternatingProjection(block_size="auto", partition=Sequential(overlap=overlap))
         return resolve(given, system(n, d).operator, 3)[0].block_size * (1 + overlap)
@@ -79,7 +79,7 @@ MEMORY = apviz.AlternatingProjection(
 )
 
 
-def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_smaller(monkeypatch):
+def test_with_little_memory_factors_use_half_precision_and_then_blocks_become_smaller(monkeypatch):
     operator = system(1600).operator
     wished = resolve(MEMORY, operator, 3)[0]
     assert wished.precision.factors == "recursion"
@@ -90,12 +90,12 @@ def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_sma
         sizes.append(found.block_size)
         assert found.precision.factors == "float16" and "GiB" in why["precision.factors"]
         held = factor_bytes(operator.inputs, found.block_size, 1.0) / 2 + 12 * operator.n * found.step.length
-        assert 0.2 * free < held < free / 2  # the solve wants memory too
+        assert 0.2 * free < held < free / 2  # the solve needs memory too
     assert sizes[0] == wished.block_size > sizes[1] > sizes[2]
     assert "of the free memory" in why["block_size"]
 
 
-def test_factors_are_never_in_half_precision_where_it_may_not_hold_them(monkeypatch):
+def test_factors_never_use_half_precision_if_they_may_exceed_its_range(monkeypatch):
     monkeypatch.setattr(recommended, "free_memory", lambda device: 800_000)
     assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].precision.factors == "recursion"
 
@@ -105,7 +105,7 @@ def test_more_right_hand_sides_get_a_shorter_history():
     assert lengths == sorted(lengths, reverse=True) and lengths[-1] >= 1
 
 
-def test_the_trace_keeps_what_was_chosen_and_why():
+def test_the_trace_keeps_the_choices_and_their_reasons():
     recorder = apviz.Recorder()
     apviz.solve(system(), apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz()), [recorder])
     attrs = recorder.trace.attrs
@@ -113,7 +113,7 @@ def test_the_trace_keeps_what_was_chosen_and_why():
     assert "auto" not in attrs["method"]
 
 
-def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere():
+def test_auto_chooses_cg_if_k_has_low_rank_and_projections_otherwise():
     smooth, rough = system(2001, lengthscale=20.0), system(2001, lengthscale=0.5)
     assert isinstance(apviz.Automatic().resolve(smooth.operator)[0], apviz.ConjugateGradient)
     assert isinstance(apviz.Automatic().resolve(rough.operator)[0], apviz.AlternatingProjection)
@@ -125,13 +125,13 @@ def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere
         assert np.mean(np.linalg.norm(r, axis=0) / np.linalg.norm(one.b.double().numpy(), axis=0)) < 1.1e-3
 
 
-def test_auto_takes_cg_alone_where_k_is_nearly_diagonal():
+def test_auto_chooses_plain_cg_if_k_is_nearly_diagonal():
     solver, why = apviz.Automatic().resolve(system(3000, d=8, lengthscale=0.03).operator)
     assert isinstance(solver, apviz.ConjugateGradient) and solver.preconditioner is None
     assert "would take about" in why["method"] and "estimate" in why["method"]
 
 
-def test_auto_chooses_for_the_right_hand_sides_that_come():
+def test_auto_chooses_for_the_given_right_hand_sides():
     one = system(4000, d=2, lengthscale=0.6, noise=0.01)
     smooth, rough = torch.cos(one.x[:, :1]), torch.randn(4000, 1, generator=torch.Generator().manual_seed(0))
     for b, expected in ((smooth, apviz.ConjugateGradient), (rough, apviz.AlternatingProjection)):
@@ -154,13 +154,13 @@ def many_inputs(d, noise=1e-3, dtype=torch.float32):
     return found.operator
 
 
-def test_auto_factors_k_where_entries_are_so_expensive_that_blocks_cost_more():
+def test_auto_factors_k_if_entries_are_so_expensive_that_blocks_cost_more():
     solver, reasons = apviz.Automatic(tol=1e-3).resolve(many_inputs(200))
     assert isinstance(solver, apviz.Cholesky) and "factoring K takes about" in reasons["method"]
     assert not isinstance(apviz.Automatic(tol=1e-3).resolve(many_inputs(2))[0], apviz.Cholesky)
 
 
-def test_auto_never_factors_what_does_not_fit_or_what_rounding_would_hide_the_noise_of(monkeypatch):
+def test_auto_never_factors_a_matrix_that_does_not_fit_or_whose_noise_is_below_rounding(monkeypatch):
     assert cholesky_work(many_inputs(200), 1) < 10
     assert cholesky_work(many_inputs(200, noise=1e-4), 1) == math.inf  # n·eps/2 = 1.5e-4
     assert cholesky_work(many_inputs(200, noise=1e-4, dtype=torch.float64), 1) < 10
@@ -168,15 +168,15 @@ def test_auto_never_factors_what_does_not_fit_or_what_rounding_would_hide_the_no
     assert cholesky_work(many_inputs(200), 1) == math.inf
 
 
-def test_a_factor_costs_the_less_work_the_more_an_entry_costs():
+def test_a_factor_costs_less_work_the_more_an_entry_costs():
     few, many, sides = cholesky_work(many_inputs(3), 1), cholesky_work(many_inputs(100), 1), 16
     assert many < few and cholesky_work(many_inputs(3), sides) < few
     slow = many_inputs(3)
-    slow._compiled = False  # as where no C++ compiler is
+    slow._compiled = False  # as without a C++ compiler
     assert cholesky_work(slow, 1) < 0.5 * few
 
 
-def test_a_preconditioner_built_by_hand_says_what_to_do_with_auto():
+def test_building_a_preconditioner_with_auto_settings_tells_to_resolve_them_first():
     from apviz.operators import CountingOperator
 
     with pytest.raises(ValueError, match=r"block_size is still 'auto': .*resolve\(operator\) first"):

@@ -1,4 +1,4 @@
-"""Conjugate gradients against linear_operator's, and the direct solve against SciPy's."""
+"""Conjugate gradients against linear_operator, and the direct solve against SciPy."""
 
 import math
 import warnings
@@ -29,7 +29,7 @@ systems = st.fixed_dictionaries(
 
 
 def pivoted_cholesky(k, rank):
-    """Harbrecht, Peters & Schneider (2012), Algorithm 1, dense."""
+    """Factor a dense matrix by Algorithm 1 of Harbrecht, Peters & Schneider (2012)."""
     left, L = k.diagonal().copy(), np.zeros((len(k), rank))
     for j in range(rank):
         pivot = int(np.argmax(left))
@@ -40,7 +40,7 @@ def pivoted_cholesky(k, rank):
 
 
 def theirs(p, iterations, preconditioner=None, tolerance=0.0):
-    """linear_operator's CG, and how many products with K it took."""
+    """Return the weights by linear_operator's CG, and its number of products with K."""
     k, products = torch.tensor(p.K), []
 
     def matmul(v):
@@ -48,7 +48,7 @@ def theirs(p, iterations, preconditioner=None, tolerance=0.0):
         return k @ v
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says so when it stops at its cap
+        warnings.simplefilter("ignore")  # it warns when it stops at its cap
         w = linear_operator.utils.linear_cg(
             matmul, torch.tensor(p.B), max_iter=iterations, max_tridiag_iter=0, tolerance=tolerance,
             preconditioner=preconditioner, eps=1e-300, stop_updating_after=1e-300,
@@ -64,8 +64,8 @@ def watched(p, solver, **start):
 
 @few
 @given(system=systems, rank=st.sampled_from((None, 1, 5)))
-def test_the_iterates_are_those_of_linear_operator(system, rank):
-    p = problem(**{**system, "noise": 1.0})  # where K is worse conditioned, two roundings of CG part
+def test_the_iterates_equal_those_of_linear_operator(system, rank):
+    p = problem(**{**system, "noise": 1.0})  # if K is worse conditioned, two roundings of CG separate
     preconditioner = inverse = None
     if rank:
         L = pivoted_cholesky(p.K - p.system.noise * np.eye(len(p.K)), rank)
@@ -80,9 +80,9 @@ def test_the_iterates_are_those_of_linear_operator(system, rank):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed):
+def test_with_at_least_eleven_iterations_it_stops_when_gpytorch_stops(seed):
     p = problem(n=80, d=3, seed=seed, noise=0.5)
-    # to the twelfth, up to which two roundings of CG are 1e-4 apart; from then on 10%, and each processor has its own
+    # up to the twelfth, two roundings of CG are 1e-4 apart; later 10%, and it depends on the processor
     between = math.sqrt(p.residual(theirs(p, 11)[0]) * p.residual(theirs(p, 12)[0]))
     for tol in (1.0, 1e-1, 1e-2, between):
         solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=tol, min_epochs=11))
@@ -90,7 +90,7 @@ def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed):
         assert solution.converged and solution.epochs == iterations >= 11
 
 
-def test_the_minimum_of_iterations_is_kept_even_where_the_first_would_do():
+def test_the_minimum_number_of_iterations_is_done_even_if_the_first_one_suffices():
     p = problem(noise=100.0)
     assert apviz.solve(p.system, apviz.ConjugateGradient(tol=0.1)).epochs < 5
     assert apviz.solve(p.system, apviz.ConjugateGradient(tol=0.1, min_epochs=7)).epochs == 7
@@ -110,17 +110,17 @@ def test_the_residual_is_b_minus_kw_the_energy_is_h_and_the_error_never_rises(sy
 
 @few
 @given(system=systems)
-def test_in_float64_it_ends_within_n_iterations(system):
+def test_in_float64_cg_converges_within_n_iterations(system):
     p = problem(**{**system, "noise": 0.5})
     solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-8, max_epochs=system["n"]))
-    # rounding undoes some of the conjugacy, in the textbook's recurrence as in ours: it may have a little more left
+    # rounding loses some conjugacy in the textbook's recurrence and in ours: a little more residual may remain
     left = textbook_residual(p.K, p.B)
     assert solution.converged or left > 1e-8
     assert p.residual(solution.weights) < max(1.01e-8, 2 * left)
 
 
 def textbook_residual(K: np.ndarray, B: np.ndarray) -> float:
-    """Mean of ‖B − KW‖/‖B‖ after n iterations of Hestenes and Stiefel's recurrence in float64."""
+    """Return the mean of ‖B − KW‖/‖B‖ after n iterations of Hestenes and Stiefel's recurrence in float64."""
     left = []
     for b in B.reshape(len(K), -1).T:
         w, r, d = np.zeros_like(b), b.copy(), b.copy()
@@ -135,7 +135,7 @@ def textbook_residual(K: np.ndarray, B: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 3])
-def test_it_ends_in_as_many_iterations_as_k_has_distinct_eigenvalues(distinct):
+def test_cg_converges_in_as_many_iterations_as_k_has_distinct_eigenvalues(distinct):
     # far-apart clusters of 1, 2, ..., points that coincide: eigenvalues noise + size, and noise
     x = np.concatenate([np.full((1, 1), 100.0 * i) for i in range(5)])
     x = np.concatenate([x] + [np.full((size, 1), 1000.0 * size) for size in range(2, distinct + 1)] * (distinct > 1))
@@ -148,7 +148,7 @@ def test_it_ends_in_as_many_iterations_as_k_has_distinct_eigenvalues(distinct):
 @pytest.mark.parametrize(
     "solver", [apviz.ConjugateGradient(tol=1e-10), apviz.AlternatingProjection(block_size=7, tol=1e-10)]
 )
-def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(solver):
+def test_a_zero_right_hand_side_has_zero_weights_and_does_not_change_the_others(solver):
     b = np.random.default_rng(0).standard_normal((30, 3))
     b[:, 1] = 0
     p = problem(b=b, noise=1.0, lengthscale=0.3)
@@ -161,7 +161,7 @@ def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(solver):
 @pytest.mark.parametrize(
     "solver", [apviz.ConjugateGradient(), apviz.AlternatingProjection(block_size=7), apviz.Cholesky()]
 )
-def test_right_hand_sides_that_are_all_zero_are_solved_by_zero(solver):
+def test_if_all_right_hand_sides_are_zero_the_solution_is_zero(solver):
     solution = apviz.solve(problem(b=np.zeros((30, 2))).system, solver)
     assert solution.converged and solution.residual == 0
     np.testing.assert_array_equal(solution.weights, 0)
@@ -181,7 +181,7 @@ def test_a_column_that_is_already_solved_stays_solved(preconditioner):
 
 @few
 @given(system=systems)
-def test_cholesky_is_scipys_cho_solve(system):
+def test_cholesky_equals_scipys_cho_solve(system):
     p = problem(**system)
     solution = apviz.solve(p.system, apviz.Cholesky(tol=1e-9))
     assert solution.converged and solution.epochs == 1
@@ -216,6 +216,6 @@ def test_a_matrix_that_cannot_fit_the_memory_is_refused_before_any_is_allocated(
         (lambda: apviz.Cholesky(tol=np.nan), "tol must be a positive relative residual.* got nan"),
     ],
 )
-def test_a_setting_out_of_range_is_named_with_its_value_and_what_is_accepted(make, message):
+def test_an_error_about_a_setting_states_its_value_and_the_accepted_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

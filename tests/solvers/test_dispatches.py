@@ -1,4 +1,4 @@
-"""What updates ask of a device, counted as operations that PyTorch dispatches, with factors stacked as on a GPU."""
+"""Operations that updates launch on a device, as PyTorch dispatches them, with factors stacked as on a GPU."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def solver(rule, partition="sequential", step="plain", columns="exact"):
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_nothing_inside_an_epoch_waits_for_the_device_that_chooses_the_block(system, partition, step, columns):
+def test_nothing_within_an_epoch_waits_for_a_device_that_chooses_the_block(system, partition, step, columns):
     made = solver("gauss-southwell", partition, step, columns)
     found = counted(system, made, [apviz.Recorder(spectrum="subsample", spectrum_rows=50)], stacked=True)
     assert found.updates == EPOCHS * -(-N // BLOCK) and not found.waits
 
 
 @pytest.mark.parametrize("rule", ["cyclic", "random", "shuffled", GaussSouthwell(short_block="end-of-epoch")], ids=str)
-def test_nothing_inside_an_epoch_waits_by_another_rule(system, rule):
+def test_with_other_rules_nothing_within_an_epoch_waits_either(system, rule):
     assert not counted(system, solver(rule), stacked=True).waits
 
 
-def test_without_a_stack_the_host_reads_the_block_that_gauss_southwell_chose_and_no_other(system):
+def test_without_a_stack_the_host_reads_only_the_block_that_gauss_southwell_chose(system):
     found = counted(system, solver("gauss-southwell"), stacked=False)
     assert found.waits == {"_local_scalar_dense": found.updates}
     assert not counted(system, solver("cyclic"), stacked=False).waits
@@ -65,11 +65,11 @@ def test_an_update_launches_few_operations(system, partition, rule, columns, rec
 
 
 @pytest.mark.parametrize(("rule", "most"), [("gauss-southwell", 19), ("cyclic", 14)])
-def test_on_the_processor_an_update_takes_no_more_operations_than_it_did(system, rule, most):
+def test_on_the_cpu_an_update_takes_no_more_operations_than_before(system, rule, most):
     assert counted(system, solver(rule), stacked=False).an_update <= most
 
 
-def test_reads_masks_and_launches_are_told_apart():
+def test_reads_masks_and_launches_are_distinguished():
     a, mask = torch.arange(4.0), torch.tensor([True, False, True, False])
     with Dispatches() as found:
         found.is_on = True
@@ -82,7 +82,7 @@ def test_reads_masks_and_launches_are_told_apart():
 
 
 class Blocks(apviz.Hook):
-    """Keeps the blocks of updates as a user would, in a table by number."""
+    """Keeps the blocks of updates by number, as a user would."""
 
     def __init__(self):
         self.taken, self.norms = [], []
@@ -92,7 +92,7 @@ class Blocks(apviz.Hook):
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_a_solve_with_a_stack_takes_the_same_blocks_to_the_same_weights(monkeypatch, system, partition):
+def test_a_solve_with_a_stack_chooses_the_same_blocks_and_finds_the_same_weights(monkeypatch, system, partition):
     solutions, traces, tables = [], [], []
     for devices in ((), ("cpu",)):
         monkeypatch.setattr(stacked_factors, "STACKED_ON", devices)
@@ -112,7 +112,7 @@ def test_a_solve_with_a_stack_takes_the_same_blocks_to_the_same_weights(monkeypa
     assert solutions[1].energy == pytest.approx(solutions[0].energy, rel=1e-6)
 
 
-def test_more_rows_than_the_nearest_only_make_skeletons_more_exact(monkeypatch, system):
+def test_stacked_skeletons_with_more_than_the_nearest_rows_reach_the_tolerance(monkeypatch, system):
     made = apviz.AlternatingProjection(
         block_size=BLOCK, partition=PrincipalAxisTree(overlap=0.5), columns=COLUMNS["skeletons"]
     )  # fmt: skip
@@ -128,7 +128,7 @@ def test_the_fused_engine_adds_four_launches_for_the_columns_of_a_block(monkeypa
     launched = []
     monkeypatch.setattr(fused, "is_installed", lambda: True)
     monkeypatch.setattr(fused, "is_interpreted", lambda: True)
-    monkeypatch.setattr(fused, "PROGRAMS", {torch.float32: 1})  # as of rows enough to fill a GPU
+    monkeypatch.setattr(fused, "PROGRAMS", {torch.float32: 1})  # as with enough rows to fill a GPU
     monkeypatch.setattr(fused.FusedOperator, "_launch", lambda *given, **_: launched.append(given[1:3]))
     operator = fused.FusedOperator(torch.rand(300, 3), apviz.Matern52(), 0.1)
     r, u, rows = torch.zeros(300, 3), torch.rand(100, 3), torch.arange(0, 300, 3)

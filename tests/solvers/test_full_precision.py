@@ -21,7 +21,7 @@ from tests.device import DEVICE, only_on_a_gpu
 
 NEWER = hasattr(torch.backends.cuda.matmul, "fp32_precision")
 newer_flags = pytest.mark.skipif(not NEWER, reason="this PyTorch has no fp32_precision")
-N, D, SIDES = 200, 6, 3  # with 6 inputs tiles take distances from matrix products
+N, D, SIDES = 200, 6, 3  # with 6 inputs, tiles compute distances by matrix products
 KERNEL = apviz.RBF(lengthscale=0.6, outputscale=1.3)
 NOISE = 0.1
 
@@ -102,7 +102,7 @@ ENGINES = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ENGINES)
-def test_products_and_blocks_are_those_of_dense_float64(given, way, name):
+def test_products_and_blocks_agree_with_dense_float64(given, way, name):
     x, b, k = given
     k_noise = k + NOISE * np.eye(N)
     v, rows = b.to(DEVICE), torch.arange(0, N, 2)
@@ -121,7 +121,7 @@ def test_products_and_blocks_are_those_of_dense_float64(given, way, name):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_gram_matrix_is_that_of_dense_float64(given, way):
+def test_a_gram_matrix_agrees_with_dense_float64(given, way):
     x, _, k = given
     with fast(WAYS[way]):
         assert relative_error(KERNEL(x.to(DEVICE)), k) < 1e-5
@@ -141,7 +141,7 @@ SOLVERS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_solve_ends_at_the_residual_it_promises(given, way, operator, solver):
+def test_a_solve_reaches_the_residual_that_it_claims(given, way, operator, solver):
     x, b, k = given
     system = apviz.KernelSystem(x, b, KERNEL, noise=NOISE, operator=operator, device=DEVICE)
     with fast(WAYS[way]):
@@ -153,7 +153,7 @@ def test_a_solve_ends_at_the_residual_it_promises(given, way, operator, solver):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
-def test_no_product_of_a_solve_sees_the_flags_and_they_stay_as_they_were(given, way, operator):
+def test_no_product_of_a_solve_uses_the_flags_and_they_are_unchanged_afterwards(given, way, operator):
     x, b, _ = given
     system = apviz.KernelSystem(x, b, KERNEL, noise=NOISE, operator=operator, device=DEVICE)
     with fast(WAYS[way]):
@@ -166,7 +166,7 @@ def test_no_product_of_a_solve_sees_the_flags_and_they_stay_as_they_were(given, 
     assert before == after
 
 
-def test_predictions_see_no_flags_either(given):
+def test_predictions_do_not_use_the_flags_either(given):
     x, b, _ = given
     h = apviz.Hyperparameters.of(KERNEL, NOISE, 0.0)
     with fast(allow_tf32), AtProducts() as seen:
@@ -177,7 +177,7 @@ def test_predictions_see_no_flags_either(given):
 
 
 @pytest.mark.parametrize("way", [*WAYS.values(), pytest.param(of_backend, marks=newer_flags)])
-def test_the_flags_are_restored_after_an_error_and_where_guards_are_nested(way):
+def test_the_flags_are_restored_after_an_error_and_by_nested_guards(way):
     with fast(way):
         before = flags()
         with pytest.raises(ZeroDivisionError), without_tf32(), without_tf32():
@@ -186,14 +186,14 @@ def test_the_flags_are_restored_after_an_error_and_where_guards_are_nested(way):
         assert flags() == before
 
 
-def test_without_the_flags_nothing_is_set():
+def test_without_these_flags_nothing_is_set():
     before = flags()
     with without_tf32():
         assert flags() == before
 
 
 @only_on_a_gpu("the CPU has no TF32")
-def test_tf32_would_be_seen_here(given):
+def test_these_tests_would_notice_tf32(given):
     k = given[2]
     matrix = torch.tensor(k, dtype=torch.float32).to(DEVICE)
     with fast(allow_tf32):
@@ -219,7 +219,7 @@ def test_half_precision_is_refused_as_the_dtype_of_a_solve(given, dtype):
         apviz.KernelSystem(given[0], given[1], KERNEL, noise=NOISE, dtype=dtype, device=DEVICE)
 
 
-def test_a_guard_that_was_never_left_does_not_switch_off_those_that_follow():
-    without_tf32().__enter__()  # as where Ctrl-C comes between its entry and its body
+def test_a_guard_that_was_never_exited_does_not_disable_later_ones():
+    without_tf32().__enter__()  # as after Ctrl-C between its entry and its body
     with fast(WAYS["high"]), without_tf32():
         assert torch.get_float32_matmul_precision() == "highest"

@@ -1,4 +1,4 @@
-"""CG takes over where projections are slow, and nowhere else; recorded like any run."""
+"""CG takes over from slow projections only, and the run is recorded like any other."""
 
 import json
 import math
@@ -18,7 +18,7 @@ RANK = 120
 
 
 def problem(slow, n=2400, dtype=torch.float64):
-    """A system on which blocks see little of what is smooth; or one on which they see all."""
+    """Return a system whose smooth components no block resolves, or one whose components all blocks resolve."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, 20)) if slow else rng.uniform(0, 1, (n, 2))
     y = np.sin(x @ rng.standard_normal(x.shape[1]) / 2) + 0.03 * rng.standard_normal(n)
@@ -40,7 +40,7 @@ def taken_over(request):
     return attempt(system, SOLVER, [recorder]), recorder.trace, residual, system
 
 
-def test_cg_takes_over_from_slow_projections_and_arrives_with_less_work(taken_over):
+def test_cg_takes_over_from_slow_projections_and_converges_with_less_work(taken_over):
     solution, trace, residual, system = taken_over
     assert solution.converged and residual(solution.weights) < 1e-3 * (1 + 1e-6)
     alone = attempt(system, replace(SOLVER, fallback_rank=0))
@@ -55,7 +55,7 @@ def test_cg_takes_over_from_slow_projections_and_arrives_with_less_work(taken_ov
     )  # fmt: skip
 
 
-def test_nothing_is_taken_over_where_projections_are_fast():
+def test_cg_does_not_take_over_from_fast_projections():
     system, residual = problem(slow=False)
     recorder = apviz.Recorder()
     solution = attempt(system, SOLVER, [recorder])
@@ -64,7 +64,7 @@ def test_nothing_is_taken_over_where_projections_are_fast():
     assert "handover" not in json.loads(recorder.trace.attrs["choices"])
 
 
-def test_the_energy_of_a_run_that_was_taken_over_is_h_of_its_weights(taken_over):
+def test_after_a_handover_the_energy_equals_h_of_the_weights(taken_over):
     solution, trace, _, system = taken_over
     k = system.kernel(system.operator.given.double()) + 1e-3 * torch.eye(system.n, dtype=torch.float64)
     w = solution.weights
@@ -74,7 +74,7 @@ def test_the_energy_of_a_run_that_was_taken_over_is_h_of_its_weights(taken_over)
     assert total == pytest.approx(h, rel=1e-3)
 
 
-def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_path):
+def test_figures_and_diagnoses_show_the_handover(taken_over, tmp_path):
     _, trace, _, _ = taken_over
     updates = trace["update"]
     cg = updates["block"].values < 0
@@ -91,13 +91,13 @@ def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_run_with_skeletons_is_taken_over_from_b_minus_kw():
+def test_cg_takes_over_from_b_minus_kw_if_projections_use_skeletons():
     system, residual = problem(slow=True, dtype=torch.float32)
     solution = attempt(system, replace(SOLVER, columns=Skeletons(rank=20), tol=1e-5))
     assert solution.converged and residual(solution.weights) < 1e-5 * (1 + 1e-6)
 
 
-def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
+def test_cg_does_not_take_over_without_memory_for_its_vectors(monkeypatch):
     from apviz.solvers import handover
 
     monkeypatch.setattr(handover, "free_memory", lambda device: 2400 * 8 * 5 * 8 / handover.MEMORY_SHARE)
@@ -107,7 +107,7 @@ def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
     assert (recorder.trace["update"]["block"].values >= 0).all()
 
 
-def test_where_half_the_rank_arrives_soon_the_whole_is_not_tried(monkeypatch):
+def test_if_half_the_rank_converges_soon_the_full_rank_is_not_tried(monkeypatch):
     from apviz.solvers import handover
 
     tried = []
@@ -128,14 +128,14 @@ def test_where_half_the_rank_arrives_soon_the_whole_is_not_tried(monkeypatch):
 
 
 @pytest.mark.parametrize("b", [0.0, 1.0])
-def test_nothing_is_reckoned_for_a_run_that_is_done_but_for_its_least_epochs(b):
+def test_a_converged_run_that_waits_for_its_minimum_of_epochs_considers_no_handover(b):
     system, _ = problem(slow=False)
     constant = apviz.KernelSystem(system.x, np.full(system.n, b), system.kernel, noise=1e-3, device=DEVICE)
     solution = attempt(constant, replace(SOLVER, tol=0.5, min_epochs=8))
     assert solution.converged and solution.epochs == 8
 
 
-def test_at_a_small_tolerance_a_second_rehearsal_on_half_of_the_rows_tells_how_iterations_grow():
+def test_at_a_small_tolerance_a_rehearsal_on_half_of_the_rows_predicts_how_iterations_grow():
     system, residual = problem(slow=True, dtype=torch.float64)
     recorder = apviz.Recorder()
     solution = attempt(system, replace(SOLVER, tol=5e-5), [recorder])

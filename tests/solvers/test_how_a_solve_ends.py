@@ -1,4 +1,4 @@
-"""Every stop reason reached by a real system, honest claims of convergence, work, and the hook calls."""
+"""Every stop reason on a real system, claims of convergence, work, and calls of hooks."""
 
 import dataclasses
 import sys
@@ -34,7 +34,7 @@ def easy32():
 
 
 def indefinite32():
-    """Float32 rounds this K to an indefinite matrix: smooth kernel, dense points, noise below rounding."""
+    """Return a K that float32 rounds to an indefinite matrix: smooth, dense points, noise below rounding."""
     x = np.random.default_rng(0).uniform(-1, 1, (200, 1))
     return problem(n=200, x=x, kernel="RBF", noise=1e-7, rhs=1, dtype=torch.float32)
 
@@ -43,7 +43,7 @@ def indefinite32():
 
 
 @EVERY_SOLVER
-def test_all_solvers_return_the_same_fields_and_at_a_tight_tolerance_the_same_weights(solver):
+def test_at_a_tight_tolerance_all_solvers_return_the_same_fields_and_weights(solver):
     p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
     solution = apviz.solve(p.system, solver)
     assert solution.stop_reason is StopReason.CONVERGED and solution.converged
@@ -72,15 +72,15 @@ def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, see
     if solution.converged:
         assert solution.residual < tol
         true = p.residual(solution.weights)
-        # B is rounded to the system's dtype; where it may matter, the claim holds a bound on float64's rounding
-        rounding = max(64 * torch.finfo(dtype).eps, 1e-11)  # the oracle is of float64 too
+        # B is rounded to the system's dtype; if it may matter, the claim includes a bound on float64 rounding
+        rounding = max(64 * torch.finfo(dtype).eps, 1e-11)  # the oracle is in float64 too
         assert true - rounding <= solution.residual <= true + 1e-3 * tol + rounding
     else:
         assert solution.residual >= tol
         assert "converged" not in solution.stop_message.replace("not converged", "")
 
 
-def test_max_epochs_is_said_where_the_cap_comes_first():
+def test_the_stop_reason_is_max_epochs_if_the_cap_comes_first():
     for solver in (
         apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=2),
         apviz.ConjugateGradient(tol=1e-12, max_epochs=2),
@@ -101,7 +101,7 @@ def test_max_epochs_is_said_where_the_cap_comes_first():
     ],
     ids=lambda s: s.method.name,
 )
-def test_float32_inside_reaches_any_tolerance_that_float64_holds(solver):
+def test_float32_inside_reaches_any_tolerance_that_float64_resolves(solver):
     p = easy32()
     solution = apviz.solve(p.system, solver)
     assert solution.converged and solution.weights.dtype == torch.float64
@@ -121,7 +121,7 @@ def test_a_tolerance_below_float64s_floor_stagnates_at_that_floor(solver):
     assert "converged" not in solution.stop_message
 
 
-def test_what_did_not_converge_says_of_whom_how_far_from_what_and_after_how_many_epochs():
+def test_an_unconverged_solve_names_its_method_residual_tolerance_and_epochs():
     p = problem(n=60, noise=1e-3, lengthscale=1.0)
     solver = apviz.AlternatingProjection(block_size=10, tol=1e-10)
     with pytest.warns(apviz.NotConverged) as told:
@@ -146,9 +146,7 @@ def test_what_did_not_converge_says_of_whom_how_far_from_what_and_after_how_many
     ],
     ids=str,
 )
-def test_float64_is_said_to_be_more_than_is_needed_of_many_rows_at_a_large_tolerance(
-    changed, is_told, monkeypatch, caplog
-):
+def test_float64_is_reported_as_unnecessary_for_many_rows_at_a_large_tolerance(changed, is_told, monkeypatch, caplog):
     monkeypatch.setattr(sys.modules["apviz.solvers.solve"], "LARGE_ROWS", 60)
     settings = {"n": 60, "noise": 0.1, "lengthscale": 0.3, "dtype": torch.float64, "tol": 1e-2} | changed
     tol = settings.pop("tol")
@@ -180,7 +178,7 @@ def test_a_matrix_that_float32_makes_indefinite_diverges(rule):
 
 
 @pytest.mark.filterwarnings("ignore:.*needed jitter")
-def test_a_solve_that_diverged_is_sent_to_more_digits_only_where_there_are_more():
+def test_a_diverged_solve_is_advised_to_use_more_digits_only_if_there_are_any():
     rng = np.random.default_rng(0)
     x, b = rng.uniform(-1, 1, (200, 1)), rng.standard_normal((200, 1))
 
@@ -200,8 +198,8 @@ def test_a_solve_that_diverged_is_sent_to_more_digits_only_where_there_are_more(
     assert solved(gradients, 1e-7, torch.float64).converged
 
 
-def twins(d, noise, *, smooth=False, n=600, seed=1):
-    """A float32 system in which every point comes twice, both in one block of 100."""
+def doubled(d, noise, *, smooth=False, n=600, seed=1):
+    """Return a float32 system in which every point appears twice, both times in one block of 100."""
     rng = np.random.default_rng(seed)
     x = np.repeat(rng.uniform(size=(n // 2, d)), 2, axis=0)
     b = rng.standard_normal(n) if not smooth else np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
@@ -211,29 +209,29 @@ def twins(d, noise, *, smooth=False, n=600, seed=1):
 
 @pytest.mark.filterwarnings("ignore:.*needed jitter")
 @pytest.mark.parametrize("d", [3, 5])
-def test_where_jitter_is_all_that_tells_twins_apart_the_floor_is_seen_within_a_few_passes(d):
+def test_if_only_jitter_separates_duplicate_points_stagnation_is_found_within_a_few_passes(d):
     solver, epochs = apviz.AlternatingProjection(block_size=100), []
     for seed in range(1, 4):
-        system = twins(d, 1e-12, seed=seed)
+        system = doubled(d, 1e-12, seed=seed)
         assert float(solver.prepare(system.operator).factors.jitter.max()) > system.noise
         solution = apviz.solve(system, solver)
         assert solution.stop_reason is StopReason.STAGNATED
         assert "jitter" in solution.stop_message and "use precision='float64'" in solution.stop_message
         epochs.append(solution.epochs)
-    # the residual wanders there, and with another rounding seems to gain for some passes more
+    # the residual fluctuates there, and with another rounding it may seem to improve for some more passes
     assert sorted(epochs)[1] <= 8 * solver.check_every and max(epochs) < solver.max_epochs
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*needed jitter")
-def test_a_slow_solve_with_jitter_that_gains_goes_on_until_it_has_converged():
-    system = twins(4, 1e-7, smooth=True)
+def test_a_slow_solve_with_jitter_continues_while_it_gains_and_converges():
+    system = doubled(4, 1e-7, smooth=True)
     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=100, max_epochs=3000))
     assert solution.converged and solution.epochs > 500
 
 
 @pytest.mark.filterwarnings("ignore:.*jitter")
-def test_a_direct_solve_that_missed_its_tolerance_does_not_say_converged():
+def test_a_direct_solve_that_misses_its_tolerance_has_not_converged():
     solution = apviz.solve(indefinite32().system, apviz.Cholesky(tol=1e-3))
     assert solution.stop_reason is StopReason.STAGNATED
     assert "converged" not in solution.stop_message
@@ -252,7 +250,7 @@ class StopAt(apviz.Hook):
 
 
 @pytest.mark.parametrize("number", [1, 4, 6, 7, 12])
-def test_a_hook_stops_the_solve_after_the_update_it_asked_at(number):
+def test_a_hook_stops_the_solve_after_the_update_of_its_request(number):
     p, seen = problem(), Watch()
     solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=5, tol=NEVER), hooks=[StopAt(number), seen])
     assert solution.stop_reason is StopReason.STOPPED and solution.stop_message == "stopped: enough"
@@ -262,11 +260,11 @@ def test_a_hook_stops_the_solve_after_the_update_it_asked_at(number):
 
 
 @EVERY_SOLVER
-def test_a_stop_at_the_first_update_ends_every_solver_after_one(solver):
+def test_a_stop_at_the_first_update_ends_every_solver_after_one_update(solver):
     seen = Watch()
     solution = apviz.solve(problem().system, solver, hooks=[StopAt(1), seen])
     assert len(seen.updates) == 1
-    # the direct solve is done by then, and says what it is
+    # the direct solve has finished by then, and reports its own stop reason
     assert solution.stop_reason is (StopReason.CONVERGED if solver.name == "Cholesky" else StopReason.STOPPED)
 
 
@@ -285,7 +283,7 @@ def test_a_time_limit_stops():
     assert solution.seconds > 0.05
 
 
-def test_a_condition_on_the_epoch_stops_with_its_sentence():
+def test_a_condition_on_the_epoch_stops_the_solve_with_its_message():
     hook = apviz.StopHook(when=lambda epoch: "far enough" if epoch.number == 3 else None)
     solution = apviz.solve(problem().system, apviz.AlternatingProjection(block_size=5, tol=NEVER), [hook])
     assert (solution.stop_reason, solution.epochs, solution.stop_message) == (
@@ -351,9 +349,7 @@ def test_initial_weights_that_are_not_finite_are_refused(value):
     n=st.integers(2, 40), b=st.integers(1, 45), partition=st.sampled_from(("sequential", "shuffled", "kd-tree")),
     overlap=st.sampled_from((0.0, 0.4, 1.5)), warm=st.booleans(), epochs=st.integers(1, 4),
 )  # fmt: skip
-def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_residual(
-    n, b, partition, overlap, warm, epochs
-):
+def test_work_counts_factors_columns_of_updates_checks_and_the_initial_residual(n, b, partition, overlap, warm, epochs):
     p, seen = problem(n=n), Watch()
     solver = apviz.AlternatingProjection(
         block_size=b,
@@ -369,7 +365,7 @@ def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_re
     solved = [size + min(int(overlap * size), n - size) for size in owned]
     setup = sum(s**2 for s in solved) + n**2 * warm
     checked = [np.isfinite(e.checked_residual) for e in seen.epochs[1:]]
-    assert all(checked[1::2])  # and elsewhere only where the recursion came to exactly 0, below any tolerance
+    assert all(checked[1::2])  # other epochs are checked only if the recursion reached exactly 0, below any tolerance
     entries = setup + solution.epochs * n * sum(solved) + sum(checked) * n**2
     assert round(solution.setup_work * n**2) == setup
     assert round(solution.work * n**2) == entries
@@ -379,7 +375,7 @@ def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_re
 
 
 @pytest.mark.parametrize("rank", [0, 6])
-def test_an_iteration_of_cg_is_one_work_and_so_is_its_check(rank):
+def test_an_iteration_of_cg_costs_one_work_and_so_does_its_check(rank):
     p = problem()
     solver = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank) if rank else None, tol=1e-6)
     solution = apviz.solve(p.system, solver)
@@ -387,7 +383,7 @@ def test_an_iteration_of_cg_is_one_work_and_so_is_its_check(rank):
     assert solution.work == pytest.approx(rank / 30 + solution.epochs + 1)
 
 
-def test_cholesky_reads_k_once_and_checks_once():
+def test_cholesky_evaluates_k_once_and_checks_once():
     solution = apviz.solve(problem().system, apviz.Cholesky())
     assert (solution.setup_work, solution.work) == (1.0, 2.0)
 
@@ -419,7 +415,7 @@ class Diary(apviz.Hook):
         self.calls.append(f"abandon {type(error).__name__}")
 
 
-def test_hooks_are_called_in_the_order_things_happen():
+def test_hooks_are_called_in_the_order_of_events():
     diary = Diary()
     apviz.solve(problem().system, apviz.AlternatingProjection(block_size=15, tol=NEVER, max_epochs=2), [diary])
     assert diary.calls == [
@@ -430,7 +426,7 @@ def test_hooks_are_called_in_the_order_things_happen():
     ]  # fmt: skip
 
 
-def test_an_error_is_told_to_every_hook_and_passed_on():
+def test_every_hook_is_told_about_an_error_which_is_raised_again():
     class Broken(apviz.Hook):
         def on_update(self, update):
             raise ZeroDivisionError("mine")
@@ -460,7 +456,7 @@ def test_hooks_never_change_the_numbers(solver, dtype):
 
 
 class Greedy(apviz.Hook):
-    """Asks for all there is after every update, and writes nonsense into what it gets."""
+    """Reads everything after every update, and overwrites what it gets."""
 
     def on_start(self, run):
         self.run = run
@@ -478,7 +474,7 @@ class Greedy(apviz.Hook):
 
 
 @EVERY_SOLVER
-def test_what_hooks_ask_for_and_write_into_never_changes_the_numbers(solver):
+def test_reading_and_overwriting_by_hooks_never_changes_the_numbers(solver):
     p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
     bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
     assert torch.equal(bare.weights, hooked.weights) and torch.equal(bare.residual_per_rhs, hooked.residual_per_rhs)
@@ -488,7 +484,7 @@ def test_what_hooks_ask_for_and_write_into_never_changes_the_numbers(solver):
 
 @pytest.mark.parametrize("name", ["x", "b", "given_b"])
 @pytest.mark.parametrize("solver", [apviz.Cholesky(), apviz.AlternatingProjection(block_size=20)], ids=["direct", "AP"])
-def test_a_hook_that_writes_into_the_system_ends_the_solve_in_a_sentence_for_nothing_could_be_claimed(solver, name):
+def test_a_hook_that_modifies_the_system_ends_the_solve_with_a_clear_error(solver, name):
     class Writing(apviz.Hook):
         def on_epoch(self, epoch):
             if epoch.number == 1:
@@ -502,14 +498,14 @@ def test_a_hook_that_writes_into_the_system_ends_the_solve_in_a_sentence_for_not
         apviz.solve(p.system, solver, [Writing()])
 
 
-def test_asking_for_weights_that_wait_in_a_history_changes_no_bit_of_the_solve():
+def test_reading_weights_that_are_pending_in_a_history_changes_no_bit_of_the_solve():
     p = problem(n=50, rhs=3, noise=0.1, lengthscale=0.3)
     solver = apviz.AlternatingProjection(block_size=7, rule="random", step=Subspace(length=4), tol=1e-9, max_epochs=12)
     bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
     assert torch.equal(bare.weights, hooked.weights) and bare.energy == hooked.energy
 
 
-# --- limits that are given to the solve -------------------------------------------------------------------------------
+# --- limits given to the solve -------------------------------------------------------------------------------------
 
 
 class Halves(apviz.solvers.Solver):
@@ -537,16 +533,16 @@ def small_system():
     "solver", [apviz.AlternatingProjection(block_size=20), apviz.ConjugateGradient(), apviz.Automatic(), Halves()],
     ids=lambda solver: solver.name,
 )  # fmt: skip
-def test_limits_given_to_the_solve_count_in_place_of_the_solvers(solver):
+def test_limits_given_to_the_solve_override_those_of_the_solver(solver):
     for tol in (0.3, 1e-7):
         solution = apviz.solve(small_system(), solver, until=apviz.Stopping(tol=tol))
         assert solution.converged and solution.residual < tol
-    if not isinstance(solver, apviz.Automatic):  # one update by Cholesky
+    if not isinstance(solver, apviz.Automatic):  # Cholesky makes one update
         capped = apviz.solvers.attempt(small_system(), solver, until=apviz.Stopping(tol=1e-12, max_epochs=1))
         assert capped.epochs == 1 and capped.stop_reason is StopReason.MAX_EPOCHS
 
 
-def test_a_set_up_may_be_solved_with_to_other_limits():
+def test_a_set_up_can_be_solved_with_other_limits():
     system, solver = small_system(), apviz.AlternatingProjection(block_size=20)
     prepared = solver.prepare(system.operator)
     loose, tight = (
@@ -555,12 +551,12 @@ def test_a_set_up_may_be_solved_with_to_other_limits():
     assert loose.epochs < tight.epochs and tight.residual < 1e-9 and tight.setup_work == 0
 
 
-def test_without_a_solver_it_is_the_recommended_one():
+def test_without_a_solver_the_recommended_one_is_used():
     solution = apviz.solve(small_system(), until=apviz.Stopping(tol=1e-6))
     assert solution.converged and solution.residual < 1e-6
 
 
-def test_limits_that_are_none_are_refused_by_name():
+def test_invalid_limits_are_rejected_by_name():
     with pytest.raises(TypeError, match=r"until must be an apviz.Stopping, .* got 0.1"):
         apviz.solve(small_system(), until=0.1)
     with pytest.raises(ValueError, match="min_epochs must be"):
@@ -584,7 +580,7 @@ class Breaks(apviz.solvers.Solver):
             yield apviz.solvers.EpochEnd()
 
 
-def test_a_recursion_that_is_no_number_any_more_is_replaced_by_a_residual_in_float64():
+def test_a_recursive_residual_that_becomes_nan_is_replaced_by_a_residual_in_float64():
     system = small_system()
     in_float32 = apviz.KernelSystem(system.x, system.b, system.kernel, noise=0.1, dtype=torch.float32, device="cpu")
     solution = apviz.solvers.attempt(in_float32, Breaks(), until=apviz.Stopping(max_epochs=3))

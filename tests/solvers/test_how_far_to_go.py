@@ -1,4 +1,4 @@
-"""How far a recursion goes between two passes, and when going on is in vain: sums done by hand."""
+"""How far a recursion runs between two passes, and when to stop it: sums done by hand."""
 
 import math
 
@@ -22,20 +22,20 @@ def passes(refine, residual, *, claimed=None, drift=0.0, epoch=1, energy=0.0, cl
     refine.passed(Pass(1, epoch, 1.0, 1.0, claimed, residual, drift, True, True), energy, claims=claims)
 
 
-def test_an_exact_recursion_goes_down_to_the_tolerance_or_by_its_largest_reduction():
+def test_an_exact_recursion_aims_at_the_tolerance_or_at_its_largest_reduction():
     assert refinement().aim == TOL
     assert refinement(residual=10.0, reduction=0.02).aim == 0.2
     assert refinement(residual=0.1, reduction=0.005).aim == TOL
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.3, 0.59])
-def test_what_is_left_and_the_drift_together_are_a_twentieth_below_the_tolerance(drift):
+def test_residual_and_drift_together_aim_at_a_twentieth_below_the_tolerance(drift):
     refine = refinement(drifts=True)
     assert not refine.looked(2 * TOL, drift * TOL)
     assert math.hypot(refine.aim, drift * TOL) == pytest.approx(0.95 * TOL, rel=1e-12)
 
 
-def test_a_recursion_that_drifts_is_looked_at_after_every_fall_to_three_tenths():
+def test_a_drifting_recursion_is_inspected_after_every_fall_to_three_tenths():
     refine = refinement(residual=2.0, drifts=True)
     assert refine.aim == pytest.approx(0.6)
     assert not refine.looked(0.6, 0.0) and refine.aim == pytest.approx(0.18)
@@ -43,35 +43,35 @@ def test_a_recursion_that_drifts_is_looked_at_after_every_fall_to_three_tenths()
     assert refine.aim == pytest.approx(0.15)
 
 
-def test_there_is_no_use_in_going_below_the_drift():
+def test_the_aim_is_never_below_the_drift():
     refine = refinement(drifts=True)
-    assert not refine.looked(5 * TOL, 2 * TOL)  # 0.3 of what is claimed is less
+    assert not refine.looked(5 * TOL, 2 * TOL)  # 0.3 of the claimed residual is less
     assert refine.aim == 2 * TOL
     assert refine.looked(1.9 * TOL, 2 * TOL)
 
 
-def test_a_look_asks_for_a_pass_where_both_together_are_below_the_tolerance():
+def test_an_inspection_requests_a_pass_if_residual_and_drift_together_meet_the_tolerance():
     assert refinement(drifts=True).looked(0.75 * TOL, 0.57 * TOL)  # 0.942
     assert not refinement(drifts=True).looked(0.77 * TOL, 0.57 * TOL)  # 0.958
 
 
-def test_rounding_moves_the_residual_by_as_much_of_it_as_it_did_before():
+def test_rounding_is_expected_to_change_the_residual_by_the_same_share_as_before():
     refine = refinement()
-    passes(refine, 0.5, claimed=0.5, drift=1e-3)  # a thousandth of 1, so 0.5e-3 of 0.5 to come
+    passes(refine, 0.5, claimed=0.5, drift=1e-3)  # a thousandth of 1, so 0.5e-3 of 0.5 is expected
     assert math.hypot(refine.aim, 0.5e-3) == pytest.approx(TOL, rel=1e-12)
     refine = refinement()
-    passes(refine, 0.5, claimed=0.5, drift=0.02)  # 0.01 to come: the tolerance takes one more pass, at any rate
+    passes(refine, 0.5, claimed=0.5, drift=0.02)  # 0.01 is expected: the tolerance needs one more pass in any case
     assert refine.aim == pytest.approx(0.01)
 
 
-def test_a_bound_on_rounding_in_float64_is_taken_from_the_tolerance_up_to_its_half():
+def test_a_bound_on_float64_rounding_is_subtracted_from_the_tolerance_up_to_its_half():
     for bound in (0.2, 0.4, 0.9):
         refine = refinement()
         passes(refine, (2 + bound) * TOL, claimed=2 * TOL)
         assert refine.aim == pytest.approx(TOL * (1 - min(bound, 0.5)), rel=1e-9)
 
 
-def test_a_pass_is_in_float64_where_it_may_claim_or_where_float32_would_round_too_much():
+def test_a_pass_is_in_float64_if_it_may_claim_convergence_or_float32_would_round_too_much():
     coarse = refinement(drifts=True)
     assert not coarse.needs_float64(0.021) and coarse.needs_float64(0.019)
     coarse.looked(0.5, 0.018)
@@ -90,7 +90,7 @@ def test_a_recursion_that_drifts_runs_away_at_ten_times_its_last_exact_residual(
     assert not refine.runs_away(1e9)
 
 
-def test_two_claims_in_a_row_that_gained_nothing_are_a_floor_and_what_helps_is_said():
+def test_two_claims_in_a_row_without_gain_are_a_floor_which_names_remedies():
     refine = refinement(more_digits=("float64 inside", "full factors"))
     for residual in (0.5, 0.46, 0.45):
         passes(refine, residual, drift=0.5)
@@ -100,7 +100,7 @@ def test_two_claims_in_a_row_that_gained_nothing_are_a_floor_and_what_helps_is_s
     )
 
 
-def test_no_floor_where_a_pass_between_gained_or_was_no_claim_or_had_arrived():
+def test_there_is_no_floor_if_a_pass_gained_or_claimed_nothing_or_converged():
     for second, claims in ((0.4, True), (0.46, False)):
         refine = refinement()
         for residual, claim in ((0.5, True), (0.46, True), (second, claims), (0.95 * second, True)):
@@ -120,7 +120,7 @@ def test_a_floor_of_float64_itself_is_not_blamed_on_the_recursion(dtype, residua
     assert refine.floor().endswith("more float64 cannot vouch for; use more noise or a larger tolerance")
 
 
-def test_three_passes_without_progress_are_a_floor_unless_h_still_falls():
+def test_three_passes_without_progress_are_a_floor_unless_h_still_decreases():
     for fall, ended in ((0.0, True), (1e-9, False)):
         refine = refinement()
         for k, residual in enumerate((0.5, 0.499, 0.498)):
@@ -136,7 +136,7 @@ def test_three_passes_without_progress_are_a_floor_unless_h_still_falls():
 
 
 def decaying(rate, *, spacing=5, jitter=1e-4, tol=TOL, falls=1.0, count=6, residual=lambda t: 1.0):
-    """Passes of an error that decays by e^(−rate·t), and h by its square."""
+    """Record passes of an error that decays by e^(−rate·t), and h by its square."""
     refine = refinement(jitter=jitter, tol=tol)
     for k in range(count):
         t = k * spacing
@@ -146,7 +146,7 @@ def decaying(rate, *, spacing=5, jitter=1e-4, tol=TOL, falls=1.0, count=6, resid
 
 
 @pytest.mark.parametrize("factor", [0.98, 1.02])
-def test_where_the_error_decays_too_slowly_the_epochs_to_the_tolerance_are_told(factor):
+def test_if_the_error_decays_too_slowly_the_floor_states_the_epochs_to_the_tolerance(factor):
     """From e^(−25 rate) to 1e-3 by e^(−rate·t): (log 1000 − 25 rate)/rate epochs, of which 1,000 are allowed."""
     rate = math.log(1000) / (10 * MOST * factor + 25)
     floor = decaying(rate).floor()
@@ -157,7 +157,7 @@ def test_where_the_error_decays_too_slowly_the_epochs_to_the_tolerance_are_told(
         assert floor.endswith("outweighs the noise; use more noise or a larger tolerance")
 
 
-def test_passes_that_are_close_in_time_are_not_told_apart():
+def test_rates_need_six_passes_and_twenty_epochs():
     rate = 1e-6
     assert "epochs away" in decaying(rate, spacing=4).floor()
     assert decaying(rate, spacing=3).floor() is None
@@ -166,12 +166,12 @@ def test_passes_that_are_close_in_time_are_not_told_apart():
     assert decaying(rate, count=5).floor() is None
 
 
-def test_an_h_that_falls_ever_faster_never_arrives_at_a_residual_that_stays():
+def test_if_h_falls_ever_faster_at_a_constant_residual_the_tolerance_is_out_of_reach():
     floor = decaying(-1e-4, falls=-1.0).floor()
     assert "the tolerance is out of reach, for jitter" in floor
 
 
-def test_no_floor_is_seen_without_jitter_or_where_h_rises_or_the_residual_falls():
+def test_there_is_no_floor_without_jitter_or_if_h_rises_or_the_residual_falls():
     assert decaying(1e-6, jitter=0.0).floor() is None
     assert decaying(1e-6, falls=-1.0).floor() is None
     assert decaying(1e-6, residual=lambda t: 1.0 if t < 15 else 0.89).floor() is None

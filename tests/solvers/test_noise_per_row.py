@@ -1,4 +1,4 @@
-"""Rows with noises of their own: K = k(X, X) + D against dense float64, in every engine, solver and preconditioner."""
+"""One noise per row: K = k(X, X) + D against dense float64, in every engine, solver and preconditioner."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def of(data, **more):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_multiplies_by_k_and_the_noises(engine, data):
+def test_every_engine_multiplies_by_k_plus_the_noises(engine, data):
     x, b, noise, k = data
     kind, settings = ENGINES[engine]
     operator = kind(torch.from_numpy(x), KERNEL, torch.from_numpy(noise), **settings)
@@ -79,7 +79,7 @@ def test_every_engine_multiplies_by_k_and_the_noises(engine, data):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_every_solver_solves_for_the_noises(name, data):
+def test_every_solver_solves_with_the_noises(name, data):
     solution = apviz.solve(of(data), SOLVERS[name])
     assert solution.converged
     residual = data[1] - data[3] @ solution.weights.numpy()
@@ -87,7 +87,7 @@ def test_every_solver_solves_for_the_noises(name, data):
 
 
 @pytest.mark.parametrize("kind", [PivotedCholesky, RandomlyPivotedCholesky])
-def test_a_preconditioner_of_full_rank_is_the_inverse(kind, data):
+def test_a_preconditioner_of_full_rank_equals_the_inverse(kind, data):
     system = of(data)
     applied = kind(rank=N).build(system.operator)(system.b)
     np.testing.assert_allclose(applied, np.linalg.solve(data[3], data[1]), rtol=1e-5, atol=1e-5)
@@ -116,7 +116,7 @@ def test_the_bounds_on_eigenvalues_hold(method, data):
     assert 0.5 < found.lambda_max.value / values[-1] < 2
 
 
-def test_the_derivative_in_every_noise(data):
+def test_the_derivative_with_respect_to_every_noise_is_exact(data):
     system = of(data)
     a, b = (torch.randn(N, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in (0, 1))
     found = system.operator.bilinear_derivatives(a, b).noise
@@ -125,7 +125,7 @@ def test_the_derivative_in_every_noise(data):
     np.testing.assert_allclose(CountingOperator(system.operator).weighted_derivatives(m).noise, m.diagonal())
 
 
-def test_equal_noises_are_as_one(data):
+def test_equal_noises_give_the_results_of_one_noise(data):
     x, b, _, _ = data
     solver = apviz.Automatic(tol=1e-10)
     many, one = (
@@ -135,7 +135,7 @@ def test_equal_noises_are_as_one(data):
     np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
 
 
-def test_what_is_shown_names_the_range_of_the_noises(data):
+def test_displays_of_the_system_state_the_range_of_the_noises(data):
     recorder = apviz.Recorder()
     system = of(data)
     apviz.solve(system, apviz.Automatic(), [recorder])
@@ -147,7 +147,7 @@ def test_what_is_shown_names_the_range_of_the_noises(data):
     assert f"σ² = {low}–{high}" in settings_labels([recorder.trace])
 
 
-def test_systems_that_differ_in_a_noise_have_other_fingerprints(data):
+def test_systems_that_differ_in_one_noise_have_different_fingerprints(data):
     x, b, noise, k = data
     assert of(data).fingerprint() != of((x, b, noise[::-1].copy(), k)).fingerprint()
 
@@ -161,13 +161,13 @@ def test_systems_that_differ_in_a_noise_have_other_fingerprints(data):
         (np.ones((N, N)), r"got shape \(300, 300\)"),
     ],
 )
-def test_noises_that_cannot_be_are_refused(noise, said, data):
+def test_invalid_noises_are_rejected(noise, said, data):
     x, b, _, _ = data
     with pytest.raises(ValueError, match=said):
         apviz.KernelSystem(x, b, KERNEL, noise=noise, device=DEVICE)
 
 
-def test_an_operator_of_other_noises_is_refused(data):
+def test_an_operator_with_other_noises_is_rejected(data):
     x, b, noise, _ = data
     operator = of(data).operator
     with pytest.raises(ValueError, match="another kernel or noise"):

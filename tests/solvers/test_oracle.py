@@ -1,4 +1,4 @@
-"""The oracle is of the same system as apviz, and agrees with itself."""
+"""The oracle has the same system as apviz, and is consistent."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ from apviz.kernels import KERNELS
 from tests.solvers.oracle import problem
 
 
-def test_the_oracles_matrix_is_the_systems():
+def test_the_matrix_of_the_oracle_equals_that_of_the_system():
     for kernel in (kind.__name__ for kind in KERNELS.values()):
         p = problem(kernel=kernel, outputscale=2.0)
         np.testing.assert_allclose(p.system.operator.matmul(torch.eye(30, dtype=torch.float64)), p.K, atol=1e-12)

@@ -1,4 +1,4 @@
-"""The solver that the guide writes in 40 lines is solved with, recorded, certified, compared and drawn like ours."""
+"""The guide's solver of 40 lines solves, and is recorded, certified, compared and drawn like built-in ones."""
 
 import re
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def dense():
     return system, k, b, float(np.linalg.eigvalsh(k)[-1])
 
 
-def test_it_finds_the_dense_solution_and_its_residual_is_that_of_its_weights(heavy_ball, dense):
+def test_it_finds_the_dense_solution_and_reports_the_residual_of_its_weights(heavy_ball, dense):
     system, k, b, largest = dense
     solution = apviz.solve(system, heavy_ball(largest=largest, tol=1e-9))
     np.testing.assert_allclose(solution.weights.numpy(), np.linalg.solve(k, b), rtol=1e-6, atol=1e-8)
@@ -56,7 +56,7 @@ def test_it_is_recorded_update_by_update_with_the_energy_of_dense_algebra(heavy_
     assert -float(trace["update"]["energy_decrease"].sum()) == pytest.approx(h, rel=1e-6)
 
 
-def test_it_is_compared_and_drawn_next_to_ours(heavy_ball, dense, tmp_path):
+def test_it_can_be_compared_and_drawn_with_our_solvers(heavy_ball, dense, tmp_path):
     system, _, _, largest = dense
     solvers = [heavy_ball(largest=largest), apviz.ConjugateGradient()]
     outcomes = list(compare(system, solvers, str(tmp_path)))
@@ -65,13 +65,13 @@ def test_it_is_compared_and_drawn_next_to_ours(heavy_ball, dense, tmp_path):
     assert any("HeavyBall" in (curve.name or "") for curve in figure.data)
 
 
-def test_one_that_hides_its_residual_cannot_claim_to_have_converged(dense):
+def test_a_solver_that_falsifies_its_residual_cannot_claim_convergence(dense):
     class Liar(Solver):
         name = label = "liar"
 
         def epochs(self, prepared, state):
             while True:
-                state.r.zero_()  # W stays where it is
+                state.r.zero_()  # W does not change
                 yield Updated(-1, torch.zeros(3, dtype=torch.float64), is_whole_epoch=True)
                 yield EpochEnd()
 
@@ -79,7 +79,7 @@ def test_one_that_hides_its_residual_cannot_claim_to_have_converged(dense):
     assert not solution.converged and solution.residual == pytest.approx(1.0)
 
 
-def test_one_that_asks_for_its_residual_gets_b_minus_kw_and_has_stagnated_where_it_returns(dense):
+def test_a_solver_that_requests_its_residual_gets_b_minus_kw_and_stagnates_if_it_returns(dense):
     system, k, b, _ = dense
     got = []
 
@@ -101,7 +101,7 @@ def test_one_that_asks_for_its_residual_gets_b_minus_kw_and_has_stagnated_where_
 
 @dataclass(frozen=True)
 class Own(Solver):
-    """A solver of which a test says what it yields."""
+    """A solver that yields the events of a test."""
 
     events: Callable
     name: ClassVar[str] = "own"
@@ -140,7 +140,7 @@ def moves_and_returns(state):
     "events", [moves_after_it_was_measured, moves_twice_after_it_was_measured, moves_and_returns],
     ids=lambda events: events.__name__,
 )  # fmt: skip
-def test_whatever_a_solver_yields_its_residual_is_that_of_the_weights_it_ends_with(dense, events):
+def test_whatever_a_solver_yields_the_reported_residual_is_that_of_its_final_weights(dense, events):
     system, k, b, _ = dense
     solution = attempt(system, Own(events), until=apviz.Stopping(tol=1e-3, max_epochs=2))
     r = np.linalg.norm(b - k @ solution.weights.numpy(), axis=0) / np.linalg.norm(b, axis=0)
@@ -148,7 +148,7 @@ def test_whatever_a_solver_yields_its_residual_is_that_of_the_weights_it_ends_wi
     np.testing.assert_allclose(solution.residual_per_rhs.numpy(), r, rtol=1e-9)
 
 
-def test_one_that_returns_where_it_has_solved_has_converged(dense):
+def test_a_solver_that_returns_a_solution_has_converged(dense):
     system, k, b, _ = dense
     units = torch.from_numpy(2.0 ** np.floor(np.log2(np.abs(b).max(0))))
 
@@ -162,12 +162,12 @@ def test_one_that_returns_where_it_has_solved_has_converged(dense):
 
 
 @pytest.mark.parametrize("event", [EpochEnd, None, "epoch"], ids=str)
-def test_what_is_no_event_is_refused_with_those_there_are(dense, event):
+def test_an_unknown_event_is_rejected_with_the_list_of_events(dense, event):
     with pytest.raises(TypeError, match="epochs of Own must yield objects of Updated, EpochEnd, Remeasure or Continue"):
         attempt(dense[0], Own(lambda state: iter([event])))
 
 
-def test_the_tolerance_of_a_solver_without_one_is_in_its_trace(dense):
+def test_the_trace_of_a_solver_without_a_tolerance_states_the_one_used(dense):
     recorder = apviz.Recorder()
     attempt(dense[0], Own(moves_and_returns), [recorder], until=apviz.Stopping(tol=0.05))
     assert recorder.trace.attrs["tol"] == 0.05

@@ -1,4 +1,4 @@
-"""A set-up apart from solving: made once, good for any B, counted once, refused where it does not belong."""
+"""A separate set-up: made once, valid for any B, counted once, and rejected for another operator or solver."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method
 
 
 @EVERY_SOLVER
-def test_a_set_up_serves_every_b_with_the_same_bits_and_is_counted_in_its_first_solve(solver):
+def test_a_set_up_gives_the_same_bits_for_every_b_and_counts_in_its_first_solve(solver):
     systems = [problem(n=60, seed=seed, x=problem(n=60).system.x.numpy()).system for seed in range(3)]
     operator = systems[0].operator
     prepared = solver.prepare(operator, 2)
@@ -47,7 +47,7 @@ def test_a_set_up_serves_every_b_with_the_same_bits_and_is_counted_in_its_first_
 
 
 @EVERY_SOLVER
-def test_a_set_up_serves_another_tolerance(solver):
+def test_a_set_up_can_be_used_with_another_tolerance(solver):
     p = problem(n=60)
     prepared = solver.prepare(p.system.operator, 2)
     for tol in (1e-2, 1e-9):
@@ -73,7 +73,7 @@ def test_a_set_up_by_another_solver_is_refused(other):
         apviz.solve(p.system, other, prepared=prepared)
 
 
-def test_the_factor_of_all_of_k_is_at_hand():
+def test_the_factor_of_all_of_k_is_available():
     p = problem(n=60)
     prepared = apviz.Automatic().prepare(p.system.operator)
     assert isinstance(prepared, Factored)

@@ -1,4 +1,4 @@
-"""What solvers say to whom they are handed: warnings that stand where the user does, refusals that help."""
+"""What users of solvers see: warnings that point at their own line, and errors that help."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_solve_that_did_not_converge_warns_at_the_line_that_asked_for_it():
     assert caught[0].filename == __file__ and caught[0].message.solution is solution
 
 
-def test_where_asked_it_raises_with_the_solution_so_far_which_other_processes_can_be_handed():
+def test_on_request_it_raises_with_the_solution_so_far_and_the_error_can_be_pickled():
     with pytest.raises(apviz.NotConverged) as raised:
         apviz.solve(system(), SHORT, throw=True)
     assert raised.value.solution.epochs == 1
@@ -43,7 +43,7 @@ def test_where_asked_it_raises_with_the_solution_so_far_which_other_processes_ca
         torch.testing.assert_close(other.solution.weights, raised.value.solution.weights)
 
 
-def test_one_that_converged_and_a_comparison_say_nothing():
+def test_a_converged_solve_and_a_solve_of_a_comparison_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error", apviz.NotConverged)
         apviz.solve(system(), apviz.Cholesky())
@@ -51,7 +51,7 @@ def test_one_that_converged_and_a_comparison_say_nothing():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_nobody_is_sent_to_float64_where_weights_and_residual_are_in_it_anyway(dtype):
+def test_float64_is_not_advised_if_weights_and_residual_use_it_already(dtype):
     solution = apviz.solvers.attempt(system(dtype=dtype), apviz.Cholesky(tol=1e-30))
     assert "float64" not in solution.stop_message and "a larger tol" in solution.stop_message
 
@@ -72,7 +72,7 @@ def test_nobody_is_sent_to_float64_where_weights_and_residual_are_in_it_anyway(d
         (lambda s: apviz.diagnose("run.zarr"), r"such as apviz.open_trace\(path\), got str"),
     ],
 )
-def test_what_is_handed_over_wrongly_is_named_with_what_would_be_right(call, message):
+def test_an_argument_of_the_wrong_type_is_named_with_an_example_of_the_right_one(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(system())
 
@@ -87,10 +87,10 @@ class Jacobi(Preconditioner):
         return lambda r: r / operator.uncounted.diagonal()[:, None] ** self.power
 
 
-def test_a_preconditioner_of_ones_own_is_told_apart_and_written_down_where_it_is_registered(monkeypatch):
+def test_a_registered_custom_preconditioner_is_named_with_its_settings_and_recorded(monkeypatch):
     monkeypatch.setattr(PRECONDITIONERS, "_kinds", dict(PRECONDITIONERS._kinds))
     PRECONDITIONERS.register("jacobi")(Jacobi)
-    PRECONDITIONERS.register("jacobi")(Jacobi)  # as a cell that is run again does
+    PRECONDITIONERS.register("jacobi")(Jacobi)  # as running a notebook cell again does
     half, two = (apviz.ConjugateGradient(preconditioner=Jacobi(power=power)) for power in (0.5, 2.0))
     assert half.method != two.method and (half.method.name, half.method.details) == ("CG + jacobi", "power 0.5")
     recorder = apviz.Recorder()
@@ -98,7 +98,7 @@ def test_a_preconditioner_of_ones_own_is_told_apart_and_written_down_where_it_is
     assert recorder.trace.method == half.method and from_plain(to_plain(half)) == half
 
 
-def test_a_method_of_a_trace_is_read_whole_or_refused():
+def test_the_method_of_a_trace_is_read_in_full_or_rejected():
     method = apviz.AlternatingProjection(block_size=10, partition=apviz.partitions.Sequential(overlap=0.5)).method
     assert Method.from_plain(method.plain() | {"of a later version": 1}) == method
     assert not Method(family="conjugate-gradient", source="gpytorch").is_plain_cg
@@ -118,7 +118,7 @@ PARTS = {
     [apviz.AlternatingProjection(), apviz.solvers.overlapping(), apviz.AlternatingProjection(**PARTS)],
     ids=["paper", "overlapping", "parts"],
 )
-def test_alternating_projection_is_read_back_as_it_was_written(solver):
+def test_alternating_projection_is_read_back_unchanged(solver):
     assert from_plain(json.loads(json.dumps(to_plain(solver)))) == solver
 
 
@@ -129,12 +129,12 @@ def test_alternating_projection_is_read_back_as_it_was_written(solver):
         ("columns", 3, "exact, skeletons"), ("precision", "float8", "system, float32, float64, auto"),
     ],
 )  # fmt: skip
-def test_a_part_that_is_none_is_refused_with_those_there_are(setting, value, accepted):
+def test_an_invalid_part_is_rejected_with_the_list_of_parts(setting, value, accepted):
     with pytest.raises(ValueError, match=f"{setting} must be one of {accepted}, or an object of apviz.solvers"):
         apviz.AlternatingProjection(**{setting: value})
 
 
-def test_a_name_stands_for_the_part_with_its_defaults():
+def test_a_name_means_the_part_with_its_defaults():
     by_name = apviz.AlternatingProjection(step="subspace", columns="skeletons", precision="auto")
     assert by_name == apviz.AlternatingProjection(
         step=apviz.solvers.Subspace(), columns=apviz.solvers.Skeletons(),

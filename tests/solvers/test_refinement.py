@@ -16,7 +16,7 @@ from tests.device import DEVICE
 
 
 def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.float32, seed=0, operator="tiled"):
-    """A system, and ‖B − KW‖/‖B‖ of any weights by dense float64 algebra, the mean over columns."""
+    """Return a system, and a function of W: the mean of ‖B − KW‖/‖B‖ over columns by dense float64 algebra."""
     rng = np.random.default_rng(seed)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
     system = apviz.KernelSystem(
@@ -40,7 +40,7 @@ def blocks(**settings):
 
 
 class Passes(Hook):
-    """The passes, and how the solve ended."""
+    """Keeps the passes and the end of a solve."""
 
     def __init__(self):
         self.found, self.epochs = [], []
@@ -78,7 +78,7 @@ def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
-def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
+def test_float32_inside_a_system_in_float64_is_as_accurate_as_float64(noise):
     system, residual = problem(dtype=torch.float64, noise=noise, lengthscale=0.2)
     solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, partition=KDTree(overlap=1.0)))
     assert solution.converged and residual(solution.weights) < 1e-8
@@ -86,7 +86,7 @@ def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
 
 @pytest.mark.parametrize(("noise", "history"), [(0.05, 0), (1e-3, 8)])
 @pytest.mark.parametrize("skeleton_rank", [0, 20])
-def test_factors_in_half_precision_are_no_less_exact(noise, history, skeleton_rank):
+def test_factors_in_half_precision_give_equally_accurate_solutions(noise, history, skeleton_rank):
     system, residual = problem(dtype=torch.float32, noise=noise, lengthscale=0.2)
     columns = Skeletons(rank=skeleton_rank) if skeleton_rank else Exact()
     step = Subspace(length=history) if history else "plain"
@@ -97,7 +97,7 @@ def test_factors_in_half_precision_are_no_less_exact(noise, history, skeleton_ra
     assert solution.converged and residual(solution.weights) < 1e-8
 
 
-def test_passes_say_what_was_found_and_only_one_in_float64_claims():
+def test_passes_report_their_residual_and_only_those_in_float64_claim_convergence():
     system, residual = problem(n=1500, lengthscale=0.3)
     for tol in (1e-2, 1e-4):
         seen = Passes()
@@ -107,13 +107,13 @@ def test_passes_say_what_was_found_and_only_one_in_float64_claims():
         assert residual(solution.weights) == pytest.approx(last.residual, rel=1e-4)
         assert all(not found.is_exact or found.residual >= tol for found in before)
         assert [found.number for found in seen.found] == list(range(1, len(seen.found) + 1))
-        for found in seen.found:  # what was missed is between what the recursion says and what it drifted by
+        for found in seen.found:  # the drift explains how far the recursion was off
             assert abs(found.residual - found.claimed) < 2 * found.drift + 1e-6
         checked = [epoch.checked_residual for epoch in seen.epochs if np.isfinite(epoch.checked_residual)]
         assert checked == [found.residual for found in seen.found]
 
 
-def test_the_energy_after_a_pass_is_h_of_the_weights():
+def test_the_energy_after_a_pass_equals_h_of_the_weights():
     system, _ = problem(n=1500, lengthscale=0.3, dtype=torch.float64)
     k = np.asarray(system.operator.block(slice(0, 1500)))
     b = system.b.numpy()
@@ -134,14 +134,14 @@ def test_the_energy_after_a_pass_is_h_of_the_weights():
         assert energy == pytest.approx(h, rel=1e-6)
 
 
-def test_a_tolerance_of_a_tenth_needs_one_pass_and_the_look_before_it_says_so():
+def test_at_a_tolerance_of_a_tenth_an_inspection_predicts_the_only_pass():
     system, _ = problem(n=1500)
     seen = Passes()
     assert attempt(system, blocks(tol=0.1, columns=Skeletons(rank=60)), [seen]).converged
     assert len(seen.found) == 1
 
 
-def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
+def test_skeletons_that_make_the_recursion_diverge_are_dropped(monkeypatch):
     monkeypatch.setattr(prepared_blocks, "near_size", lambda partition: max(partition.solved_sizes()))
     system, residual = problem(noise=1e-3, lengthscale=1.0, d=3)
     solution = attempt(system, blocks(columns=Skeletons(rank=3), tol=1e-4, max_epochs=300))
@@ -149,7 +149,7 @@ def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
 
 
 @pytest.mark.slow
-def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said(monkeypatch):
+def test_skeletons_that_would_not_pay_off_are_not_chosen_and_the_reason_is_given(monkeypatch):
     monkeypatch.setattr(recommended, "SKELETON_ROWS", 2000)
     system, _ = problem(n=3000, d=3, noise=1e-4, lengthscale=1.5, columns=1)
     prepared = apviz.solvers.overlapping().prepare(system.operator)
@@ -157,7 +157,7 @@ def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said(monk
     assert "would let the residual drift by" in prepared.choices["columns.rank"]
 
 
-def test_work_counts_near_rows_skeletons_looks_and_passes():
+def test_work_counts_near_rows_skeletons_inspections_and_passes():
     system, _ = problem(n=1500, operator="tiled")
     seen = Passes()
     solver = blocks(tol=1e-2)
@@ -187,7 +187,7 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
 
 
 @pytest.mark.slow
-def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
+def test_skeletons_are_improved_if_a_pass_finds_them_too_inaccurate(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
     monkeypatch.setattr(recommended, "SKELETON_ROWS", 0)
     poor = lambda operator, partition, *_: Suggestion(12, max(partition.solved_sizes()), 0.01)  # noqa: E731

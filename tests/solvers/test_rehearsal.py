@@ -19,7 +19,7 @@ def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
 
 
 def iterations_of_cg(k, b, tol):
-    """Conjugate gradients as in a textbook, one column after another; the mean residual decides."""
+    """Return the iterations of textbook conjugate gradients on each column, until the mean residual is small enough."""
     w, r = np.zeros_like(b), b.copy()
     p, norms = r.copy(), np.linalg.norm(b, axis=0)
     for iteration in range(1, 500):
@@ -36,13 +36,13 @@ def iterations_of_cg(k, b, tol):
 
 
 @pytest.mark.parametrize("tol", [0.1, 0.01, 1e-3])
-def test_on_all_rows_it_is_cg(tol):
+def test_a_rehearsal_on_all_rows_is_cg(tol):
     one = problem(150)
     x = one.x.double().numpy()
     u = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / 0.4
     k = (1 + u + u**2 / 3) * np.exp(-u) + 0.01 * np.eye(150)
     b, rng = one.b.double().numpy(), np.random.default_rng(0)
-    # the order of the rows changes nothing but rounding, and that some iterations
+    # the order of the rows changes rounding alone, which changes the count by some iterations
     orders = [rng.permutation(150) for _ in range(12)]
     counts = [iterations_of_cg(k[np.ix_(order, order)], b[order], tol) for order in orders]
     rehearsal = Rehearsal(one.operator, one.b, 0, rows=1000, seed=0)
@@ -52,17 +52,17 @@ def test_on_all_rows_it_is_cg(tol):
 
 @pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
 @pytest.mark.parametrize("rank", [pytest.param(30, marks=pytest.mark.slow), 90])
-def test_few_rows_tell_the_iterations_of_all_whatever_the_rank(d, lengthscale, noise, rank):
+def test_few_rows_predict_the_iterations_on_all_rows_for_any_rank(d, lengthscale, noise, rank):
     one = problem(5000, d, lengthscale, noise)
     for tol in (0.05, 0.005):
         preconditioner = apviz.RandomlyPivotedCholesky(rank=rank)
         taken = apviz.solve(one, apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol)).epochs
-        for most in (rank, 200):  # the first columns of a larger factor are one of lower rank
+        for most in (rank, 200):  # the first columns of a larger factor form one of lower rank
             expected = Rehearsal(one.operator, one.b, most, 1000, seed=0).iterations(rank, tol, 500)
             assert 0.5 * taken - 2 < expected < 2 * taken + 2
 
 
-def test_right_hand_sides_of_any_size_are_rehearsed_alike():
+def test_the_scale_of_the_right_hand_sides_does_not_matter_to_a_rehearsal():
     one = problem(2000)
     counts = [
         Rehearsal(one.operator, one.b.double() * scale, 20, 500, seed=0).iterations(20, 0.01, 100)
@@ -74,19 +74,19 @@ def test_right_hand_sides_of_any_size_are_rehearsed_alike():
 
 
 @pytest.mark.slow
-def test_what_few_rows_do_not_show_is_reckoned_from_how_iterations_grow():
+def test_iterations_beyond_a_rehearsal_are_extrapolated_from_their_growth():
     local, smooth = problem(12_000, d=6, lengthscale=1.2, noise=0.05), problem(12_000, d=2, lengthscale=1.0)
     for one, grows in ((local, True), (smooth, False)):
         on_rows = Rehearsal(one.operator, one.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
         plan = cheapest(
             one.operator, one.b, [60], 0.01, 2, on_rows + 20, 500, seed=0
-        )  # just enough for growth to be looked at
+        )  # just enough to examine the growth
         assert (plan is None or plan.iterations > 1.2 * on_rows) == grows
     taken = apviz.solve(local, apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=60))).epochs
     assert taken > 1.2 * Rehearsal(local.operator, local.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
 
 
-def test_the_cheapest_rank_is_taken_and_none_where_all_cost_more():
+def test_the_cheapest_rank_is_chosen_or_none_if_all_cost_more():
     smooth, diagonal = problem(6000, d=2, lengthscale=1.5), problem(6000, d=8, lengthscale=0.05)
     few, many = (cheapest(smooth.operator, smooth.b, [rank], 0.01, 2, 100.0, 1000, 0) for rank in (20, 200))
     both = cheapest(smooth.operator, smooth.b, [200, 20], 0.01, 2, 100.0, 1000, 0)
@@ -95,7 +95,7 @@ def test_the_cheapest_rank_is_taken_and_none_where_all_cost_more():
     assert cheapest(smooth.operator, smooth.b, [20, 0], 1e-6, 2, 3.0, 1000, 0) is None
 
 
-def test_more_work_affords_more_iterations_and_a_set_up_fewer():
+def test_more_work_allows_more_iterations_and_a_set_up_fewer():
     operator = problem(2000).operator
     alone, preconditioned = (affordable_iterations(operator, 1, rank, 20.0) for rank in (0, 100))
     assert 0 < preconditioned < alone < affordable_iterations(operator, 1, 0, 30.0)
@@ -104,14 +104,14 @@ def test_more_work_affords_more_iterations_and_a_set_up_fewer():
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-300])
-def test_a_noise_that_rounding_hides_is_rehearsed_without_an_error(noise):
+def test_a_noise_below_rounding_is_rehearsed_without_an_error(noise):
     one = problem(2500, lengthscale=3.0, noise=noise)
     for rank in (0, 60):
         found = Rehearsal(one.operator, one.b, rank, 500, seed=0).iterations(rank, 1e-3, 20)
         assert found is None or 0 < found <= 20
-    assert apviz.Automatic(tol=2.0).resolve(one.operator, 2)[0] is not None  # a tolerance that W = 0 is below
+    assert apviz.Automatic(tol=2.0).resolve(one.operator, 2)[0] is not None  # W = 0 meets this tolerance
 
 
-def test_iterations_that_grow_with_the_rows_are_expected_to_grow_on_and_others_not():
-    assert growth(33.0, 15.0, 8.0) == pytest.approx(8.0)  # (33 + 3)/(15 + 3) is twice with each doubling
+def test_only_iterations_that_grow_with_the_rows_are_expected_to_grow_further():
+    assert growth(33.0, 15.0, 8.0) == pytest.approx(8.0)  # (33 + 3)/(15 + 3) = 2 for each doubling
     assert growth(33.0, 33.0, 8.0) == growth(20.0, 33.0, 8.0) == growth(33.0, None, 8.0) == growth(33.0, 15.0, 0.5) == 1

@@ -1,4 +1,4 @@
-"""Solvers of other papers: against those papers' recursions by rows in dense NumPy, from the same draws."""
+"""Solvers of other papers against the papers' recursions, row by row in dense NumPy from the same random draws."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def name_of(solver):
 
 
 class Draws:
-    """What a solver draws from its seed, in its order."""
+    """Draws the random numbers of a solver from its seed, in its order."""
 
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
@@ -52,7 +52,7 @@ class Draws:
 
 
 def cd_plus_plus(K, b, size, updates, seed, reg=1e-8):
-    """CD++ of one right-hand side as its paper writes it, by rows of K."""
+    """Return the iterates of CD++ for one right-hand side as in its paper, by rows of K."""
     n, draws = len(b), Draws(seed)
     x, z, kept, found = np.zeros(n), np.zeros(n), [], []
     rho, eta, skip, ratio, count, old, new = 1.0, 0.0, round(n / size + 1), 0.0, 1.0, 0.0, 0.0
@@ -80,7 +80,7 @@ def cd_plus_plus(K, b, size, updates, seed, reg=1e-8):
 
 
 def askotch(K, b, noise, size, rank, updates, seed):
-    """ASkotch of one right-hand side as its paper writes it, by rows of K."""
+    """Return the iterates of ASkotch for one right-hand side as in its paper, by rows of K."""
     n, draws = len(b), Draws(seed)
     mu, nu = noise, n / size
     beta, gamma = 1 - math.sqrt(mu / nu), 1 / math.sqrt(mu * nu)
@@ -108,7 +108,7 @@ def askotch(K, b, noise, size, rank, updates, seed):
 
 
 def stochastic_dual_descent(K, b, size, step, momentum, share, updates, seed):
-    """Algorithm 1 of the paper, by rows of K; the averages."""
+    """Return the averages of the paper's Algorithm 1, by rows of K."""
     n, draws = len(b), Draws(seed)
     alpha, v, average, found = np.zeros(n), np.zeros(n), np.zeros(n), []
     for _ in range(updates):
@@ -128,30 +128,30 @@ def watched(p, solver):
     return np.array(seen.W)[1:, :, 0], seen
 
 
-def test_cd_plus_plus_is_the_papers():
+def test_cd_plus_plus_equals_the_recursion_of_the_paper():
     p = problem(n=60, rhs=1, noise=1e-2)
     found, _ = watched(p, CoordinateDescentPlusPlus(block_size=8, tol=1e-12, max_epochs=30, seed=5))
     np.testing.assert_allclose(found, cd_plus_plus(p.K, p.B[:, 0], 8, len(found), seed=5), atol=1e-7)
     assert len(found) == 30 * 8  # n/b = 7.5, so 8 updates an epoch
 
 
-def test_askotch_is_the_papers():
+def test_askotch_equals_the_recursion_of_the_paper():
     p = problem(n=60, rhs=1, noise=1e-2)
     found, _ = watched(p, ASkotch(block_size=12, rank=6, tol=1e-12, max_epochs=20, seed=5))
     np.testing.assert_allclose(found, askotch(p.K, p.B[:, 0], 1e-2, 12, 6, len(found), seed=5), atol=1e-6)
 
 
-def test_stochastic_dual_descent_is_the_papers():
+def test_stochastic_dual_descent_equals_the_recursion_of_the_paper():
     p = problem(n=60, rhs=1, noise=1e-1)
     solver = StochasticDualDescent(batch_size=20, averaging=0.1, step=0.7, tol=1e-12, max_epochs=20, seed=5)
-    # the step is in units of an eigenvalue that 500 rows give, here all of them
+    # the step is in units of an eigenvalue estimated on 500 rows, here all of them
     step = 0.7 / np.linalg.eigvalsh(p.K)[-1]
     found, _ = watched(p, solver)
     expected = stochastic_dual_descent(p.K, p.B[:, 0], 20, step, 0.9, 0.1, len(found), seed=5)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_gradient_descent_is_a_power_of_one_matrix():
+def test_gradient_descent_applies_a_power_of_one_matrix():
     p = problem(n=40, rhs=2)
     found = attempt(p.system, GradientDescent(step="constant", tol=1e-12, max_epochs=25))
     shrink = np.eye(40) - p.K / np.linalg.eigvalsh(p.K)[-1]
@@ -159,7 +159,7 @@ def test_gradient_descent_is_a_power_of_one_matrix():
     np.testing.assert_allclose(found.weights.numpy() - p.W, left, atol=1e-10)
 
 
-def test_steepest_descent_keeps_to_its_bound_and_its_steps_are_orthogonal():
+def test_steepest_descent_satisfies_its_bound_and_successive_gradients_are_orthogonal():
     p = problem(n=40, rhs=1, noise=0.5)
     _, seen = watched(p, GradientDescent(tol=1e-12, max_epochs=12))
     lambdas = np.linalg.eigvalsh(p.K)
@@ -170,7 +170,7 @@ def test_steepest_descent_keeps_to_its_bound_and_its_steps_are_orthogonal():
         np.testing.assert_allclose((r * after).sum(), 0, atol=1e-9 * (r * r).sum())
 
 
-def test_the_nystrom_preconditioner_is_the_papers_up_to_a_factor():
+def test_the_nystrom_preconditioner_equals_that_of_the_paper_up_to_a_factor():
     p = problem(n=50, noise=0.01)
     preconditioner = apviz.preconditioners.Nystrom(rank=12, seed=4)
     inverse = preconditioner.build(p.system.operator)(torch.eye(50, dtype=torch.float64)).numpy()
@@ -186,12 +186,12 @@ def test_the_nystrom_preconditioner_is_the_papers_up_to_a_factor():
 
 @pytest.mark.parametrize("solver", RIVALS, ids=name_of)
 class TestEveryRival:
-    def test_arrives_where_a_direct_solver_does(self, solver):
+    def test_converges_to_the_direct_solution(self, solver):
         p = problem(n=60, rhs=3, noise=0.5)
         found = attempt(p.system, replace(solver, tol=1e-6, max_epochs=5000))
         assert found.converged and p.residual(found.weights.numpy()) < 1e-6
 
-    def test_its_residual_is_that_of_its_weights_and_its_energies_add_up(self, solver):
+    def test_reports_the_residual_of_its_weights_and_energies_that_add_up(self, solver):
         p = problem(n=60, rhs=3, noise=0.5)
         seen = Watch()
         attempt(p.system, replace(solver, tol=1e-9, max_epochs=15), [seen])
@@ -200,7 +200,7 @@ class TestEveryRival:
         lowered = sum(float(u.energy_decrease) for u in seen.updates)
         np.testing.assert_allclose(lowered, -p.h(seen.W[-1]), rtol=1e-9)
 
-    def test_right_hand_sides_do_not_know_of_each_other(self, solver):
+    def test_right_hand_sides_do_not_influence_each_other(self, solver):
         p = problem(n=60, rhs=3, noise=0.5)
         solver = replace(solver, tol=1e-9, max_epochs=8)
         together = attempt(p.system, solver).weights.numpy()
@@ -208,7 +208,7 @@ class TestEveryRival:
             alone = attempt(problem(n=60, noise=0.5, b=p.B[:, k]).system, solver).weights.numpy()
             np.testing.assert_allclose(together[:, k], alone, atol=1e-9)
 
-    def test_goes_on_from_weights_takes_noises_of_rows_and_float32(self, solver):
+    def test_continues_from_weights_and_accepts_noise_per_row_and_float32(self, solver):
         p = problem(n=60, rhs=2, noise=0.5)
         solver = replace(solver, tol=1e-5, max_epochs=5000)
         found = attempt(p.system, solver, initial_weights=p.W)
@@ -221,21 +221,21 @@ class TestEveryRival:
         single = problem(n=60, rhs=2, noise=0.5, dtype=torch.float32)
         assert attempt(single.system, solver).converged
 
-    def test_is_saved_and_read_back(self, solver):
+    def test_settings_are_saved_and_read_back(self, solver):
         from apviz.solvers.serialization import from_plain, to_plain
 
         assert from_plain(json.loads(json.dumps(to_plain(solver)))) == solver
 
 
-def test_an_epoch_is_one_work_and_the_blocks_are_counted():
+def test_an_epoch_costs_one_work_and_blocks_are_counted():
     p = problem(n=60, rhs=1, noise=0.5)
     sdd = attempt(p.system, StochasticDualDescent(batch_size=20, tol=1e-9, max_epochs=5, min_epochs=5))
-    assert sdd.work - sdd.setup_work == pytest.approx(5 + 1)  # and B − KW at the end
+    assert sdd.work - sdd.setup_work == pytest.approx(5 + 1)  # the 1 is B − KW at the end
     ask = attempt(p.system, ASkotch(block_size=20, rank=5, tol=1e-9, max_epochs=5))
     assert ask.work == pytest.approx(5 + 5 * 3 * (20 / 60) ** 2 + 1)
 
 
-def test_no_more_factors_are_kept_than_the_cap():
+def test_no_more_factors_are_kept_than_allowed():
     p = problem(n=60, rhs=1, noise=0.1)
     few = attempt(p.system, CoordinateDescentPlusPlus(block_size=10, kept_blocks=3, tol=1e-9, max_epochs=10))
     assert few.work == pytest.approx(10 + 3 * (10 / 60) ** 2 + 1)
@@ -258,16 +258,16 @@ def test_no_more_factors_are_kept_than_the_cap():
         (lambda: apviz.preconditioners.Nystrom(rank=0), "rank must be a whole number"),
     ],
 )
-def test_a_setting_that_is_out_of_range_is_named(make, message):
+def test_an_error_about_a_setting_names_it(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-# --- beside their authors' code ---------------------------------------------------------------------------------------
+# --- compared with their authors' code --------------------------------------------------------------------------------
 
 
 def residuals(system, solver):
-    """After every update, from 1 before the first."""
+    """Return the residuals after every update, starting with 1 before the first."""
 
     class Residuals(apviz.Hook):
         def __init__(self):
@@ -282,7 +282,7 @@ def residuals(system, solver):
 
 
 def systems_of_fidelity():
-    """Systems and solvers, as the authors' code had them for `fidelity.json`, by method."""
+    """Return the systems and solvers of the authors' code in `fidelity.json`, by method."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2048, 8))
     kernel = apviz.RBF(lengthscale=math.sqrt(5))

@@ -1,4 +1,4 @@
-"""Nothing is called converged that is not: residuals in extended precision, of the inputs and B as they were given."""
+"""No false claim of convergence: residuals in extended precision, for the inputs and B as they were given."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ ROUND, MARGIN = np.longdouble, 1.01
 
 
 def residuals(kernel, x, b, noise, w):
-    """‖b_i − Kw_i‖/‖b_i‖, in numbers of 64 bits of mantissa where the machine has them; a column of zeros as ‖Kw_i‖."""
+    """Return ‖b_i − Kw_i‖/‖b_i‖, with 64-bit mantissas if the machine has them; for a column of zeros, ‖Kw_i‖."""
     x, b, w = (np.asarray(a, dtype=ROUND) for a in (x, b, w))
     gaps = (x[:, None] - x[None]) / np.asarray(kernel.lengthscale, dtype=ROUND)
     k = ROUND(kernel.outputscale) * CORRELATIONS[kernel.name](np.sqrt((gaps**2).sum(-1)))
@@ -34,7 +34,7 @@ def residuals(kernel, x, b, noise, w):
 
 
 def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
-    """The solution, and its mean residual as the oracle has it."""
+    """Return the solution, and its mean residual by the oracle."""
     system = apviz.KernelSystem(
         torch.as_tensor(x), torch.as_tensor(b), kernel, noise=noise, operator=operator, dtype=dtype
     )
@@ -67,7 +67,7 @@ def points(n=90, d=2, seed=0):
     ("power", "dtype"),
     [(-90, torch.float32), (60, torch.float32), (-100, torch.float32), (-660, torch.float64), (330, torch.float64)],
 )
-def test_b_times_a_power_of_two_is_solved_alike_to_the_last_bit(solver, power, dtype):
+def test_scaling_b_by_a_power_of_two_changes_no_bit_of_the_solve(solver, power, dtype):
     x, b = points()
     b = torch.as_tensor(b, dtype=dtype)
     kernel = apviz.Matern32(lengthscale=0.3)
@@ -79,7 +79,7 @@ def test_b_times_a_power_of_two_is_solved_alike_to_the_last_bit(solver, power, d
 
 
 @EVERY_SOLVER
-def test_columns_of_very_different_sizes_all_have_the_residual_that_is_claimed(solver):
+def test_columns_of_very_different_scales_all_have_the_claimed_residual(solver):
     x, b = points()
     b = b @ np.diag([1.0, 1e-30])
     solution, true = solved(x, b, apviz.Matern32(lengthscale=0.3), 0.1, solver, torch.float32)
@@ -89,17 +89,17 @@ def test_columns_of_very_different_sizes_all_have_the_residual_that_is_claimed(s
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_a_column_of_zeros_beside_small_or_large_ones_changes_no_choice_of_a_block(scale):
+def test_a_column_of_zeros_changes_no_choice_of_a_block(scale):
     x, b = points()
     recorder = apviz.Recorder()
     for columns in (b * scale, np.column_stack([b * scale, np.zeros(90)])):
         system = apviz.KernelSystem(x, columns, apviz.Matern32(lengthscale=0.3), noise=0.1)
         assert apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-3), [recorder]).converged
-    alone, beside = (trace["update"]["block"].values for trace in recorder.traces)
-    np.testing.assert_array_equal(beside, alone[: len(beside)])
+    alone, with_zeros = (trace["update"]["block"].values for trace in recorder.traces)
+    np.testing.assert_array_equal(with_zeros, alone[: len(with_zeros)])
 
 
-def test_a_trace_of_values_whose_squares_no_number_holds_is_written_and_opens(tmp_path):
+def test_a_trace_of_values_whose_squares_overflow_or_underflow_is_written_and_opens(tmp_path):
     x, b = points()
     for scale in (1e-200, 1e200):
         system = apviz.KernelSystem(x, b * scale, apviz.Matern32(lengthscale=0.3), noise=0.1, dtype=torch.float64)
@@ -155,7 +155,7 @@ def test_weights_too_large_for_float64_are_not_called_converged():
     assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float64" in solution.stop_message
 
 
-def test_a_column_that_float32_cannot_hold_is_refused_and_named():
+def test_a_column_that_float32_cannot_represent_is_rejected_by_name():
     x, b = points()
     with pytest.raises(ValueError, match="column 1 of b is .*e-60, below what torch.float32 holds"):
         apviz.KernelSystem(
@@ -163,7 +163,7 @@ def test_a_column_that_float32_cannot_hold_is_refused_and_named():
         )
 
 
-def test_a_column_of_zeros_has_weights_of_zeros_wherever_the_solve_starts():
+def test_a_column_of_zeros_has_zero_weights_whatever_the_initial_weights():
     x, b = points()
     b[:, 1] = 0
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.3), noise=0.1, dtype=torch.float64)
@@ -176,8 +176,8 @@ def test_a_column_of_zeros_has_weights_of_zeros_wherever_the_solve_starts():
 
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @EVERY_SOLVER
-def test_inputs_far_from_zero_are_solved_as_those_around_zero(solver, operator):
-    """The residual was 337 where 0.012 was claimed: positions in metres look like that."""
+def test_inputs_far_from_zero_are_solved_like_those_around_zero(solver, operator):
+    """Positions in metres look like that: the residual was once 337 at a claim of 0.012."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (200, 1))
     b = rng.standard_normal(200)
@@ -188,7 +188,7 @@ def test_inputs_far_from_zero_are_solved_as_those_around_zero(solver, operator):
     np.testing.assert_allclose(far.weights, near.weights, atol=1e-3 * float(near.weights.abs().max()))
 
 
-def test_predictions_at_inputs_far_from_zero_are_those_around_zero():
+def test_predictions_at_inputs_far_from_zero_equal_those_around_zero():
     rng = np.random.default_rng(0)
     x, z = rng.uniform(0, 1, (200, 1)), rng.uniform(0, 1, (50, 1))
     h = apviz.Hyperparameters("rbf", (0.02,), 1.0, 0.05)
@@ -218,7 +218,7 @@ def test_the_prior_mean_far_from_zero_loses_no_digit_of_an_error():
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-30, 1e25])
-def test_variances_known_to_be_too_large_say_so_in_any_unit(scale):
+def test_variances_that_may_be_too_large_warn_in_any_unit(scale):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(0, 1, (300, 1)), rng.uniform(0, 1, (40, 1))
     h = apviz.Hyperparameters("rbf", (0.3,), scale, 1e-5 * scale)
@@ -230,7 +230,7 @@ def test_variances_known_to_be_too_large_say_so_in_any_unit(scale):
     assert (excess > 0).all() and torch.isfinite(excess).all()
 
 
-def test_an_operator_of_other_points_is_refused():
+def test_an_operator_of_other_points_is_rejected():
     x, b = points()
     x = torch.as_tensor(x, device=DEVICE)
     kernel, far = apviz.RBF(lengthscale=0.3), x + 5000
@@ -253,7 +253,7 @@ def test_an_operator_of_other_points_is_refused():
     )
 
 
-def test_inputs_in_half_precision_are_called_coarse_and_whole_numbers_are_not():
+def test_half_precision_inputs_are_reported_as_coarse_and_whole_numbers_are_not():
     x = torch.linspace(0, 1, 120, dtype=torch.float64)[:, None] + 100
     with pytest.warns(UserWarning, match="given in torch.bfloat16"):
         apviz.KernelSystem(x.bfloat16(), torch.ones(120), apviz.RBF(lengthscale=0.3), noise=0.1)
@@ -262,7 +262,7 @@ def test_inputs_in_half_precision_are_called_coarse_and_whole_numbers_are_not():
         apviz.KernelSystem(torch.arange(120)[:, None] + 10**9, torch.ones(120), apviz.RBF(lengthscale=3.0), noise=0.1)
 
 
-def test_inputs_given_in_float32_too_coarse_for_the_lengthscale_say_so():
+def test_float32_inputs_too_coarse_for_the_lengthscale_are_reported():
     x = torch.linspace(0, 1, 1000, dtype=torch.float64)[:, None] * 3600 + 1.7e9
     with pytest.warns(UserWarning, match="known to 0.*given in torch.float32.*rows are no longer distinct|given in"):
         apviz.KernelSystem(x.float(), torch.ones(1000), apviz.RBF(lengthscale=600.0), noise=0.1)
@@ -281,12 +281,12 @@ def test_rows_that_float32_makes_equal_are_counted():
 @pytest.mark.parametrize(
     "solver", [apviz.AlternatingProjection(block_size=250), apviz.ConjugateGradient()], ids=lambda s: s.name
 )
-def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
+def test_every_check_finds_rounding_that_float32_misses(solver):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (1200, 1)) + rng.integers(0, 2, (1200, 1)) * 3e5  # two clusters, far from their middle
     b = rng.standard_normal(1200)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that they are coarse is said before
+        warnings.simplefilter("ignore")  # the warning of coarse inputs
         solution, true = solved(
             x, b, apviz.Matern32(lengthscale=0.05), 0.01, replace(solver, tol=1e-2), torch.float32, "tiled"
         )
@@ -296,8 +296,8 @@ def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
-    """Towns of five in metres over 1,000 km, and twenty rare positives: where W is small beside large W, K W errs."""
+def test_rounding_concentrated_in_a_few_rows_is_found(seed):
+    """Towns of five in metres over 1,000 km, and twenty rare positives: K W errs where W is small near large W."""
     rng = np.random.default_rng(seed)
     x = (rng.uniform(0, 1e6, (440, 1, 2)) + rng.normal(size=(440, 5, 2)) * 200).reshape(-1, 2)
     b = np.zeros(len(x))
@@ -307,7 +307,7 @@ def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
 
 
 @pytest.mark.parametrize("solver", [apviz.ConjugateGradient(tol=1e-6), apviz.Cholesky(tol=1e-6)], ids=lambda s: s.name)
-def test_without_a_compiler_distances_of_the_check_are_differences_too(solver, monkeypatch):
+def test_without_a_compiler_the_check_also_computes_distances_from_differences(solver, monkeypatch):
     monkeypatch.setattr(native, "library", lambda *_: None)
     monkeypatch.setattr(native, "is_built", lambda *_: False)
     rng = np.random.default_rng(0)
@@ -317,7 +317,7 @@ def test_without_a_compiler_distances_of_the_check_are_differences_too(solver, m
     assert not solution.converged or true < MARGIN * 1e-6
 
 
-def test_an_expanded_b_and_x_are_solved_as_their_copies():
+def test_an_expanded_b_and_x_are_solved_like_their_copies():
     x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None].expand(60, 3)
     b = torch.randn(60, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(60, 4)
     for solver in SOLVERS:
@@ -334,7 +334,7 @@ def test_an_expanded_b_and_x_are_solved_as_their_copies():
 
 
 class Meddler(apviz.Hook):
-    """Writes into whatever a hook can reach by a public name."""
+    """Overwrites everything that a hook can reach by a public name."""
 
     def __init__(self, what):
         self.what = what
@@ -365,12 +365,12 @@ class Meddler(apviz.Hook):
 )
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @EVERY_SOLVER
-def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(solver, what, operator):
+def test_a_hook_that_modifies_arrays_cannot_cause_a_false_claim_of_convergence(solver, what, operator):
     x, b = points()
     kernel = apviz.Matern32(lengthscale=0.3)
     system = apviz.KernelSystem(x, b, kernel, noise=0.1, operator=operator, dtype=torch.float64)
     solver = replace(solver, **({} if solver.name == "Cholesky" else CAP[solver.name]))
-    if what in ("b", "inputs", "given"):  # the weights are of no system then
+    if what in ("b", "inputs", "given"):  # the weights then solve no system
         with pytest.raises(RuntimeError, match="changed during the solve, by a hook"):
             apviz.solve(system, solver, [Meddler(what)])
         return
@@ -384,8 +384,8 @@ CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_e
 
 
 @pytest.mark.parametrize("n", [2, 3, 40])
-def test_a_condition_number_is_bounded_where_rounding_hides_the_smallest_eigenvalue(n):
-    """All of K is 1e12, the σ² on its diagonal is lost: λmin came out as 0 or negative, and watching as an error."""
+def test_a_condition_number_is_bounded_if_rounding_hides_the_smallest_eigenvalue(n):
+    """K is 1e12 everywhere, and σ² on its diagonal is lost: λmin was once 0 or negative, and recording raised."""
     system = apviz.KernelSystem(np.zeros((n, 1)), np.ones(n), apviz.RBF(lengthscale=1.0, outputscale=1e12), noise=1e-12)
     recorder = apviz.Recorder()
     with warnings.catch_warnings():
@@ -413,7 +413,7 @@ class Random:
             x[rng.integers(0, n, n // 2)] = x[rng.integers(0, n, n // 2)]
         if rng.random() < 0.4:
             x = x + rng.choice([-1, 1], d) * 10 ** rng.uniform(0, 6, d)
-        if rng.random() < 0.2:  # given in float32: those are the inputs then
+        if rng.random() < 0.2:  # given in float32, which are then the exact inputs
             x = x.astype(np.float32)
         b = rng.standard_normal((n, int(rng.integers(1, 5))))
         low, high = (-35, 18) if dtype == torch.float32 else (-200, 100)
@@ -463,7 +463,7 @@ class Random:
 
 
 def false_claim(seed):
-    """Whether the system of a seed is called converged at a residual above the tolerance; None where none is solved."""
+    """Return whether the system of a seed is falsely called converged; None if it is not solved."""
     x, b, kernel, noise, solver, dtype, operator = Random(seed=seed).draw()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -481,6 +481,6 @@ def test_no_random_system_is_called_converged_that_is_not():
 
 
 @pytest.mark.slow
-def test_none_of_two_thousand_random_systems_is_called_converged_that_is_not():
+def test_none_of_two_thousand_random_systems_is_falsely_called_converged():
     found = [false_claim(seed) for seed in range(2000)]
     assert not any(found), [seed for seed, wrong in enumerate(found) if wrong]

@@ -1,6 +1,6 @@
-"""Updates as a GPU would run them, on a machine without: on PyTorch's device `meta`, whose tensors have no numbers.
+"""Updates as on a GPU, without one: on PyTorch's device `meta`, whose tensors have no numbers.
 
-To read one (`.item()`, `bool`, `nonzero`) raises, and so does an operation on it and a tensor of the processor.
+Reading one (`.item()`, `bool`, `nonzero`) raises, and so does an operation on it and a tensor of the CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def prepared():
 
 
 def moved(value):
-    """The same on a device that is not the processor."""
+    """Return a copy on a device other than the CPU."""
     if isinstance(value, torch.Tensor):
         return value.to("meta")
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, wi
 
 @pytest.mark.parametrize("with_skeletons", [False, True], ids=["exact", "skeletons"])
 @pytest.mark.parametrize("kind", ["plain", "subspace"])
-def test_an_update_of_the_block_that_the_device_chose_reads_nothing_back_either(prepared, kind, with_skeletons):
+def test_an_update_of_a_block_that_the_device_chose_reads_nothing_back_either(prepared, kind, with_skeletons):
     stored, partition, rows, _, _ = prepared
     factors = StackedFactors(stored, rows)
     skeletons = BlockSkeletons(stored, partition, factors, 8, 250, 0)
@@ -95,7 +95,7 @@ def test_an_update_of_the_block_that_the_device_chose_reads_nothing_back_either(
 
 
 class Synchronisations:
-    """Has CUDA raise where the host waits for it, while it `is_on`."""
+    """Makes CUDA raise if the host waits for it, while `is_on`."""
 
     @property
     def is_on(self):
@@ -111,7 +111,7 @@ class Synchronisations:
 @pytest.mark.parametrize("step", [PlainStep(), Subspace(length=4)], ids=["plain", "subspace"])
 @pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
-def test_no_epoch_on_a_gpu_waits_for_it(monkeypatch, overlap, rule, step, columns):
+def test_no_epoch_on_a_gpu_waits_for_the_device(monkeypatch, overlap, rule, step, columns):
     generator = torch.Generator().manual_seed(0)
     x, b = torch.rand(6050, 3, generator=generator), torch.randn(6050, 5, generator=generator)
     system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.4), noise=0.1, device=DEVICE)
@@ -141,7 +141,7 @@ def test_an_iteration_of_cg_reads_nothing_back_and_stays_on_its_device(prepared)
     assert {each.device.type for each in (w, r, kp, column_squares(r))} == {"meta"}
 
 
-def test_a_host_read_and_two_devices_are_found():
+def test_these_tests_notice_host_reads_and_mixed_devices():
     a = torch.zeros(3, device="meta")
     with pytest.raises(RuntimeError, match="cannot be called on meta"):
         a.sum().item()
@@ -150,7 +150,7 @@ def test_a_host_read_and_two_devices_are_found():
 
 
 class Reads(TorchDispatchMode):
-    """Counts numbers that are read by the host."""
+    """Counts the numbers that the host reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Reads(TorchDispatchMode):
 
 @only_on_the_cpu("on a GPU not even that block is read")
 @pytest.mark.parametrize(("rule", "reads_an_update"), [("gauss-southwell", 1), ("cyclic", 0)])
-def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an_update):
+def test_a_solve_reads_only_the_chosen_block_in_an_update(rule, reads_an_update):
     x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0))
     operator = TiledOperator(x, apviz.Matern32(lengthscale=0.3), 0.1, compiled=False)
     b = torch.randn(N, SIDES, generator=torch.Generator().manual_seed(1))
@@ -192,7 +192,7 @@ SOLVERS = {
 
 @only_on_a_gpu("it compares a GPU with the CPU")
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
+def test_a_solve_on_a_gpu_agrees_with_one_on_the_cpu(name):
     generator = torch.Generator().manual_seed(0)
     x, b = torch.rand(6000, 3, generator=generator), torch.randn(6000, 5, generator=generator)
     kernel = apviz.Matern52(lengthscale=0.4)
@@ -209,7 +209,7 @@ def test_a_solve_on_a_gpu_ends_where_that_on_the_cpu_does(name):
     (6_000, torch.float32, 0.01, "Cholesky"), (6_000, torch.float64, 0.01, None), (6_000, torch.float32, 1e-5, None),
     (51_000, torch.float32, 0.01, None),
 ])  # fmt: skip
-def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, noise, chosen):
+def test_automatic_factors_more_rows_in_float32(n, dtype, noise, chosen):
     x = torch.rand(n, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
     system = apviz.KernelSystem(x, x[:, 0], apviz.Matern52(lengthscale=0.1), noise=noise, dtype=dtype, device=DEVICE)
     solver, _ = apviz.Automatic().resolve(system.operator)
@@ -217,7 +217,7 @@ def test_automatic_factors_k_of_more_rows_in_float32(n, dtype, noise, chosen):
 
 
 @pytest.mark.parametrize("n", [300, 1_500])
-def test_with_noise_above_rounding_the_flattest_k_has_a_factor_in_float32(n):
+def test_with_noise_above_rounding_even_the_flattest_k_has_a_float32_factor(n):
     x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     least = n * 2.0**-24 * 1.01
     k = (-torch.cdist(x, x).square() / 2e4).exp() + least * torch.eye(n, dtype=torch.float64)
@@ -227,7 +227,7 @@ def test_with_noise_above_rounding_the_flattest_k_has_a_factor_in_float32(n):
 
 
 @only_on_a_gpu("PyTorch keeps no memory of the processor")
-def test_memory_that_pytorch_keeps_for_its_next_arrays_is_free():
+def test_memory_that_pytorch_caches_counts_as_free():
     device = torch.device(DEVICE)
     before = free_memory(device)
     large = torch.empty(2**30, dtype=torch.uint8, device=device)

@@ -1,4 +1,4 @@
-"""Zip files of traces: what goes in comes out, and nothing else comes in."""
+"""Zip files of traces: traces are unpacked unchanged, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.tracing.opening import check_complete
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    """Two traces on disk by name; `saved` was written by `Trace.save`."""
+    """Return two traces on disk by name; `saved` was written by `Trace.save`."""
     folder = tmp_path_factory.mktemp("traces")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     system = apviz.KernelSystem(
@@ -38,7 +38,7 @@ def zipped(traces):
 
 
 def changed(file, change):
-    """The zip file with its members, by name, as `change` leaves them."""
+    """Return the zip file after `change` edited its members, given by name."""
     with zipfile.ZipFile(file) as archive:
         members = {each.filename: archive.read(each) for each in archive.infolist()}
     change(members)
@@ -50,7 +50,7 @@ def changed(file, change):
 
 
 def with_metadata(file, node, **values):
-    """The zip file with changes of an array's metadata, in its own file and in the root's."""
+    """Return the zip file with changes to an array's metadata, in its own file and in that of the root."""
 
     def change(members):
         own = json.loads(members[f"{node}/zarr.json"]) | values
@@ -62,14 +62,14 @@ def with_metadata(file, node, **values):
 
 
 @pytest.mark.parametrize("name", ["recorded", "saved"])
-def test_a_trace_comes_out_as_it_went_in(tmp_path, traces, name):
+def test_a_trace_is_unpacked_unchanged(tmp_path, traces, name):
     (path,) = unpack(zipped({name: traces[name]}), tmp_path).values()
     trace = apviz.open_trace(path)
     check_complete(trace)
     assert trace.tree.identical(apviz.open_trace(traces[name]).tree)
 
 
-def test_several_traces_come_out_by_their_names(tmp_path, traces):
+def test_several_traces_are_unpacked_under_their_names(tmp_path, traces):
     found = unpack(zipped(traces), tmp_path)
     assert set(found) == set(traces)
     for name, path in found.items():
@@ -88,7 +88,7 @@ def test_the_zip_of_one_trace_is_a_zip_store_of_zarr(tmp_path, traces):
     ["../evil", "/etc/evil", "a.zarr/../../evil", "C:\\evil", "..\\evil", "epoch/../../../evil", "run.py",
      "epoch/energy/c/0/../../../../x", "a\x00b", ".hidden", "epoch/energy/deeper/zarr.json"],
 )  # fmt: skip
-def test_a_file_that_no_trace_has_is_refused_before_anything_is_written(tmp_path, traces, name):
+def test_a_file_that_does_not_belong_to_a_trace_is_rejected_before_anything_is_written(tmp_path, traces, name):
     file = changed(zipped({"recorded": traces["recorded"]}), lambda members: members.update({name: b"x"}))
     with pytest.raises(ValueError, match="not a file of a trace|damaged"):
         unpack(file, tmp_path)
@@ -105,7 +105,7 @@ def test_links_are_refused(tmp_path, traces):
         unpack(file, tmp_path)
 
 
-def test_what_unpacks_to_too_much_is_refused_by_its_table_of_contents(tmp_path, traces):
+def test_an_archive_that_unpacks_to_too_much_is_rejected_by_its_table_of_contents(tmp_path, traces):
     file = zipped({"recorded": traces["recorded"]})
     with pytest.raises(ValueError, match=r"it unpacks to .* MB; up to .* MB are accepted"):
         unpack(file, tmp_path, most_bytes=1000)
@@ -115,7 +115,7 @@ def test_what_unpacks_to_too_much_is_refused_by_its_table_of_contents(tmp_path, 
         unpack(file, tmp_path, most_files=most)
 
 
-def test_a_size_that_the_table_of_contents_lies_about_is_not_unpacked(tmp_path, traces):
+def test_a_member_larger_than_the_table_of_contents_says_is_not_unpacked(tmp_path, traces):
     content = bytearray(zipped({"recorded": traces["recorded"]}).getvalue())
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         member = archive.getinfo("epoch/energy/c/0")
@@ -140,14 +140,14 @@ def test_a_size_that_the_table_of_contents_lies_about_is_not_unpacked(tmp_path, 
         ({"chunk_grid": {}}, "describe no array"),
     ],
 )
-def test_arrays_that_are_not_plain_numbers_of_a_bounded_size_are_refused(tmp_path, traces, values, message):
+def test_only_arrays_of_plain_numbers_and_bounded_size_are_accepted(tmp_path, traces, values, message):
     file = with_metadata(zipped({"recorded": traces["recorded"]}), "epoch/work", **values)
     with pytest.raises(ValueError, match=message):
         unpack(file, tmp_path)
 
 
 @pytest.mark.parametrize("node", ["../secret", "epoch/../../secret", "/etc", "epoch//work", "a/b/c", ""])
-def test_an_array_that_would_be_read_from_outside_the_trace_is_refused(tmp_path, traces, node):
+def test_an_array_that_refers_to_files_outside_the_trace_is_rejected(tmp_path, traces, node):
     def change(members):
         root = json.loads(members["zarr.json"])
         nodes = root["consolidated_metadata"]["metadata"]
@@ -159,19 +159,19 @@ def test_an_array_that_would_be_read_from_outside_the_trace_is_refused(tmp_path,
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b"[]", b"{}", b"null"])
-def test_metadata_that_are_none_are_refused(tmp_path, traces, content):
+def test_invalid_metadata_are_rejected(tmp_path, traces, content):
     file = changed(zipped({"recorded": traces["recorded"]}), lambda members: members.update({"zarr.json": content}))
     with pytest.raises(ValueError, match="not Zarr metadata|describe no array"):
         unpack(file, tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 and no more"])
-def test_what_is_no_zip_file_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_zip_file_is_rejected(tmp_path, content):
     with pytest.raises(ValueError, match="does not unpack as a zip file"):
         unpack(io.BytesIO(content), tmp_path)
 
 
-def test_a_list_of_too_many_files_is_refused_before_it_is_read(tmp_path, traces, monkeypatch):
+def test_a_table_of_contents_with_too_many_files_is_rejected_before_it_is_read(tmp_path, traces, monkeypatch):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(600):
@@ -188,7 +188,7 @@ def test_a_zip_without_a_trace_is_refused(tmp_path):
         unpack(file, tmp_path)
 
 
-def test_what_an_archive_tool_adds_is_left_out(tmp_path, traces):
+def test_files_that_archive_tools_add_are_ignored(tmp_path, traces):
     litter = {"__MACOSX/._zarr.json": b"x", ".DS_Store": b"x"}
     file = changed(zipped({"a": traces["recorded"]}), lambda members: members.update(litter))
     (path,) = unpack(file, tmp_path).values()
@@ -211,7 +211,7 @@ def test_what_an_archive_tool_adds_is_left_out(tmp_path, traces):
         (lambda a: a.update(kind="training"), "no attribute training_settings"),
     ],
 )
-def test_a_trace_without_what_the_pages_rely_on_is_not_complete(traces, change, message):
+def test_a_trace_without_an_attribute_that_pages_need_is_not_complete(traces, change, message):
     trace = apviz.open_trace(traces["recorded"])
     change(trace.attrs)
     if trace.attrs.get("kind") == "training":

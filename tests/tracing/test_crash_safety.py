@@ -22,7 +22,7 @@ EPOCHS_OF_UNINTERRUPTED = 400
 
 
 def a_solve(path=None, epochs=10**6):
-    """A system, a solver of many epochs and a recorder of it."""
+    """Return a system, a solver of many epochs and a recorder."""
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device=DEVICE)
     solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=NEVER, max_epochs=epochs, check_every=10**6)
@@ -30,7 +30,7 @@ def a_solve(path=None, epochs=10**6):
 
 
 def start(target, path, *arguments):
-    """A process, and what it sends."""
+    """Start a process, and return it with the connection on which it sends."""
     heard, said = FRESH.Pipe(duplex=False)
     process = FRESH.Process(target=target, args=(path, said, *arguments))
     process.start()
@@ -45,12 +45,12 @@ def wait_for(path, process):
 
 
 def flush_after_every_epoch():
-    """Interruptions fall inside flushes then."""
+    """Flush after every epoch, so that interruptions fall within flushes."""
     apviz.tracing.recorder.FLUSH_SHARE = 0
 
 
 def check_opens_whole(path):
-    """xarray refuses a group whose variables differ in length, and warns where the consolidated metadata are gone."""
+    """Open a trace; xarray rejects variables of different lengths, and warns if consolidated metadata are missing."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         tree = xr.open_datatree(path).load()
@@ -127,7 +127,7 @@ def test_ctrl_c_loses_nothing_that_was_recorded(tmp_path, delay):
     process.join()
     tree = check_opens_whole(tmp_path / "a.zarr")
     on_disk = tree["update"].sizes["update"] if "update" in tree else 0
-    # Ctrl-C may fall between the two hooks: then the recorder, told first, has one more
+    # after a Ctrl-C between the two hooks, the recorder, which is called first, has one more
     assert on_disk - seen in (0, 1)
     assert tree.attrs["stop_message"] == "interrupted by KeyboardInterrupt"
 
@@ -149,7 +149,7 @@ class Interrupt:
 
 
 @pytest.mark.parametrize("first", range(1, 13))
-def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_trace(first):
+def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_complete_trace(first):
     x, b = np.random.default_rng(0).uniform(size=(20, 2)), np.random.default_rng(1).standard_normal((20, 2))
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device=DEVICE)
     solver = apviz.AlternatingProjection(block_size=5, rule="cyclic", tol=NEVER, max_epochs=50)
@@ -170,7 +170,7 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_tra
                 apviz.solve(system, solver, [recorder, last])
         finally:
             sys.settrace(before)
-        trace = recorder.trace  # xarray refuses variables of different lengths
+        trace = recorder.trace  # xarray rejects variables of different lengths
         updates = trace["update"]["update"].values if "update" in trace else np.empty(0)
         np.testing.assert_array_equal(updates, np.arange(1, len(updates) + 1))
         assert len(updates) - last.seen in (0, 1), f"interrupted at line {k}"
@@ -179,7 +179,7 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_tra
 
 
 class LimitFiles(apviz.Hook):
-    """Lets no file grow beyond so many bytes from an epoch on."""
+    """Limits the size of files, in bytes, from given epochs on."""
 
     def __init__(self, limits):
         self.limits = limits
@@ -211,7 +211,7 @@ def solve_on_a_full_disk(path, said, limits):
     ],
     ids=str,
 )
-def test_a_full_disk_is_warned_about_once_and_the_solve_goes_on(tmp_path, limits):
+def test_a_full_disk_causes_one_warning_and_the_solve_continues(tmp_path, limits):
     process, heard = start(solve_on_a_full_disk, tmp_path / "a.zarr", limits)
     stop_reason, warned, updates, status = heard.recv()
     process.join()
@@ -220,14 +220,14 @@ def test_a_full_disk_is_warned_about_once_and_the_solve_goes_on(tmp_path, limits
         apviz.StopReason.MAX_EPOCHS, limits != {10: 40_000}, 200, "finished",
     )  # fmt: skip
     if 0 in limits:
-        assert os.listdir(tmp_path) == []  # nothing half-made is left
+        assert os.listdir(tmp_path) == []  # no partial trace is left
     elif warned:
         check_opens_whole(tmp_path / "a.zarr")
     else:
         assert apviz.open_trace(tmp_path / "a.zarr").finished
 
 
-def test_an_error_in_another_hook_is_passed_on_and_the_trace_is_kept(tmp_path):
+def test_an_error_in_another_hook_is_raised_again_and_the_trace_is_kept(tmp_path):
     class Broken(apviz.Hook):
         def on_update(self, update):
             if update.number == 17:
@@ -244,7 +244,7 @@ def test_an_error_in_another_hook_is_passed_on_and_the_trace_is_kept(tmp_path):
     assert recorder.trace.tree.identical(tree)
 
 
-def test_a_solve_that_fails_in_its_set_up_leaves_earlier_traces_as_they_were(tmp_path):
+def test_a_solve_that_fails_in_its_set_up_does_not_change_earlier_traces(tmp_path):
     class Broken(apviz.Hook):
         def on_update(self, update):
             raise ZeroDivisionError("mine")

@@ -27,7 +27,7 @@ def read(path, name):
     return last_number(path, root["consolidated_metadata"]["metadata"], name)
 
 
-def test_the_last_number_of_every_array_is_what_opening_the_trace_gives(tmp_path):
+def test_the_last_number_of_every_array_equals_that_of_the_opened_trace(tmp_path):
     path = recorded(tmp_path)
     trace = apviz.open_trace(path)
     for group, name in (("epoch", "residual"), ("epoch", "test_rmse"), ("spectrum", "kappa"), ("update", "work")):
@@ -42,13 +42,13 @@ def test_it_is_found_in_the_last_of_several_chunks(tmp_path):
     assert read(path, "update/work") == updates[-1]
 
 
-def test_it_is_the_same_in_a_copy_that_was_saved(tmp_path):
+def test_it_is_the_same_in_a_saved_copy(tmp_path):
     trace = apviz.open_trace(recorded(tmp_path))
     trace.save(tmp_path / "copy.zarr")
     assert read(tmp_path / "copy.zarr", "epoch/test_rmse") == float(trace["epoch"]["test_rmse"][-1])
 
 
-def test_what_is_not_there_or_lies_otherwise_is_not_a_number(tmp_path):
+def test_a_missing_or_differently_stored_number_is_nan(tmp_path):
     path = recorded(tmp_path)
     assert math.isnan(read(path, "epoch/nosuch")) and math.isnan(read(path, "epoch/residual_per_rhs"))
     assert math.isnan(read(path, "epoch/epoch"))

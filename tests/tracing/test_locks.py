@@ -1,4 +1,4 @@
-"""One writer at a path, over threads and processes; and nothing but a trace's own files is ever written to."""
+"""A path has one writer among threads and processes, which writes only to the files of its trace."""
 
 import fcntl
 import os
@@ -27,14 +27,14 @@ def a_system(n=60):
 
 
 def contents(folder):
-    """Every file by name, byte for byte, and when it was written."""
+    """Return the bytes and the time of modification of every file, by name."""
     return {
         path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
         for path in sorted(Path(folder).rglob("*"))
     }
 
 
-def somebodys_folder(path):
+def foreign_folder(path):
     (path / "thesis").mkdir(parents=True)
     (path / "thesis" / "chapter.tex").write_text("years of work")
     (path / "zarr.json").write_text('{"attributes": {"mine": true}}')
@@ -42,7 +42,7 @@ def somebodys_folder(path):
 
 
 def record(path, results, start):
-    """One of several processes that begin to solve at once."""
+    """Record a solve, in one of several processes that start at the same time."""
     start.wait()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -64,7 +64,7 @@ def in_processes(do, count, *arguments):
     return said
 
 
-def test_of_processes_that_record_to_one_path_at_once_one_writes_and_the_others_say_why_not(tmp_path):
+def test_of_several_processes_that_record_to_one_path_one_writes_and_the_others_raise(tmp_path):
     path = tmp_path / "a.zarr"
     said = in_processes(record, 4, str(path))
     assert said.count("written") == 1
@@ -73,7 +73,7 @@ def test_of_processes_that_record_to_one_path_at_once_one_writes_and_the_others_
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
-def test_of_threads_that_record_to_one_path_one_writes_and_the_others_say_why_not(tmp_path):
+def test_of_several_threads_that_record_to_one_path_one_writes_and_the_others_raise(tmp_path):
     path, said, barrier = tmp_path / "a.zarr", [], threading.Barrier(12)
 
     def solve():
@@ -96,7 +96,7 @@ def test_of_threads_that_record_to_one_path_one_writes_and_the_others_say_why_no
 
 
 @pytest.mark.slow
-def test_comparisons_in_threads_into_one_folder_lose_no_trace(tmp_path):
+def test_comparisons_in_several_threads_with_one_folder_lose_no_trace(tmp_path):
     outcomes, barrier = [], threading.Barrier(10)
 
     def run():
@@ -142,7 +142,7 @@ def test_the_lock_of_a_killed_process_is_free_again(tmp_path):
         (b"apviz lock of process 43", "another process"),
     ],
 )  # fmt: skip
-def test_a_locked_path_is_refused_whatever_the_lock_file_says_of_the_holder(tmp_path, content, holder):
+def test_a_locked_path_is_rejected_whatever_the_lock_file_says_about_its_holder(tmp_path, content, holder):
     (tmp_path / ".a.zarr.lock").write_bytes(content)
     descriptor = os.open(tmp_path / ".a.zarr.lock", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -173,7 +173,7 @@ def test_a_file_with_the_name_of_a_lock_and_other_content_stays_unchanged(tmp_pa
 
 
 class Replace(apviz.Hook):
-    """In mid-run somebody moves the trace away, and puts a folder of their own in its place."""
+    """Moves the trace away during the run, and puts another folder in its place."""
 
     def __init__(self, path):
         self.path, self.before = path, None
@@ -181,10 +181,10 @@ class Replace(apviz.Hook):
     def on_epoch(self, epoch):
         if epoch.number == 5:
             self.path.rename(self.path.with_name("moved.zarr"))
-            self.before = somebodys_folder(self.path)
+            self.before = foreign_folder(self.path)
 
 
-def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_their_folder_is_left_alone(tmp_path):
+def test_a_trace_replaced_during_a_run_continues_under_another_name_and_the_other_folder_is_unchanged(tmp_path):
     path = tmp_path / "a.zarr"
     recorder, replace = apviz.Recorder(path), Replace(path)
     with pytest.warns(UserWarning, match=r"something else has replaced .*a.zarr.* in .*a-continued.zarr") as said:
@@ -195,7 +195,7 @@ def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_their_fold
     assert recorder.trace["epoch"].sizes["epoch"] == 21
 
 
-def test_a_trace_that_is_deleted_in_mid_run_is_written_anew_whole(tmp_path):
+def test_a_trace_deleted_during_a_run_is_written_again_completely(tmp_path):
     class Delete(apviz.Hook):
         def on_epoch(self, epoch):
             if epoch.number == 5:
@@ -206,10 +206,10 @@ def test_a_trace_that_is_deleted_in_mid_run_is_written_anew_whole(tmp_path):
     assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
 
 
-def test_a_trace_is_saved_whole_or_not_at_all_and_never_over_anything(tmp_path, monkeypatch):
+def test_a_trace_is_saved_completely_or_not_at_all_and_overwrites_nothing(tmp_path, monkeypatch):
     recorder = apviz.Recorder()
     apviz.solve(a_system(), SOLVER, [recorder])
-    before = somebodys_folder(tmp_path / "mine")
+    before = foreign_folder(tmp_path / "mine")
     with pytest.raises(FileExistsError):
         recorder.trace.save(tmp_path / "mine")
     assert contents(tmp_path / "mine") == before
@@ -227,7 +227,7 @@ def test_a_trace_is_saved_whole_or_not_at_all_and_never_over_anything(tmp_path, 
     assert os.listdir(tmp_path) == ["mine"]
 
 
-def test_a_place_that_cannot_be_written_is_not_called_full(tmp_path):
+def test_an_error_about_a_read_only_place_does_not_call_the_disk_full(tmp_path):
     (tmp_path / "file").write_text("")
     recorder = apviz.Recorder(tmp_path / "file" / "a.zarr")
     with pytest.warns(UserWarning, match="make its folder writable") as said:
@@ -235,7 +235,7 @@ def test_a_place_that_cannot_be_written_is_not_called_full(tmp_path):
     assert not any("free some space" in str(each.message) for each in said) and recorder.trace.finished
 
 
-def test_a_lock_is_released_by_the_end_of_its_process_alone_not_by_that_of_a_child(tmp_path):
+def test_a_lock_is_released_when_its_process_ends_not_when_a_child_ends(tmp_path):
     lock = Lock(tmp_path / "a.zarr")
     child = os.fork()
     if child == 0:
@@ -249,7 +249,7 @@ def test_a_lock_is_released_by_the_end_of_its_process_alone_not_by_that_of_a_chi
 
 
 @pytest.mark.parametrize("saved", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["as recorded", "as saved"])
-def test_a_trace_that_has_lost_any_chunk_says_which_and_never_opens_with_other_numbers(tmp_path, saved):
+def test_opening_a_trace_with_a_lost_chunk_names_it_and_never_gives_other_numbers(tmp_path, saved):
     path, recorder = tmp_path / "a.zarr", apviz.Recorder(tmp_path / "r.zarr", rows=True, snapshots=range(3))
     apviz.solve(a_system(), SOLVER, [recorder])
     if saved:
@@ -266,8 +266,8 @@ def test_a_trace_that_has_lost_any_chunk_says_which_and_never_opens_with_other_n
         chunk.write_bytes(held)
 
 
-def test_a_trace_with_a_chunk_that_was_cut_is_refused_when_it_is_opened_not_when_it_is_drawn(tmp_path):
-    """Coordinates that are no index stayed on disk: the trace opened, and one bad run took a folder's report along."""
+def test_a_trace_with_a_truncated_chunk_is_rejected_when_it_is_opened_not_when_it_is_drawn(tmp_path):
+    """Coordinates without an index stayed on disk: such a trace opened, and broke the report of its folder."""
     path = tmp_path / "a.zarr"
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     chunk = path / "update" / "block" / "c" / "0"
@@ -282,10 +282,10 @@ def test_a_trace_with_a_chunk_that_was_cut_is_refused_when_it_is_opened_not_when
 @pytest.mark.parametrize("at", ["while it is loaded", "while it is looked over"])
 @pytest.mark.parametrize("another_comes", [False, True])
 @pytest.mark.parametrize("goes", ["moved", "deleted"])
-def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_not_its_own(
+def test_a_trace_moved_away_while_it_is_read_never_opens_with_numbers_of_another(
     tmp_path, monkeypatch, at, another_comes, goes
 ):
-    """An experiment that goes on does so with the trace of a cut solve; its reader was told of lost numbers."""
+    """A resumed experiment replaces the trace of an interrupted solve, which a reader then saw as damaged."""
     path, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     recorder = apviz.Recorder(other)
@@ -301,7 +301,7 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
                 shutil.rmtree(path)
             else:
                 path.rename(tmp_path / "aside.zarr")
-            if another_comes and goes == "deleted":  # its folder may have the number of the one that was
+            if another_comes and goes == "deleted":  # its folder may get the inode number of the deleted one
                 shutil.copytree(other, path)
             elif another_comes:
                 other.rename(path)
@@ -315,8 +315,8 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
             apviz.open_trace(path)
 
 
-def test_what_never_stays_the_same_while_it_is_read_is_given_up_in_a_sentence(tmp_path, monkeypatch):
-    """As on file systems that number their folders anew at every look."""
+def test_reading_gives_up_with_one_sentence_if_the_files_never_stay_the_same(tmp_path, monkeypatch):
+    """Some file systems give a folder another number at every look."""
     path, numbers = tmp_path / "a.zarr", iter(range(1000))
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     monkeypatch.setattr(opening, "_identity", lambda place: (0, next(numbers)))

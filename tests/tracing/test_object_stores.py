@@ -1,4 +1,4 @@
-"""Traces in object stores: written, killed, locked, saved, opened and reported as on a disk, by a URL."""
+"""Traces in object stores, given by URL: writing, kills, locks, saving, opening and reports work as on a disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, m
 
 @pytest.fixture
 def store():
-    """URL of a place in a store where nothing is."""
+    """Return the URL of an empty place in a store."""
     url = f"memory://bucket{next(NUMBERS)}/runs"
     yield url
     if objects(url):
@@ -56,7 +56,7 @@ def as_on_disk(folder):
 
 
 @pytest.mark.usefixtures("flushed_after_every_epoch")
-def test_what_is_in_a_store_is_byte_for_byte_what_is_on_a_disk_but_for_seconds_and_the_trace_opens(store, tmp_path):
+def test_a_trace_in_a_store_equals_that_on_a_disk_byte_for_byte_except_seconds_and_opens(store, tmp_path):
     recorder = apviz.Recorder(f"{store}/a.zarr", rows=True, snapshots=range(3))
     disk = apviz.Recorder(tmp_path / "a.zarr", rows=True, snapshots=range(3))
     apviz.solve(a_system(), SOLVER, [recorder, disk])
@@ -71,11 +71,11 @@ def test_what_is_in_a_store_is_byte_for_byte_what_is_on_a_disk_but_for_seconds_a
 
 
 class Killed(BaseException):
-    """Ends a process as a kill does: nobody tidies up."""
+    """Ends a process as a kill does, without cleaning up."""
 
 
 class DieAfter(apviz.Hook):
-    """Lets so many objects be put, and no more, as a kill does."""
+    """Ends the process after `puts` objects were written, as a kill does."""
 
     def __init__(self, monkeypatch, puts):
         memory, left = type(fsspec.filesystem("memory")), count(puts, -1)
@@ -91,9 +91,7 @@ class DieAfter(apviz.Hook):
 
 @pytest.mark.usefixtures("flushed_after_every_epoch")
 @pytest.mark.parametrize("puts", [3, 40, 61, 62, 70, 100, 150, 301])
-def test_a_kill_after_any_object_leaves_no_trace_or_the_beginning_of_the_whole_one_which_says_interrupted(
-    store, monkeypatch, puts
-):
+def test_a_kill_after_any_object_leaves_no_trace_or_the_beginning_marked_as_interrupted(store, monkeypatch, puts):
     whole = apviz.Recorder()
     apviz.solve(a_system(), SOLVER, [whole])
     with monkeypatch.context() as patch:
@@ -114,7 +112,7 @@ def test_a_kill_after_any_object_leaves_no_trace_or_the_beginning_of_the_whole_o
         )
 
 
-def test_two_that_lock_one_url_are_kept_apart_and_the_second_is_told_who_has_it_and_what_to_do(store):
+def test_a_second_lock_of_one_url_raises_and_names_the_holder_and_a_remedy(store):
     lock = Lock(place_of(f"{store}/a.zarr"))
     with pytest.raises(
         FileExistsError, match=rf"a.zarr is being written by process {os.getpid()} on .* since .*remove "
@@ -126,7 +124,7 @@ def test_two_that_lock_one_url_are_kept_apart_and_the_second_is_told_who_has_it_
     Lock(place_of(f"{store}/a.zarr")).release()
 
 
-def test_a_trace_is_never_written_where_one_is(store):
+def test_a_trace_is_never_written_over_another(store):
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(f"{store}/a.zarr")])
     before = objects(store)
     again = apviz.Recorder(f"{store}/a.zarr")
@@ -138,7 +136,7 @@ def test_a_trace_is_never_written_where_one_is(store):
 
 
 class Replace(apviz.Hook):
-    """In mid-run somebody puts a trace of their own in its place."""
+    """Replaces the trace by another one during the run."""
 
     def __init__(self, url):
         self.url = url
@@ -150,7 +148,7 @@ class Replace(apviz.Hook):
 
 
 @pytest.mark.usefixtures("flushed_after_every_epoch")
-def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_theirs_is_left_alone(store):
+def test_a_trace_replaced_during_a_run_continues_under_another_name_and_the_other_is_unchanged(store):
     recorder = apviz.Recorder(f"{store}/a.zarr")
     with pytest.warns(UserWarning, match=r"something else has replaced .*a.zarr.* in .*a-continued.zarr"):
         apviz.solve(a_system(), SOLVER, [recorder, Replace(f"{store}/a.zarr")])
@@ -159,7 +157,7 @@ def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_theirs_is_
 
 
 class Refusing(type(fsspec.filesystem("memory"))):
-    """A store that is full, and says so with an error of its own."""
+    """A store that rejects writes with an error of its own."""
 
     protocol = "refusing"
 
@@ -168,7 +166,7 @@ class Refusing(type(fsspec.filesystem("memory"))):
 
 
 @pytest.mark.usefixtures("flushed_after_every_epoch")
-def test_a_store_that_takes_nothing_is_warned_about_once_and_the_solve_goes_on():
+def test_a_store_that_rejects_writes_causes_one_warning_and_the_solve_continues():
     fsspec.register_implementation("refusing", Refusing, clobber=True)
     recorder = apviz.Recorder("refusing://bucket/a.zarr")
     with warnings.catch_warnings(record=True) as said:
@@ -180,7 +178,7 @@ def test_a_store_that_takes_nothing_is_warned_about_once_and_the_solve_goes_on()
 
 
 @pytest.mark.usefixtures("flushed_after_every_epoch")
-def test_a_first_flush_that_failed_half_way_is_made_again_in_its_place(store, monkeypatch):
+def test_a_first_flush_that_failed_halfway_is_repeated_at_the_same_url(store, monkeypatch):
     memory, left = type(fsspec.filesystem("memory")), count(30, -1)
     put = memory.pipe_file
 
@@ -197,7 +195,7 @@ def test_a_first_flush_that_failed_half_way_is_made_again_in_its_place(store, mo
     assert apviz.open_trace(f"{store}/a.zarr").tree.identical(recorder.trace.tree)
 
 
-def test_a_saved_trace_opens_by_its_url_and_one_that_lost_an_object_says_which(store):
+def test_a_saved_trace_opens_by_its_url_and_an_error_names_a_lost_object(store):
     recorder = apviz.Recorder(f"{store}/a.zarr")
     apviz.solve(a_system(), SOLVER, [recorder])
     recorder.trace.save(f"{store}/b.zarr")
@@ -207,7 +205,7 @@ def test_a_saved_trace_opens_by_its_url_and_one_that_lost_an_object_says_which(s
         apviz.open_trace(f"{store}/b.zarr")
 
 
-def test_a_save_that_is_cut_leaves_nothing_that_opens(store, monkeypatch):
+def test_an_interrupted_save_leaves_no_trace_that_opens(store, monkeypatch):
     recorder = apviz.Recorder()
     apviz.solve(a_system(), SOLVER, [recorder])
     with monkeypatch.context() as patch:
@@ -219,7 +217,7 @@ def test_a_save_that_is_cut_leaves_nothing_that_opens(store, monkeypatch):
         apviz.open_trace(f"{store}/b.zarr")
 
 
-def test_a_comparison_and_its_report_go_to_a_url_and_come_from_there(store):
+def test_a_comparison_and_its_report_are_written_to_a_url_and_read_from_it(store):
     outcomes = [*compare(a_system(), [SOLVER, apviz.Cholesky(), SOLVER], store)]
     assert [outcome.path.name for outcome in outcomes] == [
         "n60-alternating-projection-cyclic-b-10.zarr", "n60-cholesky.zarr",
@@ -230,11 +228,11 @@ def test_a_comparison_and_its_report_go_to_a_url_and_come_from_there(store):
     ]  # fmt: skip
     page = write_report(find_traces(store), place_of(store) / "report.html")
     assert str(page) == f"{store}/report.html" and b"Cholesky" in page.read_bytes()
-    # its own page is replaced
+    # apviz replaces its own page
     assert write_report(find_traces(store), place_of(store) / "report.html") == page
 
 
-def test_the_command_line_compares_into_a_url_and_shows_and_reports_from_there(store):
+def test_the_command_line_writes_to_a_url_and_shows_and_reports_from_it(store):
     run = CliRunner().invoke
     compared = run(cli.app, [
         "compare", "--dataset", "diabetes", "--methods", "cholesky,cg", "--rhs", "2", "--device", "cpu", "--out", store,
@@ -254,13 +252,13 @@ def test_the_command_line_compares_into_a_url_and_shows_and_reports_from_there(s
         ("gs://bucket/a.zarr", "gs:// needs a package that is not installed"),
     ],
 )
-def test_a_url_of_no_store_or_of_one_whose_package_is_not_here_says_what_to_do_before_anything_is_solved(url, message):
+def test_a_url_of_an_unknown_store_or_a_missing_package_raises_with_a_remedy_before_the_solve(url, message):
     for use in (apviz.Recorder, apviz.open_trace):
         with pytest.raises(ValueError, match=message):
             use(url)
 
 
-def test_a_training_refuses_a_url_and_makes_no_folder_called_like_its_protocol(tmp_path, monkeypatch):
+def test_a_training_rejects_a_url_and_makes_no_folder_named_after_its_protocol(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="path must be a local path, because the checkpoint is a file"):
         apviz.Training(np.linspace(0, 1, 30), np.ones(30), path="memory://bucket/t.zarr")

@@ -1,4 +1,4 @@
-"""What is handed over in the place of a trace, of limits and of test data: refused by its name, or used."""
+"""Odd traces, limits and test data: each is used, or rejected with its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def trace():
 
 
 @pytest.mark.parametrize("odd", [3, "runs/ap.zarr", ["ap"], None, torch.tensor(0.5), {"ap": 1}])
-def test_what_is_no_trace_is_refused_by_figures_and_diagnoses(trace, odd):
+def test_figures_and_diagnoses_reject_objects_that_are_not_traces(trace, odd):
     plots = apviz.plots
     for draw in (
         plots.residuals,
@@ -46,19 +46,19 @@ def test_what_is_no_trace_is_refused_by_figures_and_diagnoses(trace, odd):
 
 
 @pytest.mark.parametrize("limit", [-0.5, np.nan, "much", np.zeros(2)])
-def test_a_memory_limit_that_is_none_is_named(trace, limit):
+def test_an_invalid_memory_limit_is_rejected_by_name(trace, limit):
     with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
         apviz.plots.batch_size_sweep(trace, memory_limit=limit)
 
 
 @pytest.mark.parametrize("name", ["max_seconds", "max_work"])
 @pytest.mark.parametrize("odd", [np.nan, -1, "1", None, torch.tensor(1.0)])
-def test_a_limit_that_would_never_stop_is_refused(name, odd):
+def test_a_limit_that_would_never_stop_a_solve_is_rejected(name, odd):
     with pytest.raises(ValueError, match=f"{name} must be a number, at least 0"):
         apviz.StopHook(**{name: odd})
 
 
-def test_test_data_may_be_arrays_and_are_named_where_they_are_none():
+def test_test_data_may_be_arrays_and_invalid_ones_are_rejected_by_name():
     hook = apviz.PredictionHook(X.numpy(), Y.numpy())
     system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device=DEVICE)
     recorder = apviz.Recorder()
@@ -71,12 +71,12 @@ def test_test_data_may_be_arrays_and_are_named_where_they_are_none():
         apviz.PredictionHook(X, Y, mean=1 + 2j)
 
 
-def test_a_console_that_is_none_is_named():
+def test_an_invalid_console_is_rejected_by_name():
     with pytest.raises(TypeError, match="console must be a rich.console.Console"):
         apviz.ProgressHook("stderr")
 
 
-def test_test_inputs_of_another_width_and_too_far_away_are_named_before_the_solve():
+def test_test_inputs_of_another_width_or_too_far_away_are_rejected_before_the_solve():
     system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device=DEVICE)
     for odd, message in ((X[:, :1], "test_x has 1 columns, the system 2"), (X * 1e200, "test_x spans .* lengthscales")):
         with pytest.raises(ValueError, match=message):

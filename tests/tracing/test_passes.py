@@ -1,4 +1,4 @@
-"""The passes of a solve are recorded: what the recursion claimed, and what B − KW was."""
+"""Recorded passes of a solve: the residual claimed by the recursion, and the true B − KW."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SOLVERS = (
 
 
 class Dense(apviz.Hook):
-    """What the passes should have found, by dense algebra."""
+    """Computes the expected numbers of passes by dense algebra."""
 
     def on_start(self, run):
         self.run, self.residuals, self.works = run, [], []
@@ -59,7 +59,7 @@ def recorded(solver, path=None, *hooks):
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
-def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, solver):
+def test_a_pass_is_recorded_with_the_residual_by_dense_algebra(tmp_path, solver):
     dense = Dense()
     trace = recorded(solver, tmp_path / "a.zarr", dense)
     check_complete(trace)
@@ -70,18 +70,18 @@ def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, s
     np.testing.assert_allclose(found["residual"].values[exact], np.array(dense.residuals)[exact], rtol=1e-6)
     np.testing.assert_allclose(found["residual"].values[~exact], np.array(dense.residuals)[~exact], rtol=1e-2)
     np.testing.assert_array_equal(found["work"], dense.works)
-    # a pass belongs to the epoch that says so too
+    # the epoch of a pass records it too
     at = np.flatnonzero(epoch["checked_residual"].notnull())
     np.testing.assert_array_equal(found["epoch"], epoch["epoch"].values[at])
     for of_pass, of_epoch in (("residual", "checked_residual"), ("drift", "drift"), ("work", "work")):
         np.testing.assert_array_equal(found[of_pass], epoch[of_epoch].values[at])
-    # only float64 has the last word
+    # the last pass is in float64
     assert trace.converged and exact[-1] and found["residual"].values[-1] < solver.tol
     assert trace.to_dataframe("pass").index.name == "pass"
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.method.name)
-def test_after_an_adopted_pass_the_residual_is_b_minus_kw_and_after_any_other_it_is_off_by_the_drift(solver):
+def test_the_residual_equals_b_minus_kw_after_an_adopted_pass_and_is_off_by_the_drift_after_others(solver):
     class After(apviz.Hook):
         def on_start(self, run):
             self.run, self.off = run, []
@@ -96,7 +96,7 @@ def test_after_an_adopted_pass_the_residual_is_b_minus_kw_and_after_any_other_it
     np.testing.assert_allclose(after.off, expected, rtol=1e-2, atol=1e-7 * float(found["residual"].max()))
 
 
-def test_cg_adopts_what_it_claimed_and_goes_on_from_its_own_residual_at_other_passes():
+def test_cg_adopts_the_residual_of_a_pass_only_when_it_claims_convergence():
     found = recorded(SOLVERS[-1])["pass"]
     claimed = found["claimed_residual"] < SOLVERS[-1].tol
     assert set(found["is_adopted"].values) == {0, 1}
@@ -104,14 +104,14 @@ def test_cg_adopts_what_it_claimed_and_goes_on_from_its_own_residual_at_other_pa
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_more(dtype):
+def test_each_refinement_of_a_direct_solve_is_a_pass_without_extra_evaluations(dtype):
     system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device=DEVICE)
     dense, recorder = Dense(), apviz.Recorder()
     solution = apviz.solve(system, apviz.Cholesky(tol=1e-11), [dense, recorder])
     check_complete(recorder.trace)
     found, epochs = recorder.trace["pass"], recorder.trace["epoch"]
     assert found.sizes["pass"] == solution.epochs and (solution.epochs > 1) == (dtype == torch.float32)
-    # K is read once to be factored, and evaluated once a pass
+    # K is evaluated once for its factor, and once a pass
     np.testing.assert_allclose(found["work"], 1 + np.arange(1, solution.epochs + 1))
     np.testing.assert_allclose(found["residual"], dense.residuals, rtol=1e-2, atol=1e-12)  # bounds rounding
     np.testing.assert_array_equal(found["residual"], epochs["residual"][1:])
@@ -119,7 +119,7 @@ def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_mo
     assert (found["is_exact"] == 1).all() and (found["is_adopted"] == 1).all()
 
 
-def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
+def test_passes_are_read_back_from_disk_and_from_a_zip_file(tmp_path):
     trace = recorded(SKELETONS, tmp_path / "a.zarr")
     file = io.BytesIO()
     pack({"a": tmp_path / "a.zarr"}, file)
@@ -128,7 +128,7 @@ def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
         assert opened["pass"].identical(trace["pass"])
 
 
-def test_a_solve_without_a_pass_has_no_such_group_and_is_complete(tmp_path):
+def test_the_trace_of_a_solve_without_passes_is_complete_without_their_group(tmp_path):
     trace = recorded(apviz.ConjugateGradient(tol=1e-9), tmp_path / "a.zarr", apviz.StopHook(max_work=1.5))
     for each in (trace, apviz.open_trace(tmp_path / "a.zarr")):
         assert "pass" not in each

@@ -1,4 +1,4 @@
-"""What a recorder writes down agrees with the solve, in memory, on disk, and for a reader without apviz."""
+"""Recorded numbers agree with the solve, in memory, on disk, and for a reader without apviz."""
 
 import dataclasses
 import json
@@ -101,7 +101,7 @@ def test_every_variable_has_a_long_name_and_units(solver):
 
 
 @EVERY_SOLVER
-def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
+def test_the_root_attributes_describe_the_system_the_method_and_the_machine(solver):
     recorder, solution = recorded(solver)
     attrs = recorder.trace.attrs
     expected = {
@@ -120,7 +120,7 @@ def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
 
 
 @EVERY_SOLVER
-def test_the_groups_agree_with_each_other_and_with_the_solve(solver):
+def test_groups_agree_with_each_other_and_with_the_solve(solver):
     recorder, solution = recorded(solver)
     update, epoch = recorder.trace["update"], recorder.trace["epoch"]
     assert epoch.sizes["epoch"] == solution.epochs + 1
@@ -138,7 +138,7 @@ def test_the_groups_agree_with_each_other_and_with_the_solve(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS[:3], ids=lambda s: s.method.name)
-def test_the_blocks_agree_with_the_updates_and_the_residual(solver):
+def test_blocks_agree_with_the_updates_and_the_residual(solver):
     trace = recorded(solver, rows=True)[0].trace
     block, update, epoch, rows = (trace[g] for g in ("block", "update", "epoch", "rows"))
     m = block.sizes["block"]
@@ -156,7 +156,7 @@ def test_the_blocks_agree_with_the_updates_and_the_residual(solver):
         assert float(block["lambda_max"][j]) <= largest * (1 + 1e-12)
 
 
-def test_snapshots_are_the_residual_of_the_first_right_hand_side():
+def test_snapshots_hold_the_residual_of_the_first_right_hand_side():
     trace = recorded(AP, snapshots=(0, 3))[0].trace
     np.testing.assert_array_equal(trace["snapshot"]["update"], [0, 3])
     np.testing.assert_array_equal(trace["snapshot"]["residual"][0], B[:, 0])
@@ -165,7 +165,7 @@ def test_snapshots_are_the_residual_of_the_first_right_hand_side():
 
 
 @EVERY_SOLVER
-def test_the_weights_of_a_snapshot_belong_to_its_residual(tmp_path, solver):
+def test_the_weights_of_a_snapshot_match_its_residual(tmp_path, solver):
     recorder, _ = recorded(solver, path=tmp_path / "a.zarr", rows=True, snapshots=(0, 1, 3), weights=True)
     trace = apviz.open_trace(tmp_path / "a.zarr")
     snapshot, target = trace["snapshot"], trace["rows"]["target"].values
@@ -175,7 +175,7 @@ def test_the_weights_of_a_snapshot_belong_to_its_residual(tmp_path, solver):
 
 
 @pytest.mark.parametrize("numbers", [range(0, 5, 2), {4, 0, 2}, np.arange(0, 5, 2)])
-def test_snapshots_are_given_as_any_numbers_and_serve_several_solves(numbers):
+def test_snapshots_accept_any_integers_and_apply_to_several_solves(numbers):
     recorder = apviz.Recorder(snapshots=numbers)
     for _ in range(2):
         apviz.solve(system(), AP, [recorder])
@@ -183,7 +183,7 @@ def test_snapshots_are_given_as_any_numbers_and_serve_several_solves(numbers):
         np.testing.assert_array_equal(trace["snapshot"]["update"], [0, 2, 4])
 
 
-def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
+def test_the_spectrum_equals_that_of_the_dense_matrix_and_names_its_method():
     spectrum = recorded(AP)[0].trace["spectrum"]
     values = np.linalg.eigvalsh(K)
     assert float(spectrum["kappa"]) == pytest.approx(values[-1] / values[0])
@@ -192,7 +192,7 @@ def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, PCG], ids=lambda s: s.method.name)
-def test_eigenvalues_are_recorded_and_those_of_the_preconditioned_operator_where_there_is_one(tmp_path, solver):
+def test_eigenvalues_of_k_and_of_the_preconditioned_operator_are_recorded(tmp_path, solver):
     recorder, solution = recorded(solver, path=tmp_path / "a.zarr", eigenvalues=True)
     assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
     group = recorder.trace["eigenvalues"]
@@ -211,11 +211,11 @@ def test_eigenvalues_are_recorded_and_those_of_the_preconditioned_operator_where
     assert solution.work == recorded(solver)[1].work
 
 
-def test_eigenvalues_are_recorded_only_where_asked():
+def test_eigenvalues_are_recorded_only_on_request():
     assert "eigenvalues" not in recorded(PCG)[0].trace
 
 
-def test_a_preconditioner_that_is_not_positive_definite_has_eigenvalues_and_no_condition_number(tmp_path):
+def test_an_indefinite_preconditioner_has_eigenvalues_but_no_condition_number(tmp_path):
     @dataclasses.dataclass(frozen=True)
     class Minus(Preconditioner):
         label = "minus"
@@ -232,7 +232,7 @@ def test_a_preconditioner_that_is_not_positive_definite_has_eigenvalues_and_no_c
     assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
 
 
-def test_the_time_of_the_eigenvalues_is_not_the_solves(monkeypatch):
+def test_the_time_of_the_solve_excludes_that_of_the_eigenvalues(monkeypatch):
     compute, clock, later = apviz.tracing.recorder.all_eigenvalues, time.perf_counter, [0.0]
 
     def slow(*args):
@@ -256,7 +256,7 @@ def test_too_many_rows_for_the_eigenvalues_end_the_solve_before_it_starts_and_le
 
 
 class KeepErrors(apviz.Hook):
-    """‖W−W*‖²_K after every epoch, dense."""
+    """Keeps ‖W−W*‖²_K after every epoch, by dense algebra."""
 
     def on_start(self, run):
         self.run, self.errors = run, []
@@ -268,7 +268,7 @@ class KeepErrors(apviz.Hook):
 
 @EVERY_SOLVER
 @pytest.mark.parametrize("warm", [False, True])
-def test_the_band_holds_the_error_in_the_k_norm_and_the_bound_is_above_it(solver, warm):
+def test_the_band_contains_the_error_in_the_k_norm_and_the_bound_is_above_it(solver, warm):
     truth = KeepErrors()
     start = torch.ones(40, 3, dtype=torch.float64) if warm else None
     band = errors.k_norm_error(recorded(solver, truth, start=start)[0].trace)
@@ -306,14 +306,14 @@ def test_the_bound_for_shuffled_blocks_holds_for_the_mean_over_seeds():
     kappa_prime = max(np.linalg.norm(K[i : i + 8, i : i + 8], 2) for i in range(0, 40, 8)) / np.linalg.eigvalsh(K)[0]
     t = np.arange(7)
     assert (np.mean(ratios, axis=0) <= np.exp(-t / (5 * kappa_prime))).all()
-    # κ′ of the trace is a bound, so that its curve is above that of the true one
+    # κ′ of the trace is a bound, so its curve is above that of the true κ′
     drawn = np.nanmin(bounds, axis=0)
     assert (drawn[: len(t)] >= np.exp(-t / (5 * kappa_prime)) * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
-def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
-    # noise so large that every update removes its share of the error and no more
+def test_the_bound_holds_for_a_solve_stopped_within_an_epoch(share):
+    # with such large noise, every update removes exactly its share of the error
     truth, recorder = KeepErrors(), apviz.Recorder()
     large = apviz.KernelSystem(X, B, apviz.RBF(lengthscale=0.001), noise=1.0, dtype=torch.float64, device=DEVICE)
     apviz.solve(
@@ -330,14 +330,14 @@ def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
 
 
 class InterruptedAtOnce(apviz.Hook):
-    """Ctrl-C before the first update is recorded."""
+    """Interrupts the solve before the first update is recorded."""
 
     def on_update(self, update):
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("rule", ["gauss-southwell", "random", "cyclic"])
-def test_before_the_first_update_the_bound_is_the_error_itself(tmp_path, rule):
+def test_before_the_first_update_the_bound_equals_the_error(tmp_path, rule):
     recorder = apviz.Recorder(tmp_path / "a.zarr", spectrum="exact")
     with pytest.raises(KeyboardInterrupt):
         apviz.solve(system(), dataclasses.replace(AP, rule=rule), [InterruptedAtOnce(), recorder])
@@ -359,7 +359,7 @@ def test_several_solves_give_several_traces_in_memory_and_on_disk(tmp_path):
     assert recorder.trace.tree.identical(recorder.traces[2].tree)
 
 
-def test_an_existing_path_is_refused_and_left_as_it_was_and_other_hooks_are_told(tmp_path):
+def test_an_existing_path_is_rejected_unchanged_and_other_hooks_are_told(tmp_path):
     recorded(AP, path=tmp_path / "a.zarr")
     before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
     told = []
@@ -377,18 +377,18 @@ def test_an_existing_path_is_refused_and_left_as_it_was_and_other_hooks_are_told
         recorded(AP)[0].trace.save(tmp_path / "a.zarr")
 
 
-def test_before_any_solve_there_is_no_trace_and_that_is_said():
+def test_before_any_solve_reading_the_trace_raises():
     with pytest.raises(LookupError, match=r"pass the recorder in hooks=\[recorder\]"):
         _ = apviz.Recorder().trace
 
 
-def test_a_group_that_is_not_there_is_named_with_those_that_are():
+def test_an_error_about_a_missing_group_lists_the_existing_ones():
     with pytest.raises(KeyError, match=r"no group 'rows'; it has .*update.*"):
         recorded(AP)[0].trace["rows"]
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
-def test_a_trace_of_another_schema_is_refused_in_a_sentence_that_says_what_to_do(tmp_path, version):
+def test_a_trace_of_another_schema_is_rejected_with_a_remedy(tmp_path, version):
     recorded(AP)[0].trace.save(tmp_path / "a.zarr")
     root = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text("utf-8"))
     root["attributes"]["schema_version"] = version
@@ -399,7 +399,7 @@ def test_a_trace_of_another_schema_is_refused_in_a_sentence_that_says_what_to_do
             read(tmp_path / "a.zarr")
 
 
-def test_what_is_not_a_trace_is_not_opened(tmp_path):
+def test_other_files_and_folders_are_not_opened_as_traces(tmp_path):
     with pytest.raises(FileNotFoundError, match="no trace at"):
         apviz.open_trace(tmp_path / "nothing.zarr")
     xr.Dataset({"a": 1}).to_zarr(tmp_path / "other.zarr", zarr_format=3)
@@ -414,7 +414,7 @@ def test_what_is_not_a_trace_is_not_opened(tmp_path):
 
 
 @pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
-def test_the_recorded_rmse_is_that_of_the_dense_prediction_and_its_work_is_apart(partition):
+def test_the_recorded_rmse_equals_that_of_the_dense_prediction_and_its_work_is_separate(partition):
     z, y = np.random.default_rng(2).uniform(size=(11, 2)), np.random.default_rng(3).standard_normal(11)
     r = np.sqrt(3) * np.linalg.norm(z[:, None] - X[None], axis=-1) / 0.5
     cross, weights = (1 + r) * np.exp(-r), []
@@ -437,13 +437,13 @@ def test_the_recorded_rmse_is_that_of_the_dense_prediction_and_its_work_is_apart
 
 
 @pytest.mark.parametrize(("x", "y"), [((5, 2), (4,)), ((5,), (5,)), ((5, 2), (5, 1))])
-def test_test_points_and_targets_that_do_not_match_are_refused(x, y):
+def test_test_points_and_targets_of_different_lengths_are_rejected(x, y):
     with pytest.raises(ValueError, match=r"test_x must be \(m, d\) and test_y \(m,\), m and d at least 1, got"):
         apviz.PredictionHook(torch.zeros(x), torch.zeros(y))
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5])
-def test_epochs_between_predictions_are_a_whole_number(every):
+def test_the_number_of_epochs_between_predictions_must_be_an_integer(every):
     with pytest.raises(ValueError, match=f"every must be .* got {every}"):
         apviz.PredictionHook(torch.zeros(3, 2), torch.zeros(3), every=every)
 

@@ -1,4 +1,4 @@
-"""A trace is read where torch is not installed: on a laptop that only looks at what a server recorded."""
+"""A trace can be read without torch, for example on a laptop that only shows the runs of a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(float(apviz.analysis.k_norm_error(trace)["upper"][0]) > 0)
 """
 
 
-def test_a_trace_is_opened_and_diagnosed_and_its_error_computed_without_torch(tmp_path):
+def test_a_trace_is_opened_and_diagnosed_and_its_error_is_computed_without_torch(tmp_path):
     x = [[0.1 * i] for i in range(20)]
     system = apviz.KernelSystem(x, [row[0] ** 2 for row in x], apviz.RBF(lengthscale=0.3), noise=0.1, device="cpu")
     solver = apviz.AlternatingProjection(block_size=5)

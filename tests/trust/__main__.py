@@ -73,7 +73,7 @@ def work_on(name: str, budget: float) -> dict[str, Any]:
     module, began = CAMPAIGNS[name], time.monotonic()
     before = read().get(name, {"cases": 0, "hours": 0.0, "how": {}, "wrong": {}})
     how, wrong, seed = Counter(before["how"]), dict(before["wrong"]), int(before["cases"])
-    kept, mended = began, int(before.get("mended", 0))
+    kept, fixed = began, int(before.get("fixed", 0))
     # failures are tried again: they may have been fixed
     for number, was in list(wrong.items()):
         verdict = module.judge(int(number))
@@ -81,12 +81,12 @@ def work_on(name: str, budget: float) -> dict[str, Any]:
             del wrong[number]
             how.subtract([was["how"]])
             how[verdict.how] += 1
-            mended += 1
+            fixed += 1
 
     def figures() -> dict[str, Any]:
         hours = round(before["hours"] + (time.monotonic() - began) / 3600, 4)
         measured = module.measured() if hasattr(module, "measured") else {}
-        return {"cases": seed, "hours": hours, "how": dict(+how), "mended": mended, "wrong": wrong, **measured}
+        return {"cases": seed, "hours": hours, "how": dict(+how), "fixed": fixed, "wrong": wrong, **measured}
 
     while time.monotonic() - began < budget:
         verdict = module.judge(seed)

@@ -132,7 +132,7 @@ STRANGE_NAMES = (
     "own",
     "a" * 3_000,
 )
-#: widest sentence: a value of any length is named
+#: length of the longest allowed sentence, which may quote a value
 _MOST_SENTENCE = 1_500
 
 
@@ -242,7 +242,7 @@ def _check_sentences(query: str, problems: list[str], models: list[Any]) -> None
         told = any(problem.startswith(address.shown(name)) for problem in problems)
         if name not in owners:
             assert told, f"{name[:40]!r} is no setting, and nothing says so"
-        elif not told and name not in ("dataset", "n"):  # of which one bounds the other
+        elif not told and name not in ("dataset", "n"):  # one of them limits the other
             value = address.read(text, owners[name].param[name])
             assert getattr(owners[name], name) == value, (
                 f"{name} is {getattr(owners[name], name)!r}, asked for was {text!r}"

@@ -38,7 +38,7 @@ KINDS: tuple[type[BaseException], ...] = (
     OSError,
     datasets.DatasetUnavailable,
 )
-#: characters of a value that a sentence shows
+#: number of characters of a value that a message shows
 _SHOWN = 12
 
 

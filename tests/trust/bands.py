@@ -28,24 +28,24 @@ from tests.trust.truth import ENDLESS, LONG, REFUSALS, Case, Verdict
 
 #: first seed: these cases differ from those of the campaign `truth`
 FIRST_SEED = 39_000_000
-#: relative, that a bound may be off by rounding of its last formula
+#: relative tolerance of a bound, for rounding of its last formula
 ROUNDED = 1e-9
-#: of a number that is said to be equal
+#: relative tolerance of numbers reported as equal
 EQUAL = 0.01
 EPS = float(np.finfo(np.float64).eps)
 LONG_EPS = float(np.finfo(LONG).eps)
-#: n·κ·eps up to which a factor in extended precision is vouched for
+#: largest n·κ·eps for which a factor in extended precision is accurate enough
 VOUCHED = 1e-6
 
 
 @dataclass
 class Solve:
-    """A case, and how it is solved and looked at.
+    """A case with its solve and its measurements.
 
     Attributes:
         start: weights to start from, of the shape of b; None: zeros.
         spectrum, spectrum_rows: of the recorder.
-        max_work: after which a hook stops the solve; None: none does.
+        max_work: after which a hook stops the solve; None: no limit.
         z: (m, d) test inputs.
     """
 
@@ -219,7 +219,7 @@ def _of_band(exact: Exact, trace: Any, errors: list[float]) -> list[str]:
     for epoch, error in enumerate(errors):
         if lower[epoch] > error * (1 + slack) or upper[epoch] < error * (1 - slack):
             found.append(f"error {error:.6g} outside [{lower[epoch]:.6g}, {upper[epoch]:.6g}] after epoch {epoch}")
-        # of an expectation nothing follows for one solve, nor of exact arithmetic for float32
+        # expectations say nothing about a single solve, nor exact arithmetic about float32
         certain = trace.attrs["recursion_dtype"] == "float64" and "expectation" not in band.attrs["bound_name"]
         if certain and not band.attrs["bound_is_estimate"] and bound[epoch] < error * (1 - slack):
             found.append(f"error {error:.6g} above {band.attrs['bound_name']} {bound[epoch]:.6g} after epoch {epoch}")
@@ -279,7 +279,7 @@ def _of_eigenvalues(exact: Exact, trace: Any) -> list[str]:
 
 def _of_predictions(made: Solve, exact: Exact, trace: Any, watch: Watch) -> list[str]:
     cross, inputs = exact.cross(made.z), [made.case.x.double().numpy(), made.z]
-    # an entry is off by rounding of inputs, by their size in lengthscales
+    # rounding of inputs changes an entry by their size in lengthscales
     size = max(
         float(np.abs(each - inputs[0].mean(0)).max() / scale.min()) for each in inputs for *_, scale in made.case.parts
     )
@@ -297,7 +297,7 @@ def _of_predictions(made: Solve, exact: Exact, trace: Any, watch: Watch) -> list
 def judge(seed: int) -> Verdict:
     """Solve the case of a seed, and compare every claim with the truth."""
     made = solve_of(seed)
-    case, began = made.case, time.process_time()  # not by the clock of a busy machine
+    case, began = made.case, time.process_time()  # CPU time, because the machine may be busy
     watch = Watch()
     recorder = apviz.Recorder(spectrum=made.spectrum, spectrum_rows=made.spectrum_rows, rows=True)
     with warnings.catch_warnings(), np.errstate(all="ignore"):

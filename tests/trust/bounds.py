@@ -14,13 +14,13 @@ from types import FrameType
 import apviz
 
 HOUSE = Path(apviz.__file__).parent
-#: of a processor, that a case may take; and by the clock, of a busy machine
+#: limits of a case: CPU seconds, and wall-clock seconds on a busy machine
 SECONDS, WALL_SECONDS = 10.0, 100.0
-#: by which the memory of the process may grow in a case
+#: limit for the growth of memory in a case
 GIGABYTES = 1.0
-# of data that may be allocated beyond what there was: a machine with other work on it must not run out
+# hard limit for additional data, so that a shared machine does not run out of memory
 _MOST_GIGABYTES = 3.0
-#: characters of a sentence
+#: largest number of characters of a message
 LONGEST = 1_200
 
 
@@ -98,7 +98,7 @@ def fault_of(
     """
     said = str(error)
     if isinstance(error, MemoryError):
-        # what the allocator says, apviz is to say before
+        # apviz should raise before the allocator does
         return "" if _raised_by_apviz(error) else f"MemoryError: {said}"
     if not isinstance(error, kinds):
         return f"{type(error).__name__}: {said}"

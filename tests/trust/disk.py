@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: what a disk says: it is full, read-only for us, broken, over its quota
+#: errors of a disk: full, no permission, broken, over its quota
 ERRORS = (errno.ENOSPC, errno.EACCES, errno.EIO, errno.EDQUOT)
-#: of `os`, by how many of the first arguments are paths or descriptors
+#: functions of `os`, with the number of leading arguments that are paths or descriptors
 CALLS = {
     "open": 1, "mkdir": 1, "rename": 2, "replace": 2, "unlink": 1, "remove": 1, "rmdir": 1, "link": 2, "symlink": 2,
     "fsync": 1, "fdatasync": 1, "truncate": 1, "ftruncate": 1, "write": 1, "pwrite": 1, "sendfile": 2,
@@ -94,7 +94,7 @@ class FailingDisk:
     def _watched(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             reads = name == "open" and not (arguments[1:] and arguments[1] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-            # by descriptors of folders, `shutil.rmtree` alone
+            # only `shutil.rmtree` uses descriptors of folders
             inside = named.get("dir_fd") is not None or any(map(self._is_inside, arguments[: CALLS[name]]))
             if inside and not reads:
                 self.call(name, arguments[0])

@@ -18,7 +18,7 @@ from tests.textbook import CORRELATIONS
 
 #: digits of mpmath
 DIGITS = 60
-#: n·κ·2⁻⁵² of a factor in float64 that is vouched for
+#: largest n·κ·2⁻⁵² for which a factor in float64 is accurate enough
 VOUCHED = 1e-9
 _EPS = float(np.finfo(np.float64).eps)
 _STEP = 1e-100

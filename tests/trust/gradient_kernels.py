@@ -16,12 +16,12 @@ Build = Callable[[int, dict[str, Any]], k.Kernel]
 
 @dataclass(frozen=True)
 class Family:
-    """A kernel, and what it can be used for.
+    """A kernel and its possible uses.
 
     Args:
         build: from the number of columns, and settings: `batch_shape`, and `ard_num_dims` where it has ARD.
         columns: numbers of columns that it takes.
-        outputs: of an input with so many columns.
+        outputs: of an input with that number of columns.
         batch: whether it takes a batch shape.
         parts: whether it can be a part of another kernel.
         alone: whether what it returns can be taken as it is.
@@ -114,7 +114,7 @@ class KeepsDistances(k.Kernel):
 
 
 class KeepsInBuffers(KeepsDistances):
-    """Keeps them in buffers, as modules that are saved with what they know."""
+    """Keeps distances in buffers, which are saved with the module."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         if not (hasattr(self, "rows") and torch.equal(self.rows, x1) and torch.equal(self.columns, x2)):
@@ -127,7 +127,7 @@ class KeepsInBuffers(KeepsDistances):
 
 
 class DrawsAtFirstCall(k.Kernel):
-    """Random features that are drawn at the first call, and are no buffer."""
+    """Random features drawn at the first call, and not stored in a buffer."""
 
     has_lengthscale = True
 
@@ -143,7 +143,7 @@ class DrawsAtFirstCall(k.Kernel):
 
 
 class NetworkInside(k.Kernel):
-    """A deep kernel whose network is a part of it, called once where both sides are equal."""
+    """A deep kernel with its own network, which is called once if both sides are equal."""
 
     def __init__(self, q: int, **settings: Any) -> None:
         super().__init__(**settings)
@@ -156,7 +156,7 @@ class NetworkInside(k.Kernel):
 
 
 class ConstantDiagonal(k.RBFKernel):
-    """Takes the diagonal for what it is, without a graph."""
+    """Returns the diagonal as a constant, without a graph."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         if diag:
@@ -179,14 +179,14 @@ class WithoutGraphIfUnequal(Features):
 
 
 class SameShape(Features):
-    """Takes both sides for equal where they have as many rows."""
+    """Treats both sides as equal if they have the same number of rows."""
 
     def right(self, x1: Tensor, x2: Tensor, left: Tensor) -> Tensor:
         return left if x1.shape == x2.shape else self.phi(x2)
 
 
 class JitterIfEqual(Features):
-    """Adds something to the diagonal where both sides are equal: other entries than in tiles."""
+    """Adds jitter to the diagonal if both sides are equal, so entries differ from those in tiles."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         values = super().forward(x1, x2, diag, **params)
@@ -194,7 +194,7 @@ class JitterIfEqual(Features):
 
 
 class CentredRows(Features):
-    """Of inputs minus their mean: entries depend on all rows."""
+    """A kernel of inputs minus their mean: every entry depends on all rows."""
 
     def phi(self, x: Tensor) -> Tensor:
         return super().phi(x - x.mean(-2, keepdim=True))
@@ -258,7 +258,7 @@ GPYTORCH: dict[str, Family] = {
     ),
     "ProductStructureKernel of RFF": Family(
         lambda q, s: k.ProductStructureKernel(k.RFFKernel(num_samples=5, num_dims=1), q), batch=False, alone=False,
-        columns=(1, 2),  # of three, linear_operator 0.6 multiplies by the rank ÷ n
+        columns=(1, 2),  # for three columns, linear_operator 0.6 multiplies by the rank ÷ n
     ),
     "NewtonGirardAdditiveKernel": Family(
         lambda q, s: k.NewtonGirardAdditiveKernel(k.RBFKernel(ard_num_dims=q), q, max_degree=min(q, 2)), batch=False
@@ -303,7 +303,7 @@ GPYTORCH: dict[str, Family] = {
 }  # fmt: skip
 
 REFUSED: dict[str, Family] = {
-    # of as many rows on both sides alone, in GPyTorch 1.15
+    # in GPyTorch 1.15, only for equal numbers of rows on both sides
     "RBFKernelGradGrad": Family(
         lambda q, s: k.RBFKernelGradGrad(ard_num_dims=q), columns=(1, 2), outputs=lambda q: 2 * q + 1, parts=False,
         batch=False,
@@ -326,5 +326,5 @@ REFUSED: dict[str, Family] = {
 
 
 def grid(q: int) -> list[Tensor]:
-    """Points of a grid, 9 of one column or 3 of each of two."""
+    """Return points of a grid: 9 in one column, or 3 in each of two."""
     return [torch.linspace(-1, 1, 9 if q == 1 else 3, dtype=torch.float64)] * q

@@ -1,8 +1,8 @@
 """Small GPyTorch models of random kernels: gradients inside `alternating_projection` against finite differences.
 
-The loss is that of a dense covariance in float64, whose entries GPyTorch evaluates by itself and NumPy factors; its
-differences are central, extrapolated to step 0 (Richardson), with the step whose error is least. Held to them is the
-gradient in every parameter: of kernel, mean, noise, the network, and `shift`, which is added to the features.
+The loss is that of a dense covariance in float64, whose entries GPyTorch evaluates and NumPy factors. Its differences
+are central, extrapolated to step 0 (Richardson), with the step of the smallest error. They are compared with the
+gradient in every parameter: of kernel, mean, noise, network, and `shift`, which is added to the features.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tests.trust.gradient_kernels import GPYTORCH, REFUSED, USER, Family, grid
 from tests.trust.truth import ENDLESS, Verdict
 
 FAMILIES = GPYTORCH | USER | REFUSED
-#: of the largest derivative in a tensor
+#: tolerance, relative to the largest derivative in a tensor
 ALLOWED = 1e-6
-#: what is left of an error where a derivative is 0, of the largest of all
+#: tolerance for derivatives of 0, relative to the largest of all
 NOTHING = 1e-8
-#: the share of ALLOWED that the error of a difference may take
+#: largest error of a difference, as a share of ALLOWED
 OF_DIFFERENCES = 0.3
-#: first steps, of 2⁰, 2⁻¹ and 2⁻² of which a difference is made: so short that kinks of distances do not show
+#: first steps of differences, which are then halved twice: short enough to avoid kinks of distances
 STEPS = (2**-11, 2**-8, 2**-14)
 STRUCTURES = ("plain", "scaled", "sum", "product", "nested", "sum in forward", "product in forward", "on columns")
-#: in which the covariance that a kernel returns is taken as it is
+#: structures that use the covariance returned by a kernel directly
 BARE = ("plain", "sum in forward", "product in forward")
 INPUTS = ("plain", "deep", "deep", "learned")
 ENGINES = ("auto", "Cholesky, dense", "CG", "projections")
@@ -46,7 +46,7 @@ ENGINES = ("auto", "Cholesky, dense", "CG", "projections")
 
 @dataclass
 class Case:
-    """A model with data, and how apviz solves for it.
+    """A model with data, and the settings of apviz.
 
     Attributes:
         words: for people.
@@ -63,7 +63,7 @@ class Case:
         return gpytorch.mlls.ExactMarginalLogLikelihood(self.model.likelihood, self.model)
 
     def context(self) -> Any:
-        """Returns apviz's context, whose gradients are exact but for rounding."""
+        """Return the context of apviz, with gradients exact up to rounding."""
         rows = self.y.shape[-1] if "outputs" not in self.words else self.y.numel()
         exact = np.sqrt(rows) * torch.eye(rows, dtype=torch.float64)
         settings: dict[str, Any] = {
@@ -80,7 +80,7 @@ class Case:
 
 
 class Model(gpytorch.models.ExactGP):
-    """A model of kernels, which `combine` makes a covariance of, at features."""
+    """A model whose covariance `combine` makes from kernels at features."""
 
     def __init__(
         self, x: Tensor, y: Tensor, kernels: list[Kernel], combine: Callable[..., Any], net: Any, shift: Tensor | None,
@@ -111,7 +111,7 @@ class Model(gpytorch.models.ExactGP):
 
 
 def case(seed: int, family: str | None = None) -> Case:
-    """The case of a seed; of one family, where it is named."""
+    """Return the case of a seed, of one family if it is named."""
     rng = np.random.default_rng((39, seed))
     torch.manual_seed(seed)
 
@@ -161,7 +161,7 @@ def case(seed: int, family: str | None = None) -> Case:
 def _of_structure(
     structure: str, family: Family, q: int, batch: torch.Size, rng: np.random.Generator
 ) -> tuple[list[Kernel], Callable[..., Any]]:
-    """Kernels, and what makes a covariance of them and features."""
+    """Return kernels, and the function that makes a covariance from them and features."""
 
     def leaf(other: Family = family) -> Kernel:
         settings: dict[str, Any] = {"batch_shape": batch} if other.batch else {}
@@ -196,7 +196,7 @@ def _of_structure(
 
 
 def _fits(family: Family, q: int) -> bool:
-    """Whether it can be a part beside another, of any inputs."""
+    """Return whether a family can be combined with another one, for any inputs."""
     return family.parts and family.inputs == "any" and q in family.columns
 
 
@@ -215,7 +215,7 @@ def _inputs(kind: str, n: int, q: int, rng: np.random.Generator) -> Tensor:
 
 
 def loss(case: Case) -> float:
-    """−log N(y | m, K) ÷ rows, of GPyTorch's entries, by NumPy; summed over a batch."""
+    """Return −log N(y | m, K) ÷ rows by NumPy from GPyTorch's entries, summed over a batch."""
     with torch.no_grad():
         marginal = case.model.likelihood(case.model(*case.model.train_inputs))
         covariance = marginal.covariance_matrix.numpy()
@@ -228,7 +228,7 @@ def loss(case: Case) -> float:
 
 
 def difference(value: Callable[[], float], tensor: Tensor, place: int, step: float) -> tuple[float, float]:
-    """A derivative from steps of 1, ½ and ¼, extrapolated, and a bound on its error but for rounding."""
+    """Return a derivative extrapolated from steps of 1, ½ and ¼, and a bound on its error without rounding."""
     flat, found = tensor.detach().view(-1), []
     here = float(flat[place])
     for h in (step, step / 2, step / 4):
@@ -244,10 +244,10 @@ def difference(value: Callable[[], float], tensor: Tensor, place: int, step: flo
 
 
 def differences(case: Case, scale: float) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Derivatives of the loss in every parameter, and their errors; scale: of derivatives that count."""
+    """Return derivatives of the loss in every parameter and their errors; scale: of relevant derivatives."""
     found = {}
     for name, tensor in case.model.named_parameters():
-        if not tensor.requires_grad:  # what a kernel keeps fixed
+        if not tensor.requires_grad:  # a fixed parameter
             continue
         values, errors = np.zeros(tensor.numel()), np.full(tensor.numel(), np.inf)
         for step in STEPS:
@@ -264,7 +264,7 @@ def differences(case: Case, scale: float) -> dict[str, tuple[NDArray[np.float64]
 
 
 def gradients(case: Case) -> dict[str, NDArray[np.float64]]:
-    """Those of the loss inside apviz's context."""
+    """Return the gradients of the loss inside the context of apviz."""
     case.model.zero_grad()
     with mock.patch.object(interface, "DERIVATIVE_TILE", case.tile), case.context():
         (-case.mll(case.model(*case.model.train_inputs), case.y)).sum().backward()
@@ -273,7 +273,7 @@ def gradients(case: Case) -> dict[str, NDArray[np.float64]]:
 
 
 def judge(seed: int, family: str | None = None) -> Verdict:
-    """Trains a step of the case of a seed, and holds its gradient to differences of the loss."""
+    """Train one step of the case of a seed, and compare its gradient with differences of the loss."""
     with _quietly_in_float64():
         return _judged(case(seed, family))
 
@@ -304,14 +304,14 @@ def _judged(made: Case) -> Verdict:
 
 
 def described(seed: int) -> dict[str, str]:
-    """The case of a seed in words."""
+    """Describe a case in words."""
     with _quietly_in_float64():
         return case(seed).words
 
 
 @contextmanager
 def _quietly_in_float64() -> Iterator[None]:
-    """Some of GPyTorch's kernels compute in the default dtype, in which differences would be of rounding."""
+    """Make float64 the default dtype, in which some GPyTorch kernels compute, so that differences are accurate."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

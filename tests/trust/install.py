@@ -1,8 +1,8 @@
-"""apviz where it is not at home: on other Pythons, with the lowest and the newest versions of what it stands on,
-without a compiler, a network or a home, in other locales and encodings, in folders with odd names.
+"""apviz in other environments: on other Pythons, with the lowest and the newest versions of its dependencies, without a
+compiler, a network or a home folder, in other locales and encodings, and in folders with odd names.
 
-A case is a place; a round goes through all. In each a process does what `journey.py` says. Places of other versions are
-environments that `uv` makes from the wheel, where it and the Python are to be had; there the fast tests of the
+A case is a place; a round visits all places. In each, a process runs `journey.py`. Places of other versions are
+environments that `uv` makes from the wheel, if `uv` and the Python are available; there the fast tests of the
 mathematics run too.
 """
 
@@ -25,19 +25,19 @@ from tests.trust.truth import Verdict
 
 ROOT: Final = Path(__file__).parents[2]
 JOURNEY: Final = Path(__file__).with_name("journey.py")
-#: seconds for a journey, an installation, and the tests there
+#: timeouts of a journey, an installation, and the tests, in seconds
 ENDS_WITHIN, INSTALLED_WITHIN, TESTED_WITHIN = 900, 3600, 3600
 EXTRAS: Final = "cluster,dashboard,gpytorch,hdf5,keops,notebook"
-#: what runs the tests, and their oracles
+#: packages for the tests and their oracles
 TOOLS: Final = ("pytest", "pytest-xdist", "hypothesis", "mpmath")
 TESTED: Final = (
     "tests/kernels", "tests/operators", "tests/preconditioners", "tests/solvers", "tests/gp", "tests/gpytorch",
     "tests/tracing", "tests/datasets", "tests/experiments", "tests/plots", "tests/report", "tests/test_method.py",
     "tests/test_rules.py", "tests/test_system.py", "tests/test_cli.py",
 )  # fmt: skip
-#: what root cannot write either: a folder that is mounted read-only
+#: mounts a folder read-only, so that even root cannot write to it
 READ_ONLY: Final = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-#: connections of Python go to this machine only
+#: limits connections of Python to this machine
 OFFLINE: Final = """
 import socket
 def refusing(connect):
@@ -57,7 +57,7 @@ socket.getaddrinfo = nobody
 
 
 class NotHere(Exception):
-    """What a place needs is not to be had on this machine."""
+    """This machine lacks what a place needs."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Place:
         python: that it runs.
         env: that differs from ours; None where a variable is not set.
         within: the command that runs it there.
-        tests: are run after the journey.
+        tests: whether tests run after the journey.
     """
 
     folder: Path
@@ -80,7 +80,7 @@ class Place:
 
 
 def no_compiler(at: Path) -> Place:
-    """And no compiled engine from before."""
+    """Hide the compiler, and any engine compiled before."""
     bare = at / "bin"
     bare.mkdir()
     (bare / "python").symlink_to(sys.executable)
@@ -89,7 +89,7 @@ def no_compiler(at: Path) -> Place:
 
 
 def read_only_home(at: Path) -> Place:
-    """Home and cache are there, and nothing can be written into them."""
+    """Make home and cache read-only."""
     home = at / "home"
     (home / ".cache").mkdir(parents=True)
     for folder in (home / ".cache", home):
@@ -101,7 +101,7 @@ def read_only_home(at: Path) -> Place:
 
 
 def no_home(at: Path) -> Place:
-    """As in containers that run as a number."""
+    """Set a home folder that does not exist, as in containers with a numeric user."""
     return Place(at / "work", env={"HOME": "/dev/null/home", **_without_xdg()})
 
 
@@ -110,7 +110,7 @@ def _without_xdg() -> dict[str, str | None]:
 
 
 def no_network(at: Path) -> Place:
-    """And nothing fetched before."""
+    """Block the network, without files fetched before."""
     (at / "sitecustomize.py").write_text(OFFLINE)
     unset: dict[str, str | None] = dict.fromkeys(
         ("APVIZ_DATA", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -122,17 +122,17 @@ def no_network(at: Path) -> Place:
 
 
 def ascii_only(at: Path) -> Place:
-    """The C locale, as Python had it before its UTF-8 mode."""
+    """Use the C locale, as before Python's UTF-8 mode."""
     return Place(at / "work", env={"LC_ALL": "C", "LANG": None, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
 
 
 def printed_as_cp1252(at: Path) -> Place:
-    """What a pipe on Windows takes."""
+    """Use the encoding of a pipe on Windows."""
     return Place(at / "work", env={"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"})
 
 
 def turkish(at: Path) -> Place:
-    """Where `i` is not what `I` is, and a number has a comma."""
+    """Use a locale in which `i` and `I` are different letters and numbers have commas."""
     if shutil.which("localedef") is None:
         raise NotHere("localedef")
     made = subprocess.run(
@@ -144,12 +144,12 @@ def turkish(at: Path) -> Place:
 
 
 def encodings_said(at: Path) -> Place:
-    """Every text file that is opened without an encoding is an error: on Windows it would not be UTF-8."""
+    """Make text files opened without an encoding an error; on Windows they would not be UTF-8."""
     return Place(at / "work", env={"PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "error::EncodingWarning:apviz"})
 
 
 def odd_folder(at: Path) -> Place:
-    """A folder called as people call theirs."""
+    """Work in a folder with an odd but realistic name."""
     return Place(at / "Meine Läufe #1 (50% neu) & ältere" / "o'hara")
 
 
@@ -178,15 +178,15 @@ PLACES: Final[dict[str, Callable[[Path], Place]]] = {
 }
 
 
-#: gigabytes, which go with this process
+#: environments of gigabytes, removed with this process
 _environments: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @functools.cache
 def environment(version: str, resolution: str) -> Path:
-    """The Python of a new environment, with apviz from its wheel, its extras, and what its tests need."""
+    """Return the Python of a new environment with apviz from its wheel, its extras, and the packages of its tests."""
     base, uv = shutil.which(f"python{version}"), shutil.which("uv")
-    # a shim of pyenv may be there without its Python
+    # a shim of pyenv may exist without its Python
     if base is None or subprocess.run([base, "--version"], capture_output=True, check=False).returncode:
         raise NotHere(f"python{version}")
     if uv is None:
@@ -210,12 +210,12 @@ def environment(version: str, resolution: str) -> Path:
     return python
 
 
-#: of this process: how it went in each place
+#: results of this process for each place
 _went: dict[str, str] = {}
 
 
 def measured() -> dict[str, dict[str, str]]:
-    """How it went in every place, when it was last tried."""
+    """Return the last result of every place."""
     path = RESULTS / "trust.json"
     before = json.loads(path.read_text("utf-8")).get("install", {}).get("places", {}) if path.exists() else {}
     whole = before | _went
@@ -223,17 +223,17 @@ def measured() -> dict[str, dict[str, str]]:
 
 
 def case(seed: int) -> str:
-    """The place of a seed."""
+    """Return the place of a seed."""
     return list(PLACES)[seed % len(PLACES)]
 
 
 def described(seed: int) -> dict[str, Any]:
-    """In words."""
+    """Describe a case in words."""
     return {"place": case(seed)}
 
 
 def judge(seed: int) -> Verdict:
-    """Goes to the place, and does there what is done everywhere."""
+    """Run the journey at the place of a seed."""
     verdict = _judged(PLACES[case(seed)])
     _went[case(seed)] = f"{verdict.how}: {verdict.said}"
     return verdict
@@ -268,7 +268,7 @@ def _visited(place: Place) -> Verdict:
 
 
 def _tested(place: Place) -> Verdict:
-    """Runs tests beside no source: what is installed is what is imported."""
+    """Run the tests away from the source, so that they import the installed package."""
     copied = place.folder / "tests-alone"
     ignored = shutil.ignore_patterns("apviz", ".*", "runs", "build", "dist", "html")
     shutil.copytree(ROOT, copied, ignore=lambda at, names: ignored(at, names) if Path(at) == ROOT else ())

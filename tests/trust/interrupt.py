@@ -31,7 +31,7 @@ from tests.trust.truth import Verdict
 
 ROWS = 40
 APVIZ = str(Path(apviz.__file__).parent)
-#: what is solved; a tolerance none reaches in so few epochs, so that each takes as long as it may
+#: solvers with tolerances that they cannot reach in their few epochs, so that each runs to its limit
 SOLVERS: dict[str, Callable[[], Any]] = {
     "gauss-southwell": lambda: apviz.AlternatingProjection(block_size=8, tol=1e-9, max_epochs=12),
     "random": lambda: apviz.AlternatingProjection(
@@ -242,7 +242,7 @@ class Writing(apviz.Hook):
                     self._spoil(value, name, depth - 1)
                 return
             self.wrote.add(name)
-        except (TypeError, ValueError, RuntimeError):  # it cannot be written into
+        except (TypeError, ValueError, RuntimeError):  # it is read-only
             return
 
     def on_start(self, run: Any) -> None:
@@ -305,7 +305,7 @@ def _judged(made: Case) -> Verdict:
     changed = [name for name in before if before[name] != after[name]]
     assert not changed, f"{', '.join(changed)} differ after {where}"
     if recorder.traces:
-        trace = recorder.trace  # xarray refuses variables of different lengths
+        trace = recorder.trace  # xarray rejects variables of different lengths
         updates = trace["update"]["update"].values if "update" in trace else np.empty(0)
         assert np.array_equal(updates, np.arange(1, len(updates) + 1)), f"the trace is not whole, {where}"
     if made.what != "writing hook":
@@ -313,7 +313,7 @@ def _judged(made: Case) -> Verdict:
         assert again == want, f"the system that was disturbed solves otherwise, {where}"
     assert solved(made) == want, f"the next solve differs from that of a fresh process, {where}"
     if one is not None:
-        assert trained(one) == want_trained, f"the training goes on to another end, {where}"
+        assert trained(one) == want_trained, f"the training resumes to another end, {where}"
     return Verdict(how, where)
 
 
@@ -364,7 +364,7 @@ def _in_threads(made: Case) -> tuple[str, str]:
         thread.join()
     for number, each in enumerate(cases):
         assert found[number] == fresh(each.solver, each.operator, each.dtype, False)[0], (
-            f"{each.solver} beside others: {found[number] if isinstance(found[number], BaseException) else 'differs'}"
+            f"{each.solver} next to others: {found[number] if isinstance(found[number], BaseException) else 'differs'}"
         )
     return "threads at once", ""
 

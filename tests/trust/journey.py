@@ -1,7 +1,7 @@
-"""What is done in every place of the campaign `install`, by a Python that need not have more than apviz and its extras.
+"""The journey in every place of the campaign `install`, by a Python with only apviz and its extras.
 
 Everything is imported, a small solve and a small training are right, a table is compared, reported and shown by the
-command line, and the dashboard answers. One line of JSON says how many files that left, or what went wrong.
+command line, and the dashboard answers. One line of JSON states the number of files left, or the error.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import torch
 import apviz
 from apviz.partitions import KDTree
 
-#: seconds that a command may take
+#: timeout of a command, in seconds
 ENDS_WITHIN = 240
-#: where names are bytes of ASCII, no other can be opened
+#: with ASCII file names, other names cannot be opened
 TABLE = "données.csv" if sys.getfilesystemencoding() == "utf-8" else "donnees.csv"
-#: what a file of Windows may not have in its name, and what it may not be called
+#: forbidden characters and names of files on Windows
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]|[ .]$')
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$", re.IGNORECASE)
-#: signs of a path, of the 260 that Windows has, which what apviz makes may need below a user's folder
+#: largest length of a path below the folder of a user; Windows allows 260 characters in total
 LONGEST = 120
 
 
 def everything_is_imported() -> None:
-    """Every module, and every public name, which are imported when they are first used."""
+    """Import every module and every public name, which are loaded lazily."""
     for module in pkgutil.walk_packages(apviz.__path__, "apviz."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -48,7 +48,7 @@ def everything_is_imported() -> None:
 
 
 def a_solve_and_a_training_are_right() -> None:
-    """A residual by NumPy's sums; a training that learns."""
+    """Check a residual by NumPy's sums, and that a training learns."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(400, 2))
     y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(400)
@@ -68,7 +68,7 @@ def a_solve_and_a_training_are_right() -> None:
 
 
 def told(*command: str, fails: bool = False) -> str:
-    """What a command of apviz prints; it must end as it should, without a traceback."""
+    """Return the output of a command of apviz, which must end as expected, without a traceback."""
     done = subprocess.run(
         [sys.executable, "-m", "apviz", *command], capture_output=True, timeout=ENDS_WITHIN, check=False
     )
@@ -78,7 +78,7 @@ def told(*command: str, fails: bool = False) -> str:
 
 
 def a_table_is_compared_reported_and_shown() -> None:
-    """By the command line."""
+    """Compare, report and show a table by the command line."""
     rng = np.random.default_rng(1)
     x, noise = rng.uniform(size=(300, 2)), 0.1 * rng.standard_normal(300)
     rows = [f"{a:.3f};{b:.3f};{a + b * b + e:.3f}" for (a, b), e in zip(x, noise, strict=True)]
@@ -99,7 +99,7 @@ def a_table_is_compared_reported_and_shown() -> None:
 
 
 def the_dashboard_answers() -> None:
-    """With the verdict on the runs there are; Ctrl-C ends it."""
+    """Check that the dashboard shows the verdict on existing runs and that Ctrl-C ends it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -127,14 +127,14 @@ def _page_of(server: subprocess.Popen[bytes], url: str) -> str:
 
 
 def what_is_fetched_ends_in_a_sentence_where_there_is_no_network() -> None:
-    """And says where data may be put by hand."""
+    """Check that a failed download says where to put data by hand."""
     if "APVIZ_OFFLINE" in os.environ:
         said = told("compare", "--dataset", "kin40k", "--methods", "cg", "--rows", "500", fails=True)
         assert "APVIZ_DATA" in said, said
 
 
 def every_name_is_one_on_windows_and_macos() -> None:
-    """No forbidden signs, no devices, no two that differ by case only, and not too long."""
+    """Check names: no forbidden characters, no devices, no two that differ only by case, and none too long."""
     paths = [path for path in Path().rglob("*") if "__pycache__" not in path.parts]
     for path in paths:
         assert not FORBIDDEN.search(path.name) and not DEVICES.match(path.name), path

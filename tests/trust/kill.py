@@ -1,8 +1,8 @@
 """Test SIGKILL at random moments of writing, during reads, and two processes that start on one path at once.
 
-A case is its seed: what is done in a process of its own, and after how long it is killed. Solves must have left the
-beginning of the trace that nobody kills, with every row that was flushed; trainings and experiments, killed up to three
-times, end bit for bit as those that nobody kills; of two on one path one writes, and the other says why not.
+A case is its seed: the work of a separate process, and the time of its kill. Solves must leave the beginning of the
+unkilled trace, with every flushed row. Trainings and experiments, killed up to three times, end bit for bit like those
+without a kill. Of two processes on one path, one writes, and the other raises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.processes import FRESH
 from tests.trust.truth import Verdict
 
 NEVER, ROWS, EPOCHS, STEPS = 1e-300, 48, 30, 15
-#: seconds after which a process that was not killed should have ended
+#: seconds within which an unkilled process must end
 ENDLESS = 120.0
 KINDS = (
     "solve", "solve", "solve", "training", "training", "experiment", "comparison", "two solves", "two trainings",
@@ -53,7 +53,7 @@ SOLVERS: tuple[Callable[..., Any], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """What is done, by which solver, and the seconds from its first file (or from its start) to each kill."""
+    """The work, its solver, and the seconds from its first file (or from its start) to each kill."""
 
     kind: str
     solver: int
@@ -81,7 +81,7 @@ def _system() -> apviz.KernelSystem:
 
 
 class Said(TrainingHook):
-    """Keeps how many rows its process has been told are on disk, in a file that outlives it."""
+    """Writes the number of rows reported to be on disk to a file that survives the process."""
 
     def __init__(self, path: Path) -> None:
         self.count = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=(1,))
@@ -94,7 +94,7 @@ class Said(TrainingHook):
 
 
 class SaidOfSteps(Said):
-    """The same of the steps of a training alone."""
+    """The same for the steps of a training."""
 
     def on_epoch(self, epoch: Any) -> None: ...
 
@@ -107,7 +107,7 @@ def _training(path: Path | None, solver: int) -> apviz.Training:
 
 
 class Small(Experiment):
-    """An experiment of solves, a training, and a cell without a trace."""
+    """An experiment with solves, a training, and a cell without a trace."""
 
     name, title, source = "small", "small", "nowhere"
 
@@ -130,10 +130,10 @@ class Small(Experiment):
 
 
 def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = None) -> None:
-    """What a process does, in a folder; where two begin at once they wait for each other, and tell what came of it."""
+    """Do the work of a process in a folder; two simultaneous ones wait for each other and report their outcomes."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    apviz.tracing.recorder.FLUSH_SHARE = 0  # kills fall inside flushes then
+    apviz.tracing.recorder.FLUSH_SHARE = 0  # so that kills fall within flushes
     if start is not None:
         start.wait()
     try:
@@ -147,7 +147,7 @@ def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = No
 
 @contextmanager
 def _engine(folder: Path, kind: str) -> Iterator[None]:
-    """What begins is computed by torch, whatever others compile; what goes on has the other engine within reach."""
+    """Make a new run compute with torch, and let a resumed one find the compiled engine as well."""
     if kind == "training" and can_resume(folder / "a.zarr"):
         with mock.patch.object(native, "is_built", lambda *_: True):
             yield
@@ -197,7 +197,7 @@ def _whole(kind: str, solver: int) -> tempfile.TemporaryDirectory[str]:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """Traces in a folder and those in it; what is hidden is being made."""
+    """Return the traces in a folder and its subfolders; hidden ones are incomplete."""
     return sorted([*folder.glob("[!.]*.zarr"), *folder.glob("[!.]*/[!.]*.zarr")])
 
 
@@ -206,9 +206,9 @@ def _without_time(group: xr.Dataset) -> xr.Dataset:
 
 
 def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
-    """Holds a trace against the one that nobody killed; it must have so many rows at least. Returns how many it has."""
+    """Check a trace against that of an unkilled run; it must have at least `rows` rows. Return its number of rows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # xarray warns where consolidated metadata are gone
+        warnings.simplefilter("error", RuntimeWarning)  # xarray warns if consolidated metadata are missing
         found, reference = apviz.open_trace(path), apviz.open_trace(whole)
     length = found[group].sizes[group] if group in found else 0
     assert length >= rows, f"{length} {group}s on disk, {rows} were flushed"
@@ -217,7 +217,7 @@ def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
         same = want.isel({each: slice(have.sizes[each])})
         names = {*have.variables, *same.variables}
         other = [n for n in names if n not in have or n not in same or not have[n].identical(same[n])]
-        assert have.identical(same), f"{each} ({other}) is not the beginning of the trace that nobody killed"
+        assert have.identical(same), f"{each} ({other}) is not the beginning of the trace without a kill"
     return length
 
 
@@ -247,7 +247,7 @@ def read_until(folder: Path, process: Any, made: Case, delay: float) -> None:
                 trace = apviz.open_trace(path)
             except FileNotFoundError:
                 assert made.kind == "experiment", "a trace went away while it was read"
-                continue  # set aside since
+                continue  # moved away meanwhile
             group = "step" if "step" in trace else "epoch"
             length = trace[group].sizes[group] if group in trace else 0
             assert length >= lengths.get(path, 0) or made.kind == "experiment", "a reader saw rows, and then fewer"
@@ -287,13 +287,13 @@ def _killed(folder: Path, made: Case) -> str:
     if made.kind in ("training", "experiment"):
         with started(folder, made) as process:
             process.join(ENDLESS)
-            assert process.exitcode == 0, "it does not go on to its end"
+            assert process.exitcode == 0, "it does not resume to its end"
     if made.kind == "training":
         assert check_beginning(path, whole / "a.zarr", STEPS, "step") == STEPS
-        assert _state(folder) == _state(whole), "the end differs from that of a training that nobody killed"
+        assert _state(folder) == _state(whole), "the end differs from that of a training without a kill"
     elif made.kind == "experiment":
         rows, want = (_rows(folder_of(Small(), Options(out=each, device="cpu"))) for each in (folder, whole))
-        assert rows == want, "rows differ from those of an experiment that nobody killed"
+        assert rows == want, "rows differ from those of an experiment without a kill"
     elif made.kind == "comparison":
         from apviz.dashboard.store.runs_folder import RunsFolder
 
@@ -307,7 +307,7 @@ def _killed(folder: Path, made: Case) -> str:
 
 
 def _state(folder: Path) -> dict[str, bytes]:
-    """What a training goes on from, byte for byte, and what it says it has found."""
+    """Return the state that a training resumes from, byte for byte, and the results in its attributes."""
     with np.load(folder / "a.zarr.checkpoint.npz") as archive:
         arrays = {name: archive[name].tobytes() for name in archive.files if name in ("raw", "weights")}
     said = apviz.open_trace(folder / "a.zarr").attrs
@@ -328,7 +328,7 @@ def _two(folder: Path, made: Case) -> str:
     for process in processes:
         process.join()
     assert said.count("written") == 1, f"of two on one path: {said}"
-    # a training that was made when the other had ended has nothing to do
+    # a training created after the end of the other has nothing to do
     refusals = ("is being written by", "exists", "has written to", "finished already")
     assert any(words in "".join(said) for words in refusals), f"{said}"
     group = "epoch" if "solve" in made.kind else "step"

@@ -1,9 +1,9 @@
 """Test for leaks: twenty visitors at once of one dashboard, round after round, all of whom leave.
 
-A case is a round: its seed says what every visitor does, and how each leaves. Rounds come one after another to the same
-server, which `apviz dashboard` starts with the first; from its limits it is known when a page, a connection and a job
-must have gone. Then its threads, files, sockets, child processes and temporary folders are counted, against the most
-there were in the first rounds, and its memory is followed.
+A case is a round: its seed determines the actions of every visitor, and how each leaves. All rounds use one server,
+which `apviz dashboard` starts with the first; its limits determine when pages, connections and jobs must have ended.
+Then its threads, files, sockets, child processes and temporary folders are compared with the largest numbers of the
+first rounds, and its memory is monitored.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from tests.trust.tabs import Tab
 from tests.trust.truth import Verdict
 
 VISITORS = 20
-#: limits of the server, in seconds: those of every day are 15 and 600
+#: limits of the server, in seconds; the defaults are 15 and 600
 TAB_SECONDS, JOB_SECONDS = 4, 15
-#: rounds in which a server may take what it then keeps: pools, caches, what libraries import late
+#: number of rounds in which a server may allocate pools, caches and late imports
 WARM = 4
-#: MB by which memory may have grown since then, of all rounds
+#: largest growth of memory after these rounds, in MB
 MOST_MB = 100.0
-#: seconds within which the visitors of a round come, and a job goes on that nobody waits for
+#: seconds within which the visitors of a round arrive; seconds for which a job without a viewer keeps running
 COMING, STAYING = 10.0, 3.0
-#: seconds that a busy machine may take to let go, after the limits have passed
+#: seconds that a busy machine may need to free resources after the limits
 PATIENCE = 60.0
 DOES = (
     "compares", "compares", "races", "trains", "brings a table", "asks for advice", "turns the pages", "only asks",
     "solves without an end", "says nothing",
 )  # fmt: skip
-LEAVES = ("closes", "is cut off", "falls asleep", "comes back")
+LEAVES = ("closes", "loses its connection", "falls asleep", "comes back")
 SMALL = {"n": 200, "methods": "ap,cg", "block_sizes": 50, "max_epochs": 20, "source": "by hand", "noise": 0.1}
 PAGES = 6
 
 
 @dataclass(frozen=True)
 class Visit:
-    """What a visitor does, how it leaves, and after how many seconds it comes."""
+    """The actions of a visitor, its way of leaving, and the seconds until its arrival."""
 
     does: str
     leaves: str
@@ -61,7 +61,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Left:
-    """What a server has when all have gone: numbers, and megabytes of resident memory; children included."""
+    """The resources of a server without visitors: counts, and MB of resident memory, including children."""
 
     threads: int
     files: int
@@ -73,19 +73,19 @@ class Left:
 
 @dataclass
 class Course:
-    """What was left after every round."""
+    """The remaining resources after every round."""
 
     rounds: list[Left] = field(default_factory=list)
 
     @property
     def growth(self) -> float:
-        """MB by which memory has grown since the first rounds: of a line through the rest, by the median of slopes."""
+        """Return the growth of memory in MB since the first rounds, by the median of slopes."""
         mb = [each.mb for each in self.rounds[WARM:]]
         slopes = [(mb[b] - mb[a]) / (b - a) for a in range(len(mb)) for b in range(a + 1, len(mb))]
         return statistics.median(slopes) * (len(mb) - 1) if slopes else 0.0
 
     def fault(self) -> str:
-        """What the last round has left that the first had not; empty where there is nothing."""
+        """Return the resources that the last round left in addition to the first; empty if there are none."""
         if len(self.rounds) <= WARM:
             return ""
         last, faults = asdict(self.rounds[-1]), []
@@ -101,7 +101,7 @@ class Course:
 def case(seed: int) -> list[Visit]:
     """Return the visitors of a seed."""
     rng = np.random.default_rng(seed)
-    # what goes wrong most is in every round
+    # the most error-prone visits are in every round
     firsts = list(rng.permutation(DOES))
     does = [firsts[k] if k < len(firsts) else DOES[rng.integers(len(DOES))] for k in range(VISITORS)]
     return [
@@ -114,10 +114,10 @@ def case(seed: int) -> list[Visit]:
 
 
 async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
-    """Comes, does it, and leaves; what is still held by one that has fallen asleep."""
+    """Perform one visit; return the connection of a visitor that fell asleep."""
     await asyncio.sleep(visit.comes)
     if visit.does == "says nothing":
-        # half a request, and a connection that stays
+        # half a request on an open connection
         host, port = url.removeprefix("http://").strip("/").split(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\nHost: ")
@@ -129,19 +129,19 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
     try:
         await tab.open(_address(visit))
         await _does(tab, visit)
-    except BaseException:  # what it leaves is not to be counted as the server's
+    except BaseException:  # its own resources must not count as those of the server
         await tab.lose()
         raise
     if visit.leaves == "comes back":
         await tab.lose()
-        await asyncio.sleep(TAB_SECONDS + 2)  # its page is gone, and its job goes on
+        await asyncio.sleep(TAB_SECONDS + 2)  # its page is gone, and its job still runs
         again = Tab(url, tab.visitor)
         await again.open(_address(visit))
         if visit.does == "solves without an end":
             await again.press("Stop")
             await again.says("Stopped:")
         await again.close()
-    elif visit.leaves == "is cut off":
+    elif visit.leaves == "loses its connection":
         await tab.lose()
     elif visit.leaves == "falls asleep":
         await tab.freeze()
@@ -176,7 +176,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
         await asyncio.sleep(STAYING)
     elif visit.does == "brings a table":
         rng = np.random.default_rng(visit.seed)
-        # large enough to be seen, were it kept
+        # large enough to be noticed if it were kept
         rows = "\n".join(",".join(f"{value:.6f}" for value in row) for row in rng.standard_normal((20_000, 5)))
         await tab.drop(f"table{visit.seed % 3}.csv", f"a,b,c,d,e\n{rows}\n".encode())
         await tab.says("to train on")
@@ -190,7 +190,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
 
 
 async def _fills_the_pool_of_readers(url: str) -> None:
-    """Tables at once: its second thread, which stays, is not to be counted to the first round that needs it."""
+    """Read tables at the same time, so that the second reader thread exists before the first round."""
     tabs = [Tab(url, secrets.token_hex(16)) for _ in range(3)]
     try:
         for tab in tabs:
@@ -202,7 +202,7 @@ async def _fills_the_pool_of_readers(url: str) -> None:
 
 
 async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
-    """All come and go; then `gone` is called, while those that have fallen asleep still hold their ends."""
+    """Let all visitors come and leave, and call `gone` while sleeping ones still hold their connections."""
     found = await asyncio.gather(*(_visits(url, each) for each in visits), return_exceptions=True)
     problems = [f"{visit.does}: {type(each).__name__} {each}" for visit, each in zip(visits, found, strict=True)
                 if isinstance(each, BaseException)]  # fmt: skip
@@ -220,7 +220,7 @@ async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
 
 
 class Dashboard:
-    """A server with a folder of runs and one of temporary files of its own, and what was left after every round."""
+    """A server with its own folders of runs and temporary files, and its resources after every round."""
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="apviz-trust-")
@@ -228,7 +228,7 @@ class Dashboard:
         self.temporary, self.course, self.began = root / "tmp", Course(), time.monotonic()
         self.visitors: Counter[str] = Counter()
         self.temporary.mkdir()
-        # every thread of a pool that ever runs an operation of torch's keeps helpers of OpenMP: with one they are none
+        # every pool thread that runs a torch operation keeps OpenMP helpers; one thread has none
         with mock.patch.dict(os.environ, TMPDIR=str(self.temporary), OMP_NUM_THREADS="1"):
             self.server = Server(root / "runs", "--tab-seconds", str(TAB_SECONDS), "--job-seconds", str(JOB_SECONDS),
                                  log=root / "log")  # fmt: skip

@@ -1,7 +1,7 @@
 """Every large allocation fails once: the k-th that PyTorch makes, or those beyond a limit of address space.
 
-A case is its seed: what is done, and which allocation fails. It ends in a sentence that says what was needed and what
-is free, or goes on to the same numbers; then the same objects do the same again, and give what they always give.
+A case is its seed: a scenario, and the allocation that fails. It ends in a sentence that states the memory needed and
+free, or it continues to the same numbers. Then the same objects do the same again, and give the usual results.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tests.processes import FRESH
 from tests.trust.interrupt import SOLVERS, system
 from tests.trust.truth import Verdict
 
-#: bytes from which on an allocation counts: a column of the right-hand sides is as large
+#: smallest counted allocation in bytes, the size of a right-hand side
 LEAST = 300
-#: what a sentence must have: so much is needed, so much is free
+#: pattern of a message, with the needed and the free memory
 SENTENCE = re.compile(r"needs? (?:[\d.,]+ (?:MiB|GiB)|more memory).*, [\d.,]+ (?:MiB|GiB) are free; \w+")
 ROWS_UNDER_A_LIMIT = 1_200
 
 
 class Allocations(TorchDispatchMode):
-    """Counts the allocations of PyTorch's operations inside a `with`, and fails the k-th as the allocator does."""
+    """Counts the allocations of PyTorch inside a `with`, and fails the k-th like the allocator."""
 
     def __init__(self, k: int | None = None) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class Scenario:
     """Something that allocates.
 
     Args:
-        begin: makes the objects that are used, and used again.
-        do: what is tried with them in a folder; returns numbers.
+        begin: makes the objects, which are used repeatedly.
+        do: uses them in a folder, and returns numbers.
     """
 
     begin: Callable[[], Any]
@@ -141,7 +141,7 @@ SCENARIOS: dict[str, Scenario] = {
         lambda: _prepared("schwarz"), lambda made, _: _solution(attempt(made[0], made[1], prepared=made[2]))
     ),
     "training": Scenario(lambda: _training("adam", 3), _trained),
-    # one step, for L-BFGS that goes on begins anew, as it says
+    # one step: a resumed L-BFGS starts again, as documented
     "training by L-BFGS": Scenario(lambda: _training("l-bfgs", 1), _trained),
     "fit": Scenario(_model, _fitted),
     "predict": Scenario(lambda: _model().fit(*_data()), _predicted),
@@ -198,13 +198,13 @@ def judge(seed: int) -> Verdict:
 
 def _injected(name: str, k: int) -> Verdict:
     (want, _), scenario, failing = undisturbed(name), SCENARIOS[name], Allocations(k)
-    made, how = scenario.begin(), "went on"
+    made, how = scenario.begin(), "continued"
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder, second = Path(temporary) / "1", Path(temporary) / "2"
         try:
             with failing:
                 found = scenario.do(made, folder)
-            assert found == want, f"it went on to other numbers after {failing.failed}"
+            assert found == want, f"it continued to other numbers after {failing.failed}"
         except (MemoryError, apviz.TrainingError) as error:
             how = "a sentence"
             assert SENTENCE.search(str(error)), f"no sentence: {error} ({failing.failed})"
@@ -215,7 +215,7 @@ def _injected(name: str, k: int) -> Verdict:
         hidden = [each.name for each in folder.glob(".*")] if folder.exists() else []
         assert not hidden, f"left behind: {hidden}"
         if (folder / "a.zarr").exists():
-            assert apviz.open_trace(folder / "a.zarr").outcome == "interrupted" or how == "went on"
+            assert apviz.open_trace(folder / "a.zarr").outcome == "interrupted" or how == "continued"
         assert scenario.do(made, second) == want, f"the same objects give other numbers after {failing.failed}"
     return Verdict(how, failing.failed)
 
@@ -241,7 +241,7 @@ def _large(seed: int) -> tuple[apviz.KernelSystem, Any]:
 def _under_a_limit(seed: int, mebibytes: int, told: Any) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    how = "went on"
+    how = "continued"
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     given, solver = _large(seed)
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (mebibytes << 20), hard))
@@ -269,7 +269,7 @@ def _limited(seed: int, mebibytes: int) -> Verdict:
         said = f"the process ended by {process.exitcode}"
     process.kill()
     process.join()
-    return Verdict(f"limit: {said}") if said in ("went on", "a sentence") else Verdict("false", said)
+    return Verdict(f"limit: {said}") if said in ("continued", "a sentence") else Verdict("false", said)
 
 
 def described(seed: int) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Mutants of the core: `make mutants ONLY='apviz.rules*'` changes one thing after another; does a test fail?
 
-`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; `SAMPLE=40` tries so many of a
+`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; `SAMPLE=40` tries 40 of a
 file, at random. How many of a file's were made, tried and killed goes into `benchmarks/results/trust.json`.
 """
 
@@ -21,13 +21,13 @@ from apviz.files import file_made_whole
 from benchmarks.machine import describe
 from tests.trust.__main__ import FIGURES, json, read
 
-#: under which the figures are, beside those of the campaigns
+#: the key of the figures, next to those of the campaigns
 KEY = "mutants"
 _LINE = re.compile(r"^\s*(?P<name>[\w.ǁ]+__mutmut_\d+): (?P<how>[a-z ]+)$")
 
 
 def made(results: str) -> dict[str, dict[str, str]]:
-    """How the mutants of every file ended, by their names, from what `mutmut results --all true` says."""
+    """Return the outcomes of the mutants of every file, by name, from the output of `mutmut results --all true`."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in results.splitlines():
         if match := _LINE.match(line):
@@ -37,7 +37,7 @@ def made(results: str) -> dict[str, dict[str, str]]:
 
 
 def counted(of_a_file: dict[str, str]) -> dict[str, Any]:
-    """How many mutants were made and tried, and how those ended; one that hung may do so by the fork it is tried in."""
+    """Count the mutants made and tried, and their outcomes; a mutant may hang because of its forked process."""
     how = Counter(each for each in of_a_file.values() if each not in ("not checked", "timeout", "suspicious"))
     return {"made": len(of_a_file), "mutants": how.total(), "how": dict(how)}
 
@@ -48,7 +48,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
     children: Annotated[int | None, typer.Option(help="So many at once; as many as there are cores.", min=1)] = None,
 ) -> None:
-    """Tries mutants, and keeps how many were killed."""
+    """Try mutants, and record how many were killed."""
     mutmut = str(Path(sys.executable).with_name("mutmut"))
 
     def results() -> dict[str, dict[str, str]]:
@@ -57,13 +57,13 @@ def main(
 
     chosen = [] if sample else list(only or [])
     if sample is not None:
-        # they are made before it finds that none has this name
+        # mutants are made before it notices that none has this name
         making = subprocess.run([mutmut, "run", "none of them"], capture_output=True, text=True)
         for mutants in results().values():
             names = sorted(name for name in mutants if not only or any(fnmatch(name, each) for each in only))
-            random.Random(seed).shuffle(names)  # those of a smaller sample are among those of a larger one
+            random.Random(seed).shuffle(names)  # a smaller sample is a subset of a larger one
             chosen += names[:sample]
-        if not chosen:  # without a name all would be tried
+        if not chosen:  # without names, all would be tried
             raise typer.BadParameter(f"no mutant is called {only}: {making.stdout[-2000:]}{making.stderr[-2000:]}")
     at_once = [] if children is None else ["--max-children", str(children)]
     subprocess.run([mutmut, "run", *at_once, *chosen], check=True)

@@ -1,4 +1,4 @@
-"""What people and programs hand over in the place of numbers, texts, flags and arrays."""
+"""Odd values that people and programs pass for numbers, texts, flags and arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 
 class _Odd:
-    """An object that is no number; its repr is as long as some are."""
+    """An object that is not a number, with a long repr."""
 
     def __repr__(self) -> str:
         return "<odd " + "o" * 250 + ">"
@@ -128,12 +128,12 @@ TEXTS: tuple[Any, ...] = (
 )
 
 
-#: what Python takes for true or false
+#: values that Python treats as true or false
 FLAGS: tuple[Any, ...] = (True, False, None, 0, 1, "", "yes", np.bool_(True), math.nan, [], _Odd())
 
 
 def arrays_like(good: np.ndarray) -> tuple[Callable[[], Any], ...]:
-    """Other arrays in the place of a good one, made when they are drawn."""
+    """Return functions that make other arrays to replace a good one."""
     n = len(good)
 
     def with_value(value: float) -> np.ndarray:

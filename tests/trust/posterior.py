@@ -1,9 +1,8 @@
-"""Small Gaussian processes: every number apviz predicts is within the error it states, of exact ones (`exact.py`).
+"""Small Gaussian processes: every predicted number is within its stated error of the exact one (`exact.py`).
 
-The mean is off by what the residual that is claimed allows; a variance is never too small, and too large by at most the
-excess that is claimed; covariances in the order of matrices; samples by what their number allows; log det K by the
-standard error that is claimed; the exact likelihood and its gradient by rounding. What rounding may do in a dtype is
-bounded from what is summed.
+Tolerances: the claimed residual for the mean; for variances the claimed excess, upwards only; the order of matrices for
+covariances; the sampling error for samples; the claimed standard error for log det K; rounding for the exact likelihood
+and its gradient. Rounding in a dtype is bounded by the terms of the sums.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from apviz.partitions import KDTree
 from tests.trust.exact import Exact, Expression, exact
 from tests.trust.truth import ENDLESS, LEAVES, REFUSALS, Verdict
 
-#: rows up to which mpmath takes no bearable time, and of others
+#: largest number of rows with mpmath, and without
 FEW_ROWS, MANY_ROWS = 12, 70
-#: standard deviations, by which an estimate from samples may be off in some 10⁹ cases
+#: tolerance of estimates from samples in standard deviations, for about 10⁹ cases
 FAR = 7.0
-#: standard errors that are themselves estimated, from 32 probes
+#: tolerance in standard errors that are estimated from 32 probes
 FAR_OF_ESTIMATED = 12.0
 PROBES, SAMPLES = 32, 400
-#: of the prior's variance, what 2,000 features leave at worst
+#: largest error of 2,000 features, relative to the prior variance
 FEATURES_LEAVE = 0.12
-#: nats a row that log det K may still move by when Lanczos ends
+#: largest change of log det K at the end of Lanczos, in nats per row
 SETTLED = 1e-6
-#: of a weight, in the mean: an entry of K that is smaller may be anything
+#: entries of K below this value may have any relative error
 UNDERFLOWN = 1e-25
-#: the residual of the solver is claimed from float64
+#: margin of the residual, which the solver claims from float64
 CLAIM = 1.01
 
 
 @dataclass
 class Case:
-    """A process, and by which face of apviz it is asked.
+    """A process, and the interface of apviz that evaluates it.
 
     Attributes:
         words: for people.
@@ -99,11 +98,11 @@ def case(seed: int) -> Case:
         kernel = float(10 ** rng.uniform(-1, 1)) * kernel if scaled else kernel
     prior = float(kernel(torch.zeros(1, d, dtype=torch.float64)))
     ratio = 10 ** rng.uniform(-9, 0)
-    # of what float64 cannot vouch for, few rows: mpmath takes seconds of more
+    # few rows for systems beyond float64, because mpmath takes seconds for more
     n = n if n**2 * 3e-16 / ratio < 1e-9 else min(n, FEW_ROWS)
     x = x[:n]
     y = np.sin(rng.uniform(1, 6) * x.sum(1)) + 0.3 * rng.standard_normal(n)
-    if np.ptp(x, axis=0).min() == 0 or np.ptp(y) == 0:  # scaling would leave such a column out
+    if np.ptp(x, axis=0).min() == 0 or np.ptp(y) == 0:  # scaling would omit such a column
         x = rng.uniform(-1, 1, (n, d))
     z = rng.uniform(-1.5, 1.5, (5, d))
     z[0], z[1] = x[0], 30.0
@@ -148,14 +147,14 @@ def case(seed: int) -> Case:
 
 
 class _Held:
-    """Numbers of apviz beside exact ones; the first that is too far off is an AssertionError that says which."""
+    """Compares numbers of apviz with exact ones; the first that is too far off raises an AssertionError naming it."""
 
     def __init__(self, exact: Exact, dtype: torch.dtype, x: np.ndarray, kernel: Any) -> None:
         self.exact, self.n = exact, len(exact.k)
         least = min(value for name, value in kernel.numbers.items() if "lengthscale" in name)
         spans = float(np.ptp(x, axis=0).max()) / least
         self.numbers, self.spans = np.array([1.0, *kernel.numbers.values()]), spans
-        #: of a term of a sum: rounding of an entry of K, of the weight, and of the sum
+        #: rounding of a term of a sum: of an entry of K, of the weight, and of the sum
         self.eps = float(torch.finfo(dtype).eps) * (self.n + 50 + 10 * spans) + exact.digits
 
     def near(self, name: str, found: Any, expected: Any, within: Any) -> None:
@@ -178,33 +177,33 @@ class _Held:
             )
 
     def mean_within(self, y: np.ndarray, mu: float, residual: float) -> np.ndarray:
-        """Of a mean whose solve claims a relative residual: |cᵀK⁻¹r|, and rounding."""
+        """Return the tolerance of a mean whose solve claims a relative residual: |cᵀK⁻¹r|, and rounding."""
         e = self.exact
         allowed = np.linalg.norm(e.explained, axis=0) * CLAIM * residual * np.linalg.norm(y - mu)
-        # the weights that were found are as far from the exact ones
+        # the computed weights have the same error
         off = CLAIM * residual * np.linalg.norm(y - mu) * np.linalg.norm(e.inverse, 2)
         summed = np.abs(e.c).T @ np.abs(e.w) + np.linalg.norm(e.c, axis=0) * off
         return np.asarray(allowed + self.eps * (summed + abs(mu) + np.abs(e.mean) + UNDERFLOWN * np.abs(e.w).sum()))
 
     def variance_rounding(self, excess: np.ndarray | None = None) -> np.ndarray:
-        """Of cᵀw + rᵀw, with r = c − Kw: first order in the rounding of r."""
+        """Return the rounding of cᵀw + rᵀw, with r = c − Kw, to first order in the rounding of r."""
         e = self.exact
         w = np.abs(e.explained)
         summed = ((np.abs(e.c) + np.abs(e.k) @ w) * w).sum(0)
         return np.asarray(self.eps * (summed + np.abs(np.diag(e.covariance)) + (0 if excess is None else excess)))
 
     def likelihood_within(self) -> float:
-        """Of K that a factor in float64 is exact of but for E: wᵀEw and tr K⁻¹E."""
+        """Return the tolerance of the likelihood if the float64 factor is exact for K + E: wᵀEw and tr K⁻¹E."""
         e, eps = self.exact, float(np.finfo(np.float64).eps) * (self.n + 20)
         off = eps * np.linalg.norm(e.k, 2)
         return float(off * (e.w @ e.w + np.trace(e.inverse)) + 1e-12 * abs(e.log_likelihood) + 1e-12 * self.n)
 
     def gradient_within(self) -> np.ndarray:
-        """Of the same."""
+        """Return the tolerance of the gradient, for the same E."""
         e, eps = self.exact, float(np.finfo(np.float64).eps) * (self.n + 20)
         off, largest = eps * np.linalg.norm(e.k, 2), np.linalg.norm(e.inverse, 2)
         m = np.abs(np.outer(e.w, e.w) - e.inverse)
-        # derivatives in lengthscales are of features: Σᵢ φᵢ·∂φᵢ, of which near pairs cancel
+        # derivatives in lengthscales are sums Σᵢ φᵢ·∂φᵢ over features, in which near pairs cancel
         cancelled = eps * (m * np.abs(e.k)).sum() * (1 + self.spans) ** 2 / self.numbers
         cancelled[0] = 0.0
         return cancelled + np.array(
@@ -239,7 +238,7 @@ def judge(seed: int) -> Verdict:
             return Verdict("false", str(wrong))
         except RuntimeError as diverged:  # as `GaussianProcess.fit` says
             return Verdict("refused" if str(diverged).startswith("the solve for the mean ") else "error", str(diverged))
-        except Exception as error:  # whatever it is, it is not documented
+        except Exception as error:  # any other error is undocumented
             return Verdict("error", f"{type(error).__name__}: {error}")
     if time.monotonic() - began > ENDLESS:
         return Verdict("endless", f"{time.monotonic() - began:.0f} s")
@@ -252,7 +251,7 @@ def _exact(made: Case, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> Exact:
 
 def _made_posterior(made: Case) -> tuple[apviz.Posterior, _Held]:
     dtype = {torch.float32: np.float32, torch.float64: np.float64}[made.dtype]
-    # in the dtype of the system from the start: what is given in float32 is exact in it
+    # in the dtype of the system from the start, so that float32 data are exact
     x, y, z = (each.astype(dtype).astype(np.float64) for each in (made.x, made.y, made.z))
     h = apviz.Hyperparameters.of(made.kernel, made.noise, made.mu)
     posterior = apviz.Posterior(
@@ -311,7 +310,7 @@ def _samples(made: Case) -> str:
     variance = np.diag(held.exact.covariance)
     prior = float(made.kernel(torch.zeros(1, made.x.shape[1], dtype=torch.float64)))
     assert posterior.solution is not None
-    # of every function, what its solve leaves: ‖K⁻¹c‖‖r‖, of which ‖r‖/σ is stated
+    # the error of each function by its solve: ‖K⁻¹c‖‖r‖, with the stated ‖r‖/σ
     left = np.linalg.norm(held.exact.explained, axis=0) * float(drawn.error.max()) * made.noise**0.5 * CLAIM
     wide = variance + FEATURES_LEAVE * prior + left**2
     off = held.mean_within(made.y, made.mu, posterior.solution.residual)
@@ -322,7 +321,7 @@ def _samples(made: Case) -> str:
 
 
 def _determinant(made: Case) -> str:
-    """log det K by Lanczos, and the gradient by probes; where the probes are √n·I, exactly."""
+    """Check log det K by Lanczos and its gradient by probes, which are exact for the probes √n·I."""
     n = len(made.x)
     exact_of = _exact(made, made.x, made.y, made.z)
     held = _Held(exact_of, torch.float64, made.x, made.kernel)
@@ -344,7 +343,7 @@ def _determinant(made: Case) -> str:
     found_gradient = marginal_likelihood_gradient(CountingOperator(system.operator), solution.weights, z)
     of_kernel = np.concatenate([np.atleast_1d(each.numpy()) for each in found_gradient.kernel.values()])
     values = -np.concatenate([[found_gradient.noise], of_kernel])
-    # of each solve a residual of tol: tr(δᵀ∂K) and 2δᵀ∂Kw
+    # each solve has a residual of tol: tr(δᵀ∂K) and 2δᵀ∂Kw
     largest = np.linalg.norm(exact_of.inverse, 2)
     off = np.array(
         [

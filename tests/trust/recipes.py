@@ -1,4 +1,4 @@
-"""Which public functions are called, with which arguments, and what may be in the place of each."""
+"""Which public functions are called, with which arguments, and what may replace each argument."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from tests.trust import calls
 
 @dataclass(frozen=True)
 class Recipe:
-    """A call.
+    """A call of a public function.
 
     Attributes:
-        name: public.
-        use: makes it with some arguments, and uses what it gives.
-        arguments: and what may be in their place: `number`, `text`, or the name of a good array.
-        also: words by which a refusal may name an argument, beside the argument's own.
+        name: the public name.
+        use: calls it with some arguments, and uses the result.
+        arguments: names, and their possible replacements: `number`, `text`, or the name of a good array.
+        also: words by which a refusal may name an argument, in addition to its own name.
     """
 
     name: str
     use: Callable[..., None]
     arguments: Mapping[str, str]
     also: tuple[str, ...] = ()
-    #: scikit-learn's conventions: its own checks say several lines, and RuntimeError where two are asked for
+    #: conventions of scikit-learn: its checks raise messages of several lines, and RuntimeError for two requests
     is_of_sklearn: bool = False
 
 
 def _of(kind: Callable[..., Any], without: tuple[str, ...] = (), **special: str) -> dict[str, str]:
-    """Arguments of a callable; texts where its default is one."""
+    """Return the arguments of a callable; as texts if their default is a text."""
     found = {}
     for name, parameter in inspect.signature(kind).parameters.items():
         if name in without or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
@@ -56,7 +56,7 @@ def _of(kind: Callable[..., Any], without: tuple[str, ...] = (), **special: str)
 
 @functools.cache
 def recipes() -> tuple[Recipe, ...]:
-    """All calls."""
+    """Return all calls."""
     arrays = {"x": "x", "b": "y", "y": "y", "x_star": "x", "test_x": "x", "test_y": "y", "noise": "number"}
     found = [
         *(

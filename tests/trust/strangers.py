@@ -1,7 +1,7 @@
-"""Traces of strangers: bytes flipped, files lost, numbers and texts that lie. One sentence, or shown escaped.
+"""Traces from strangers: flipped bytes, lost files, false numbers and texts. Each gives one sentence, or is escaped.
 
 A case is its seed: a good trace is copied, and one to four changes are made. What opens must be drawn, listed and
-diagnosed; beside it the good trace of its folder stays in the report.
+diagnosed; next to it, the good trace of its folder stays in the report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apviz.report.page import find_traces, write_report
 from apviz.report.table import table_rows
 from tests.trust.truth import Verdict
 
-#: what a text that is shown must not become
+#: markup that a shown text must not become
 MARK = "<img src=x onerror=stolen()>"
 LIES: tuple[Any, ...] = (
     None, "", MARK, -1, 0, 1e308, "NaN", [], {}, [MARK] * 3, True, 2**70, "../../etc/passwd", "a" * 5_000, "\x00",
@@ -33,7 +33,7 @@ LIES: tuple[Any, ...] = (
 
 @functools.cache
 def _made() -> tempfile.TemporaryDirectory[str]:
-    """Removed with the process."""
+    """Return a temporary folder that is removed with the process."""
     made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
     folder = Path(made.name)
     x = torch.linspace(0, 1, 60, dtype=torch.float64)
@@ -48,12 +48,12 @@ def _made() -> tempfile.TemporaryDirectory[str]:
 
 
 def good() -> Path:
-    """A folder of two traces: of projections with all that is recorded, and of CG."""
+    """Return a folder of two traces: projections with all records, and CG."""
     return Path(_made().name)
 
 
 def mutate(path: Path, rng: np.random.Generator) -> str:
-    """One change of a trace on disk, and what it was."""
+    """Make one change of a trace on disk, and describe it."""
 
     def one_of(values: Any) -> Any:
         return values[rng.integers(len(values))]
@@ -97,7 +97,7 @@ def mutate(path: Path, rng: np.random.Generator) -> str:
 
 
 def _somewhere(tree: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-    """A place in JSON, and a key of it: any, the deeper ones as often as those above."""
+    """Return a random place in JSON and one of its keys, with deep places as likely as others."""
     places = []
 
     def walk(node: Any) -> None:
@@ -111,7 +111,7 @@ def _somewhere(tree: Any, rng: np.random.Generator) -> tuple[Any, Any]:
 
 
 def judge(seed: int) -> Verdict:
-    """Opens, draws, lists, diagnoses and reports the trace of a seed."""
+    """Open, draw, list, diagnose and report the trace of a seed."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -149,7 +149,7 @@ def _looked_at(folder: Path) -> str:
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder = Path(temporary) / "runs"

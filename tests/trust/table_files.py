@@ -36,7 +36,7 @@ MISSING = ("", "NA", "NaN", "?", "-", "null")
 
 @dataclass
 class Case:
-    """A file and how it is asked for.
+    """A file and the arguments for reading it.
 
     Attributes:
         truth: numbers of columns, by name, that a whole file was written from; None: it may be refused.
@@ -73,12 +73,12 @@ class _Draw:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     draw = _Draw(seed)
     whole = draw.often(0.5)
     columns, truth = _columns(draw, whole)
     kind = draw.of(("text",) * 5 + ("parquet",) * 3 + ("npy", "npz"))
-    # points stand between thousands only in files without decimal points
+    # points separate thousands only in files without decimal points
     european = draw.often(0.5)
     own = whole and kind == "text" and draw.often(0.6)
     marks = _written_their_own_way(draw, columns, truth, european) if own else {}
@@ -87,7 +87,7 @@ def case(seed: int) -> Case:
     name, content, words = writers[kind](draw, columns, "european" if own and european else kind, whole)
     settings = _settings(draw, list(columns), truth, whole)
     if whole and kind == "parquet" and isinstance(settings["target"], str):
-        settings["target"] = next(iter(columns))  # as it is, spaces and all
+        settings["target"] = next(iter(columns))  # unchanged, with its spaces
     if "header" in words:
         settings["header"] = words["header"] == "True"
         if whole and not settings["header"]:
@@ -102,13 +102,13 @@ def case(seed: int) -> Case:
 
 
 def _columns(draw: _Draw, whole: bool) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
-    """Columns of Python values, None where one is missing, and the numbers of those that hold numbers."""
+    """Return columns of Python values, None for missing ones, and the numbers of numeric columns."""
     rows = int(draw.rng.integers(12, 80)) if whole or draw.often(0.8) else draw.up_to(12)
     names = [str(name) for name in draw.rng.permutation(NAMES)[: int(draw.rng.integers(2, 7))]]
     columns: dict[str, list[Any]] = {}
     truth = {}
     for place, name in enumerate(names):
-        # what is predicted, and an input, are numbers
+        # the target and one input are numbers
         kind = (
             "number"
             if place < 2 and whole
@@ -144,7 +144,7 @@ def _columns(draw: _Draw, whole: bool) -> tuple[dict[str, list[Any]], dict[str, 
 def _written_their_own_way(
     draw: _Draw, columns: dict[str, list[Any]], truth: dict[str, np.ndarray], european: bool
 ) -> dict[str, str]:
-    """Numbers of some columns as texts, each column with decimals and thousands as it likes; which mark is decimal.
+    """Write numbers of some columns as texts, each with its own decimals and thousands; return the decimal marks.
 
     Commas may mean anything in any file, as in `ticks79.csv`, where prices have decimal commas and volumes others.
     """
@@ -172,7 +172,7 @@ def _written_their_own_way(
 
 
 def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole: bool) -> dict[str, Any]:
-    """Arguments of `load_table`."""
+    """Return arguments of `load_table`."""
     first = names[0].strip()
     if whole:
         target: Any = draw.of((first, first, 0, -len(names)))
@@ -321,7 +321,7 @@ def _arrays(draw: _Draw, columns: dict[str, list[Any]], kind: str, whole: bool) 
 
 
 def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> tuple[str, bytes | None]:
-    """The file after something happened to it; None for a folder or nothing in its place."""
+    """Damage a file; return None for a folder or nothing at its path."""
     what = draw.of(
         ("cut", "flip", "flip", "insert", "relabel", "relabel", "cell", "cell", "row", "nothing", "bomb", "zip", "none")
     )
@@ -342,7 +342,7 @@ def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> t
         words["then"] = f"called {suffix or 'nothing'}"
         return f"table{suffix}", content
     if what == "cell":
-        # somewhere in a text another value
+        # another value somewhere in a text
         odd = draw.of(
             (
                 "1e400",
@@ -419,7 +419,7 @@ def _bomb(draw: _Draw, words: dict[str, str]) -> tuple[str, bytes]:
 
 @functools.cache
 def _made_bomb(which: str) -> tuple[str, bytes]:
-    """A small file that wants much memory."""
+    """Return a small file that needs much memory."""
     file = io.BytesIO()
     if which == "one line":
         return "table.csv.gz", gzip.compress(b"9" * 60_000_000, 1)

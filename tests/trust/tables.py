@@ -1,8 +1,8 @@
-"""Tables as people and programs write them, whole, damaged and mislabelled: read as they are, or refused in a sentence.
+"""Tables of people and programs, whole, damaged and mislabelled: each is read correctly, or rejected in a sentence.
 
-A case is its seed. Half of the files are whole: what is read of them is held against the numbers they were written
-from. The others are cut, changed, or no tables at all. Both are read by `apviz.datasets.load_table`, and as an upload
-to the dashboard is, within its limits.
+A case is its seed. Half of the files are whole: what is read from them is checked against the numbers they were
+written from. The others are cut, changed, or no tables at all. Both are read by `apviz.datasets.load_table`, and like
+an upload to the dashboard, within its limits.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 from tests.trust.table_files import Case, case
 from tests.trust.truth import Verdict
 
-#: what is uploaded to a dashboard, at most
+#: limit of an upload to a dashboard, in MB
 UPLOAD_MB = 100
-#: of a number that was written and read
+#: relative tolerance of a number that was written and read
 DIGITS = 1e-12
 
 
 def judge(seed: int) -> Verdict:
-    """Reads the file of a seed, and holds what it gives, or what is said, to what was written."""
+    """Read the file of a seed, and compare the result or the message with the written numbers."""
     made = case(seed)
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -42,7 +42,7 @@ def judge(seed: int) -> Verdict:
             with bounded():
                 how = _uploaded(path)
             if made.words.get("then", "").startswith("a bomb"):
-                return Verdict(how)  # of whoever starts apviz a file may be as large as the memory
+                return Verdict(how)  # a user of their own machine may read a file as large as the memory
             with bounded():
                 return Verdict(_loaded(path, made))
         except AssertionError as wrong:
@@ -54,7 +54,7 @@ def judge(seed: int) -> Verdict:
 
 
 def _uploaded(path: Path) -> str:
-    """As the dashboard reads it."""
+    """Read the file like the dashboard."""
     try:
         table = own_data.look_into(path, UPLOAD_MB)
         own_data.check(table, TableChoices(target=table.default_target()))
@@ -90,7 +90,7 @@ def _loaded(path: Path, made: Case) -> str:
 
 
 def _asked(path: Path, made: Case) -> dict[str, str]:
-    """Marks of the columns that are asked about, which must have both readings, and no text of a single meaning."""
+    """Return marks of ambiguous columns, which must have both readings and no unambiguous text."""
     table = datasets.inspect_table(path, header=made.settings.get("header"), target=made.settings["target"])
     names, nameless = list(made.truth or {}), made.settings.get("header") is False
     asked = {}
@@ -109,7 +109,7 @@ def _asked(path: Path, made: Case) -> dict[str, str]:
 
 
 def _meanings(text: str) -> set[float]:
-    """Every value that a text with commas and points can have, written without a look at how apviz reads it."""
+    """Return every possible value of a text with commas and points, independently of how apviz reads it."""
     found = set()
     for decimal, between in ((".", ","), (",", ".")):
         whole, *behind = text.lstrip("+-").split(decimal)
@@ -137,7 +137,7 @@ def _held_against(truth: dict[str, np.ndarray], path: Path, settings: dict[str, 
 
 
 def described(seed: int) -> dict[str, str]:
-    """A case in words."""
+    """Describe a case in words."""
     made = case(seed)
     size = "none" if made.content is None else f"{len(made.content):,}"
     return {"file": made.name, "bytes": size, "settings": str(made.settings), **made.words}

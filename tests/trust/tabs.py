@@ -1,6 +1,7 @@
-"""A tab of a browser as the server sees it: the page by HTTP, then a WebSocket with what a person does on it.
+"""A browser tab as seen by the server: the page by HTTP, then a WebSocket with the actions of a person.
 
-Twenty of these cost less than one Chromium, and the server cannot tell: pages are rendered, sessions live, jobs run.
+Twenty of these cost less than one Chromium, and the server sees no difference: it renders pages, keeps sessions and
+runs jobs.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _TOKEN = re.compile(r'"token":\s*"([^"]+)"')
-#: bytes of a message of the server
+#: largest message of the server, in bytes
 MESSAGE_BYTES = 256 * 2**20
-#: seconds that the server may take until it says something
+#: timeout of an answer of the server, in seconds
 PATIENCE = 120.0
 
 
@@ -29,7 +30,7 @@ class Tab:
 
     Args:
         url: of the server.
-        visitor: what the browser calls itself, 32 hexadecimal digits.
+        visitor: the identifier of the browser, 32 hexadecimal digits.
 
     Attributes:
         models: of the page, by their identity; as the server has last said, and the tab itself.
@@ -45,7 +46,7 @@ class Tab:
         self._welcomed = asyncio.Event()
 
     async def get(self, settings: dict[str, Any]) -> str:
-        """Asks for the page alone, as who leaves before any script has come; returns what its session is opened by."""
+        """Request only the page, like a visitor who leaves at once; return the token of its session."""
         address = self.url + ("?" + urlencode(settings) if settings else "")
         page = await AsyncHTTPClient().fetch(address, request_timeout=PATIENCE)
         found = _TOKEN.search(page.body.decode())
@@ -53,7 +54,7 @@ class Tab:
         return found[1]
 
     async def open(self, settings: dict[str, Any]) -> None:
-        """Opens a view, says who it is, and waits until the settings are there."""
+        """Open a view, identify the visitor, and wait for the settings."""
         token = await self.get(settings)
         url = self.url.replace("http", "ws") + "ws"
         request = HTTPRequest(url, headers={"Origin": self.url.rstrip("/")}, connect_timeout=PATIENCE)
@@ -61,7 +62,7 @@ class Tab:
             request, subprotocols=["bokeh", token], max_message_size=MESSAGE_BYTES, compression_options={}
         )
         self._reader = asyncio.create_task(self._read())
-        # what comes before is no message to the server
+        # earlier messages are not for the server
         await asyncio.wait_for(self._welcomed.wait(), PATIENCE)
         self._send("PULL-DOC-REQ", {})
         browser = await self.of_class("Browser")
@@ -73,24 +74,24 @@ class Tab:
     # --- what a person does ---------------------------------------------------------------------------------------
 
     def change(self, model: dict[str, Any], **values: Any) -> None:
-        """Changes attributes of a model, one message each."""
+        """Change attributes of a model, one message each."""
         for name, value in values.items():
             model["attributes"][name] = value
             self._patch({"kind": "ModelChanged", "model": {"id": model["id"]}, "attr": name, "new": value})
 
     async def press(self, label: str) -> None:
-        """Presses a button."""
+        """Press a button."""
         button = await self.with_label(label)
         view = next(each for each in self.models.values() if _is_of(each, button))
         target = {"type": "map", "entries": [["target", None], ["currentTarget", None], ["relatedTarget", None]]}
         self._say("dom_event", [["model", {"id": view["id"]}], ["node", "click"], ["data", target]])
 
     async def go_to(self, page: int) -> None:
-        """Shows the page of that place."""
+        """Show the page at an index."""
         self.change(await self.of_class("Tabs"), active=page)
 
     async def drop(self, name: str, content: bytes, chunk: int = 1, chunks: int = 1) -> None:
-        """Drops a file, or one piece of it, where one's own data go."""
+        """Drop a file, or one piece of it, onto the upload area."""
         where = await self.found(lambda each: each["name"].endswith("FileDropper"))
         entries = [
             ["name", name], ["type", "text/csv"], ["chunk", chunk], ["total_chunks", chunks],
@@ -101,7 +102,7 @@ class Tab:
     # --- what it sees ---------------------------------------------------------------------------------------------
 
     async def found(self, is_it: Any) -> dict[str, Any]:
-        """The model for which that holds, when it is there."""
+        """Wait for the model that satisfies a condition, and return it."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 for each in self.models.values():
@@ -113,15 +114,15 @@ class Tab:
                 await asyncio.sleep(0.05)
 
     async def of_class(self, name: str) -> dict[str, Any]:
-        """The values of a component, by its class, to which Panel adds a number."""
+        """Return the values of a component by its class, to which Panel adds a number."""
         return await self.found(lambda each: re.fullmatch(rf"{name}\d+", each["name"]))
 
     async def with_label(self, label: str) -> dict[str, Any]:
-        """The field or the button with that label."""
+        """Return the field or button with a label."""
         return await self.found(lambda each: each["attributes"].get("label") == label)
 
     async def says(self, words: str) -> None:
-        """Waits until something on the page says so."""
+        """Wait until the page contains a text."""
         pattern = re.compile(words)
         try:
             await self.found(lambda each: pattern.search(str(each["attributes"].get("object", ""))))
@@ -132,27 +133,27 @@ class Tab:
     # --- how it leaves --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """As a tab that is closed."""
+        """Close the tab."""
         if self._connection is not None:
             self._connection.close()
             await self._forget()
 
     async def lose(self) -> None:
-        """As a cable that is pulled, and a router that says so."""
+        """Lose the connection, as reported by a router."""
         if self._connection is not None:
             stream = self._connection.protocol.stream
-            if not stream.closed():  # by the server, of a page that nobody was on for its time
-                # no farewell: a reset instead
+            if not stream.closed():  # by the server, because the page was unused for too long
+                # a reset instead of a closing handshake
                 stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
                 stream.close()
             await self._forget()
 
     async def freeze(self) -> None:
-        """As a machine that sleeps: the connection stays, and nobody reads what comes, nor answers."""
+        """Stop like a sleeping machine: the connection stays, without reads or answers."""
         assert self._connection is not None
         stream = self._connection.protocol.stream
         stream.io_loop.remove_handler(stream.socket)
-        # or the next message that is begun has the socket watched again, by a handler that is gone
+        # otherwise a started message would watch the socket again with a removed handler
         stream._add_io_state = lambda state: None
         if self._reader is not None:
             self._reader.cancel()
@@ -199,7 +200,7 @@ class Tab:
             parts = []
 
     def _take(self, found: Any) -> None:
-        """Keeps the models in what the server has said, and what it has changed."""
+        """Update the models from messages of the server."""
         if isinstance(found, list):
             for each in found:
                 self._take(each)
@@ -219,5 +220,5 @@ def _is_of(view: dict[str, Any], model: dict[str, Any]) -> bool:
 
 
 def _base64(content: bytes) -> str:
-    """As Bokeh's own script writes bytes."""
+    """Encode bytes like the script of Bokeh."""
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""A slice of every campaign of `python -m tests.trust`; the figures of whole ones are in `results/trust.json`."""
+"""A slice of every campaign of `python -m tests.trust`; figures of complete ones are in `results/trust.json`."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ torch.set_num_threads(1)
 
 
 def of_which_one_is_quick(firsts):
-    """Slices of a campaign, by their first seeds."""
+    """Return slices of a campaign by their first seeds; all but one are slow."""
     return [first if place == 0 else pytest.param(first, marks=pytest.mark.slow) for place, first in enumerate(firsts)]
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 200, 50)))
-def test_what_is_called_converged_is_and_nothing_else_is_raised(first):
+def test_claims_of_convergence_hold_and_no_other_error_is_raised(first):
     wrong = {seed: verdict for seed in range(first, first + 50) if (verdict := truth.judge(seed)).is_wrong}
     assert not wrong
 
 
-def test_the_campaign_finds_a_claim_that_is_false(monkeypatch):
+def test_the_campaign_finds_a_false_claim(monkeypatch):
     solve, seed = apviz.solve, next(seed for seed in range(99) if truth.judge(seed).how == "converged")
 
     def boasting(system, solver):
@@ -56,7 +56,7 @@ def test_the_campaign_finds_a_claim_that_is_false(monkeypatch):
     assert truth.judge(seed).how == "false"
 
 
-def test_the_campaign_finds_an_error_that_is_not_documented(monkeypatch):
+def test_the_campaign_finds_an_undocumented_error(monkeypatch):
     def failing(system, solver):
         raise ZeroDivisionError("division by zero")
 
@@ -77,13 +77,13 @@ def test_the_cases_have_what_users_have():
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 100, 10)))
-def test_bands_hold_the_truth_and_recorded_numbers_are_those_of_the_weights(first):
+def test_bands_contain_the_truth_and_recorded_numbers_match_the_weights(first):
     wrong = {seed: verdict for seed in range(first, first + 10) if (verdict := bands.judge(seed)).is_wrong}
     assert not wrong
 
 
 @pytest.mark.parametrize("what", ["band", "bound", "weights", "eigenvalues", "test error"])
-def test_the_campaign_finds_what_does_not_hold(monkeypatch, what):
+def test_the_campaign_finds_wrong_bands_and_numbers(monkeypatch, what):
     band, eigenvalues, weights = bands.k_norm_error, apviz.tracing.recorder.spectrum, apviz.solvers.run.Run.weights
 
     def lied(trace):
@@ -100,7 +100,7 @@ def test_the_campaign_finds_what_does_not_hold(monkeypatch, what):
         for seed in range(99)
         if (made := bands.solve_of(seed)).case.dtype == torch.float64
         and getattr(made.case.solver, "rule", "") == "gauss-southwell"
-        # along past updates there is no bound
+        # there is no bound for steps along past updates
         and (
             what != "bound"
             or (not made.case.solver.method.history and bands.judge(seed).how == "band after every epoch")
@@ -119,12 +119,12 @@ def test_the_campaign_finds_what_does_not_hold(monkeypatch, what):
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick([0, 4]))
-def test_a_changed_trace_is_refused_in_words_or_shown_escaped_and_never_hides_the_good_one(first):
+def test_a_changed_trace_is_rejected_or_escaped_and_never_hides_the_good_one(first):
     wrong = {seed: verdict for seed in range(first, first + 4) if (verdict := strangers.judge(seed)).is_wrong}
     assert not wrong
 
 
-def test_the_campaign_finds_a_report_that_does_not_escape(monkeypatch):
+def test_the_campaign_finds_a_report_without_escaping(monkeypatch):
     def unescaped(traces, path):
         path.write_text(f"<td>CG</td>{strangers.MARK}")
         return path
@@ -134,7 +134,7 @@ def test_the_campaign_finds_a_report_that_does_not_escape(monkeypatch):
 
 
 @pytest.mark.slow
-def test_changes_are_of_every_kind(tmp_path):
+def test_changes_of_every_kind_are_tried(tmp_path):
     import shutil
 
     kinds = set()
@@ -146,17 +146,17 @@ def test_changes_are_of_every_kind(tmp_path):
 
 
 def first_of(campaign, kind, found=lambda case: case.kind, seeds=range(200)):
-    """The first seed of a kind of case."""
+    """Return the first seed of a kind of case."""
     return next(seed for seed in seeds if found(campaign.case(seed)) == kind)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("training", marks=pytest.mark.slow), "solve", "two solves"])
-def test_what_is_killed_leaves_what_was_flushed_and_goes_on_and_of_two_one_says_so(kind):
+def test_a_killed_run_keeps_flushed_rows_and_resumes_and_one_of_two_raises(kind):
     verdict = kill.judge(first_of(kill, kind))
     assert not verdict.is_wrong, verdict.said
 
 
-def test_the_campaign_finds_what_visitors_leave_behind_and_memory_that_grows():
+def test_the_campaign_finds_resources_left_by_visitors_and_growing_memory():
     gone = long.Left(threads=9, files=12, sockets=0, children=0, folders=1, mb=900.0)
     assert not long.Course([gone] * 12).fault()
     assert (
@@ -166,18 +166,18 @@ def test_the_campaign_finds_what_visitors_leave_behind_and_memory_that_grows():
     assert (
         long.Course(growing).growth == pytest.approx(105) and long.Course(growing).fault() == "105 MB more in 8 rounds"
     )
-    # one peak is no growth
+    # a single peak is not growth
     assert not long.Course([*[gone] * 9, replace(gone, mb=2000.0), gone, gone]).fault()
 
 
-def test_every_kind_of_visitor_and_of_leaving_is_among_those_of_a_few_rounds():
+def test_a_few_rounds_include_every_kind_of_visitor_and_of_leaving():
     visits = [visit for seed in range(3) for visit in long.case(seed)]
     assert {each.does for each in visits} == set(long.DOES) and {each.leaves for each in visits} == set(long.LEAVES)
     assert len(visits) == 3 * long.VISITORS
 
 
 @pytest.mark.slow
-def test_of_a_few_visitors_nothing_is_left(monkeypatch):
+def test_a_few_visitors_leave_no_resources_behind(monkeypatch):
     monkeypatch.setattr(long, "VISITORS", 4)
     verdict = long.judge(1)
     left = long.dashboard().course.rounds[-1]
@@ -186,12 +186,12 @@ def test_of_a_few_visitors_nothing_is_left(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["experiment", "comparison", "two trainings"])
-def test_what_is_killed_leaves_what_was_flushed_also_of_experiments_and_jobs(kind):
+def test_killed_experiments_and_jobs_keep_flushed_rows_too(kind):
     verdict = kill.judge(first_of(kill, kind))
     assert not verdict.is_wrong, verdict.said
 
 
-def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_path):
+def test_the_campaign_finds_flushed_rows_that_were_lost(monkeypatch, tmp_path):
     monkeypatch.setattr(kill, "_whole", lambda kind, solver: kill.tempfile.TemporaryDirectory(dir=tmp_path))
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     system, solver = kill._system(), kill.SOLVERS[0](tol=kill.NEVER, max_epochs=5)
@@ -201,38 +201,38 @@ def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_pat
         kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 7, "epoch")
 
 
-QUICK = ("solve", "training goes on", "note", "save a model")
+QUICK = ("solve", "training resumes", "note", "save a model")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in write.SCENARIOS]
 )
-def test_whatever_write_fails_a_solve_goes_on_and_nothing_half_looks_whole(name):
+def test_whatever_write_fails_a_solve_continues_and_no_partial_file_looks_complete(name):
     seeds = [seed for seed in range(300) if seed % len(write.SCENARIOS) == list(write.SCENARIOS).index(name)]
     for seed in seeds[1:3]:
         verdict = write.judge(seed)
         assert not verdict.is_wrong, f"{seed}: {verdict.said}"
 
 
-def test_the_campaign_finds_a_disk_that_fails_without_a_word(monkeypatch):
+def test_the_campaign_finds_disk_failures_without_a_warning(monkeypatch):
     monkeypatch.setattr(apviz.Recorder, "flush", lambda self: None)
     assert write.judge(0).how == "false"
 
 
 @pytest.mark.parametrize("name", ["solve by overlapping", "training", "predict", "a system"])
-def test_memory_that_does_not_suffice_is_a_sentence_and_what_was_used_can_be_used_again(name):
+def test_too_little_memory_gives_a_message_and_objects_stay_usable(name):
     of_it = [seed for seed in range(600) if memory.case(seed) == (name, 0)]
     for seed in of_it[:12:4]:
         verdict = memory.judge(seed)
         assert not verdict.is_wrong, f"{seed}: {verdict.said}"
 
 
-def test_a_solve_under_a_limit_of_address_space_ends_in_a_sentence_or_goes_on():
+def test_a_solve_under_a_limit_of_address_space_ends_with_a_message_or_continues():
     verdict = memory.judge(next(seed for seed in range(600) if 0 < memory.case(seed)[1] < 10))
     assert not verdict.is_wrong, verdict.said
 
 
-def test_the_campaign_finds_an_allocators_own_words(monkeypatch):
+def test_the_campaign_finds_raw_errors_of_an_allocator(monkeypatch):
     module = importlib.import_module("apviz.solvers.solve")  # the package has a function of that name
     monkeypatch.setattr(module, "explained", lambda what, instead: nullcontext())
     seed = next(seed for seed in range(600) if memory.case(seed) == ("solve by gauss-southwell", 0) and seed > 200)
@@ -240,7 +240,7 @@ def test_the_campaign_finds_an_allocators_own_words(monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["line", "timer", "raising hook", "writing hook", "threads"])
-def test_whatever_disturbs_a_solve_the_next_is_that_of_a_fresh_process(what):
+def test_whatever_disturbs_a_solve_the_next_equals_that_of_a_fresh_process(what):
     of_it = [seed for seed in range(200) if interrupt.case(seed).what == what and not interrupt.case(seed).trains]
     for seed in of_it[:2]:
         verdict = interrupt.judge(seed)
@@ -263,7 +263,7 @@ def test_the_campaign_finds_a_setting_that_a_solve_leaves_changed(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in install.PLACES if "Python" not in each])
-def test_apviz_is_as_at_home(name):
+def test_apviz_works_in_other_environments(name):
     verdict = install.judge(list(install.PLACES).index(name))
     if verdict.how == "not here":
         pytest.skip(verdict.said)
@@ -271,7 +271,7 @@ def test_apviz_is_as_at_home(name):
 
 
 @pytest.mark.slow
-def test_the_campaign_finds_a_module_that_cannot_be_imported_and_what_is_not_here(monkeypatch, tmp_path):
+def test_the_campaign_finds_a_module_that_cannot_be_imported_and_missing_places(monkeypatch, tmp_path):
     def broken(at):
         (at / "sitecustomize.py").write_text("import sys; sys.modules['apviz.spectrum'] = None")
         return install.Place(at / "work", env={"PYTHONPATH": str(at)})
@@ -287,7 +287,7 @@ def test_the_campaign_finds_a_module_that_cannot_be_imported_and_what_is_not_her
 
 
 @pytest.mark.parametrize("names", [["a:b"], ["aux.txt"], ["ends."], ["A.zarr", "a.zarr"], ["x" * 130]])
-def test_the_campaign_finds_names_that_other_systems_do_not_take(monkeypatch, tmp_path, names):
+def test_the_campaign_finds_file_names_invalid_on_other_systems(monkeypatch, tmp_path, names):
     monkeypatch.chdir(tmp_path)
     journey.every_name_is_one_on_windows_and_macos()
     for name in names:
@@ -304,7 +304,7 @@ def test_a_budget_is_seconds_minutes_or_hours():
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick([0, 12]))
-def test_small_processes_are_within_what_is_stated(first):
+def test_numbers_of_small_processes_are_within_their_stated_errors(first):
     wrong = {seed: verdict for seed in range(first, first + 12) if (verdict := posterior.judge(seed)).is_wrong}
     assert not wrong
 
@@ -317,14 +317,14 @@ def test_small_processes_are_within_what_is_stated(first):
         ("covariance", lambda found: found * 0.9),
     ],
 )
-def test_the_campaign_finds_predictions_that_are_off(monkeypatch, method, change):
+def test_the_campaign_finds_wrong_predictions(monkeypatch, method, change):
     seeds = [seed for seed in range(40) if posterior.case(seed).face == "posterior"][:6]
     predict = getattr(apviz.Posterior, method)
     monkeypatch.setattr(apviz.Posterior, method, lambda self, *args, **given: change(predict(self, *args, **given)))
     assert any(posterior.judge(seed).how == "false" for seed in seeds)
 
 
-def test_the_campaign_finds_likelihoods_and_gradients_that_are_off(monkeypatch):
+def test_the_campaign_finds_wrong_likelihoods_and_gradients(monkeypatch):
     seeds = [seed for seed in range(60) if posterior.case(seed).face.startswith("estimator")][:6]
     likelihood = apviz.GaussianProcess.log_marginal_likelihood
 
@@ -340,7 +340,7 @@ def test_the_campaign_finds_likelihoods_and_gradients_that_are_off(monkeypatch):
         assert any(posterior.judge(seed).how == "false" for seed in seeds)
 
 
-def test_in_sixty_digits_a_process_is_that_of_float64_where_both_can_be_vouched_for():
+def test_a_process_in_sixty_digits_agrees_with_an_accurate_one_in_float64():
     from tests.trust import exact
 
     for seed in range(12):
@@ -358,12 +358,12 @@ def test_in_sixty_digits_a_process_is_that_of_float64_where_both_can_be_vouched_
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick([0, 40]))
-def test_tables_are_read_as_they_were_written_or_refused_in_a_sentence(first):
+def test_tables_are_read_as_written_or_rejected_in_one_sentence(first):
     wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := tables.judge(seed)).is_wrong}
     assert not wrong
 
 
-def test_tables_are_of_every_kind():
+def test_tables_of_every_kind_are_tried():
     cases = [tables.case(seed) for seed in range(150)]
     whole = [each for each in cases if each.truth is not None]
     assert 30 < len(whole) < 120
@@ -374,7 +374,7 @@ def test_tables_are_of_every_kind():
     assert then >= {"cut", "flip", "insert", "called", "a", "zip"}
 
 
-def test_the_campaign_finds_a_table_that_is_read_as_other_numbers(monkeypatch):
+def test_the_campaign_finds_a_table_read_as_other_numbers(monkeypatch):
     from apviz.datasets import reading
 
     seed = next(
@@ -390,7 +390,7 @@ def test_the_campaign_finds_a_table_that_is_read_as_other_numbers(monkeypatch):
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 300, 100)))
-def test_odd_arguments_are_used_or_refused_by_their_names(first):
+def test_odd_arguments_are_used_or_rejected_by_name(first):
     wrong = {seed: verdict for seed in range(first, first + 100) if (verdict := arguments.judge(seed)).is_wrong}
     assert not wrong
 
@@ -406,7 +406,7 @@ def test_every_public_class_and_function_that_takes_settings_is_called():
     assert public - without - called == set()
 
 
-def test_the_campaign_finds_an_error_that_names_nothing_and_one_that_is_not_documented(monkeypatch):
+def test_the_campaign_finds_undocumented_errors_and_errors_without_a_name(monkeypatch):
     seed = next(seed for seed in range(999) if arguments.case(seed).recipe.name == "open_trace")
     for error in (ValueError("no"), KeyError("path"), ValueError("path\npath")):
 
@@ -421,12 +421,12 @@ def test_the_campaign_finds_an_error_that_names_nothing_and_one_that_is_not_docu
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick([0, 40]))
-def test_addresses_and_fields_are_taken_or_left_out_with_a_sentence(first):
+def test_addresses_and_fields_are_accepted_or_omitted_with_a_message(first):
     wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := addresses.judge(seed)).is_wrong}
     assert not wrong
 
 
-def test_the_campaign_finds_a_setting_that_is_left_out_without_a_word(monkeypatch):
+def test_the_campaign_finds_a_setting_that_is_omitted_silently(monkeypatch):
     apply = addresses.address.apply
     monkeypatch.setattr(addresses.address, "apply", lambda query, models: apply(query, models)[:0])
     assert any(addresses.judge(seed).how == "false" for seed in range(20))
@@ -435,7 +435,7 @@ def test_the_campaign_finds_a_setting_that_is_left_out_without_a_word(monkeypatc
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_does_not_end_and_what_takes_too_much_is_stopped():
+def test_endless_cases_and_those_of_too_much_memory_are_stopped():
     with pytest.raises(Endless), bounded(seconds=0.1):
         while True:
             sum(range(1000))
@@ -445,7 +445,7 @@ def test_what_does_not_end_and_what_takes_too_much_is_stopped():
         sum(range(1000))
 
 
-def test_a_refusal_is_one_sentence_of_a_documented_kind_that_names_something():
+def test_a_rejection_is_one_sentence_of_a_documented_kind_that_names_something():
     assert fault_of(ValueError("tol must be positive"), (ValueError,), ["tol"]) == ""
     for error in (KeyError("tol"), ValueError(""), ValueError("tol\ntol"), ValueError("no"), MemoryError("tol")):
         assert fault_of(error, (ValueError,), ["tol"])
@@ -454,7 +454,7 @@ def test_a_refusal_is_one_sentence_of_a_documented_kind_that_names_something():
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_wrong_is_tried_again(monkeypatch, tmp_path):
+def test_failed_cases_are_tried_again(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
     is_mended = False
@@ -462,10 +462,10 @@ def test_what_was_wrong_is_tried_again(monkeypatch, tmp_path):
     monkeypatch.setattr(campaigns, "FIGURES", tmp_path / "trust.json")
     monkeypatch.setitem(campaigns.CAMPAIGNS, "made", SimpleNamespace(judge=judge, described=lambda seed: {}))
     found = campaigns.work_on("made", 0.05)
-    assert found["how"]["false"] == 1 and list(found["wrong"]) == ["3"] and found["mended"] == 0
+    assert found["how"]["false"] == 1 and list(found["wrong"]) == ["3"] and found["fixed"] == 0
     is_mended = True
     again = campaigns.work_on("made", 0.0)
-    assert again["wrong"] == {} and again["mended"] == 1 and again["how"] == {"ended": again["cases"]}
+    assert again["wrong"] == {} and again["fixed"] == 1 and again["how"] == {"ended": again["cases"]}
 
 
 def test_the_page_has_a_row_for_every_campaign_with_its_figures():

@@ -1,7 +1,7 @@
 """Test random systems: claimed convergence is real; only documented errors are raised; everything ends.
 
-A case is its seed. Residuals are recomputed in extended precision from the given inputs, by formulas that
-are in `tests/textbook.py`.
+A case is its seed. Residuals are recomputed in extended precision from the given inputs, by the formulas of
+`tests/textbook.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.textbook import CORRELATIONS
 
 MARGIN = 1.01
 LONG = np.longdouble
-#: wall-clock seconds on a busy machine, of at most 160 rows
+#: wall-clock limit on a busy machine for at most 160 rows, in seconds
 ENDLESS = 120.0
-#: what a documented refusal raises
+#: documented errors
 REFUSALS = (ValueError, NotPositiveDefinite, MemoryError)
 
 
@@ -65,7 +65,7 @@ class Verdict:
         return self.how in ("false", "error", "endless")
 
 
-#: of overlapping blocks, and of others
+#: partitions for overlapping blocks, and for others
 TREES, PARTITIONS = ("kd-tree", "principal-axis-tree"), ("sequential", "kd-tree", "shuffled")
 LEAVES = {
     "matern12": apviz.Matern12, "matern32": apviz.Matern32, "matern52": apviz.Matern52, "rbf": apviz.RBF,
@@ -212,7 +212,7 @@ def judge(seed: int) -> Verdict:
         except REFUSALS as refused:
             said = str(refused)
             return Verdict("refused" if said else "error", said or f"{type(refused).__name__} without a word")
-        except Exception as error:  # whatever it is, it is not documented
+        except Exception as error:  # any other error is undocumented
             return Verdict("error", f"{type(error).__name__}: {error}")
     if time.monotonic() - began > ENDLESS:
         return Verdict("endless", f"{time.monotonic() - began:.0f} s")

@@ -1,8 +1,8 @@
 """Every write fails once: the disk is full, read-only, broken or gone at the k-th call that changes something.
 
-A case is its seed: what is done, which call fails, how, and for how many calls. Solves and trainings go on, with one
-warning where the disk has less than they know; what was there before is as it was; what is saved is there whole or not
-at all. Some solves run on a small file system that really is full, where one may be mounted.
+A case is its seed: what is done, which call fails, how, and for how many calls. Solves and trainings continue, with
+one warning if the disk has less than they know. Earlier files are unchanged; what is saved is there whole or not at
+all. Some solves run on a small file system that really is full, if one can be mounted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.trust.kill import Small
 from tests.trust.truth import Verdict
 
 ROWS, STEPS = 30, 4
-#: what a solve or a training says of a disk that fails, once
+#: the single warning of a solve or a training about a failing disk
 WARNED = "could not be written"
 AP = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=4)
 
@@ -81,10 +81,10 @@ class Scenario:
     """Something that writes.
 
     Args:
-        begin: makes what is there before, in an empty folder.
-        do: what is tried, and what it returns.
-        end: looks at the folder, at what `do` returned, at the error it raised and at the warnings; asserts.
-        goes: the folder that may go away in the middle.
+        begin: prepares an empty folder.
+        do: the action; its result goes to `end`.
+        end: asserts on the folder, and on the result, error and warnings of `do`.
+        goes: the folder that may be removed during the action.
     """
 
     begin: Callable[[Path], object]
@@ -109,7 +109,7 @@ def _undisturbed_solve() -> Any:
 
 
 def _solved(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None, f"the solve did not go on: {error}"
+    assert error is None, f"the solve did not continue: {error}"
     weights, trace = _undisturbed_solve()
     recorder, found = result
     assert torch.equal(found, weights) and _same(recorder.trace, trace), "the disk changed a number"
@@ -126,7 +126,7 @@ def _written_or_warned(runs: Path, trace: Any, said: list[str]) -> None:
         try:
             opened = apviz.open_trace(path)
         except ValueError:
-            continue  # refused, so it does not look whole
+            continue  # rejected, so it does not look complete
         if opened.finished:
             assert _same(opened, trace), f"{path.name} looks whole, and is not"
             whole.append(path)
@@ -152,12 +152,12 @@ def _half_trained(folder: Path) -> None:
 
 
 def _has_trained(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None, f"the training did not go on: {error}"
+    assert error is None, f"the training did not continue: {error}"
     assert _same(result.trace, _undisturbed_training()), "the disk changed a number"
     path = folder / "runs" / "a.zarr"
     warned = sum(WARNED in each for each in said)
     assert warned <= 1, f"{warned} warnings"
-    assert not list((folder / "runs").glob("*continued*")), f"it went on elsewhere, and nobody was there: {said}"
+    assert not list((folder / "runs").glob("*continued*")), f"it continued elsewhere though its place was free: {said}"
     done = path.exists() and apviz.open_trace(path).finished
     assert done or warned == 1, "less is on disk than is known, and no warning says so"
     again = _training(path)
@@ -213,7 +213,7 @@ def _compare(folder: Path) -> Any:
 
 
 def _compared(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    assert error is None and not any(each.error for each in result), "a solver did not go on"
+    assert error is None and not any(each.error for each in result), "a solver did not continue"
     assert sum(WARNED in each for each in said) <= 2
     for each in result:
         if each.path.exists() and apviz.open_trace(each.path).finished:
@@ -246,7 +246,7 @@ def _with_report(folder: Path) -> None:
 
 
 def _run_of(runs: Path, name: str) -> tuple[str, tuple[str, ...]] | None:
-    """A run with its note and tags; None where there is none, which is whole."""
+    """Return a complete run with its note and tags; None if there is no run."""
     found = [entry for entry in RunsFolder(runs).entries() if entry.name == name]
     assert not any(entry.problem for entry in found)
     if found:
@@ -255,7 +255,7 @@ def _run_of(runs: Path, name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _either(*states: dict[str, Any]) -> Callable[..., None]:
-    """The runs are as they were, or as they were to be; nothing between, and nothing of a run is lost."""
+    """Check that runs are either unchanged or as intended, and that no part of a run is lost."""
 
     def end(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
         found = {name: _run_of(folder / "runs", name) for name in ("a", "b", "c")}
@@ -281,7 +281,7 @@ SCENARIOS: dict[str, Scenario] = {
     "solve": Scenario(_nothing, _solve, _solved, "runs"),
     "solve, trace goes": Scenario(_nothing, _solve, _solved, "runs/a.zarr"),
     "training": Scenario(_nothing, _trained, _has_trained, "runs"),
-    "training goes on": Scenario(_half_trained, _trained, _has_trained),
+    "training resumes": Scenario(_half_trained, _trained, _has_trained),
     "save a trace": Scenario(_nothing, lambda folder: _recorded().save(folder / "runs" / "a.zarr"), _saved),
     "save a model": Scenario(
         lambda folder: (_nothing(folder), _model(ROWS - 5).save(folder / "runs" / "m.npz")),
@@ -307,7 +307,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 @contextmanager
 def flushed_at_every_epoch() -> Iterator[None]:
-    """So that there is much to fail."""
+    """Flush at every epoch, so that there are many calls that can fail."""
     before, apviz.tracing.recorder.FLUSH_SHARE = apviz.tracing.recorder.FLUSH_SHARE, 0
     try:
         yield
@@ -330,7 +330,7 @@ def _tried(scenario: Scenario, folder: Path, disk: FailingDisk) -> tuple[Any, OS
 
 @functools.cache
 def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
-    """What is there before, in a folder, and beside it an earlier trace that nothing is done with."""
+    """Return a folder prepared for a scenario, next to an earlier trace that nothing touches."""
     made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
     folder = Path(made.name)
     (folder / "earlier").mkdir()
@@ -340,7 +340,7 @@ def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def _as_begun(name: str, folder: Path) -> None:
-    """The same in a folder of its own."""
+    """Copy the prepared folder of a scenario."""
     shutil.copytree(_begun(name).name, folder, dirs_exist_ok=True)
 
 
@@ -359,7 +359,7 @@ def calls_of(name: str) -> int:
 
 @dataclass(frozen=True)
 class Case:
-    """Which scenario, the first call that fails, how many do, and how; 0 kilobytes: injected, else so large a disk."""
+    """A scenario, its first failing call, their number and error; or, if not 0, the kilobytes of a small disk."""
 
     scenario: str
     first: int
@@ -369,12 +369,12 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """The case of a seed: all calls of a scenario come in turn."""
+    """Return the case of a seed; all calls of a scenario take turns."""
     rng = np.random.default_rng(seed)
     kilobytes = int(rng.integers(4, 600)) if rng.random() < 0.05 else 0
     names = list(SCENARIOS)
     name = "solve" if kilobytes else names[seed % len(names)]
-    first = 1 + (seed // len(names) * 7) % calls_of(name)  # 7: so that few cases see all parts of a run
+    first = 1 + (seed // len(names) * 7) % calls_of(name)  # steps of 7, so that a few cases cover all parts of a run
     several = (1, 1, 1, 3, np.inf)[rng.integers(5)]
     number = None if SCENARIOS[name].goes and rng.random() < 0.15 else ERRORS[rng.integers(len(ERRORS))]
     return Case(name, first, several, number, kilobytes)
@@ -410,7 +410,7 @@ def _injected(made: Case) -> Verdict:
         except Exception as problem:
             return Verdict("error", f"{type(problem).__name__}: {problem} ({disk.failed.replace(temporary, '')})")
     warned = any(WARNED in each or "something else has come" in each for each in said)
-    return Verdict("raised, nothing half" if error else "went on, warned" if warned else "went on")
+    return Verdict("raised, nothing half" if error else "continued, warned" if warned else "continued")
 
 
 # --- a file system that is full -----------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def _solve_on_a_small_disk(folder: Path, kilobytes: int, told: Any) -> None:
     (folder / "runs").mkdir()
     options = f"size={kilobytes}k".encode()
     alone = libc.unshare(NEW_MOUNTS) == 0 or libc.unshare(NEW_USER | NEW_MOUNTS) == 0
-    # 1 << 18: what is mounted here is seen by this process alone
+    # 1 << 18: mounts are visible to this process only
     alone = alone and libc.mount(None, b"/", None, (1 << 18) | (1 << 14), None) == 0
     if not alone or libc.mount(b"tmpfs", os.fsencode(folder / "runs"), b"tmpfs", 0, options):
         told.send("not allowed")
@@ -433,7 +433,7 @@ def _solve_on_a_small_disk(folder: Path, kilobytes: int, told: Any) -> None:
         result, error, said = _tried(SCENARIOS["solve"], folder, FailingDisk(folder))
         _solved(folder, result, error, said)
         shutil.rmtree(folder / "runs" / "a.zarr", ignore_errors=True)
-        told.send("went on, warned" if any(WARNED in each for each in said) else "went on")
+        told.send("continued, warned" if any(WARNED in each for each in said) else "continued")
     except Exception as problem:
         told.send(f"{type(problem).__name__}: {problem}")
 
@@ -448,7 +448,7 @@ def _small(made: Case) -> Verdict:
         process.join()
     if said == "not allowed":
         return Verdict("small disk not allowed here")
-    return Verdict(f"small disk: {said}") if said.startswith("went on") else Verdict("false", said)
+    return Verdict(f"small disk: {said}") if said.startswith("continued") else Verdict("false", said)
 
 
 def described(seed: int) -> dict[str, str]:

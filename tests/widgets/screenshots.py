@@ -17,12 +17,12 @@ from tests.notebooks.making import written
 WIDGETS = sorted(name for name in widgets.__all__ if name != "check")
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 WIDTHS = {"1500": 1500, "390": 390}
-#: seconds for a widget that solves while it is made
+#: timeout for a widget that solves when it is created, in seconds
 PATIENCE = 120
 
 
 def main(folder: Path) -> None:
-    """Writes `widget-NAME-THEME-WIDTH.png` into a folder."""
+    """Write `widget-NAME-THEME-WIDTH.png` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with launch_browser() as browser:
         for theme, shown_as in THEMES.items():
@@ -42,14 +42,14 @@ def main(folder: Path) -> None:
 
 
 def photograph(browser, lab: Lab, name: str, theme: str, folder: Path) -> None:
-    """A widget with all its controls, at every width."""
+    """Photograph a widget with all its controls at every width."""
     tab = browser.new_page(viewport={"width": 1500, "height": 1000})
     desk = Desk(lab, tab).open(f"{name}.ipynb")
     desk.run_all(PATIENCE)
     (widget,) = desk.widgets()
-    tab.keyboard.press("Control+b")  # the files beside it
+    tab.keyboard.press("Control+b")  # hides the file browser
     for label, width in WIDTHS.items():
-        # the notebook scrolls inside the page: a window as high as all of it
+        # the notebook scrolls inside the page, so the window must be as high as the notebook
         tab.set_viewport_size({"width": width, "height": 4000})
         tab.wait_for_timeout(2500)
         path = folder / f"widget-{name}-{theme}-{label}.png"

@@ -1,4 +1,4 @@
-"""Angles decide the speed, as Python has it: traits, presets, predicted against measured with SciPy's numbers."""
+"""The widget on angles in Python: traits, presets, and predicted and measured contraction against SciPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apviz.widgets import Angles
 
 
 @pytest.mark.parametrize("preset", Angles.presets)
-def test_the_last_sweep_contracts_as_the_friedrichs_angle_says(preset):
+def test_the_last_sweep_contracts_by_the_friedrichs_angle(preset):
     widget = Angles()
     widget.choose(preset)
     trajectory, blocks = widget.trajectory, widget.blocks
@@ -27,7 +27,7 @@ def test_the_last_sweep_contracts_as_the_friedrichs_angle_says(preset):
     assert errors[last] / errors[last - 1] == pytest.approx(np.cos(angle) ** 2, rel=0.01)
 
 
-def test_presets_differ_in_speed_as_they_say():
+def test_presets_differ_in_speed_as_described():
     left = {}
     widget = Angles()
     for preset in widget.presets:
@@ -38,7 +38,7 @@ def test_presets_differ_in_speed_as_they_say():
     assert left["more noise: opens the angle"] < left["long lengthscale: a small angle"]
 
 
-def test_no_overlap_leaves_a_block_without_a_point_of_its_own():
+def test_every_overlap_leaves_each_block_at_least_one_point_of_its_own():
     widget = Angles(points=8, shared=14)
     widget.points = 3
     assert widget.shared == 4

@@ -28,35 +28,35 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     "answer, right", [(3.0, 3), (np.ones(3), [1, 1, 1]), ("cyclic", "cyclic"), (True, np.True_), (1e-9, 0.0)]
 )
-def test_a_right_answer_is_right(answer, right, said):
+def test_a_right_answer_is_accepted(answer, right, said):
     assert check(answer, right, hint="none needed") and "Right" in said[0]
 
 
 @pytest.mark.parametrize(
     "answer, right, text",
     [
-        (3.1, 3, "Yours is more than that"),
-        (np.ones(2), np.ones(3), r"shape is (2,), and should be (3,)"),
-        ("cyclic", "random", "You say cyclic"),
-        (False, True, "You say False"),
-        (np.nan, 1.0, "no finite number"),
-        ("many", 3.0, "A number is asked for, yours is of type str"),
-        ("1/0", 3.0, "A number is asked for"),
+        (3.1, 3, "Yours is too large"),
+        (np.ones(2), np.ones(3), r"shape is (2,), but should be (3,)"),
+        ("cyclic", "random", "Your answer: cyclic"),
+        (False, True, "Your answer: False"),
+        (np.nan, 1.0, "not finite"),
+        ("many", 3.0, "Give a number; yours is of type str"),
+        ("1/0", 3.0, "Give a number"),
         ([1.0, 2.1], [1.0, 2.0], "differs by 0.05 of the largest entry"),
-        ([1, 2], "cyclic", "You say [1, 2]"),
-        ("yes", True, "You say yes"),
-        ([True], True, "You say [True]"),
-        (1 + 2j, 3.0, "A number is asked for, yours is of type complex"),
-        ([1, [2, 3]], [1.0, 2.0], "An array of shape (2,) is asked for"),
-        (None, [1.0, 2.0], "The shape is (), and should be (2,)"),
+        ([1, 2], "cyclic", "Your answer: [1, 2]"),
+        ("yes", True, "Your answer: yes"),
+        ([True], True, "Your answer: [True]"),
+        (1 + 2j, 3.0, "Give a number; yours is of type complex"),
+        ([1, [2, 3]], [1.0, 2.0], "Give an array of shape (2,)"),
+        (None, [1.0, 2.0], "The shape is (), but should be (2,)"),
     ],
 )
-def test_a_wrong_answer_is_wrong_and_gets_the_hint(answer, right, text, said):
+def test_a_wrong_answer_is_rejected_with_the_hint(answer, right, text, said):
     assert not check(answer, right, hint="think of Pythagoras")
     assert text in said[0] and "think of Pythagoras" in said[0]
 
 
-def test_dots_are_no_answer(said):
+def test_dots_are_not_an_answer(said):
     assert not check(..., 1.0, hint="none") and "No answer yet" in said[0]
 
 
@@ -71,7 +71,7 @@ def test_dots_are_no_answer(said):
         ([[0.5, 0.25]], np.array([[0.5], [0.25]])),
     ],
 )  # fmt: skip
-def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_they_are(answer, right, said):
+def test_rounded_numbers_fractions_rows_columns_and_tensors_are_accepted(answer, right, said):
     assert check(answer, right, hint="none needed") and "differs" not in said[0]
 
 
@@ -80,31 +80,31 @@ def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_t
     [(0.08, 1 / 12), (0.0834, 1 / 12), (40.4, 40), (2, 2.4), ("0.09", 1 / 12), ([0.333, 0.668], [1 / 3, 2 / 3]),
      ([0.333, 0.3], [1 / 3, 1 / 3]), ([[0.3, 0.7]], [1 / 3, 2 / 3])],
 )  # fmt: skip
-def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(answer, right, said):
+def test_wrong_or_coarse_rounding_and_non_integers_are_rejected(answer, right, said):
     assert not check(answer, right, hint="more digits")
 
 
 @pytest.mark.parametrize(
     "answer, right, said_of_it",
     [
-        (-3.0, 3.0, "Its sign is the other way round."), (0.3, 0.09, "You forgot the square."),
-        (0.0081, 0.09, "you forgot the root"), (6, 3.0, "twice as much"), (1.5, 3, "half of it"),
-        (0.25, 4.0, "one over it"), (0.7, 0.3, "one minus it"), (12.5, 0.125, "per cent"),
-        (np.array([[1.0, 3.0], [2.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]], "Rows and columns are the other way round."),
+        (-3.0, 3.0, "Its sign is wrong."), (0.3, 0.09, "You forgot the square."),
+        (0.0081, 0.09, "you forgot the root"), (6, 3.0, "twice the answer"), (1.5, 3, "half the answer"),
+        (0.25, 4.0, "the reciprocal"), (0.7, 0.3, "one minus the answer"), (12.5, 0.125, "a percentage"),
+        (np.array([[1.0, 3.0], [2.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]], "Rows and columns are swapped."),
         (7.0, 5.0, "That counts the last block twice."),
     ],
 )  # fmt: skip
-def test_a_usual_mistake_is_named(answer, right, said_of_it, said):
+def test_a_common_mistake_is_named(answer, right, said_of_it, said):
     assert not check(answer, right, hint="none", mistakes={"That counts the last block twice.": 7})
     assert said_of_it in said[0]
 
 
-def test_capitals_of_a_text_do_not_count_and_a_usual_mistake_in_words_is_named(said):
+def test_the_case_of_a_text_does_not_matter_and_a_common_mistake_is_named(said):
     assert check(" Cyclic", "cyclic", hint="none needed")
     assert not check("random", "cyclic", hint="none", mistakes={"That one draws lots.": "random"})
     assert "That one draws lots." in said[1] and not check(3, "cyclic", hint="none") and "in quotation marks" in said[2]
 
 
-def test_what_is_said_of_how_far_a_right_answer_is_off_is_right(said):
-    assert check(0.3333, 1 / 3, hint="none needed") and "To more digits it is 0.333333" in said[0]
+def test_the_stated_error_of_a_right_answer_is_correct(said):
+    assert check(0.3333, 1 / 3, hint="none needed") and "With more digits: 0.333333" in said[0]
     assert check([0.33, 0.67], [1 / 3, 2 / 3], hint="none needed") and "0.333333, 0.666667" in said[1]

@@ -1,4 +1,4 @@
-"""κ and κ′ as Python has them: exact eigenvalues, and the puzzle of the k-d tree."""
+"""The widget on κ and κ′ in Python: exact eigenvalues, and the puzzle of the k-d tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def matern52(x: np.ndarray, lengthscale: float) -> np.ndarray:
 
 
 def test_on_the_first_preset_the_kd_tree_has_the_larger_kappa_prime_and_is_faster():
-    """κ′ and the solve are recomputed here from the data, with the blocks alone taken from the library."""
+    """The oracle recomputes κ′ and the solve from the data, and uses only the blocks of the library."""
     widget = Kappas()
     data = apviz.datasets.load("china", n=300)
     x, b = data.train_x.numpy().astype(np.float64), data.train_y.numpy().astype(np.float64)
@@ -44,11 +44,11 @@ def test_on_the_first_preset_the_kd_tree_has_the_larger_kappa_prime_and_is_faste
         assert solve.epochs_to(0.01) == pytest.approx(epochs[name], abs=0.11)
     assert kappa_prime["kd-tree"] > 2 * kappa_prime["sequential"]
     assert 2 * epochs["kd-tree"] < epochs["sequential"]
-    # and the rate that sees the couplings between blocks says so
+    # the rate with couplings between blocks agrees
     assert coupling["kd-tree"] > 1.5 * coupling["sequential"]
 
 
-def test_a_long_lengthscale_turns_it_round():
+def test_a_long_lengthscale_reverses_the_order():
     widget = Kappas()
     widget.choose("a long lengthscale: the k-d tree is slower")
     solves = widget.solves
@@ -62,11 +62,11 @@ def test_noise_makes_kappa_and_kappa_prime_smaller_and_the_bound_closer():
     widget.choose("much noise: the bound is closer")
     after = widget.solves["sequential"].spectrum
     assert after.kappa < before.kappa and after.kappa_prime < before.kappa_prime
-    # every eigenvalue moves by what the noise grew by
+    # every eigenvalue grows by the increase of the noise
     np.testing.assert_allclose(after.eigenvalues - before.eigenvalues, 2.95, rtol=1e-9)
 
 
-def test_the_bound_is_never_below_the_measured_error_in_any_preset():
+def test_in_every_preset_the_bound_is_above_the_measured_error():
     widget = Kappas()
     for preset in widget.presets:
         widget.choose(preset)
@@ -74,7 +74,7 @@ def test_the_bound_is_never_below_the_measured_error_in_any_preset():
             assert (solve.errors <= solve.bound * (1 + 1e-9)).all()
 
 
-def test_a_preset_is_bet_on_anew_and_a_bet_is_an_answer():
+def test_every_preset_needs_a_new_bet_and_a_bet_must_be_an_answer():
     widget = Kappas(bet="kd-tree")
     widget.choose("ten inputs: diabetes")
     assert widget.bet == ""

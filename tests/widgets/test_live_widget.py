@@ -1,4 +1,4 @@
-"""What every widget that lives in the browser keeps to, as Python has it."""
+"""Common properties of all live widgets, in Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRESETS = [(each, preset) for each in WIDGETS for preset in each.presets]
 
 
 def is_held(control: dict[str, Any], value: Any) -> bool:
-    """Whether a control in a browser can be at a value: a slider moves there to the nearest of its places."""
+    """Test whether a control can have a value: a slider snaps to the nearest of its places."""
     if control["kind"] == "switch":
         return isinstance(value, bool)
     if control["kind"] == "choice":
@@ -52,8 +52,8 @@ def test_a_preset_is_a_state_that_the_controls_can_be_in(kind, preset):
 
 
 @pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
-def test_three_controls_are_in_sight_at_most_and_each_goes_as_far_as_its_trait(kind):
-    assert len(kind.presets) >= 3 and len(kind.in_sight) + 1 <= 3  # the presets are one
+def test_at_most_three_controls_are_visible_and_each_covers_the_range_of_its_trait(kind):
+    assert len(kind.presets) >= 3 and len(kind.in_sight) + 1 <= 3  # the presets count as one
     for name, control in kind.controls.items():
         trait = kind.class_traits()[name]
         if control["kind"] == "switch":
@@ -67,7 +67,7 @@ def test_three_controls_are_in_sight_at_most_and_each_goes_as_far_as_its_trait(k
 
 
 @pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
-def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
+def test_every_control_is_explained_by_one_sentence_with_a_formula(kind):
     for name, control in kind.controls.items():
         words = html.unescape(re.sub("<[^>]*>", "", control["explanation"]))
         assert re.search("[=≤≥<~∈]", words), f"{name} has no formula: {words}"
@@ -75,12 +75,12 @@ def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
 
 
 @pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
-def test_its_example_gives_what_it_says(kind):
+def test_the_example_gives_the_output_that_it_shows(kind):
     (example,) = doctest.DocTestFinder(recurse=False).find(kind, kind.__name__, globs={"apviz": apviz})
     assert example.examples and doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_what_a_trait_cannot_be_gets_a_message():
+def test_invalid_values_of_a_trait_raise():
     with pytest.raises(ValueError, match="nois is not a setting of Angles; there are points, distance"):
         Angles(nois=0.1)
     with pytest.raises(ValueError, match=r"Angles: The value of the 'noise' trait .* should"):
@@ -91,7 +91,7 @@ def test_what_a_trait_cannot_be_gets_a_message():
         Angles().lengthscale = 0.0
 
 
-def test_what_the_browser_sends_is_what_python_reads():
+def test_python_reads_the_values_that_the_browser_sends():
     widget = Angles()
     heard = []
     widget.observe(lambda change: heard.append((change["name"], change["new"])), ["distance", "points", "shared"])
@@ -101,7 +101,7 @@ def test_what_the_browser_sends_is_what_python_reads():
 
 
 @pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
-def test_a_notebook_gets_the_widget_and_after_it_an_output_that_needs_no_python(kind, monkeypatch):
+def test_a_notebook_gets_the_widget_and_an_output_that_needs_no_python(kind, monkeypatch):
     shown: list[tuple[dict, dict]] = []
     monkeypatch.delenv("VSCODE_PID", raising=False)
     monkeypatch.setattr(
@@ -115,9 +115,9 @@ def test_a_notebook_gets_the_widget_and_after_it_an_output_that_needs_no_python(
     assert json.loads(json.dumps(still[LIVE]))["values"] == json.loads(json.dumps(widget.values))
     assert still[LIVE]["look"] == {"theme": "auto", "lecture": True}
     assert "apviz-static" in still["text/html"] and "http" not in still["text/html"].replace("http://www.w3.org", "")
-    # what a page may weigh
+    # the limit for the size of a page
     assert len(still["text/html"]) < 300_000
-    # where outputs are kept apart there is one with both
+    # if outputs are separate, one has both
     shown.clear()
     monkeypatch.setenv("VSCODE_PID", "1")
     widget._ipython_display_()
@@ -125,16 +125,14 @@ def test_a_notebook_gets_the_widget_and_after_it_an_output_that_needs_no_python(
     assert {"application/vnd.jupyter.widget-view+json", "text/html"} <= set(both) and "apviz-place" in both["text/html"]
 
 
-def test_colours_are_those_of_the_figures():
+def test_colours_equal_those_of_the_figures():
     words = style()
     for name in ("gauss-southwell", "cyclic", "random", "shuffled"):
         assert f"--{name}: light-dark({COLORS[name][0]}, {COLORS[name][1]});" in words
     assert f"--ink: light-dark({THEMES['light'].ink}, {THEMES['dark'].ink});" in words
 
 
-def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms_it_does_not_know(
-    tmp_path, monkeypatch
-):
+def test_a_bundle_has_each_module_once_after_its_imports_and_rejects_unknown_forms(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "FOLDER", tmp_path)
     (tmp_path / "a.js").write_text("/** What\n * it is. */\n// one\nexport const one = 1;\n")
     (tmp_path / "b.js").write_text(
@@ -147,7 +145,7 @@ def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms
     places = [text.index(f'modules["{name}.js"] = ') for name in "abc"]
     assert places == sorted(places) and text.count("const one = 1") == 1
     assert "const {one: first} = modules" in text and "export" not in text
-    # a comment before code stays, as does what looks like one in a text
+    # a comment before code is kept, and so is text that looks like one
     assert "it is" not in text and "// one" not in text
     (tmp_path / "g.js").write_text('export const two = /** @type {number} */ 2;\nexport const url = "http://x";\n')
     assert "const two = /** @type {number} */ 2;" in bundle.modules("g.js") and '"http://x"' in bundle.modules("g.js")
@@ -161,7 +159,7 @@ def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms
         bundle.modules("e.js")
 
 
-def test_round_numbers_are_evenly_spaced_on_a_log_scale_but_for_their_rounding_and_end_at_round_numbers():
+def test_round_numbers_are_evenly_spaced_on_a_log_scale_up_to_rounding():
     values = log_slider("noise", "", 1e-3, 10)["places"]
     assert len(values) == 41 and values[:3] == [0.001, 0.0012, 0.0015] and values[-1] == 10
     np.testing.assert_allclose(np.log10(values), np.linspace(-3, 1, 41), atol=0.03)

@@ -1,4 +1,4 @@
-"""The photograph as Python has it: the pixels of the picture, and what the page solves."""
+"""The widget on the photograph in Python: its pixels, and the systems of the page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from apviz.widgets.photograph import LENGTHSCALE, NOISE, PIXELS
 
 
 @pytest.mark.parametrize("pixels", PIXELS)
-def test_rows_are_all_pixels_of_a_picture_and_its_greys_standardised(pixels):
+def test_rows_are_all_pixels_of_a_picture_with_standardised_greys(pixels):
     datasets = pytest.importorskip("sklearn.datasets")
     x, b = Photograph(pixels=pixels).rows
     assert x.shape == (pixels, 2) and len(np.unique(x, axis=0)) == pixels and np.abs(x).max() == 1
     assert abs(b.mean()) < 1e-12 and b.std() == pytest.approx(1)
-    # in the order of the picture they are the picture, but for its rounding to whole greys
+    # in the order of the picture they equal it up to rounding to integer greys
     picture = datasets.load_sample_image("china.jpg") @ np.array([0.299, 0.587, 0.114])
     rows, columns = (len(np.unique(x[:, k])) for k in (0, 1))
     stride = -(-PICTURE_SHAPE[0] // rows)
@@ -30,13 +30,13 @@ def test_rows_are_all_pixels_of_a_picture_and_its_greys_standardised(pixels):
     assert len(seen) == pixels and np.corrcoef(b[order], seen)[0, 1] > 0.9999
 
 
-def test_a_number_of_pixels_that_is_no_picture_is_refused():
+def test_a_number_of_pixels_without_a_picture_is_rejected():
     with pytest.raises(ValueError, match=r"pixels must be one of 704, .*, 13696, got 1000"):
         Photograph(pixels=1000)
 
 
 @pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
-def test_blocks_of_neighbours_need_less_than_scattered_ones_in_every_preset(preset):
+def test_in_every_preset_blocks_of_neighbours_need_less_work_than_scattered_ones(preset):
     widget = Photograph()
     widget.choose(preset)
     done = {name: apviz.solve(widget.system, solver) for name, solver in widget.solvers.items()}
@@ -45,8 +45,8 @@ def test_blocks_of_neighbours_need_less_than_scattered_ones_in_every_preset(pres
 
 
 @pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
-def test_blocks_of_neighbours_are_ahead_at_the_step_that_every_preset_shows_first(preset):
-    """In the first updates scattered blocks lead; whoever sees no more learns the wrong thing."""
+def test_at_the_first_step_of_every_preset_blocks_of_neighbours_lead(preset):
+    """Scattered blocks lead in the first updates, which alone would teach the wrong lesson."""
     widget = Photograph()
     widget.choose(preset)
     x, b = widget.rows

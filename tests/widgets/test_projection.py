@@ -1,4 +1,4 @@
-"""The projection as Python has it: its traits and presets, against NumPy."""
+"""The widget on one projection in Python: its traits and presets, against NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.widgets.projection import BLOCKS
 
 
 @pytest.mark.parametrize("preset", Projection.presets)
-def test_right_angles_are_right_and_the_norm_in_h_never_rises(preset):
+def test_right_angles_are_exact_and_the_norm_in_h_never_rises(preset):
     widget = Projection()
     widget.choose(preset)
     x, b = np.array(widget.points), np.array(widget.data)
@@ -31,14 +31,14 @@ def test_right_angles_are_right_and_the_norm_in_h_never_rises(preset):
             assert abs((gram @ rest)[point]) <= 1e-10 * size * np.sqrt(gram[point, point])
 
 
-def test_the_preset_that_promises_a_rise_of_the_euclidean_residual_has_one_at_its_first_step():
+def test_the_preset_on_a_rising_euclidean_residual_has_one_at_its_first_step():
     widget = Projection()
     widget.choose("the Euclidean residual rises")
     norms = [np.linalg.norm(step.residual) for step in widget.trajectory.steps]
     assert norms[1] > norms[0]
 
 
-def test_points_in_one_place_and_data_of_zeros_are_no_error():
+def test_coinciding_points_and_data_of_zeros_are_accepted():
     widget = Projection(points=[0.5, 0.5, 0.5])
     widget.data = [0.0, 0.0, 0.0]
     assert not any(step.weights.any() for step in widget.trajectory.steps)
@@ -46,7 +46,7 @@ def test_points_in_one_place_and_data_of_zeros_are_no_error():
 
 @pytest.mark.parametrize("rule", ["random", "shuffled"])
 @pytest.mark.parametrize("blocks", ["{1, 2} {3}", "{1} {2} {3}"])
-def test_the_browser_is_given_the_blocks_that_a_solve_draws(rule, blocks):
+def test_the_browser_gets_the_blocks_that_a_solve_draws(rule, blocks):
     widget = Projection(rule=rule, blocks=blocks, lengthscale=1.0)
     drawn = widget.face["given"]["orders"][rule][str(len(BLOCKS[blocks]))]
     solved = trajectory_on(widget.trajectory.span, widget.data, BLOCKS[blocks], rule=rule, steps=12)

@@ -1,4 +1,4 @@
-"""The player as Python has it: its traits, against NumPy."""
+"""The player in Python: its traits, against NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import traitlets
 from apviz.widgets import ProjectionPlayer
 
 
-def test_the_updates_are_the_projections_that_numpy_computes_and_lead_to_the_solution():
+def test_the_updates_equal_the_projections_by_numpy_and_converge_to_the_solution():
     widget = ProjectionPlayer(block_size=5, rule="cyclic", lengthscale=0.25)
     order = np.argsort(widget.given()["x"][:16])
     x, b = np.array(widget.given()["x"])[order], np.array(widget.data)[order]
@@ -29,12 +29,12 @@ def test_the_updates_are_the_projections_that_numpy_computes_and_lead_to_the_sol
 
 
 @pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 1]), (4, [4] * 4), (20, [16])])
-def test_a_block_owns_as_many_points_as_the_control_says_and_the_last_what_is_left(size, sizes):
+def test_blocks_own_the_chosen_number_of_points_and_the_last_the_remainder(size, sizes):
     player = ProjectionPlayer(points=16, block_size=size)
     assert [len(block) for block in player.trajectory.blocks] == sizes
 
 
-def test_a_margin_is_of_the_nearest_points_beside_a_block():
+def test_a_margin_contains_the_nearest_points_outside_a_block():
     with_margin = ProjectionPlayer(overlap=0.5).trajectory
     x = with_margin.span.x[:, 0]
     for number, block in enumerate(with_margin.blocks):
@@ -43,14 +43,14 @@ def test_a_margin_is_of_the_nearest_points_beside_a_block():
         assert set(block) - set(owned) == set(np.argsort(np.where(away > 0, away, np.inf))[:2].tolist())
 
 
-def test_one_more_point_leaves_the_others_where_they_are():
+def test_adding_a_point_does_not_move_the_others():
     few, more = ProjectionPlayer(points=12).trajectory, ProjectionPlayer(points=13).trajectory
     assert len(set(more.span.x[:, 0]) - set(few.span.x[:, 0])) == 1
     pairs = set(zip(few.span.x[:, 0], few.b, strict=True))
     assert pairs < set(zip(more.span.x[:, 0], more.b, strict=True))
 
 
-def test_data_that_one_sets_are_solved_for_and_others_get_a_message():
+def test_given_data_are_used_and_invalid_ones_raise():
     widget = ProjectionPlayer(points=8)
     widget.data = [0.0] * 40
     assert all((step.weights == 0).all() for step in widget.trajectory.steps)

@@ -1,4 +1,4 @@
-"""Which block next as Python has it: what the presets promise, against the reference and NumPy."""
+"""The widget "which block next" in Python: the properties of its presets, against the reference and NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install
 from apviz.widgets import WhichBlock
 
 
-def test_what_a_block_would_remove_is_what_the_energy_falls_by_in_the_next_update():
+def test_the_offer_of_a_block_equals_the_decrease_of_energy_in_the_next_update():
     widget = WhichBlock(step=4)
     found = widget.comparison
     trajectory = found.trajectories["gauss-southwell"]
@@ -27,7 +27,7 @@ def test_what_a_block_would_remove_is_what_the_energy_falls_by_in_the_next_updat
     assert choices.decrease_per_block[taken] == pytest.approx(energy(4) - energy(5), rel=1e-8)
 
 
-def test_presets_are_what_they_say():
+def test_presets_have_the_described_properties():
     widget = WhichBlock()
     widget.choose("little noise: gauss-southwell comes last")
     assert widget.comparison.ranking(24)[-1] == "gauss-southwell"
@@ -43,7 +43,7 @@ def test_presets_are_what_they_say():
     assert near.guaranteed / near.decrease_per_block.max() > far.guaranteed / far.decrease_per_block.max()
 
 
-def test_nothing_is_revealed_by_a_preset_and_the_browser_is_told_that_names_are_hidden_till_then():
+def test_presets_reveal_nothing_and_hide_the_names_until_then():
     widget = WhichBlock(reveal=True)
     assert widget.face["hiddenUntil"] == "reveal" and not WhichBlock().reveal
     for preset in widget.presets:
@@ -52,7 +52,7 @@ def test_nothing_is_revealed_by_a_preset_and_the_browser_is_told_that_names_are_
         assert not widget.reveal and (widget.bet_rule, widget.bet_block) == ("no bet", -1)
 
 
-def test_the_browser_is_given_the_systems_of_the_reference():
+def test_the_browser_gets_the_systems_of_the_reference():
     widget = WhichBlock()
     for data in ("even", "one bump", "crowded", "photograph"):
         widget.data = data

@@ -1,15 +1,16 @@
 """Diagnosis: from a trace to what limited the run, the evidence, and the one setting to change.
 
-One engine (`engine`) asks rules in their order, and the first that holds is the answer. `data` has the rules that are
-the same for solves, trainings and GPyTorch models; of a solve, `endings` are about how it ended and what it predicts,
-`causes` about what made it slow, and `evidence` is what they read off a trace; `training` is about trainings. `limits`
-has the words. "Nothing is wrong" is said only where every rule agrees, next to what could not be measured. Every
-threshold is a constant at the head of its file. `python -m benchmarks.causes` holds the rules against systems whose
-trouble is known.
+The engine (`engine`) asks rules in order, and the first rule that holds gives the answer. `data` has the rules shared
+by solves, trainings and GPyTorch models. For solves, `endings` covers how a run ended and what it predicts, `causes`
+covers reasons for a slow run, and `evidence` reads the quantities from a trace. `training` covers trainings, and
+`limits` has the wording. "Nothing is wrong" requires that every rule agrees, and lists what could not be measured.
+Every threshold is a constant at the head of its file. `python -m benchmarks.causes` tests the rules on systems with
+known causes.
 
-The bound on CG is of the residual, on which solves stop: the theorem (Saad, *Iterative Methods for Sparse Linear
-Systems*, 2003, section 6.11.3) bounds the error in the K-norm, ‖e‖_K/‖e₀‖_K ≤ 2((√κ−1)/(√κ+1))^t, and
-‖r‖₂/‖b‖₂ ≤ √κ·‖e‖_K/‖e₀‖_K, since r = Ke, so that ‖r‖₂² ≤ λmax‖e‖_K², and ‖e₀‖_K² = bᵀK⁻¹b ≤ ‖b‖₂²/λmin.
+The bound on CG is on the residual, because solves stop by the residual. The theorem (Saad, *Iterative Methods for
+Sparse Linear Systems*, 2003, section 6.11.3) bounds the error in the K-norm, ‖e‖_K/‖e₀‖_K ≤ 2((√κ−1)/(√κ+1))^t. The
+residual satisfies ‖r‖₂/‖b‖₂ ≤ √κ·‖e‖_K/‖e₀‖_K: from r = Ke follows ‖r‖₂² ≤ λmax‖e‖_K², and
+‖e₀‖_K² = bᵀK⁻¹b ≤ ‖b‖₂²/λmin.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["LARGE_KAPPA", "LITTLE_NOISE_RATIO", "LOOSE_TOL", "USUAL_TOL", "Diagn
 
 
 def _asked(rule: Callable[[Evidence], Answer]) -> Callable[[Trace, list[Trace]], Answer]:
-    """A rule on data, asked of a trace."""
+    """Adapt a rule on data to a trace."""
     return lambda trace, others: rule(evidence.of_data(trace))
 
 
@@ -40,33 +41,33 @@ ALWAYS: Final = (
     endings.interrupted, endings.constant, *map(_asked, data.RULES), endings.precision, endings.loose, endings.worse,
     endings.smooth, endings.model, endings.too_tight, endings.large_blocks, causes.capped_early,
 )  # fmt: skip
-#: of runs that were not quick
+#: Rules for runs that were not quick.
 SLOWLY: Final = (
     causes.method, causes.noise, causes.rule, causes.cap, causes.preconditioner, causes.small_blocks, causes.blocks,
 )  # fmt: skip
 
-# limits of runs that were not quick, of which more is said: what else took work, and what took less
+# Limits of slow runs whose diagnosis also lists other large and small parts of the work.
 SLOW: Final = (
     Limit.NOISE, Limit.RULE, Limit.PRECONDITIONER, Limit.SMALL_BLOCKS, Limit.BLOCKS, Limit.CONDITIONING, Limit.CAP,
     Limit.METHOD, Limit.DUPLICATES, Limit.PRECISION, Limit.UNKNOWN,
 )  # fmt: skip
-# passes are worth a word where there are several, and they took so much of the work
+# Passes are mentioned if there are several and they took this share of the work.
 PASSES_SHARE, SEVERAL_PASSES = 1 / 3, 4
 
 
 def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
-    """Finds what limited the run of `trace`, by the rules of this package.
+    """Find what limited the run of `trace`, by the rules of this package.
 
-    Of a trace that a diagnosis was written into, such as one of `apviz.gpytorch.diagnose`, it is that; of GPyTorch's
-    own CG the advice is in GPyTorch's words.
+    A trace that contains a diagnosis, such as one of `apviz.gpytorch.diagnose`, gives that diagnosis. For GPyTorch's
+    own CG, the advice uses GPyTorch's settings.
 
     Args:
-        others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
-            those of data without a name that may be other data, and the trace itself may be among them. Without any
-            it needs nothing but the trace. Of a training they are not looked at.
+        others: Traces to compare with, such as all traces of a chart; they may include the trace itself. Traces of
+            other systems are ignored, and so are traces of unnamed data that may differ. Without any, the diagnosis
+            uses the trace alone. Trainings ignore them.
 
     Raises:
-        ValueError: a training without a step.
+        ValueError: A training without a step.
 
     Examples:
         >>> import torch, apviz
@@ -95,14 +96,14 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
 
 
 def _of_a_sound_run(trace: Trace, others: list[Trace]) -> Diagnosis:
-    """Nothing, where the run was quick too; else what made it slow."""
+    """Return "nothing is wrong" if the run was quick, otherwise the reason why it was slow."""
     if endings.is_quick(trace):
         return endings.nothing(trace, others)
     return decide(SLOWLY, causes.conditioning, trace, others)
 
 
 def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosis:
-    """The diagnosis with what else is known of a run."""
+    """Return the diagnosis with further facts about the run."""
     facts = [found.evidence]
     if found.limit is not Limit.DUPLICATES:
         facts += data.remarks(evidence.of_data(trace))
@@ -120,7 +121,7 @@ def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosi
 
 
 def _for_gpytorch(found: Diagnosis) -> Diagnosis:
-    """The advice for a solve of GPyTorch's own: in its settings, or in apviz's context."""
+    """Return the advice for a solve of GPyTorch's own: by its settings, or by apviz's context."""
     change, inside = found.change, "train and predict inside apviz.gpytorch.alternating_projection()"
     if found.limit is Limit.PRECISION and "dtype" in change:
         return replace(found, advice="Use float64: model.double(), likelihood.double(), and the data in float64.")

@@ -1,7 +1,7 @@
-"""Rules that look for what made a run slow: the second part of a diagnosis, asked where it was not quick.
+"""Rules for the cause of a slow run: the second part of a diagnosis, asked only if the run was not quick.
 
-Each takes a trace and the others on the same system, and returns a diagnosis, or None where it does not hold; the last
-one always does.
+Each rule takes a trace and the other traces of the same system. It returns a diagnosis, or None if it does not hold.
+The last rule always holds.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from apviz.partitions import PrincipalAxisTree
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 
-# a method that took so much of the work of another on the same system, or by its bound takes at most so much
+# share of this run's work that another method took on the same system, or takes at most by its bound
 FAR_LESS_WORK_SHARE, BOUND_SHARE = 0.25, 0.5
-# iterations in which plain CG is done where few eigenvalues are large, and that a cap should have allowed for
+# iterations of plain CG if K has few large eigenvalues, and iterations that a limit should have allowed
 FEW_ITERATIONS, CAPPED_ITERATIONS = 40, 100
-# epochs to allow where nothing is known of how many are needed, ÷ those that were done
+# multiple of the completed epochs to allow if the necessary number is unknown
 MORE_EPOCHS = 10
-# epochs, or iterations, whose rate says something
+# epochs, or iterations, from which a rate can be measured
 RATED_EPOCHS = 6
-# a run that would have converged within this multiple of its epochs hit its limit; a forecast over more epochs than
-# this multiple of those seen says nothing
+# a run that would have converged within the first multiple of its epochs hit its limit; a forecast beyond the second
+# multiple of the recorded epochs is meaningless
 CAP_FACTOR, FARTHEST = 1.5, 100.0
-# more noise is of use where as much as is not little would make κ a third or less
+# more noise helps if an amount that is not small would divide κ by this factor
 OF_USE_FACTOR = 3.0
-# of the blocks: where so few bring what h falls by, updates of the others are for nothing
+# share of the blocks: if fewer blocks cause the decrease of h, updates of the others are useless
 BUSY_BLOCKS_SHARE = 1 / 3
-# λ_{r+1}/λmin of what a preconditioner of rank r may leave to CG, and of what is worth standing for
+# λ_{r+1}/λmin that a preconditioner of rank r may leave to CG, and ratio of eigenvalues worth including
 LEFT_RATIO, COUNTED_RATIO = 100.0, 10.0
-# of n: a rank above is no longer low
+# share of n: a higher rank is not low
 LOW_RANK_SHARE = 0.5
-# share of the residual that an epoch keeps where blocks undo each other's work, and that reads as all of it
+# share of the residual kept per epoch if blocks undo each other's work, and share that is reported as all of it
 KEPT_PER_EPOCH, ALL_KEPT_PER_EPOCH = 0.8, 0.995
 
 OVERLAP = {"partition": PrincipalAxisTree(overlap="auto")}
 
 
 def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Another kind of method took far less on this system, or is bound to: the large eigenvalues of K are few."""
+    """Test whether another kind of method took or must take far less work, because K has few large eigenvalues."""
     quickest = quicker(trace, others)
     took = f"{'Converged' if trace.converged else 'Not converged'} after {of.work(trace):.3g} work"
     if quickest is not None and quickest.method.family not in (trace.method.family, CHOLESKY):
@@ -70,12 +70,12 @@ def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """σ² is little, and the smallest eigenvalues of K are nothing else: more of it would make κ smaller."""
+    """Test whether σ² is small and alone determines the smallest eigenvalues of K, so that more noise reduces κ."""
     ratio, smallest, higher = of.noise_ratio(trace), float(trace["spectrum"]["lambda_min"]), more_noise(trace)
     not_little = LITTLE_NOISE_RATIO * trace.attrs["outputscale"]
     if ratio >= LITTLE_NOISE_RATIO or of.is_overlapped(trace) or of.kappa(trace) < LARGE_KAPPA:
         return None
-    lower = 1 + (not_little - trace.attrs["noise"]) / smallest  # which goes up with it
+    lower = 1 + (not_little - trace.attrs["noise"]) / smallest  # which increases with the noise
     if lower < OF_USE_FACTOR:
         return None
     sign = sign_of(trace["spectrum"], "lambda_min")
@@ -91,7 +91,7 @@ def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def rule(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Few blocks have anything left, and the rule does not look where."""
+    """Test whether only few blocks have residual left while the rule ignores which."""
     found = of.busy_blocks(trace) if trace.method.has_blocks and trace.method.rule != "gauss-southwell" else None
     if found is None or found[0] > BUSY_BLOCKS_SHARE * found[1]:
         return None
@@ -105,16 +105,16 @@ def rule(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """It was given next to no epochs: whatever else there is to say, the limit ended it."""
+    """Test whether the run had almost no epochs, so that the epoch limit ended it in any case."""
     if trace.outcome != "max_epochs" or of.work(trace) > QUICK_WORK:
         return None
     done, goal = of.epochs(trace), of.forecast(trace)
-    # what few iterations of CG gain says nothing of those that follow
+    # the first few iterations of CG do not predict the later ones
     is_rated = trace.method.family != CONJUGATE_GRADIENT or done >= RATED_EPOCHS
     if is_rated and goal <= FARTHEST * done:
         return _capped(trace, math.ceil(goal), f"at its rate it needs about {math.ceil(goal):,}")
     if trace.method.has_blocks and done >= RATED_EPOCHS:
-        return None  # it had epochs enough to show that it does not get there
+        return None  # it had enough epochs to show that it does not converge
     if trace.method.is_plain_cg and math.isfinite(of.kappa(trace)):
         most = max(of.iterations_of_cg(trace)[0], done + 1)
         return _capped(trace, most, f"CG needs up to {most:,} in exact arithmetic")
@@ -122,12 +122,12 @@ def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """It was ended where not much more would have done."""
+    """Test whether the run hit its epoch limit shortly before convergence."""
     if trace.outcome != "max_epochs":
         return None
     done, goal = of.epochs(trace), of.forecast(trace)
     if trace.method.family == CONJUGATE_GRADIENT and math.isfinite(of.kappa(trace)):
-        # early on its rate says little, and a preconditioner makes no more iterations of it
+        # the early rate of CG predicts little; a preconditioner does not increase the number of iterations
         bound = of.iterations_of_cg(trace)[0]
         if done < bound <= CAPPED_ITERATIONS:
             return _capped(trace, bound, f"CG needs up to {bound:,} in exact arithmetic")
@@ -147,7 +147,7 @@ def _capped(trace: Trace, goal: int, needs: str) -> Diagnosis:
 
 
 def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """CG with a low-rank preconditioner whose rank is below the number of eigenvalues that count."""
+    """Test whether the rank of a low-rank preconditioner of CG is below the number of eigenvalues that matter."""
     rank, n = trace.method.rank, int(trace.attrs["n"])
     if trace.method.family != CONJUGATE_GRADIENT or not rank or trace.method.has_blocks:
         return None
@@ -164,14 +164,14 @@ def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Blocks own fewer than √n rows: factors of four times larger ones would cost less than two epochs."""
-    size, n = trace.method.block_size, int(trace.attrs["n"])  # those of a preconditioner too
+    """Test whether blocks own fewer than √n rows; factors of four times larger blocks cost less than two epochs."""
+    size, n = trace.method.block_size, int(trace.attrs["n"])  # includes the blocks of a preconditioner
     if not isinstance(size, int) or size >= math.sqrt(n):
         return None
     larger = int(short(min(n / 4, 4 * math.sqrt(n))))
     if larger < 2 * size:
         return None
-    # per epoch, negligible: m·b³/3 operations compared to 2n² for every right-hand side
+    # negligible per epoch: m·b³/3 operations compared to 2n² for every right-hand side
     evidence = (
         f"A block owns {size:,} of {n:,} rows, so that an update sees little of K: {of.epochs(trace):,} epochs, "
         f"residual {of.residual(trace):.2g}. An epoch costs the same with any size. Factors of blocks of "
@@ -187,9 +187,9 @@ def _factors_in_epochs(n: int, size: int, columns: int) -> str:
 
 
 def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Alternating projection without overlap, whose late epochs keep more than 80% of the residual.
+    """Test whether late epochs of alternating projection without overlap keep more than 80% of the residual.
 
-    Not where it converged in no more work than CG may need, and κ is small: then nothing is wrong.
+    If the run converged with at most the work that CG may need, and κ is small, nothing is wrong.
     """
     if not trace.method.has_blocks or of.is_overlapped(trace):
         return None
@@ -209,7 +209,7 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 
 def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
-    """Everything else: κ is large, or the method slow where it is not, or κ not known."""
+    """Diagnose all remaining runs: κ is large, or the method is slow although κ is small, or κ is unknown."""
     kappa, work = of.kappa(trace), of.work(trace)
     state = trace.status(with_residual=False)
     if not math.isfinite(kappa):
@@ -238,19 +238,19 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
 
 
 def _most_of_cg(trace: Trace) -> int:
-    """Iterations that CG needs at most by κ alone, in exact arithmetic."""
+    """Return the most iterations that CG needs in exact arithmetic, by κ alone."""
     return math.ceil(conjugate_gradient_iterations(np.array(of.kappa(trace)), of.tolerance(trace)))
 
 
 def _well_conditioned(trace: Trace, evidence: str, most: int) -> Diagnosis:
-    """Of a run that took a while though κ is small."""
+    """Diagnose a slow run with a small κ."""
     if trace.converged and of.work(trace) <= most:
         return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
     return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
 
 
 def quicker(trace: Trace, others: list[Trace]) -> Trace | None:
-    """The run that took least work to as small a tolerance on this system, where that is far less than this one's."""
+    """Return the run with the least work to the same tolerance on this system, if that is far less than this run's."""
     as_far = [other for other in others if other.converged and of.tolerance(other) <= of.tolerance(trace)]
     quickest = min(as_far, key=of.work, default=None)
     if quickest is None or of.work(quickest) > FAR_LESS_WORK_SHARE * of.work(trace):
@@ -259,5 +259,5 @@ def quicker(trace: Trace, others: list[Trace]) -> Trace | None:
 
 
 def said_of(run: Trace) -> str:
-    """A sentence on a run that was quicker."""
+    """Return a sentence on a quicker run."""
     return f"{run.method_name} converged on the same system after {of.work(run):.3g} work."

@@ -1,6 +1,6 @@
-"""Rules on data and hyperparameters: the same for solves, trainings and GPyTorch models.
+"""Rules on data and hyperparameters, shared by solves, trainings and GPyTorch models.
 
-They read `Evidence`, in which a quantity that was not measured is None. Thresholds are constants of this module.
+They read `Evidence`, with None for quantities that were not measured. Thresholds are constants of this module.
 """
 
 from __future__ import annotations
@@ -17,35 +17,36 @@ from apviz.analysis.diagnosis.limits import Diagnosis, Limit
 
 Answer = Diagnosis | NotMeasured | None
 
-# fewer rows tell next to nothing of hyperparameters, and a test error of so few is chance
+# fewer rows barely determine hyperparameters, and their test error is chance
 FEWEST_ROWS: Final = 12
-# a smaller correlation with the nearest row tells nothing: at 5 lengthscales an RBF has 4e-6, a Matérn-5/2 8e-4
+# smaller correlations with the nearest row carry no information: at 5 lengthscales, RBF has 4e-6, Matérn-5/2 8e-4
 LITTLE_CORRELATION: Final = 0.02
-# prior correlations of all rows above this make K a constant to the eye
+# if all prior correlations exceed this, K is practically constant
 ALIKE_CORRELATION: Final = 0.999
 # κ without the duplicates ÷ κ, and κ from which that matters
 MERGED_KAPPA_SHARE, LARGE_KAPPA = 0.1, 500.0
-# variance of targets of equal inputs ÷ σ², above which σ² contradicts the data
+# variance of the targets of equal inputs ÷ σ² above which σ² contradicts the data
 DISAGREEMENT: Final = 10.0
-# mean square of targets ÷ prior variance, outside of which targets are on another scale
+# range of mean square of targets ÷ prior variance; outside it, targets and prior have different scales
 TARGET_RATIOS: Final = (1e-4, 100.0)
-# data within these deviations are on an ordinary scale, so that a hyperparameter is to blame
+# range of standard deviations of ordinary data; within it, a hyperparameter is the cause
 ORDINARY: Final = (1e-3, 1e3)
-# lengthscale ÷ deviation, outputscale ÷ mean square, and σ² ÷ mean square of hyperparameters gone astray
+# lengthscale ÷ deviation, outputscale ÷ mean square, and σ² ÷ mean square of collapsed or exploded hyperparameters
 ASTRAY_LENGTHSCALE, ASTRAY_OUTPUTSCALE, ASTRAY_NOISE = 1e4, 1e6, 100.0
-# an input that spreads over this many lengthscales, and over this multiple of another's, is in other units
+# an input that spreads over this many lengthscales, and this multiple of another's spread, has other units
 WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
-# test RMSE ÷ that of the mean from which little is predicted
+# test RMSE ÷ that of the mean from which the model predicts little
 LITTLE_GAIN: Final = 0.9
-# test RMSE ÷ that of the mean, this near to 1, is that of predicting the mean exactly
+# test RMSE ÷ that of the mean is 1 up to this difference if the model predicts the mean exactly
 NO_GAIN: Final = 1e-3
-# σ² this near to its lower bound is at it, and the proposed bound is lower by this factor
+# σ² within this factor of its lower bound is at it; the second factor lowers the proposed bound
 ON_FLOOR_FACTOR, FLOOR_FACTOR = 1.1, 10.0
-# gain in log likelihood for each unit that log σ² falls, in nats, from which a lower bound matters
+# increase of the log likelihood per unit decrease of log σ², in nats, from which a lower bound matters
 FLOOR_NATS = 1.0
-# a loss this far above the lowest has risen, in nats a row; a typical loss above the second is summed over rows
+# a loss has risen if it is this much above the lowest, in nats per row; typical losses above the second are sums
+# over rows
 RISEN_LOSS, SUMMED_LOSS = 1.0, 20.0
-#: names, numbers and columns that are written out
+#: Number of names, numbers and columns that are written out.
 SHOWN: Final = 4
 
 SMALLER_STEP = (
@@ -56,7 +57,7 @@ STANDARDISE = "Standardise the inputs, or give every input a lengthscale of its 
 
 
 class Odd(NamedTuple):
-    """An oddity of a table, see `apviz.datasets.oddities`."""
+    """Oddity of a table; see `apviz.datasets.oddities`."""
 
     kind: str
     message: str
@@ -64,27 +65,30 @@ class Odd(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What was measured of data and hyperparameters; None where it was not.
+    """Measured quantities of data and hyperparameters, None if not measured.
 
     Args:
-        rows: training rows.
-        oddities: of the table, see `apviz.datasets.oddities`.
-        distinct: rows whose inputs differ.
-        kappa, merged_kappa: condition number of K, of all rows and with duplicates merged.
-        disagreement: variance of the targets of rows with equal inputs, around their means.
-        noise, signal: σ², and the mean of k(x, x).
-        target_square: mean square of the targets minus the prior mean.
-        nearest: median over rows of the prior correlation with the nearest other row.
-        smallest: smallest prior correlation of two rows.
-        test_nearest: median over test rows of the prior correlation with the nearest training row.
-        spreads, deviations: standard deviation of every input that has a lengthscale, in lengthscales and as it is.
-        inputs: a sentence on their ranges.
-        standardised: whether apviz scaled training and test rows together.
-        gain: test RMSE ÷ that of the prior mean, the lowest of a solved system.
-        losses: of a training, one a step, if they are known.
-        noise_floor: lower bound of σ².
-        falling_noise: nats that the log likelihood gains for each unit that log σ² falls.
-        only_mean: whether the test RMSE was that of the prior mean throughout.
+        rows: Number of training rows.
+        oddities: Oddities of the table; see `apviz.datasets.oddities`.
+        distinct: Number of rows with distinct inputs.
+        kappa: Condition number of K of all rows.
+        merged_kappa: Condition number of K with duplicates merged.
+        disagreement: Variance of the targets of rows with equal inputs, around their means.
+        noise: σ².
+        signal: Mean of k(x, x).
+        target_square: Mean square of the targets minus the prior mean.
+        nearest: Median over rows of the prior correlation with the nearest other row.
+        smallest: Smallest prior correlation of two rows.
+        test_nearest: Median over test rows of the prior correlation with the nearest training row.
+        spreads: Standard deviation of every input that has a lengthscale, in lengthscales.
+        deviations: Standard deviation of every input that has a lengthscale.
+        inputs: Sentence on the ranges of the inputs.
+        standardised: Whether apviz scaled training and test rows together.
+        gain: Test RMSE ÷ that of the prior mean, the lowest of a solved system.
+        losses: Losses of a training, one per step, if known.
+        noise_floor: Lower bound of σ².
+        falling_noise: Increase of the log likelihood per unit decrease of log σ², in nats.
+        only_mean: Whether the test RMSE was that of the prior mean throughout.
     """
 
     rows: int
@@ -110,7 +114,7 @@ class Evidence:
     falling_noise: float | None = None
 
     def odd(self, *kinds: str) -> str | None:
-        """What was found of these kinds, as sentences; None for nothing."""
+        """Return the oddities of these kinds as sentences; None if there are none."""
         said = [each.message for each in self.oddities or () if each.kind in kinds]
         return " ".join(f"{text[:1].upper()}{text[1:]}." for text in said) or None
 
@@ -128,14 +132,14 @@ class Evidence:
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether inputs and targets are on a usual scale, so that a hyperparameter is to blame."""
+        """Test whether inputs and targets have ordinary scales, so that a hyperparameter is the cause."""
         square = self.target_square
         ordinary = square is None or ORDINARY[0] < math.sqrt(square) < ORDINARY[1]
         return ordinary and all(ORDINARY[0] < each < ORDINARY[1] for each in self.deviations)
 
 
 def few_rows(e: Evidence) -> Answer:
-    """Fewer rows than say anything."""
+    """Test whether there are too few rows to learn from."""
     if e.rows >= FEWEST_ROWS:
         return None
     evidence = f"There are {e.rows} training rows: any solver is exact, and a test error says little."
@@ -143,7 +147,7 @@ def few_rows(e: Evidence) -> Answer:
 
 
 def outliers(e: Evidence) -> Answer:
-    """Values far outside of a column."""
+    """Test whether a column has values far outside its range."""
     if e.oddities is None:
         return NotMeasured("outliers")
     narrow = min(e.deviations, default=1.0)
@@ -158,13 +162,13 @@ def outliers(e: Evidence) -> Answer:
 
 
 def equal_columns(e: Evidence) -> Answer:
-    """Columns that say the same."""
+    """Test whether columns are equal."""
     said = e.odd("equal columns")
     return (said and Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep one of these columns.")) or None
 
 
 def duplicates(e: Evidence) -> Answer:
-    """Rows with equal inputs, where σ² contradicts their targets, or merging them makes κ a tenth."""
+    """Test whether σ² contradicts the targets of rows with equal inputs, or merging these rows divides κ by ten."""
     if e.distinct is None:
         return NotMeasured("duplicate rows")
     if e.distinct >= e.rows:
@@ -183,7 +187,7 @@ def duplicates(e: Evidence) -> Answer:
 
 
 def id_column(e: Evidence) -> Answer:
-    """A column that numbers the rows, where rows know nothing of each other or little is predicted."""
+    """Test whether a column numbers the rows, if rows are uncorrelated or the model predicts little."""
     said = e.odd("ID-like column")
     if said is None or not (e.is_diagonal or e.predicts_little):
         return None
@@ -191,7 +195,7 @@ def id_column(e: Evidence) -> Answer:
 
 
 def units(e: Evidence) -> Answer:
-    """Inputs in units that one lengthscale does not suit."""
+    """Test whether inputs have units too different for one lengthscale."""
     if len(e.spreads) < 2 or not (e.is_diagonal or e.predicts_little):
         return None
     widest, narrowest = max(e.spreads), min(e.spreads)
@@ -205,7 +209,7 @@ def units(e: Evidence) -> Answer:
 
 
 def astray(e: Evidence) -> Answer:
-    """A hyperparameter far beyond what the data, on an ordinary scale, can mean."""
+    """Test whether a hyperparameter is far beyond the scale of the data, if that is ordinary."""
     if not e.is_ordinary:
         return None
     found = []
@@ -236,7 +240,7 @@ def _restart(evidence: str) -> Diagnosis:
 
 
 def target_scale(e: Evidence) -> Answer:
-    """Targets that the prior does not expect."""
+    """Test whether the scale of the targets contradicts the prior."""
     if e.target_square is None or not math.isfinite(e.signal):
         return NotMeasured("the scale of the targets")
     prior = e.signal + e.noise
@@ -251,7 +255,7 @@ def target_scale(e: Evidence) -> Answer:
 
 
 def independent(e: Evidence) -> Answer:
-    """Rows so far apart that none knows of another."""
+    """Test whether rows are too far apart to be correlated."""
     if e.nearest is None:
         return NotMeasured("how near rows are in lengthscales")
     if not e.is_diagonal:
@@ -266,7 +270,7 @@ def independent(e: Evidence) -> Answer:
 
 
 def extrapolation(e: Evidence) -> Answer:
-    """Test rows that no training row knows of."""
+    """Test whether test rows are uncorrelated with all training rows."""
     if e.test_nearest is not None and e.test_nearest < LITTLE_CORRELATION:
         evidence = (
             f"The prior correlation of a test row with its nearest training row is {e.test_nearest:.1g}: predictions "
@@ -284,7 +288,7 @@ def extrapolation(e: Evidence) -> Answer:
 
 
 def alike(e: Evidence) -> Answer:
-    """Rows so near in lengthscales that they are one, where nothing shows that this predicts."""
+    """Test whether rows are so close in lengthscales that the model sees one row, without evidence that it predicts."""
     if not e.is_alike or (e.gain is not None and not e.predicts_little):
         return None
     evidence = f"All prior correlations are above {e.smallest:.4g}: to the model all rows are one.{_consequence(e)}"
@@ -292,10 +296,10 @@ def alike(e: Evidence) -> Answer:
 
 
 def stepped_too_far(losses: Sequence[float], rows: int) -> Diagnosis | None:
-    """Losses of a training that ended far above their lowest, or are not finite any more.
+    """Test whether the losses of a training ended far above their lowest, or are no longer finite.
 
     Args:
-        losses: one a step, of a row or summed over all rows: summed ones are recognised by their size.
+        losses: One loss per step, of a row or summed over all rows; sums are recognised by their size.
     """
     finite = [loss for loss in losses if math.isfinite(loss)]
     per_row = rows if finite and np.median(np.abs(finite)) > SUMMED_LOSS else 1
@@ -305,12 +309,12 @@ def stepped_too_far(losses: Sequence[float], rows: int) -> Diagnosis | None:
 
 
 def stepped(e: Evidence) -> Answer:
-    """The losses of a training rose."""
+    """Test whether the losses of a training rose."""
     return stepped_too_far(e.losses, e.rows)
 
 
 def on_floor(e: Evidence) -> Answer:
-    """The noise is at its lower bound, and less of it is likelier."""
+    """Test whether the noise is at its lower bound and a smaller noise is more likely."""
     if e.noise_floor == 0:
         return None
     if e.noise_floor is None or e.falling_noise is None:
@@ -327,7 +331,7 @@ def on_floor(e: Evidence) -> Answer:
 
 
 def history(losses: Sequence[float]) -> str:
-    """What the losses say, in a sentence; nothing for fewer than two."""
+    """Return a sentence on the losses; empty for fewer than two."""
     first = next((k for k, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if first is not None:
         before = f", {losses[first - 1]:.4g} in the step before" if first else ""
@@ -345,7 +349,7 @@ RULES: Final = (
 
 
 def remarks(e: Evidence) -> list[str]:
-    """What is odd about the data and was no cause, as sentences."""
+    """Return oddities of the data that were not the cause, as sentences."""
     said = [e.odd("near-duplicate rows", "ID-like column", "constant column")]
     if e.distinct is not None and e.distinct < e.rows:
         said.append(duplicates_in_words(e.distinct, e.rows))
@@ -353,7 +357,7 @@ def remarks(e: Evidence) -> list[str]:
 
 
 def duplicates_in_words(distinct: int, rows: int) -> str:
-    """A sentence on duplicate rows."""
+    """Return a sentence on duplicate rows."""
     return f"Only {distinct:,} of the {rows:,} training rows have distinct inputs."
 
 

@@ -1,7 +1,7 @@
-"""Rules that look at how a run ended, and at what it predicts: the first part of a diagnosis.
+"""Rules on how a run ended and what it predicts: the first part of a diagnosis.
 
-Each takes a trace and the others on the same system, and returns a diagnosis, None where what it looks at is as it
-should be, or what was not measured.
+Each rule takes a trace and the other traces of the same system. It returns a diagnosis, None if the rule finds nothing
+wrong, or the quantity that was not measured.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from apviz.analysis.diagnosis.engine import NotMeasured
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
 from apviz.tracing import Trace
 
-# of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
+# share of the final residual due to rounding from which rounding keeps it from falling
 DRIFT_SHARE = 0.5
-# W = 0 has residual 1: a tolerance above this is met by little
+# W = 0 has residual 1, so a poor solution meets a tolerance above this
 LOOSE_TOL = 0.5
-# test RMSE ÷ the lowest of the runs on the same system, above which a run is not solved well enough
+# test RMSE ÷ the lowest of the runs on the same system above which a run is not solved well enough
 WORSE = 1.1
-# what to try instead of a tolerance that is too loose: the paper's
+# tolerance to try instead of one that is too loose; the paper's
 USUAL_TOL = 0.01
-# a test error that never was this share below that of the mean explains under a tenth of the variance
+# a test error that never fell by this share below that of the mean explains less than a tenth of the variance
 RMSE_GAIN_SHARE = 0.05
-# a model errs by about σ where its rows are many for what it can be: where few eigenvalues of K are above σ²
+# the error of a model is about σ if it has many rows for its flexibility: if few eigenvalues of K exceed σ²
 SURE_FACTOR, FEW_EIGENVALUES_SHARE = 3.0, 0.1
-# more solving is of no use if the test error is within 1% of its end at this multiple of the tolerance, with
-# so much of the work still to come, and not next to nothing
+# solving longer is useless if the test error is within 1% of its end at this multiple of the tolerance, while at least
+# this share of the work, and at least this work, is still to come
 LOOSER_TOL_FACTOR, WORK_AFTER_SHARE, WORK_AFTER = 3.0, 0.5, 5.0
-# work that nobody waits for
+# work that takes no noticeable time
 QUICK_WORK = 20.0
-# factors of blocks that take this multiple of all other operations, and more than a moment
+# multiple of all other operations that block factors take, and operations that take noticeable time
 FACTORS_FACTOR, FACTOR_OPERATIONS = 8.0, 1e9
-# lengthscales that are written out
+# number of lengthscales that are written out
 SHOWN_LENGTHSCALES = 4
-# σ² ÷ outputscale under which the noise alone makes K ill-conditioned
+# σ² ÷ outputscale below which the noise alone makes K ill-conditioned
 LITTLE_NOISE_RATIO = 1e-3
 
 
 def interrupted(trace: Trace, others: list[Trace]) -> Answer:
-    """It was killed, or a hook stopped it."""
+    """Test whether the run was killed, or stopped by a hook."""
     why = trace.attrs.get("stop_message", "killed, or still running")
     again = "Run it again, with a higher limit if one stopped it."
     if "epoch" not in trace:
@@ -56,7 +56,7 @@ def interrupted(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def constant(trace: Trace, others: list[Trace]) -> Answer:
-    """The targets are their mean."""
+    """Test whether all targets equal their mean."""
     if 0 not in trace.attrs.get("zero_right_hand_sides", []):
         return None
     evidence = f"The first right-hand side, the targets minus their mean, is 0 in all {trace.attrs['n']:,} rows."
@@ -64,16 +64,16 @@ def constant(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def precision(trace: Trace, others: list[Trace]) -> Answer:
-    """Rounding kept it from its tolerance: it stagnated or diverged, or its blocks needed jitter above σ².
+    """Test whether rounding prevented convergence: it stagnated or diverged, or its blocks needed jitter above σ².
 
-    In a trace without passes, as of GPyTorch's own CG, also where the recursion's drift from B − KW is half or more of
-    the residual that it ended at.
+    In a trace without passes, such as of GPyTorch's own CG, large drift counts too: the recursion's drift from B − KW
+    is at least half of the final residual.
     """
     drift, end = of.largest_drift(trace), of.residual(trace)
     failed, passes, jitter = trace.outcome in ("stagnated", "diverged"), of.passes(trace), of.jitter(trace)
-    # a pass puts right what has drifted, and skeletons drift by far more than rounding
+    # a pass corrects drift, and skeletons drift far more than rounding does
     drifted = not passes and drift >= DRIFT_SHARE * end
-    # with this much jitter the noise is negligible: the smallest eigenvalues are hardly solved for
+    # with so much jitter the noise is negligible, and the solve barely includes the smallest eigenvalues
     if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
         return None
     precision = of.settings(trace).get("precision")
@@ -103,7 +103,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def loose(trace: Trace, others: list[Trace]) -> Answer:
-    """It converged to a tolerance that W = 0 is not far from."""
+    """Test whether the run converged to a tolerance that W = 0 almost meets."""
     tol, end = of.tolerance(trace), of.residual(trace)
     if not trace.converged or tol <= LOOSE_TOL or of.is_solved(trace):
         return None
@@ -115,7 +115,7 @@ def loose(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def worse(trace: Trace, others: list[Trace]) -> Answer:
-    """It converged, and predicts worse than another run that did on the same system."""
+    """Test whether the run converged and predicts worse than another converged run on the same system."""
     end = of.last_rmse(trace)
     if end is None:
         return NotMeasured("the test error")
@@ -135,7 +135,7 @@ def worse(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def smooth(trace: Trace, others: list[Trace]) -> Answer:
-    """The test error is far above what σ² allows, though the rows are many for what the model can be."""
+    """Test whether the test error is far above σ although the rows are many for the model's flexibility."""
     end, deviation = of.last_rmse(trace), math.sqrt(trace.attrs["noise"])
     few = of.eigenvalues_above(trace, 2 * trace.attrs["noise"])
     if end is None or few is None:
@@ -143,7 +143,7 @@ def smooth(trace: Trace, others: list[Trace]) -> Answer:
     if not of.is_solved(trace):
         return None
     n, mean = int(trace.attrs["n"]), of.rmse_of_mean(trace)
-    # what test errors do not say where there are too few
+    # with few rows, test errors are inconclusive
     if few > FEW_EIGENVALUES_SHARE * n or end < SURE_FACTOR * deviation:
         return None
     of_mean = "" if mean is None else f", that of the mean {mean:.3g}"
@@ -156,7 +156,7 @@ def smooth(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def model(trace: Trace, others: list[Trace]) -> Answer:
-    """The test RMSE never was 5% below that of the mean, though the system is solved."""
+    """Test whether the system is solved while the test RMSE never fell 5% below that of the mean."""
     mean = of.rmse_of_mean(trace)
     if mean is None or not of.is_solved(trace):
         return None
@@ -208,7 +208,7 @@ def too_tight(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def large_blocks(trace: Trace, others: list[Trace]) -> Answer:
-    """Factors of the blocks took most of the operations, which work, a count of kernel entries, does not show."""
+    """Test whether block factors took most operations; work counts kernel entries only, so it excludes them."""
     factors, entries = of.operations_of_factors(trace), of.operations_of_entries(trace)
     if factors < FACTOR_OPERATIONS or factors < FACTORS_FACTOR * entries:
         return None
@@ -223,12 +223,12 @@ def large_blocks(trace: Trace, others: list[Trace]) -> Answer:
 
 
 def is_quick(trace: Trace) -> bool:
-    """Whether it converged within little work, or in no more epochs than its settings force it to take."""
+    """Test whether the run converged with little work, or in no more epochs than its settings force."""
     return trace.converged and (of.work(trace) <= QUICK_WORK or of.epochs(trace) <= of.forced_epochs(trace))
 
 
 def nothing(trace: Trace, others: list[Trace]) -> Diagnosis:
-    """Of a run that was quick, and of which no rule holds."""
+    """Diagnose a quick run for which no rule holds."""
     forced, epochs = of.forced_epochs(trace), of.epochs(trace)
     evidence = f"Residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, set-up included"
     if 1 < epochs <= forced:
@@ -239,12 +239,12 @@ def nothing(trace: Trace, others: list[Trace]) -> Diagnosis:
 
 
 def more_noise(trace: Trace) -> float:
-    """The σ² to try: tenfold, or a little where there is none."""
+    """Return the σ² to try: ten times as much, or a small one if there is none."""
     return short(10 * trace.attrs["noise"] or LITTLE_NOISE_RATIO * trace.attrs["outputscale"])
 
 
 def _rounded(value: float) -> float:
-    """Down to 1, 2 or 5 times a power of ten; 0 for what has no logarithm."""
+    """Round down to 1, 2 or 5 times a power of ten; return 0 for values without a logarithm."""
     if not 0 < value < math.inf:
         return 0.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""The rule engine: ask rules in order, answer with the first that holds, and say what could not be checked."""
+"""Rule engine: ask rules in order, answer with the first that holds, and say what could not be checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Subject = TypeVarTuple("Subject")
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """What a rule would have needed; the rule is then neither met nor refuted."""
+    """Quantity that a rule would have needed; the rule is then neither met nor refuted."""
 
     what: str
 
@@ -26,9 +26,9 @@ def decide(
     """Return the finding of the first rule that holds, or `sound` with what was not measured.
 
     Args:
-        rules: each looks at one measured quantity, and returns None where that agrees.
-        sound: what to say where every rule agrees. It may still be a finding, where nothing else explains a slow run.
-        subject: what the rules read.
+        rules: Rules that each examine one measured quantity, and return None if it is fine.
+        sound: Function that answers if no rule holds. It may still return a cause, if nothing else explains a slow run.
+        subject: Arguments of the rules.
     """
     missing = []
     for rule in rules:

@@ -1,4 +1,4 @@
-"""What the rules of a diagnosis read off a trace: how a run went, what it cost, and what is known of K."""
+"""Quantities that the rules of a diagnosis read from a trace: how a run went, its cost, and the known facts about K."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from apviz.analysis.diagnosis.data import NO_GAIN, Evidence, Odd
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.tracing import Trace
 
-# W = 0 has residual 1: with a residual above this, much of the system is not solved
+# W = 0 has residual 1; above this residual, much of the system is not solved
 SOLVED_RESIDUAL = 0.1
-# operations of an entry of K in addition to two for every right-hand side: a distance and its kernel
+# operations per entry of K in addition to two for every right-hand side: a distance and its kernel value
 OPERATIONS_PER_ENTRY = 16
 
 
 def tolerance(trace: Trace) -> float:
-    """The tolerance it was to reach."""
+    """Return the tolerance of the run."""
     return float(trace.attrs["tol"])
 
 
 def work(trace: Trace) -> float:
-    """In all, set-up included."""
+    """Return the work of the run, set-up included."""
     return float(trace["epoch"]["work"][-1])
 
 
 def epochs(trace: Trace) -> int:
-    """Epochs, or iterations."""
+    """Return the number of epochs, or iterations."""
     return int(trace["epoch"]["epoch"][-1])
 
 
 def residual(trace: Trace) -> float:
-    """At the end."""
+    """Return the residual at the end."""
     return float(trace["epoch"]["residual"][-1])
 
 
 def is_solved(trace: Trace) -> bool:
-    """Whether its residual is far below 1, that of W = 0."""
+    """Test whether the residual is far below 1, the residual of W = 0."""
     return residual(trace) <= SOLVED_RESIDUAL
 
 
 def kappa(trace: Trace) -> float:
-    """The condition number of K; NaN where it was not computed."""
+    """Return the condition number of K; NaN if it was not computed."""
     return float(trace["spectrum"]["kappa"])
 
 
 def noise_ratio(trace: Trace) -> float:
-    """σ² ÷ outputscale."""
+    """Return σ² ÷ outputscale."""
     return float(trace.attrs["noise"] / trace.attrs["outputscale"])
 
 
 def last_rmse(trace: Trace) -> float | None:
-    """The test error it ended with; None where none was recorded."""
+    """Return the test error at the end; None if none was recorded."""
     rmse = trace["epoch"]["test_rmse"].values
     known = rmse[np.isfinite(rmse)]
     return float(known[-1]) if len(known) else None
 
 
 def rmse_of_mean(trace: Trace) -> float | None:
-    """The test error of W = 0, which predicts the mean; None where it did not start there, or recorded none."""
+    """Return the test error of W = 0, which predicts the mean; None if the run started elsewhere or recorded none."""
     rmse = trace["epoch"]["test_rmse"].values
     # the energy of W = 0 is 0
     if trace.attrs.get("initial_energy") != 0 or int(trace["epoch"]["epoch"][0]):
@@ -71,7 +71,7 @@ def rmse_of_mean(trace: Trace) -> float | None:
 
 
 def lowest_rmse(trace: Trace) -> float:
-    """The lowest test error on the way; of a trace that has one."""
+    """Return the lowest test error of a trace that has one."""
     return float(np.nanmin(trace["epoch"]["test_rmse"].values))
 
 
@@ -81,18 +81,18 @@ def passes(trace: Trace) -> int:
 
 
 def largest_drift(trace: Trace) -> float:
-    """Of the recursion from B − KW; NaN where it was never looked at."""
+    """Return the largest drift of the recursion from B − KW; NaN if it was never measured."""
     drift = trace["epoch"]["drift"]
     return float(drift.max()) if drift.notnull().any() else math.nan
 
 
 def jitter(trace: Trace) -> float:
-    """The most that a block needed on its diagonal; 0 of a method without blocks."""
+    """Return the most jitter that a block needed on its diagonal; 0 for a method without blocks."""
     return float(trace["block"]["jitter"].max()) if "block" in trace else 0.0
 
 
 def settings(trace: Trace) -> dict[str, Any]:
-    """Those of the solver; none of a trace from elsewhere that has them in no form of apviz's."""
+    """Return the settings of the solver; empty for a trace from elsewhere whose settings apviz cannot read."""
     try:
         return dict(json.loads(trace.attrs["solver_settings"]))
     except (ValueError, TypeError):
@@ -100,18 +100,18 @@ def settings(trace: Trace) -> dict[str, Any]:
 
 
 def forced_epochs(trace: Trace) -> int:
-    """Epochs or iterations before which its settings do not let it end; 0 for none."""
+    """Return the number of epochs or iterations that the settings force; 0 for none."""
     forced = settings(trace).get("min_epochs")
     return forced if isinstance(forced, int) else 0
 
 
 def is_overlapped(trace: Trace) -> bool:
-    """Whether it is alternating projection on blocks that overlap."""
+    """Test whether the method is alternating projection on overlapping blocks."""
     return bool(trace.method.has_blocks and trace.method.overlap)
 
 
 def kept_per_epoch(trace: Trace) -> float:
-    """The share of the residual that an epoch of the second half keeps: a geometric mean; NaN for under 4 epochs."""
+    """Return the share of the residual kept per epoch of the second half, a geometric mean; NaN for under 4 epochs."""
     values = trace["epoch"]["residual"].values
     half = len(values) // 2
     if half < 2:
@@ -120,9 +120,9 @@ def kept_per_epoch(trace: Trace) -> float:
 
 
 def forecast(trace: Trace) -> float:
-    """Epochs after which it would have met its tolerance, had it continued at its rate; infinite if it gained nothing.
+    """Return the epoch at which the run would have converged at its rate; infinite if its residual did not fall.
 
-    The rate is that of the late epochs, and of all where they are few.
+    The rate is that of the late epochs, or of all if there are few.
     """
     kept, end, done = kept_per_epoch(trace), residual(trace), epochs(trace)
     if math.isnan(kept) and done:
@@ -133,7 +133,7 @@ def forecast(trace: Trace) -> float:
 
 
 def of_data(trace: Trace) -> Evidence:
-    """What the trace says of data and hyperparameters."""
+    """Return the recorded quantities of data and hyperparameters."""
     attrs, spectrum = trace.attrs, trace["spectrum"].attrs if "spectrum" in trace else {}
 
     def number(name: str, found: Mapping[str, Any] = attrs) -> float | None:
@@ -177,12 +177,12 @@ def oddities(trace: Trace) -> list[Odd] | None:
 
 
 def eigenvalues_above(trace: Trace, level: float) -> int | None:
-    """A number of eigenvalues of K after which all are at most `level`, next to the least; None where unknown."""
+    """Return the least recorded number of eigenvalues of K after which all are at most `level`; None if unknown."""
     return next((rank for rank, value in leading(trace) if value <= level), None)
 
 
 def leading(trace: Trace) -> list[tuple[int, float]]:
-    """Pairs of a number r and λ_{r+1} of K; none where they were not estimated."""
+    """Return pairs of a number r and λ_{r+1} of K; empty if they were not estimated."""
     attrs = trace["spectrum"].attrs
     ranks, values = attrs.get("leading_ranks", []), attrs.get("leading_eigenvalues", [])
     try:
@@ -192,11 +192,11 @@ def leading(trace: Trace) -> list[tuple[int, float]]:
 
 
 def iterations_of_cg(trace: Trace) -> tuple[int, int]:
-    """Bounds the iterations of plain CG in exact arithmetic; and how many of them it spends on large eigenvalues.
+    """Return a bound on the iterations of plain CG in exact arithmetic, and how many of them large eigenvalues take.
 
-    A polynomial that is zero at the r largest eigenvalues leaves CG with the rest: after r iterations it converges as
-    on κ = λ_{r+1}/λmin (Axelsson, *Iterative Solution Methods*, 1994, section 13.2). r is the best of those recorded;
-    of estimated eigenvalues so is the bound.
+    A polynomial that is zero at the r largest eigenvalues leaves the others to CG: after r iterations it converges as
+    on κ = λ_{r+1}/λmin (Axelsson, *Iterative Solution Methods*, 1994, section 13.2). r is the best of those recorded.
+    If the eigenvalues are estimates, so is the bound.
     """
     largest, tol = kappa(trace), tolerance(trace)
     smallest = float(trace["spectrum"]["lambda_min"])
@@ -204,14 +204,17 @@ def iterations_of_cg(trace: Trace) -> tuple[int, int]:
     found = [(math.ceil(whole), 0)]
     for rank, value in leading(trace):
         if value >= smallest:
-            # the residual is compared with the error in the K-norm by the κ of all of K
+            # the κ of all of K relates the residual to the error in the K-norm
             rest = 0.5 * math.sqrt(value / smallest) * math.log(2 * math.sqrt(largest) / tol)
             found.append((rank + math.ceil(rest), rank))
     return min(found)
 
 
 def busy_blocks(trace: Trace) -> tuple[int, int] | None:
-    """Blocks that brought 99% of what h fell by in the second half of the epochs, and all; None where unknown."""
+    """Return how many blocks caused 99% of the decrease of h in the second half of the epochs, and how many there are.
+
+    Return None if it is unknown.
+    """
     if "update" not in trace or "block" not in trace:
         return None
     update, count = trace["update"], int(trace["block"].sizes["block"])
@@ -225,12 +228,12 @@ def busy_blocks(trace: Trace) -> tuple[int, int] | None:
 
 
 def operations_of_factors(trace: Trace) -> float:
-    """Of the Cholesky factors of all blocks: a third of the cube of what each solves on; 0 without blocks."""
+    """Return the operations of the Cholesky factors of all blocks: a third of each size cubed; 0 without blocks."""
     sizes = trace["block"]["solved_size"].values.astype(float) if "block" in trace else np.zeros(0)
     return float((sizes**3).sum() / 3)
 
 
 def operations_of_entries(trace: Trace) -> float:
-    """Of evaluating and multiplying every kernel entry of its work."""
+    """Return the operations to evaluate and multiply every kernel entry of the run's work."""
     each = 2 * int(trace.attrs["right_hand_sides"]) + OPERATIONS_PER_ENTRY
     return work(trace) * float(trace.attrs["n"]) ** 2 * each

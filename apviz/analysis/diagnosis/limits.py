@@ -1,4 +1,4 @@
-"""The words of a diagnosis: what can limit a run, and how that is put."""
+"""Wording of a diagnosis: what can limit a run, and how to say it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Limit(Enum):
-    """What can limit a solve, a training or a model, and how a person would say it.
+    """Cause that can limit a solve, a training or a model, in words.
 
     Examples:
         >>> from apviz.analysis import Limit
@@ -22,7 +22,7 @@ class Limit(Enum):
     """
 
     NOTHING = "nothing is wrong, as far as it was measured"
-    # of any run, training or model: its data and hyperparameters
+    # any run, training or model: data and hyperparameters
     FEW_ROWS = "too few rows"
     OUTLIERS = "outliers"
     EQUAL_COLUMNS = "some input columns are equal"
@@ -33,7 +33,7 @@ class Limit(Enum):
     INDEPENDENT = "the lengthscale is too short: K is nearly diagonal"
     EXTRAPOLATION = "the test rows are far from all training rows"
     SMOOTH = "the model is too smooth or too sure for these data"
-    # of a solve
+    # solves
     INTERRUPTED = "it was interrupted"
     CONSTANT = "the targets are all the same: there is nothing to solve for"
     PRECISION = "floor of the precision: rounding, not the method"
@@ -50,11 +50,11 @@ class Limit(Enum):
     CONDITIONING = "ill-conditioning: κ is large for this method"
     CAP = "the epoch limit: it was still converging"
     UNKNOWN = "not known: κ was not computed for this run"
-    # of a training
+    # trainings
     FLOOR = "noise floor: σ² is at its lower bound"
     STEPS = "too few steps: σ² still moves"
     FAILED = "a step could not be taken"
-    # of a GPyTorch model
+    # GPyTorch models
     TARGETS = "the targets are not all finite"
     INPUTS = "the inputs are not all finite"
     STEP = "a step of the optimiser was too large"
@@ -65,13 +65,13 @@ class Limit(Enum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A diagnosis: what limited a run, how one sees that, and what to change.
+    """Diagnosis: what limited a run, the evidence, and what to change.
 
     Args:
-        evidence: the numbers of the trace that say so, in a sentence.
-        change: the one setting to change, as keyword and value; empty where there is none.
-        advice: the change in words.
-        figures: rows of a table, one as it is and one with the change, where the change was tried.
+        evidence: Sentence with the numbers of the trace that show the limit.
+        change: Single setting to change, as keyword and value; empty if there is none.
+        advice: The change in words.
+        figures: Rows of a table, one without and one with the change, if the change was tried.
 
     Examples:
         >>> import torch, apviz
@@ -91,13 +91,13 @@ class Diagnosis:
     figures: tuple[Mapping[str, str], ...] = ()
 
     def write_into(self, trace: Trace) -> None:
-        """Makes this the diagnosis of a trace: of one whose cause was found outside of it, as in a GPyTorch model."""
+        """Store this as the diagnosis of a trace whose cause was found outside of it, as in a GPyTorch model."""
         found = {"limit": self.limit.name, "evidence": self.evidence, "advice": self.advice, "change": {**self.change}}
         trace.attrs["diagnosis"] = json.dumps(found | {"figures": [{**row} for row in self.figures]})
 
 
 def written_into(trace: Trace) -> Diagnosis | None:
-    """What was found outside of the trace, if anything, and if this version knows its words."""
+    """Return a diagnosis that was stored in the trace; None if there is none, or this version cannot read it."""
     try:
         found = json.loads(trace.attrs["diagnosis"])
         rows = tuple({str(name): str(value) for name, value in row.items()} for row in found.get("figures", ()))
@@ -109,7 +109,7 @@ def written_into(trace: Trace) -> Diagnosis | None:
 
 
 def share(part: float) -> str:
-    """A share in percent, of which only all is 100%, and only nothing 0%: `99.7%`, `more than 99.9%`."""
+    """Format a share in percent, with 100% only for all and 0% only for nothing: `99.7%`, `more than 99.9%`."""
     if not 0 < part < 1:
         return f"{part:.0%}"
     if 0.01 <= part < 0.99:
@@ -120,5 +120,5 @@ def share(part: float) -> str:
 
 
 def short(value: float) -> float:
-    """To three digits: what a person would type."""
+    """Round to three digits, as a person would type it."""
     return float(f"{value:.3g}")

@@ -1,19 +1,20 @@
 """Diagnosis of a training: from its trace to what limited it, the evidence, and the one setting to change.
 
-Rules, in the order they are asked; the first that holds is the answer:
+Rules, in the order in which they are asked; the first that holds gives the answer:
 
 1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
-2. *interrupted*: steps that were asked for are not done.
-3. *floor of the precision*: all solves that did not converge were kept from it by rounding.
-4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for;
-   not where a budget of epochs ends every solve.
-5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance or
+2. *interrupted*: requested steps are missing.
+3. *floor of the precision*: rounding prevented the convergence of all solves that did not converge.
+4. *ill-conditioning*: the solve of a step did not converge, so its gradient is less accurate than requested; unless a
+   budget of epochs ends every solve.
+5. *tolerance too loose*: the solves of at least half of the steps left a residual above 0.5, within their tolerance or
    their budget; W = 0 has residual 1.
-6. *a hyperparameter has collapsed or exploded*: it left its start by orders of magnitude. *a step was too large*: the
-   likelihood per row fell by more than 1 nat from its best.
-7. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
-8. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or steps still gain.
-9. *nothing*: it has settled, the sign of the end (paper, appendix, "Additional Discussions").
+6. *a hyperparameter has collapsed or exploded*: it moved from its start by orders of magnitude. *a step was too large*:
+   the likelihood per row fell by more than 1 nat from its best.
+7. *noise floor*: σ² is at the lower bound that the settings give, and the last steps have not raised it.
+8. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or the likelihood still
+   improves.
+9. *nothing*: it has settled, which is the sign of the end (paper, appendix, "Additional Discussions").
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from apviz.tracing.training_trace import SETTLED_STEPS
 
 # a lengthscale or an outputscale beyond this multiple of its start, or below its inverse, no longer describes the data
 ASTRAY = 1e6
-# the floor to try where there was none
+# lower bound of σ² to try if there was none
 USUAL_NOISE_FLOOR = 1e-4
 
 
 def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
-    """Finds what limited a training, by the rules of this module; None before its first step.
+    """Find what limited a training, by the rules of this module; return None before its first step.
 
     Examples:
         >>> import torch, apviz
@@ -134,7 +135,7 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
 
 
 def _astray(trace: TrainingTrace) -> Diagnosis | None:
-    """A hyperparameter that left its start, which suits the data, by orders of magnitude."""
+    """Test whether a hyperparameter moved by orders of magnitude from its start, which suits the data."""
     steps, now = trace["step"], trace.hyperparameters
     pairs = [("noise", steps["noise"].values[0], now.noise)]
     if now.lengthscale and "lengthscale" in steps:
@@ -142,7 +143,7 @@ def _astray(trace: TrainingTrace) -> Diagnosis | None:
         pairs += [("lengthscale", *pair) for pair in zip(starts, now.lengthscale, strict=False)]
         pairs.append(("outputscale", steps["outputscale"].values[0], now.outputscale))
     for name, start, end in pairs:
-        least = 0.0 if name == "noise" else start / ASTRAY  # little noise is what data without noise ask for
+        least = 0.0 if name == "noise" else start / ASTRAY  # data without noise lead to a small noise
         if not least <= end <= start * ASTRAY:
             evidence = f"The {name} went from {start:.3g} to {end:.3g} in {_done(trace)} steps."
             return Diagnosis(Limit.COLLAPSED, evidence, "Train again with a smaller step_size.")

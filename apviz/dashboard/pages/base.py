@@ -45,12 +45,12 @@ class Shared:
     """State that all pages of one session share.
 
     Attributes:
-        folder: folder of the visitor's uploaded files; removed with the session.
-        system_panel: widgets of the system, shared by several pages.
-        visitor: owner of the session, with the jobs of all their tabs.
-        first_runs: the job that fills a new folder; None if the folder had runs.
-        has_browser: whether a browser shows the page and reports drawn charts.
-        go: shows another page, by its name, after the given function has prepared it.
+        folder: Folder of the visitor's uploaded files, removed with the session.
+        system_panel: Widgets of the system, shared by several pages.
+        visitor: Owner of the session, with the jobs of all their tabs.
+        first_runs: Job that fills a new folder; None if the folder had runs.
+        has_browser: Whether a browser shows the page and reports drawn charts.
+        go: Function that shows another page, by its name, after calling the given function to prepare it.
     """
 
     limits: Limits
@@ -190,7 +190,7 @@ class SolvingPage(Page):
     """Page with one job at a time, whose runs are saved in the folder.
 
     Args:
-        bar: texts of its `JobBar`: `label` and `hint`.
+        bar: Texts of its `JobBar`: `label` and `hint`.
     """
 
     #: Name of a job of this page.
@@ -228,8 +228,8 @@ class SolvingPage(Page):
         """Start a job, unless one is running; return whether it was started.
 
         Args:
-            kind: kind of the job.
-            options: options of the job.
+            kind: Class of the job.
+            options: Options of the job.
         """
         if self.job is not None and self.job.is_active:
             self._bar.refuse(f"{self.solving} is running; stop it first")

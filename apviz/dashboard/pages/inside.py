@@ -33,7 +33,7 @@ _NO_FUNCTION = "The function itself can be drawn over one input: choose the data
 
 
 class InsideView(param.Parameterized):
-    """Settings of what is looked at."""
+    """Settings of the selection."""
 
     run = param.String("", label="the run")
     update = param.Integer(1, bounds=(0, None), label="the update that is shown")
@@ -67,7 +67,7 @@ class Inside(SolvingPage):
         self.choice.param.watch(lambda event: self._changed(), ["run"])
         self.choice.param.watch(lambda event: self._player_to(event.new), ["update"])
 
-    # --- what is on it --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
         return [
@@ -90,7 +90,7 @@ class Inside(SolvingPage):
             )
         return self._everything
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         self._offer_runs()
@@ -113,7 +113,7 @@ class Inside(SolvingPage):
             self.choice.param.update(run=new[-1], update=1)
 
     def run(self) -> None:
-        """Record the chosen system, solved by the chosen method."""
+        """Record the selected system, solved by the selected method."""
         if not self.fields.ready():
             return
         try:

@@ -1,1 +1,1 @@
-"""Settings: what a visitor chooses, as models with their widgets and as plain values for a job."""
+"""Settings of a visitor: models with their widgets, and plain values for a job."""

@@ -1,4 +1,4 @@
-"""Fields that hold a setting as text: what they say is what runs, or nothing does."""
+"""Text fields of settings: an invalid field blocks every run until it is corrected."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from apviz.dashboard.address import accepted, read, shown, write
 
 
 class Fields:
-    """Fields of one page, or those that several pages share.
+    """Fields of one page, or fields that several pages share.
 
-    A number field of the browser's takes back what it cannot read without a word, and the setting stays what it was.
-    These keep what was typed, say what would be accepted, and hold up what is to run.
+    A browser's number field silently discards invalid input, and the setting keeps its value. These fields keep the
+    input, show the accepted values, and block the run.
 
     Args:
-        on_problems: called with a sentence for every field that cannot be read, whenever they change.
-        shared: fields of other pages too, which count as these.
+        on_problems: Called with a sentence for every invalid field, whenever they change.
+        shared: Fields of other pages that also belong to this page.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Fields:
         return field.widget
 
     def ready(self, *names: str) -> bool:
-        """Whether the fields on the page can be read, of these settings or of all; to be asked before anything runs.
+        """Test whether the page's fields of these settings, or all fields, are valid; required before every run.
 
-        Takes what was typed into a field that was not left yet.
+        It also reads input in a field that still has the focus.
         """
         asked = [each for each in self._all() if each.widget.visible and (not names or each.name in names)]
         for field in asked:
@@ -61,7 +61,7 @@ class Fields:
 
 
 class _Field:
-    """Field of one setting; `problem` says what is wrong with what it holds."""
+    """Field of one setting; `problem` describes invalid contents."""
 
     def __init__(self, parameter: param.Parameter, changed: Callable[[], None], look: dict[str, Any]) -> None:
         self.model, self.name, self._changed = parameter.owner, parameter.name, changed
@@ -89,7 +89,7 @@ class _Field:
         return value
 
     def take(self, text: str) -> None:
-        """Make what the field holds the setting, if it can be."""
+        """Set the setting to the contents of the field, if they are valid."""
         try:
             setattr(self.model, self.name, self._value(text))
         except ValueError as error:
@@ -105,7 +105,7 @@ class _Field:
         self._changed()
 
     def _follow(self) -> None:
-        """Show a setting that was changed elsewhere, unless the field says that in other words."""
+        """Show a setting that was changed elsewhere, unless the field has the same value in another notation."""
         try:
             same = self._value(self.widget.value_input or "") == getattr(self.model, self.name)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Which methods are compared, and what is swept: batch sizes, or noises."""
+"""Settings of compared methods, and of sweeps over batch sizes or noises."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CAP = SETTINGS["max_epochs"]
 
 
 def number(name: str, default: float, *, above: bool = False) -> param.Number:
-    """Make the parameter of a setting of `apviz.methods.SETTINGS`.
+    """Return the parameter of a setting of `apviz.methods.SETTINGS`.
 
     Args:
-        above: whether its low end itself is not accepted.
+        above: Whether the lower bound itself is excluded.
     """
     setting = SETTINGS[name]
     bounds = (setting.low, setting.high)
@@ -28,7 +28,7 @@ def number(name: str, default: float, *, above: bool = False) -> param.Number:
 
 
 class MethodChoice(param.Parameterized):
-    """Settings of the methods that are ticked."""
+    """Settings of the selected methods."""
 
     methods = param.ListSelector(default=["ap", "overlap", "cg", "pcg"], objects=list(METHODS), label="Methods")
     rules = param.ListSelector(
@@ -45,7 +45,7 @@ class MethodChoice(param.Parameterized):
         """Return the solvers, one for every combination of the settings.
 
         Raises:
-            ValueError: nothing is chosen, or a setting that a solver refuses.
+            ValueError: Nothing is selected, or a solver rejects a setting.
         """
         self._require_values()
         found = choose_solvers(
@@ -57,10 +57,10 @@ class MethodChoice(param.Parameterized):
         return found
 
     def _require_values(self) -> None:
-        """Check that each ticked method has values of the settings it is swept over.
+        """Check that every selected method has values of the settings it is swept over.
 
         Raises:
-            ValueError: a setting of which nothing is chosen.
+            ValueError: A setting without values.
         """
         given = {"rule": self.rules, "partition": self.partitions, "block_size": self.block_sizes, "rank": self.ranks}
         for entry in (METHODS[method] for method in self.methods):
@@ -101,7 +101,7 @@ class BatchSizeSweep(param.Parameterized):
         """Return the solvers, one for every b, for a system of n rows.
 
         Raises:
-            ValueError: a setting that the solver refuses.
+            ValueError: The solver rejects a setting.
         """
         sizes = sorted(set(self.sizes)) or choose_block_sizes(n)
         return choose_solvers(
@@ -118,6 +118,6 @@ class NoiseSweep(param.Parameterized):
     per_decade = param.Integer(1, bounds=(1, 10), label="Noises a decade")
 
     def factors(self) -> list[float]:
-        """Return the factors of the chosen σ², the largest first, for the easy systems come first."""
+        """Return the factors of the chosen σ², largest first, because easy systems come first."""
         low, high = -int(self.below * self.per_decade), int(self.above * self.per_decade)
         return [float(f"{10 ** (step / self.per_decade):.3g}") for step in range(high, low - 1, -1)]

@@ -1,4 +1,4 @@
-"""The user's own table in one step: drop a file, look at its columns, use it."""
+"""The user's own table in one step: drop a file, check its columns, use it."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from apviz.datasets.decimals import Question
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.tables import Table, TableChoices
 
-#: reads the files of all sessions: a large table takes seconds, and other visitors must not wait for it
+#: Threads that read the files of all sessions, so that other visitors do not wait seconds for a large table.
 _READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
 _KINDS = {"number": "number", "text": "text", "date": "date", "constant": "constant", "unusable": "not usable"}
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
-#: the paper of the dialog leaves no more of a phone's screen than it must
+#: Style of the dialog's paper, with small margins on a phone's screen.
 _PAPER = {"& .MuiDialog-paper": {"margin": "12px", "width": "calc(100% - 24px)", "maxHeight": "calc(100% - 24px)"}}
-#: notes in the dialog and next to the data set; the others are in the report
+#: Number of notes in the dialog and next to the data set; the report has the others.
 _SHOWN_NOTES = 8
 _SHOWN_COLUMNS = 12
 Result = TypeVar("Result")
 
 
 class Chooser(Protocol):
-    """What a system's settings do with tables of visitors."""
+    """Interface of a system's settings to the tables of visitors."""
 
     limits: Limits
     own: OwnData
     dataset: str
 
     def use_own(self, table: OwnTable) -> None:
-        """Keep a table, and choose it."""
+        """Store a table, and select it."""
 
     def remove_own(self) -> None:
-        """Remove the table that is chosen."""
+        """Remove the selected table."""
 
 
 def in_background(work: Callable[[], Result], done: Callable[[Callable[[], Result]], None]) -> None:
-    """Do the work in a thread, and then calls `done` on the page with what gives its result, or raises its error.
+    """Run `work` in a thread, then call `done` on the page with a function that returns its result or raises its error.
 
-    Not by a coroutine, of which Panel sometimes keeps what it changes after an await until something else happens on
-    the page. Without a page, as in a test, it is done at once.
+    It avoids coroutines, because Panel sometimes delays changes made after an await until the next event on the page.
+    Without a page, as in a test, it runs at once.
     """
     page = pn.state.curdoc
     if page is None:
@@ -65,21 +65,21 @@ def in_background(work: Callable[[], Result], done: Callable[[Callable[[], Resul
 
 
 class OwnTablePanel:
-    """Widgets to drop a file, see what it holds, choose columns, and use it.
+    """Widgets to drop a file, check its contents, choose columns, and use it.
 
     Args:
-        folder: of this session; a file lies there until it is used.
+        folder: Folder of this session, which has the file until it is used.
     """
 
     def __init__(self, system: Chooser, folder: Path) -> None:
         self._system = system
         self._table: Table | None = None
-        #: a file that was received and is of no use any more once another comes
+        #: Received file, which is obsolete once another arrives.
         self._received: Path | None = None
-        #: counts the previews, of which only the last is shown
+        #: Number of previews so far; only the last is shown.
         self._asked = 0
         self._filling = False
-        #: of the file that is shown: columns that can be read in two ways, and decimal marks that were chosen
+        #: Columns of the shown file that can be read in two ways, and the chosen decimal marks.
         self._questions, self._marks = dict[str, Question](), dict[str, str]()
         most = system.limits.max_upload_mb
         self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
@@ -100,7 +100,7 @@ class OwnTablePanel:
         self.show_chosen()
 
     def show_chosen(self) -> None:
-        """Offer what can be done with the table that is chosen."""
+        """Show the actions on the selected table."""
         self._of_chosen.visible = self._system.own.find(self._system.dataset) is not None
 
     # --- the dialog -----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class OwnTablePanel:
     def _close(self) -> None:
         self.dialog.open = False
 
-    # --- a file comes ---------------------------------------------------------------------------------------------
+    # --- a file arrives -------------------------------------------------------------------------------------------
 
     def _arrived(self, name: str, path: Path) -> None:
         self._forget()
@@ -155,7 +155,7 @@ class OwnTablePanel:
         self._open(self._received)
 
     def _forget(self) -> None:
-        """Remove the file that came before, which was used by now or never."""
+        """Remove the previous file, which is either already used or no longer needed."""
         if self._received is not None:
             discard(self._received)
         self._received = self._table = None
@@ -166,7 +166,7 @@ class OwnTablePanel:
         self.note.param.update(object=escape(str(error)), severity="error", visible=True)
 
     def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
-        """Read a file, and show its columns as they are chosen, or would be by default."""
+        """Read a file, and show its columns with the given or default choices."""
         self.note.param.update(object="Reading the file …", severity="info", visible=True)
         max_mb, marks = self._system.limits.max_upload_mb, dict(self._marks)
         in_background(
@@ -211,7 +211,7 @@ class OwnTablePanel:
         self.marks.param.update(objects=choices, visible=bool(choices))
 
     def _decide(self, name: str, mark: str) -> None:
-        """Read the file again with the decimal mark that was chosen for a column."""
+        """Read the file again with the decimal mark chosen for a column."""
         assert self._table is not None
         self._marks = {key: value for key, value in (self._marks | {name: mark}).items() if value}
         try:
@@ -234,17 +234,17 @@ class OwnTablePanel:
         self._refuse(error)
 
     def _read_again(self) -> None:
-        """Read the file with names in its first line, or without."""
+        """Read the file again, with or without names in its first line."""
         if not self._filling and self._table is not None:
             self._open(self._table.path, header=bool(self.header.value))
 
-    # --- what is made of it ---------------------------------------------------------------------------------------
+    # --- the choices of the dialog --------------------------------------------------------------------------------
 
     def _choices(self) -> TableChoices:
-        """What the dialog says.
+        """Return the choices of the dialog.
 
         Raises:
-            ValueError: no input is ticked, or no column can be predicted.
+            ValueError: No input is ticked, or no column can be predicted.
         """
         if self.target.value is None:
             raise ValueError("no column of this file can be predicted: one of numbers or dates that varies is needed")
@@ -260,7 +260,7 @@ class OwnTablePanel:
         )  # fmt: skip
 
     def _preview(self) -> None:
-        """Say what would be made of the table."""
+        """Show a preview of the data set."""
         if self._filling or self._table is None:
             return
         self._asked += 1
@@ -321,7 +321,7 @@ class OwnTablePanel:
         finally:
             self.use.disabled = False
 
-    # --- the table that is chosen ---------------------------------------------------------------------------------
+    # --- the selected table ---------------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
         own = self._system.own.find(self._system.dataset)
@@ -349,7 +349,7 @@ def _row(column: Column, cells: Sequence[str]) -> list[str | float]:
 
 
 def notes_in_words(notes: Sequence[str]) -> str:
-    """Notes as a list in Markdown, the first of many."""
+    """Format the first notes as a list in Markdown."""
     lines = [f"- {escape(note[:1].upper() + note[1:])}." for note in notes[:_SHOWN_NOTES]]
     if len(notes) > _SHOWN_NOTES:
         lines.append(f"- {len(notes) - _SHOWN_NOTES} more notes are in the report.")

@@ -1,4 +1,4 @@
-"""Which solve to record with pictures: its method and how many updates, and the widgets for them."""
+"""Settings of a solve recorded with pictures: its method and number of updates; and their widgets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from apviz.partitions import PARTITIONS
 from apviz.rules import RULES
 from apviz.solvers import Solver
 
-#: residuals, and for one input weights, that one run may record
+#: Most residuals, and for one input weights, that one run may record.
 MAX_RECORDED_VALUES = 20_000_000
 
-#: without Cholesky, which is over after one update
+#: Methods except Cholesky, which ends after one update.
 PICTURED_METHODS = tuple(name for name, entry in METHODS.items() if entry.family != CHOLESKY)
 
 
@@ -38,7 +38,7 @@ class RecordChoice(param.Parameterized):
         """Return the solver for a system of n rows.
 
         Raises:
-            ValueError: a setting that it refuses, or more pictures than a run may record.
+            ValueError: The solver rejects a setting, or a run may not record so much.
         """
         if n * (self.updates + 1) > MAX_RECORDED_VALUES:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Which system: the settings that the pages of a session share, and their widgets in the sidebar."""
+"""Settings of the system, shared by the pages of a session, and their widgets in the sidebar."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from apviz.dashboard.settings.systems import (
 from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.kernels import KERNELS
 
-#: the most training rows of a user's own table at first: a comparison then takes about a minute
+#: Default limit on training rows of a user's own table; a comparison then takes about a minute.
 OWN_N = 10_000
 
 
@@ -35,7 +35,7 @@ class SystemChoice(param.Parameterized):
     """Settings of a system; a session has one of them.
 
     Args:
-        own: tables of visitors; None: there are none, and none can be kept.
+        own: Tables of visitors; None if there are none, and none can be stored.
     """
 
     dataset = param.Selector(default="china", objects=["china"], label="Data set")
@@ -57,25 +57,25 @@ class SystemChoice(param.Parameterized):
         self.param.watch(lambda event: self._fit_n(), "dataset")
 
     def list_datasets(self) -> None:
-        """Offer the data sets that are on this machine, and the tables that visitors brought."""
+        """Offer the data sets on this machine, and the tables of visitors."""
         here = [name for name in datasets.registry if datasets.is_here(name)]
         self.param.dataset.objects = [*here, *self.own.names()]
 
     def use_own(self, table: OwnTable) -> None:
-        """Keep a visitor's table, and choose it.
+        """Store a visitor's table, and select it.
 
         Raises:
-            OSError: it cannot be kept.
+            OSError: It cannot be stored.
         """
         name = self.own.add(table)
         self.list_datasets()
         self.dataset = name
 
     def remove_own(self) -> None:
-        """Remove the visitor's table that is chosen, and choose the default.
+        """Remove the selected table of a visitor, and select the default.
 
         Raises:
-            OSError: it is not there.
+            OSError: It is missing.
         """
         name = self.dataset
         self.dataset = self.param.dataset.default
@@ -83,30 +83,30 @@ class SystemChoice(param.Parameterized):
         self.list_datasets()
 
     def _fit_n(self) -> None:
-        """Bound n by the rows that the data set has to train on; of a visitor's own all are taken, if not too many."""
+        """Bound n by the number of training rows; a visitor's own table uses all of them, up to `OWN_N`."""
         own = self.own.find(self.dataset)
         rows = datasets.train_size(datasets.card(self.dataset).n) if own is None else own.rows
         most = min(self.limits.max_n, rows)
         n = min(self.n, most) if own is None else min(most, OWN_N)
-        # the bounds hold also while it changes
+        # the bounds must hold during the change too
         self.param.n.bounds = (10, max(most, self.n))
         self.n = n
         self.param.n.bounds = (10, most)
 
     def check_setting(self, name: str, value: object) -> None:
-        """Check what only a field may hold for a while: the lengthscales are text, and read when they are used.
+        """Check a setting that a field may hold although it is invalid: the lengthscales, which are text.
 
         Raises:
-            ValueError: lengthscales that are no numbers above 0.
+            ValueError: The lengthscales are not numbers above 0.
         """
         if name == "lengthscale":
             read_lengthscales(str(value))
 
     def spec(self) -> SystemSpec:
-        """Plain values of the settings as they are now.
+        """Return the current settings as plain values.
 
         Raises:
-            ValueError: lengthscales that are no numbers; a table that was removed.
+            ValueError: The lengthscales are not numbers, or the table was removed.
         """
         own = self.own.find(self.dataset)
         if own is None and self.dataset not in datasets.registry:
@@ -119,14 +119,14 @@ class SystemChoice(param.Parameterized):
 
 
 class SystemPanel:
-    """Widgets of `SystemChoice`, which the pages of a session share: each is made once, here and in the browser.
+    """Widgets of `SystemChoice`, shared by the pages of a session; each is made once, here and in the browser.
 
     Args:
-        folder: where uploaded files lie.
+        folder: Folder of uploaded files.
 
     Attributes:
-        data: of a data set alone, from top to bottom; `data_fields` are the fields among them.
-        system: of everything else that makes a system of it; `fields` are those of both.
+        data: Widgets of the data set, from top to bottom; `data_fields` are the fields among them.
+        system: Widgets of all other settings of the system; `fields` are those of both.
     """
 
     def __init__(self, choice: SystemChoice, folder: Path) -> None:
@@ -174,7 +174,7 @@ class SystemPanel:
 
 
 def describe_dataset(system: SystemChoice) -> str:
-    """Return sentences on the data set that is chosen: size, licence, source."""
+    """Return sentences on the selected data set: size, licence, source."""
     name = system.dataset
     own = system.own.find(name)
     if own is not None:
@@ -185,7 +185,7 @@ def describe_dataset(system: SystemChoice) -> str:
 
 
 def describe_hyperparameters(system: SystemChoice) -> str:
-    """Return a sentence on where the hyperparameters come from."""
+    """Return a sentence on the source of the hyperparameters."""
     if system.source == BY_HAND:
         return "As given below."
     fitted = "Fitted in seconds, to at most 1,000 training rows, when it runs."

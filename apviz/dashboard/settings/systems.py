@@ -1,4 +1,4 @@
-"""The system of a job: data and hyperparameters as plain values, chosen by a visitor or read from a trace."""
+"""System of a job: data and hyperparameters as plain values, chosen by a visitor or read from a trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from apviz.tracing.trace import kernel_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 FROM_CARD, FITTED, BY_HAND = "of the data set", "fitted here", "by hand"
-#: rows of the landing page: a comparison of ten solvers takes seconds
+#: Number of rows of the landing page; a comparison of ten solvers takes seconds.
 DEFAULT_N = 1_712
 
 
@@ -39,12 +39,12 @@ class Loaded:
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """Plain values, as a job takes them into its thread; the names are those of `SystemChoice`.
+    """Plain values, which a job passes to its thread; the names are those of `SystemChoice`.
 
     Args:
-        source: of the hyperparameters: `FROM_CARD`, `FITTED` or `BY_HAND`; those given here count for the last alone.
-        kernel: a name; or, of a recorded run, a kernel itself, which has its own lengthscales and scales.
-        own: the table behind `dataset`; None for a data set of apviz.
+        source: Source of the hyperparameters: `FROM_CARD`, `FITTED` or `BY_HAND`. Only `BY_HAND` uses those given here.
+        kernel: Name of a kernel; or, for a recorded run, the kernel itself with its lengthscales and scales.
+        own: Table behind `dataset`; None for a data set of apviz.
     """
 
     dataset: str
@@ -63,8 +63,8 @@ class SystemSpec:
         """Return the data, split and standardised.
 
         Raises:
-            DatasetUnavailable: with what to do.
-            ValueError: an unknown name, a bad file.
+            DatasetUnavailable: The data set is missing; the message says how to get it.
+            ValueError: An unknown name, or an invalid file.
         """
         dtype = DTYPES[self.dtype]
         if self.own is not None:
@@ -76,15 +76,15 @@ class SystemSpec:
                 raise ValueError(f"the table {self.dataset} is no longer here; upload the file again") from error
             except ValueError as error:
                 raise ValueError(without_folder(error, path)) from error
-            # under the name it is offered by, with which a trace finds it again
+            # under the offered name, by which a trace finds it again
             return replace(data, card=replace(data.card, name=self.dataset))
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
     def check(self, limits: Limits) -> None:
-        """Check what can be checked before any work.
+        """Check everything that can be checked before any work.
 
         Raises:
-            ValueError: more rows than the limit.
+            ValueError: More rows than the limit.
         """
         if self.n > limits.max_n:
             raise ValueError(
@@ -93,13 +93,13 @@ class SystemSpec:
             )
 
     def build(self, limits: Limits, hooks: Sequence[Hook] = ()) -> Loaded:
-        """Return the system with its data, and hyperparameters that are fitted here if there are none.
+        """Return the system with its data and hyperparameters, which are fitted if there are none.
 
         Args:
-            hooks: of the solves of a fit.
+            hooks: Hooks of the solves of a fit.
 
         Raises:
-            ValueError: more rows than the limit; what `load` and `choose_hyperparameters` raise.
+            ValueError: More rows than the limit; or an error of `load` or `choose_hyperparameters`.
         """
         self.check(limits)
         data = self.load()
@@ -114,7 +114,7 @@ class SystemSpec:
         return self._with(data, chosen)
 
     def at_noise(self, loaded: Loaded, factor: float) -> Loaded:
-        """Same system with `factor` times the noise; nothing is loaded or fitted again."""
+        """Return the same system with `factor` times the noise, without loading or fitting again."""
         if factor == 1:
             return loaded
         chosen = loaded.hyperparameters
@@ -130,7 +130,7 @@ def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | No
     """Return the system of a recorded run, from the root attributes of its trace.
 
     Raises:
-        ValueError: data that is not at hand any more, or a kernel that is other people's code.
+        ValueError: The data are no longer available, or the kernel is not part of apviz.
     """
     a: Mapping[str, object] = attrs
     kernel = kernel_of(a)
@@ -147,14 +147,14 @@ def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | No
 def data_of(
     what: str, name: str, attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]
 ) -> OwnTable | None:
-    """Return a table behind the name of a data set in a trace; None for a data set of apviz.
+    """Return the table behind the name of a data set in a trace; None for a data set of apviz.
 
     Args:
-        what: what the trace is of: a run, or a training.
-        attrs: its root attributes.
+        what: Kind of the trace: a run, or a training.
+        attrs: Root attributes of the trace.
 
     Raises:
-        ValueError: data that are not at hand any more, or a table of that name that is another.
+        ValueError: The data are no longer available, or another table has that name.
     """
     own = find_own(name)
     preparation = json.loads(str(attrs.get("data_preparation", "{}")))
@@ -175,10 +175,10 @@ def data_of(
 
 
 def read_lengthscales(text: str) -> tuple[float, ...]:
-    """Return the lengthscales from the text of a field: one number, or one an input.
+    """Return the lengthscales from the text of a field: one number, or one per input.
 
     Raises:
-        ValueError: text that is no numbers above 0.
+        ValueError: The text is not numbers above 0.
     """
     try:
         numbers = tuple(float(word) for word in text.replace(",", " ").split())

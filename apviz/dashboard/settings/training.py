@@ -1,4 +1,4 @@
-"""How to train: the settings of a training, their widgets, and those of a recorded training that resumes."""
+"""Settings of a training, their widgets, and the settings of a recorded training to resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOLVERS = {
 
 
 class TrainingPlan(param.Parameterized):
-    """Settings of a training; data, kernel, seed and precision are those of the session's system."""
+    """Settings of a training; data, kernel, seed and precision come from the session's system."""
 
     solver = param.Selector(default="auto", objects=list(SOLVERS), label="Solver of every step")
     block_size = param.Integer(200, bounds=(1, None), label="Block size b")
@@ -65,7 +65,7 @@ class TrainingPlan(param.Parameterized):
         """Return the settings as the library takes them, for the data, kernel and seed of a system.
 
         Raises:
-            ValueError: a setting out of range.
+            ValueError: A setting out of range.
         """
         settings = TrainingSettings(
             kernel=spec.kernel, solver=self.choose_solver(), steps=self.steps, step_size=self.step_size,
@@ -76,7 +76,7 @@ class TrainingPlan(param.Parameterized):
 
 
 def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> list[Viewable]:
-    """Return the widgets of `TrainingPlan` and of what it takes of `SystemChoice`, but for the data."""
+    """Return the widgets of `TrainingPlan` and of the settings it uses of `SystemChoice`, except the data."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
     block_size = fields.add(p.block_size, **wide)
     rank = fields.add(p.rank, **wide)
@@ -115,7 +115,7 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> 
 
 
 def less_work_words(plan: TrainingPlan) -> str:
-    """Say what the steps of a plan are when they are to take less work, and what that saved where it was measured."""
+    """Return a sentence on the steps of a plan with less work, and on the measured savings."""
     settings = TrainingSettings(solver=plan.choose_solver(), steps=plan.steps).with_less_work()
     named = {0.25: "a quarter", 0.5: "half"}
     parts = [f"{count} are on {named[share]} of the rows" for share, count in settings.stages]
@@ -133,11 +133,11 @@ def less_work_words(plan: TrainingPlan) -> str:
 def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, TrainingSettings]:
     """Return the data and settings of a recorded training.
 
-    A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
-    and in `apviz experiment`. Code that loads the data checks this with `apviz.gp.checkpoint.check_data`.
+    A trace does not record the seed of the split. It is assumed to be that of the probes, as on this page and in
+    `apviz experiment`. Code that loads the data checks this with `apviz.gp.checkpoint.check_data`.
 
     Raises:
-        ValueError: data or a solver that is not at hand.
+        ValueError: Data or solver are not available.
     """
     a, settings = trace.attrs, settings_of(trace)
     name = str(a["dataset"])
@@ -149,7 +149,7 @@ def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -
 
 
 def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
-    """Return the settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
+    """Return the settings of a training with the proposal of a diagnosis, with a solver by its name in `SOLVERS`."""
     values = dict(change)
     if "solver" in values:
         values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()

@@ -101,7 +101,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             name, changed, TRAINING if training else "solve", str(attrs["method_name"]), str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
-            _number(attrs, "seconds"), _number(attrs, "residual"), attrs.get("residual_is_measured") is True,
+            _number(attrs, "seconds"), _number(attrs, "residual"), bool(attrs.get("certificate")),
             str(attrs["created"]), details=str(attrs["method_details"]), **_settings(attrs),
             **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
         )  # fmt: skip

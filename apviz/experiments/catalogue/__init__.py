@@ -1,1 +1,1 @@
-"""The ten experiments, one figure or table of the paper each."""
+"""The ten experiments; each computes one figure or table of the paper."""

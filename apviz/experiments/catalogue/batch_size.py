@@ -1,4 +1,4 @@
-"""Figure 3: smaller blocks need fewer epochs, but more updates one after another."""
+"""Figure 3: smaller blocks need fewer epochs, but more consecutive updates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
 
 PAIRS = (("3droad", "airquality"),)
-#: of the full set; the paper trains with the last, and names none of those in its figure
+#: Sizes for the full set. The paper trains with the last one, and does not name the sizes of its figure.
 SIZES = (500, 1000, 2000, 4000, 6000)
 LEVELS = (0.1, 0.01)
 MAX_EPOCHS = 100

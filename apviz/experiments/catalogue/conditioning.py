@@ -1,4 +1,4 @@
-"""Figure 4 and its appendix version: as σ² falls in training, CG needs more iterations, alternating projection not."""
+"""Figure 4 and its appendix version: as σ² falls in training, CG needs more iterations, and AP does not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from apviz.experiments.sources import load, pairs, training_solver
 from apviz.gp.training_settings import TrainingSettings
 from apviz.tracing import Trace
 
-#: the main figure's, then the appendix's
+#: Data sets of the main figure, then of the appendix.
 DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
-#: how many of them at a reduced n, where the point is to see it in minutes
+#: Number of data sets at a reduced n, which keeps the run to minutes.
 REDUCED_DATASETS = 2
 METHODS = (published.AP, published.CG)
-#: the steps a table shows the epochs of, as parts of all, and those it shows σ² after
+#: Steps at which a table shows the epochs, as shares of all steps, and steps after which it shows σ².
 EPOCH_PARTS, NOISE_PARTS = (0.02, 0.2, 0.6, 1.0), (0.2, 0.6, 1.0)
 
 
@@ -59,10 +59,10 @@ def _chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
 
 
 def _names(options: Options) -> list[str]:
-    """The data set of `options`; else those of the paper's that are here, at a reduced n the first two.
+    """Return the data set of `options`, otherwise the available ones of the paper, only the first two at a reduced n.
 
     Raises:
-        DatasetUnavailable: none is here.
+        DatasetUnavailable: None is available.
     """
     if options.dataset is not None:
         names = [options.dataset]
@@ -118,7 +118,7 @@ def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
 
 
 def _published_row(name: str, method: str, after: Sequence[int], solves: Sequence[int]) -> list[str]:
-    """The row of the paper, or empty if it does not have the data set."""
+    """Return the row of the paper; empty if the paper lacks the data set."""
     total = published.TRAINING["matern52"].get(name, {}).get(method)
     if total is None:
         return []

@@ -1,4 +1,4 @@
-"""Figure 1: the residual by epoch or iteration, alternating projection against conjugate gradients."""
+"""Figure 1: residual by epoch or iteration, of alternating projection and of conjugate gradients."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, overlapping
 
 PAIRS = (("3droad", "airquality"), ("houseelectric", "sgemm"))
-#: in the order of the table: the paper's three, and ours
+#: Methods in the order of the table: the three of the paper, and ours.
 PLAIN_CG = "plain CG"
 METHODS = (AP, PLAIN_CG, CG, OVERLAP)
-#: the tolerances of training and of test time, and one between
+#: Tolerances of training and of test time, and one between them.
 LEVELS = (TRAINING_TOL, 0.1, TEST_TOL)
-#: epochs and iterations at a reduced n, where the paper's 1,000 would not end in minutes on a CPU
+#: Most epochs and iterations at a reduced n; the paper's 1,000 would take more than minutes on a CPU.
 REDUCED_MAX_EPOCHS = 500
-#: of the published trainings: the solve at the hyperparameters of the card
+#: Step of the published trainings whose solve is at the hyperparameters of the card.
 PUBLISHED_STEP = 49
 
 
@@ -111,7 +111,7 @@ def _table(name: str, rows: Mapping[str, Row]) -> Table:
 
 
 def _published(name: str, method: str) -> str:
-    """Epochs or iterations of the authors' solve until its residual was below 1."""
+    """Return the number of epochs or iterations until the residual of the authors' solve fell below 1."""
     steps = published.training_of(name, method)
     if not steps:
         return "–"

@@ -1,4 +1,4 @@
-"""The appendix's table of flops: those that run in an epoch of Algorithm 1, against the paper's formulas."""
+"""The appendix's table of flops: measured flops of an epoch of Algorithm 1, and the paper's formulas."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from apviz.system import KernelSystem
 PAIRS = (("airquality", "sgemm"),)
 COLUMNS = 16
 EPOCH, ITERATION = "an epoch", "an iteration of CG"
-# out of reach: one epoch is wanted
+# unreachable: the solve should do exactly one epoch
 TOL = 1e-9
 
 CACHE, RULE, SOLVE, WEIGHTS, RESIDUAL = "cache", "rule", "solve", "weights", "residual"
 ENTRIES, RECORD = "entries", "record"
-#: which function does what: the functions themselves, so that one that is renamed or moved is missed at once
+#: Purpose of each function, by the function itself, so that a renamed or moved function raises an error at once.
 CALLERS: Final = {
     BlockFactors.__init__: CACHE,
     Projection.norms_of: RULE,
@@ -57,7 +57,7 @@ EVALUATING: Final = {TiledOperator._tile: ENTRIES, Operator.block: ENTRIES}
 
 
 class Flops(Experiment):
-    """Count one epoch on the torch engine, which runs the operations of the formulas, and one CG iteration."""
+    """Flops of one epoch on the torch engine, which runs the formulas' operations, and of one CG iteration."""
 
     name = "flops"
     title = "The flops of an epoch, counted"
@@ -78,11 +78,11 @@ class Flops(Experiment):
         return tables
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-        return []  # one epoch draws no curve
+        return []  # a single epoch has no curve
 
 
 def _system(pair: tuple[str, str], options: Options, torch_engine: bool) -> tuple[KernelSystem, int, str]:
-    """The system, b and how a table names the data; the compiled engine's operations could not be seen."""
+    """Return the system, b and the data's name in a table, on the torch engine, whose operations can be counted."""
     source = load(*pair, options)
     system = build_system(source.data, source.hyperparameters, rhs=COLUMNS, device=options.device)
     if torch_engine:
@@ -101,16 +101,16 @@ def _system(pair: tuple[str, str], options: Options, torch_engine: bool) -> tupl
 
 
 class _Held(Hook):
-    """The numbers that the cached factors hold."""
+    """Count of the numbers that the cached factors store."""
 
     def on_start(self, run: Run) -> None:
-        assert run.factors is not None  # alternating projection has them
+        assert run.factors is not None  # alternating projection has factors
         self.numbers = run.factors.numbers
         self.updates = len(run.factors)
 
 
 def _count(system: KernelSystem, solver: Solver, *hooks: Hook) -> FlopCount:
-    """The flops of a solve that is recorded by nobody else."""
+    """Count the flops of a solve without other recorders."""
     count = FlopCount(CALLERS, EVALUATING)
     with count:
         attempt(system, solver, hooks)
@@ -135,7 +135,7 @@ def _count_iteration(pair: tuple[str, str], options: Options, trace: Path) -> Ro
 
 
 def _shared(kind: str, data: str, count: FlopCount) -> Row:
-    """What both rows have."""
+    """Return the entries that both rows share."""
     return {"kind": kind, "data": data, "flops": dict(count.flops), "unknown": sorted(count.unknown)}
 
 
@@ -191,7 +191,7 @@ def _numbers(count: int | None) -> str:
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
-#: callers that are not in the table
+#: Purpose of functions outside the table.
 OTHER: Final = "other"
 
 # one flop per element of the result, or of the argument
@@ -211,21 +211,22 @@ _FREE: Final = frozenset((
 
 
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts flops while it is active.
+    """Counter of the flops executed while it is active.
 
-    One for each +, −, ×, ÷, √ and exp of two numbers, or one; none for copies, comparisons and changes of sign.
-    Products, triangular solves and Cholesky factors count by their shapes: 2mkn for (m, k) times (k, n), b²p for a
-    triangle (b, b) and p columns, b³/3 for a factor. Compiled engines call no tensor operations and go unseen.
+    Each +, −, ×, ÷, √ and exp of one or two numbers counts as one flop; copies, comparisons and changes of sign do not
+    count. Products, triangular solves and Cholesky factors count by their shapes: 2mkn for (m, k) times (k, n), b²p for
+    a triangle (b, b) and p columns, b³/3 for a factor. Compiled engines call no tensor operations, so they are not
+    counted.
 
     Args:
-        callers: a function, method or property → what it does; what is defined inside of it goes with it. Operations
-            go to the outermost of these functions.
-        always: the same for functions that count everything they call, for any caller.
+        callers: Purpose of a function, method or property, including functions defined inside it. Operations count
+            for the outermost of these functions.
+        always: Purpose of functions that count everything they call, for any caller.
 
     Attributes:
-        flops: by what is done; `OTHER` where no caller is known.
-        largest: the elements of the largest result, by what is done.
-        unknown: operations it cannot count; if there are any, the count is not complete.
+        flops: Flops by purpose; `OTHER` if no caller is known.
+        largest: Number of elements of the largest result, by purpose.
+        unknown: Operations that it cannot count; if there are any, the count is incomplete.
     """
 
     def __init__(self, callers: Mapping[Any, str], always: Mapping[Any, str]) -> None:
@@ -245,7 +246,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _doing(self) -> str:
-        """What the operation is for, from the stack."""
+        """Return the purpose of the current operation, from the stack."""
         found, frame = OTHER, sys._getframe(2)
         while frame is not None:
             if frame.f_code in self._always:
@@ -255,10 +256,10 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
     def _count(self, name: str, args: Any, kwargs: Any, result: Any) -> int:
-        """The flops of one operation."""
+        """Return the flops of one operation."""
         if name in ("mm", "bmm"):
             return 2 * int(args[0].numel()) * int(args[1].shape[-1])
-        if name in ("addmm", "baddbmm"):  # the sum is among the additions of the product
+        if name in ("addmm", "baddbmm"):  # the product's additions include the sum
             return 2 * int(args[1].numel()) * int(args[2].shape[-1])
         if name == "linalg_cholesky_ex":
             return int(args[0].numel()) * int(args[0].shape[-1]) // 3
@@ -279,7 +280,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _by_code(functions: Mapping[Any, str]) -> dict[CodeType, str]:
-    """What the code of each function does, and that of the functions defined inside of it."""
+    """Return the purpose by code of each function and of the functions defined inside it."""
     found: dict[CodeType, str] = {}
     for function, what in functions.items():
         codes = [inspect.unwrap(getattr(function, "fget", function)).__code__]

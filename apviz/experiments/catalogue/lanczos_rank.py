@@ -1,4 +1,4 @@
-"""The appendix's figure of the test NLL by the rank of the Lanczos variances, and the NLL that it falls towards."""
+"""The appendix's figure of the test NLL by the rank of the Lanczos variances, with the NLL of exact variances."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from apviz.gp.posterior import PAPER_LANCZOS_RANK, Posterior
 from apviz.tracing import Recorder, Trace
 from apviz.tracing.schema import LANCZOS
 
-#: the paper's, and smaller ones; a rank above n is left out
+#: The paper's rank, and smaller ones; ranks above n are left out.
 RANKS: Final = (10, 20, 50, 100, 200, 500, PAPER_LANCZOS_RANK)
-#: for all ranks: variances by solves take a right-hand side for each test row
+#: Number of test rows for all ranks; variances by solves need a right-hand side for each.
 TEST_ROWS: Final = 500
-#: of the variances by solves, whose error is of its square
+#: Tolerance of the variances by solves, whose error is proportional to its square.
 TOL: Final = 1e-3
 
 
 class LanczosRank(Experiment):
-    """Variances at the hyperparameters of the data set's card: of a GP trained by alternating projection, or fitted."""
+    """Variances at the hyperparameters of the data set's card, trained by alternating projection or fitted."""
 
     name = "lanczos-rank"
     title = "Test NLL by the rank of the Lanczos variances"
@@ -77,7 +77,7 @@ def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
         data.train_x, data.train_y, source.hyperparameters, OURS, variance_solver=replace(OURS, tol=TOL),
         device=options.device, dataset=name, hooks=[recorder, *options.hooks],
     )  # fmt: skip
-    assert posterior.solution is not None  # no weights were given
+    assert posterior.solution is not None  # because no weights were given
     mean, ranks = posterior.mean(data.test_x), [rank for rank in RANKS if rank <= source.n]
     by_rank = posterior.variance_by_rank(data.test_x, ranks, include_noise=True)
     nll = [negative_log_likelihood(mean, variance, data.test_y) for variance in by_rank.T]
@@ -105,7 +105,7 @@ def _keep(trace: Trace, found: Mapping[str, Any], path: Path) -> None:
 
 
 def _falls(rows: Sequence[Row]) -> str:
-    """Whether ours does what the paper's does."""
+    """Return a sentence that compares our curve with the paper's, which falls."""
     rising = [row["data"] for row in rows if any(b > a for a, b in pairwise(row["nll"]))]
     if not rising:
         return "Ours falls with every rank."

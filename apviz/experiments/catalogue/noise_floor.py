@@ -1,4 +1,4 @@
-"""Table 4: what keeping the noise above 0.1 costs in accuracy, and that alternating projection does not need it."""
+"""Table 4: a noise above 0.1 costs accuracy, and alternating projection does not need it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apviz.experiments.published import (
 from apviz.experiments.sources import OVERLAP, load, name_of, pairs
 from apviz.tracing import Trace
 
-#: the stand-in's trained noise is far below 0.1, as house electric's is
+#: Data sets whose trained noise is far below 0.1: house electric, and the set that replaces it.
 PAIR: Final = (NOISE_FLOOR_DATASET, "sgemm")
 TRAINED: Final = ((CG, 0.1), (AP, 0.1), (AP, 1e-4), (OVERLAP, 1e-4))
 COLUMNS: Final = ("rmse", "nll", "solves", "time")

@@ -1,4 +1,4 @@
-"""Table 2: the predictive mean of one and the same Gaussian process, by CG and by alternating projection."""
+"""Table 2: the predictive mean of a single Gaussian process, by CG and by alternating projection."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def _cell(method: str, name: str, seed: int, options: Options, path: Path) -> Ro
     source = sources.load_named(name, options, seed)
     data, h, solver = source.data, source.hyperparameters, prediction_solver(method, source)
     like = KernelSystem(data.train_x, data.train_y, h.build_kernel(), noise=h.noise, device=options.device)
-    like.operator.prepare()  # compiling is not part of a solve's time
+    like.operator.prepare()  # a solve's time excludes compilation
     posterior = Posterior(
         data.train_x, data.train_y, h, solver, hooks=[Recorder(path), *options.hooks], operator=like.operator,
         device=options.device, dataset=name,
     )  # fmt: skip
     solution = posterior.solution
-    assert solution is not None  # no weights were given
+    assert solution is not None  # because no weights were given
     return {
         "method": method, "seed": seed, "dataset": name, "data": source.heading, "settings": solver.method.name,
         "rmse": rmse(posterior.mean(data.test_x), data.test_y), "epochs": solution.epochs, "work": solution.work,

@@ -1,4 +1,4 @@
-"""Figure 2, right: which block next matters. Gauss-Southwell, cyclic and random on one system."""
+"""Figure 2, right: block selection matters. Gauss-Southwell, cyclic and random on one system."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def _solve(rule: str, seed: int, options: Options, trace: Path) -> Row:
     )  # fmt: skip
     chosen = Random(seed=seed) if rule == "random" else rule
     recorder = Recorder(trace)
-    # a tolerance that is out of reach: the figure is the whole curve
+    # an unreachable tolerance, because the figure shows the complete curve
     solver = AlternatingProjection(block_size=size, rule=chosen, tol=1e-6, max_epochs=MILESTONES[-1])
     attempt(system, solver, [recorder, *options.hooks])
     residual = recorder.trace["epoch"]["residual"].values
     return {
         "rule": rule, "seed": seed, "block_size": size, "data": source.heading,
-        # of a small system the solve may be over before
+        # the solve of a small system may end before
         "residuals": [float(residual[min(epoch, len(residual) - 1)]) for epoch in MILESTONES],
     }  # fmt: skip

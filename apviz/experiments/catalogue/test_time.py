@@ -1,4 +1,4 @@
-"""Figure 5: one right-hand side at test time. CG wins in the end, alternating projection at the tolerance."""
+"""Figure 5: one right-hand side at test time. CG is better in the end, alternating projection at the tolerance."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"), ("buzz", "protein"))
 METHODS = (published.AP, published.CG)
-#: the test-time tolerance, and how far the curves go
+#: The test-time tolerance, and the lowest residual of the curves.
 LEVELS = (TEST_TOL, 1e-4)
-#: epochs and iterations at a reduced n, where the paper's 4,000 would not end in minutes on a CPU
+#: Most epochs and iterations at a reduced n; the paper's 4,000 would take more than minutes on a CPU.
 REDUCED_MAX_EPOCHS = 1000
 
 
 class TestTime(Experiment):
     """Solves for K⁻¹(y − μ) by alternating projection and by CG with the paper's preconditioner (section 5.3)."""
 
-    __test__ = False  # pytest collects what is called so
+    __test__ = False  # pytest collects classes with such names
 
     name = "test-time"
     title = "Alternating projection and CG at test time"
@@ -54,7 +54,7 @@ class TestTime(Experiment):
 
 
 def _names(rows: Mapping[str, Row]) -> dict[str, str]:
-    """The data sets with solves, and how a table names them."""
+    """Return the data sets with solves, and their names in a table."""
     return {row["dataset"]: row["data"] for row in rows.values() if "reached" in row}
 
 

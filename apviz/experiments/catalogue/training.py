@@ -1,4 +1,4 @@
-"""Table 1, and the appendix's for Matérn-3/2: Gaussian processes trained by CG, by alternating projection, SVGP."""
+"""Table 1, and the appendix's for Matérn-3/2: Gaussian processes trained by CG, alternating projection and SVGP."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ METHODS: Final = (CG, AP, OVERLAP, SVGP)
 COLUMNS: Final = ("rmse", "nll", "solves", "time", "speed_up")
 NOISE_FLOOR: Final = 1e-4
 MAIN_KERNEL: Final = "matern52"
-#: SVGP at a reduced n: Adam steps, a fifth of the paper's on sgemm, a quarter of them with its first step size; and
-#: the fewest inducing points and rows of a minibatch
+#: SVGP at a reduced n. Number of Adam steps, a fifth of the paper's on sgemm, a quarter of them with its first step
+#: size; least number of inducing points; least number of rows of a minibatch.
 SVGP_STEPS, SVGP_MIN_INDUCING_POINTS, SVGP_MIN_BATCH_SIZE = 2_000, 64, 256
-#: of whole gas sensors (appendix); of all others as `SVGPSettings` has it
+#: Schedule for all gas sensors (appendix); other data sets use that of `SVGPSettings`.
 GAS_SENSORS_SCHEDULE: Final = ((50, 0.01), (350, 0.001))
 
 
@@ -59,7 +59,7 @@ class TrainingTable(Experiment):
             for seed in range(options.seeds)
             for kernel in TRAINING
             for method in methods
-            # at a reduced n, where the point is to see it in minutes, the appendix's kernel on one set, by CG and AP
+            # a reduced n keeps the run to minutes, so the appendix's kernel is on one set, by CG and AP
             if options.n is None or kernel == MAIN_KERNEL or (name == names[0] and method in (CG, AP))
         ]
 
@@ -88,7 +88,7 @@ def _cell(method: str, name: str, kernel: str, seed: int, options: Options, path
 
 
 def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
-    from apviz.gp import svgp  # needs GPyTorch
+    from apviz.gp import svgp  # requires GPyTorch
 
     settings = svgp.SVGPSettings(kernel=kernel, noise_floor=NOISE_FLOOR, seed=seed)
     points, batch, schedule = settings.inducing_points, settings.batch_size, settings.schedule

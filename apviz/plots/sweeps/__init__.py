@@ -1,1 +1,1 @@
-"""Figures of many runs: sweeps over a setting, groups that differ in the seed alone, and methods over many systems."""
+"""Figures of many runs: sweeps over a setting, groups that differ only in the seed, and methods on many systems."""

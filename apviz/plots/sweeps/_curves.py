@@ -1,4 +1,4 @@
-"""Curves over a setting: a point a run, a curve a method; runs that did not converge are never points of a curve."""
+"""Curves over a setting: a point per run, a curve per method; only converged runs are points of a curve."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme,
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: what a run needs to have converged for, to be a point of its curve
+#: Columns that count only for converged runs; other runs are not points of these curves.
 TO_TOLERANCE: Final = ("epochs", "work", "seconds", "residual")
 
 
 def add_curves(
     figure: go.Figure, traces: Sequence[Trace], over: Over, x: str, panels: Mapping[str, str], theme: Theme
 ) -> None:
-    """Adds a curve a series to every panel, and a cross or an open circle for what did not converge.
+    """Add a curve per series to every panel, and a cross or an open circle for each run that did not converge.
 
-    The first number of a point's `customdata` is the place of its run in `traces`.
+    The first number of a point's `customdata` is the index of its run in `traces`.
 
     Args:
-        over: the setting in which the runs of a curve differ.
-        x: the column of `sweep_table` on the x axis.
-        panels: columns of `sweep_table` from above, with the titles of their axes.
+        over: Setting in which the runs of a curve differ.
+        x: Column of `sweep_table` on the x axis.
+        panels: Columns of `sweep_table` from top to bottom, with the titles of their axes.
     """
     table = sweep_table(traces)
     places = {id(trace): place for place, trace in enumerate(traces)}
@@ -62,7 +62,7 @@ def add_curves(
 
 
 def mark_run(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:
-    """Marks a run with a thin line through all panels and a ring around its points."""
+    """Mark a run with a thin line through all panels and a ring around its points."""
     row_of = sweep_table([best]).iloc[0]
     for row, panel in enumerate(panels, start=1):
         figure.add_vline(row_of[x], line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
@@ -74,7 +74,7 @@ def mark_run(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], 
 
 
 def log_axis(figure: go.Figure, values: Any, title: str, row: int) -> None:
-    """Makes the y axis of a row logarithmic, with labels as of `log_ticks`."""
+    """Make the y axis of a row logarithmic, with labels by `log_ticks`."""
     figure.update_yaxes(type="log", title_text=title, row=row, col=1, **log_ticks(values))
 
 
@@ -102,7 +102,7 @@ def _hover_line(trace: Trace) -> str:
 
 
 def _entry(name: str, runs: Sequence[Trace]) -> str:
-    """The name of a curve, and how many of its runs converged."""
+    """Return the name of a curve, and how many of its runs converged."""
     unfinished = sum(not trace.finished for trace in runs)
     failed = sum(trace.finished and not trace.converged for trace in runs)
     states = [f"{failed} of {len(runs)} not converged"] if failed else []

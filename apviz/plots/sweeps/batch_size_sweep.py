@@ -19,20 +19,20 @@ from apviz.settings import require_number
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: above them where runs did not converge: how far each came
-REACHED: Final = {"residual": "residual reached"}
-#: columns of `sweep_table` from above, and the titles of their axes
+#: Top panel if some runs did not converge: the residual of each run at its end.
+REACHED: Final = {"residual": "final residual"}
+#: Columns of `sweep_table` from top to bottom, and the titles of their axes.
 PANELS: Final = {
     "epochs": "epochs",
     "seconds": "time (s)",
     "kappa_prime": "κ′ ≈ λ′max/λmin",
     "factor_bytes": "factor memory",
 }
-#: pixels, and of a panel more
+#: Heights in pixels: of the figure, and of one more panel.
 HEIGHT, PANEL = 920, 180
-#: of the memory's axis, above and below what is drawn
+#: Factor of free room above and below the data on the axis of memory.
 _ROOM: Final = 2.5
-#: the most labels on the axis of b, and the least ratio of two neighbours
+#: Most labels on the axis of b, and smallest ratio of two labelled neighbours.
 _LABELLED: Final = 10
 _APART: Final = 1.2
 
@@ -40,20 +40,20 @@ _APART: Final = 1.2
 def batch_size_sweep(
     traces: Trace | Sequence[Trace], *, memory_limit: float | None = None, theme: ThemeName = "light"
 ) -> go.Figure:
-    """Epochs and seconds to the tolerance, κ′ of the blocks and the memory of their factors, against b.
+    """Draw epochs and seconds to the tolerance, κ′ of the blocks and the memory of their factors, against b.
 
-    Where a run did not converge, a panel above them has the residual that each reached, with the tolerance as a line;
-    where none did, the caption says which b came nearest, and what to do next.
+    If a run did not converge, a panel at the top shows the final residual of each run, with the tolerance as a line. If
+    none converged, the caption names the b with the smallest residual, and the next step.
 
-    A ring and a thin line mark the b that took the fewest seconds, set-up included, of all that converged; of several
-    systems or tolerances, on the one that most runs share. A cross stands where a run ended that did not converge, an
-    open circle where one still runs or was interrupted: neither is a point of the curve.
+    A ring and a thin line mark the b with the shortest time, set-up included, among converged runs. With several
+    systems or tolerances, only the runs on the most frequent one compete. A cross marks the end of a run that did not
+    converge, an open circle the end of one that still runs or was interrupted. Neither is a point of the curve.
 
     Args:
-        memory_limit: in bytes, drawn with the memory.
+        memory_limit: Limit in bytes, drawn with the memory.
 
     Raises:
-        ValueError: no trace; a trace without a batch size; an unknown theme.
+        ValueError: No trace; a trace without a batch size; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -91,12 +91,12 @@ def batch_size_sweep(
     figure.update_xaxes(title_text="batch size b", row=len(panels), col=1)
     figure.update_layout(height=HEIGHT + PANEL * (len(panels) - len(PANELS)))
     return finish(
-        figure, several, colors, "What the batch size costs", "batch_size_sweep", _notes(several, compared, best)
+        figure, several, colors, "Cost of each batch size", "batch_size_sweep", _notes(several, compared, best)
     )
 
 
 def _labels(sizes: Sequence[int]) -> list[str]:
-    """Of every b that stands far enough from the one labelled before it; empty for the others."""
+    """Return a label for every b that is far enough from the label before it; empty labels for the others."""
     apart = max(_APART, (sizes[-1] / sizes[0]) ** (1 / _LABELLED))
     labels, last = [], 0.0
     for size in sizes:
@@ -111,20 +111,20 @@ def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | Non
         return reached(compared)
     seconds = float(best["epoch"]["seconds"][-1])
     converged = sum(trace.converged for trace in compared)
-    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fewest of {converged} converged"]
+    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fastest of {converged} converged"]
     if len(compared) < len(traces):
-        notes.append(f"of one system, to tolerance {best.attrs['tol']:g}")
+        notes.append(f"on one system, to tolerance {best.attrs['tol']:g}")
     return notes
 
 
 def reached(traces: Sequence[Trace]) -> list[str]:
-    """What to say of a sweep over b of which no run converged: which came nearest, how near, and what to do next."""
+    """Return notes on a sweep over b without a converged run: the b with the smallest residual, and the next step."""
     ended = [trace for trace in traces if trace.finished]
     if (best := nearest(ended)) is None:
         return ["no run has ended yet, so no b is marked"]
     last = best["epoch"].isel(epoch=-1)
     return [
-        f"none of {len(ended)} converged; b = {best.block_size:,} came nearest: residual {float(last['residual']):.2g} "
+        f"none of {len(ended)} converged; smallest residual: {float(last['residual']):.2g}, by b = {best.block_size:,} "
         f"after {int(last['epoch']):,} epochs, {float(last['seconds']):.2g} s (tolerance {best.attrs['tol']:g})",
         what_next(best),
     ]
@@ -133,7 +133,7 @@ def reached(traces: Sequence[Trace]) -> list[str]:
 def _tolerance(figure: go.Figure, tol: float, theme: Theme) -> None:
     figure.add_hline(tol, line={"color": theme.muted, "width": 1.5}, layer="below", row=1, col=1)
     figure.add_annotation(
-        # on a log axis shapes take values, annotations their logarithm
+        # on a log axis, shapes take values, annotations take their logarithm
         xref="x domain", x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", showarrow=False, xanchor="left",
         yanchor="bottom", font={"size": CAPTION_SIZE, "color": theme.muted}, row=1, col=1,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def _tolerance(figure: go.Figure, tol: float, theme: Theme) -> None:
 def _limit(figure: go.Figure, limit: float, row: int, theme: Theme) -> None:
     figure.add_hline(limit, line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
     figure.add_annotation(
-        # on a log axis shapes take values, annotations their logarithm
+        # on a log axis, shapes take values, annotations take their logarithm
         xref="x domain", x=0.99, y=math.log10(limit), text=f"limit {limit / 1e9:g} GB", showarrow=False,
         xanchor="right", yanchor="top", font={"size": CAPTION_SIZE, "color": theme.muted}, row=row, col=1,
     )  # fmt: skip

@@ -19,14 +19,14 @@ _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 
 
 def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Residual of alternating projection for several batch sizes b (paper, Figure 3).
+    """Draw the residual of alternating projection for several batch sizes b (paper, Figure 3).
 
-    Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the
-    smallest to the largest, and no line is dashed; runs that share b but not the method share the colour and
-    differ in the symbol.
+    The left panel is against epochs, the right one against seconds, on one log axis. Colours follow the order of b,
+    from the smallest to the largest, and all lines are solid. Runs with the same b and different methods share the
+    colour and differ in the symbol.
 
     Raises:
-        ValueError: no trace; a trace without a batch size; an unknown theme.
+        ValueError: No trace; a trace without a batch size; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -69,10 +69,10 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
 
 def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
-    """Checks what a figure over b is given.
+    """Check that all traces of a figure over b have a batch size.
 
     Raises:
-        ValueError: a trace without a batch size.
+        ValueError: A trace without a batch size.
     """
     without = [trace.method_name for trace in traces if trace.block_size is None]
     if without:

@@ -1,4 +1,4 @@
-"""Median and band of runs that differ in nothing but the seed."""
+"""Median and band of runs that differ only in the seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Variable = Literal["residual", "test_rmse"]
 
 _Y_TITLES: Final = {"residual": RESIDUAL, "test_rmse": f"test RMSE ({EPOCH['test_rmse'].units})"}
 _TITLES: Final = {"residual": "Residual over seeds, and tolerance", "test_rmse": "Test error over seeds"}
-_BANDS: Final = {"quartiles": "quartiles", "range": "least to largest"}
+_BANDS: Final = {"quartiles": "quartiles", "range": "minimum to maximum"}
 
 
 def grouped_curves(
@@ -35,20 +35,19 @@ def grouped_curves(
     band: Band = "quartiles",
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """Median of runs that differ in nothing but the seed, with a band: one curve a group, whatever the number of runs.
+    """Draw the median of runs that differ only in the seed, with a band: one curve per group of any number of runs.
 
-    A run counts with what it had after its last epoch that had ended by then, so curves are steps, nothing is
-    interpolated and no grid is chosen; see `apviz.analysis.median_and_band`. One that converged keeps its last value.
-    A curve ends in a cross where the first of its runs ends that did not converge: from there on its median is not
-    known.
+    At any x, a run counts with its value after its last completed epoch. So curves are steps, without interpolation or
+    a grid; see `apviz.analysis.median_and_band`. A converged run keeps its last value. A curve ends in a cross where
+    the first of its runs ends without convergence, because its median is unknown after that.
 
     Args:
-        y: `residual`, or `test_rmse`, of which runs without one are left out.
-        x: the unit of the x axis: `work`, `epochs` or `seconds`.
-        band: between the `quartiles`, or the `range` from the least to the largest.
+        y: `residual`, or `test_rmse`, which leaves out runs without one.
+        x: Unit of the x axis: `work`, `epochs` or `seconds`.
+        band: Range between the `quartiles`, or the `range` from minimum to maximum.
 
     Raises:
-        ValueError: no trace, or none with a test RMSE; an unknown y, x, band or theme.
+        ValueError: No trace, or none with a test RMSE; an unknown y, x, band or theme.
 
     Examples:
         >>> import apviz, torch
@@ -81,9 +80,9 @@ def grouped_curves(
         curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.grid.axis("y", 1, 1)["title"] = {"text": _Y_TITLES[y]}
     curves.grid.axis("x", 1, 1).update(rangemode="tozero", title={"text": X_TITLES[x]})
-    notes = [f"median, band: {_BANDS[band]}, over seeds, by steps"]
+    notes = [f"median over seeds; band: {_BANDS[band]}"]
     if not all(trace.converged for trace in several):
-        notes.append("cross: the first end of one that did not converge")
+        notes.append("cross: end of the first run that did not converge")
     if len(several) < len(given):
         notes.append(f"{len(given) - len(several)} of {len(given)} runs recorded none and are left out")
     return curves.finish(several, _TITLES[y], f"grouped_curves/{y}/{x}", notes)

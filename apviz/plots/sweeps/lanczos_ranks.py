@@ -16,17 +16,17 @@ from apviz.plots._style import ThemeName, method_color, method_symbols, theme_na
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: a method of its own, for its colour
+#: Method whose colour the curve has.
 _LANCZOS: Final = Method(family="Lanczos")
 
 
 def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Negative log-likelihood of test rows by the rank of the variances (paper, appendix); as a thin line, by solves.
+    """Draw the negative log-likelihood of test rows by the rank of the variances (paper, appendix), and by solves.
 
-    Lanczos variances are too large, by less the higher the rank; those by solves are what they fall towards.
+    Lanczos variances are too large. The higher the rank, the closer they come to the variances by solves.
 
     Raises:
-        ValueError: no trace; a trace without the group `lanczos`; an unknown theme.
+        ValueError: No trace; a trace without the group `lanczos`; an unknown theme.
 
     Examples:
         The command `apviz experiment lanczos-rank` records such traces; here one is made by hand.
@@ -79,7 +79,7 @@ def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light"
 
 
 def _names(traces: Sequence[Trace]) -> list[str]:
-    """What tells the traces apart: data set, and number where two share one; nothing of a trace alone."""
+    """Return the differences between traces: data set, and a number if two share one; empty for a single trace."""
     sets = [str(trace.attrs["dataset"]) for trace in traces]
     if len(traces) == 1:
         return [""]

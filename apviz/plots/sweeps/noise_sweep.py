@@ -18,19 +18,19 @@ from apviz.tracing.trace import common_sign, sign_of
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: columns of `sweep_table` from above, and the titles of their axes
-PANELS: Final = {"epochs": "epochs, of CG: iterations", "work": "work"}
+#: Columns of `sweep_table` from top to bottom, and the titles of their axes.
+PANELS: Final = {"epochs": "epochs (CG: iterations)", "work": "work"}
 
 
 def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Epochs or iterations and work to the tolerance of each method, against the κ of K that each noise gives.
+    """Draw epochs or iterations and work to the tolerance of each method, against the κ of K at each noise.
 
-    A cross stands where a run ended that did not converge, an open circle where one still runs or was
-    interrupted: neither is a point of the curve. With a run of plain CG the dotted line bounds its iterations in
-    exact arithmetic.
+    A cross marks the end of a run that did not converge, an open circle the end of one that still runs or was
+    interrupted. Neither is a point of the curve. If there is a run of plain CG, the dotted line bounds its iterations
+    in exact arithmetic.
 
     Raises:
-        ValueError: no trace; an unknown theme.
+        ValueError: No trace; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -48,18 +48,18 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     add_curves(figure, several, "noise", "kappa", PANELS, colors)
     _add_bounds(figure, several, colors)
     kappa = sweep_table(several)["kappa"]
-    # side by side, numbers in full would meet
+    # full numbers side by side would overlap
     figure.update_xaxes(type="log", **log_ticks(kappa) | {"tickformat": "~s"})
     sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in several)
     figure.update_xaxes(title_text=f"κ {sign} λmax/λmin of K, by σ²", row=len(PANELS), col=1)
     notes = {"≈": ["κ is an estimate"], "≤": ["κ is a bound"]}.get(sign, [])
-    return finish(figure, several, colors, "What a smaller noise σ² costs", "noise_sweep", notes)
+    return finish(figure, several, colors, "Cost of a smaller noise σ²", "noise_sweep", notes)
 
 
 def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:
-    """The bound of plain CG over the range of its κ, for every tolerance."""
+    """Draw the bound of plain CG over the range of its κ, for every tolerance."""
     sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in traces if trace.method.is_plain_cg)
-    # above a κ that is one, it is one
+    # at a bound on κ the curve is still a bound
     called = " (estimate)" if sign == "≈" else ""
     for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
         figure.add_scatter(

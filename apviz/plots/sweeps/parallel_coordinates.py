@@ -1,4 +1,4 @@
-"""Runs as lines through the settings in which they differ, to what came out."""
+"""Runs as lines through the settings in which they differ, to their results."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from apviz.method import Method
     from apviz.tracing.trace import Trace
 
-#: what stands above an axis; others are called as they are
+#: Titles of axes; other axes have the name of their setting.
 _TITLES: Final = {
     "dataset": "data", "lengthscale": "ℓ", "outputscale": "scale", "noise": "σ²", "tol": "tolerance",
     "block_size": "b", "coarse_rank": "coarse", "skeleton_rank": "skeleton", "preconditioner": "precond.",
     "seconds": "time (s)", "test_rmse": "RMSE",
 }  # fmt: skip
-#: settings that a legend leaves to the axes
+#: Settings that the legend leaves to the axes.
 _SWEPT: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
-#: ratio from which an axis is logarithmic; how high results reach, below those of runs that did not converge
+#: Ratio from which an axis is logarithmic; top of the axis of results, below the runs that did not converge.
 _LOG_RATIO, _SOLVED = 4.0, 0.86
 _FAILED: Final = "not conv."
-#: numbers at an axis, and the number of values up to which each is named
+#: Number of labels at an axis, and number of values up to which each value is labelled.
 _NUMBERS, _NAMED = 4, 8
 _HEIGHT: Final = 560
 
 
 def parallel_coordinates(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """A line a run: through the values of all settings in which runs differ, to work, time and test error at the right.
+    """Draw a line per run: through all settings in which runs differ, to work, time and test error at the right.
 
-    Axes are the settings of system and method that differ, the seed aside: σ², b, overlap, lengthscale, … Those over a
-    factor of four or more are logarithmic, text is in alphabetical order, and a dash stands for a method that has no
-    such setting. Work and time are to the tolerance; a run that did not converge ends in a cross at the top of both.
-    The colour is the method. The first number of a point's `customdata` is the place of its run in `traces`.
+    Axes are the settings of system and method that differ, except the seed: σ², b, overlap, lengthscale, … Axes that
+    span a factor of four or more are logarithmic, text is in alphabetical order, and a dash marks a method without the
+    setting. Work and time are to the tolerance; a run that did not converge ends in a cross at the top of both. The
+    colour is the method. The first number of a point's `customdata` is the index of its run in `traces`.
 
     Raises:
-        ValueError: no trace; an unknown theme.
+        ValueError: No trace; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -85,18 +85,18 @@ def parallel_coordinates(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
     figure.update_yaxes(visible=False, range=[-0.06, 1.06], showticklabels=False, fixedrange=True)
     figure.update_layout(height=_HEIGHT)
     notes = ["at the top: not converged"] if not all(trace.converged for trace in several) else []
-    return finish(figure, several, colors, "Settings, and what they cost", "parallel_coordinates", notes)
+    return finish(figure, several, colors, "Settings and their cost", "parallel_coordinates", notes)
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """An axis: positions of the values of all runs on it, from 0 to 1, and its labels with their positions."""
+    """Axis: positions of the values of all runs on it, from 0 to 1, and its labels with their positions."""
 
     heights: Floats
     labels: list[tuple[float, str]]
 
     def text(self, value: Any) -> str:
-        """A value as it is said where the pointer is."""
+        """Format a value for the hover text."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "–"
         return f"{value:.4g}" if isinstance(value, int | float) else str(value)
@@ -108,7 +108,7 @@ def _scale(column: pd.Series[Any], is_result: bool) -> _Scale:
     if not np.isfinite(numbers[~missing]).all():
         return _names(column, missing)
     top = _SOLVED if is_result and missing.any() else 1.0
-    # what a method has no value of stands below its own scale, but a result that was not reached above it
+    # a setting that a method lacks is below the scale, a result that was not reached above it
     bottom = 0.12 if missing.any() and not is_result else 0.0
     labels = [(1.0, _FAILED)] if top < 1 else [(0.0, "–")] if bottom else []
     if missing.all():
@@ -133,7 +133,7 @@ def _scale(column: pd.Series[Any], is_result: bool) -> _Scale:
 
 
 def _names(column: pd.Series[Any], missing: Any) -> _Scale:
-    """Scale of text, of which numbers may be part, as `auto` is of block sizes."""
+    """Return a scale of text, which may include numbers, such as block sizes with `auto` among them."""
     texts = ["–" if is_missing else str(value) for value, is_missing in zip(column, missing, strict=True)]
     known = sorted(set(texts))
     heights = {text: place / max(len(known) - 1, 1) for place, text in enumerate(known)}
@@ -148,7 +148,7 @@ def _axis(figure: go.Figure, place: int, title: str, scale: _Scale, theme: Theme
     )
     last = math.inf
     for height, text in sorted(scale.labels, reverse=True):
-        # two that would lie on each other are one too many
+        # of two labels that would overlap, one is dropped
         if last - height < 0.035:
             continue
         last = height
@@ -163,6 +163,6 @@ def _title(name: object) -> str:
 
 
 def _called(method: Method) -> str:
-    """A method without the settings that are axes."""
-    # blocks that overlap have a name of their own
+    """Return the name of a method without the settings that are axes."""
+    # overlapping blocks have a name of their own
     return escaped(replace(method.without(*_SWEPT), overlap="auto" if method.overlap else None).name)

@@ -1,4 +1,4 @@
-"""Which share of systems each method solves, by how much more it takes than the best."""
+"""Share of systems that each method solves, by its cost relative to the best method."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PANELS: Final[tuple[Literal["work", "seconds"], ...]] = ("work", "seconds")
 
 
 def performance_profiles(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Share of the systems that each method solved, against its work (left) and time (right) relative to the best.
+    """Draw the share of systems that each method solved, against work (left) and time (right) relative to the best.
 
-    Where a curve starts, at 1, is the share on which the method is the best; how high it ends, the share that it solves
-    at all. A run that did not converge never counts (Dolan & Moré 2002, doi:10.1007/s101070100263). The caption says
-    how many systems there are: those that all methods have a run on, each with its tolerance.
+    The start of a curve, at 1, is the share of systems on which the method is the best. Its final height is the share
+    that it solves at all. A run that did not converge never counts (Dolan & Moré 2002, doi:10.1007/s101070100263). The
+    caption gives the number of systems: those on which all methods have a run, each with its tolerance.
 
     Raises:
-        ValueError: no trace; none that has ended; no system that all methods have a run on; an unknown theme.
+        ValueError: No trace; none that has ended; no system on which all methods have a run; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -52,7 +52,7 @@ def performance_profiles(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
     own = dict(zip(names, looks([firsts[name].method for name in names], theme), strict=True))
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.05), colors, "work")
     for column, (measure, profile) in enumerate(profiles.items(), start=1):
-        # every curve continues at its last height
+        # every curve continues at its last value
         most = max(float(profile["ratio"].max()) * 1.15, 2.0)
         for name in names:
             _draw(curves, profile, name, own[name], most, column, measure)
@@ -85,7 +85,7 @@ def _notes(profile: pd.DataFrame, counted: Sequence[Trace]) -> list[str]:
     to = f", to tolerance {', '.join(f'{tol:g}' for tol in tolerances)}" if tolerances else ""
     notes = [f"{systems} system{'s' * (systems != 1)}{f' of {seeds} seeds' * (seeds > 1)}{to}"]
     if unsolved:
-        notes.append(f"{unsolved} solved by none")
+        notes.append(f"{unsolved} solved by no method")
     if left_out:
-        notes.append(f"{left_out} left out, which not all methods were run on")
+        notes.append(f"{left_out} left out: not run by all methods")
     return [*notes, "a run that did not converge never counts"]

@@ -225,7 +225,7 @@ export class AnglesView {
       ["measured ‖r‖<sub>H</sub>", LIT, "line"],
       ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "dots"],
     ]);
-    plane.note("after the first sweep none leaves more than cos²θ");
+    plane.note("after the first sweep, each leaves at most cos²θ");
   }
 
   _step(places) {

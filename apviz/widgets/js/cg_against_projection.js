@@ -74,8 +74,8 @@ export class CGAgainstProjectionView {
   constructor(place, state, face) {
     Object.assign(this, {state, face});
     const half = (width) => Math.min(360, Math.max(280, 0.85 * width));
-    this.plane = new Plane(place, "Two paths to one goal", half);
-    this.shares = new Plane(place, "What is left along each eigenvector", half);
+    this.plane = new Plane(place, "Two paths to one solution", half);
+    this.shares = new Plane(place, "Error left along each eigenvector", half);
     this.errors = new Plane(place, "The error, which both lower: drag the work", half);
     this.residuals = new Plane(place, "The residual, which may rise", half);
   }
@@ -256,7 +256,7 @@ export class CGAgainstProjectionView {
         [AP.title, AP.color, "line"],
         ...(what === "errors" ? [["bounds by κ and κ′", MUTED, "dots"]] : []),
       ]);
-      plane.note(isOpen ? "what happens shows after your bet" : "an iteration of CG costs 1, an update b/n");
+      plane.note(isOpen ? "the error is shown after your bet" : "an iteration of CG costs 1, an update b/n");
     }
     this.errors.handle(
       "work",

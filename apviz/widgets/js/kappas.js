@@ -277,7 +277,7 @@ export class KappasView {
     const ends = ([side, count]) => {
       if (Number.isFinite(count)) return `${number(count, 3)} epochs over ${SIDES[side].title}`;
       const left = number(100 * now.solves[side].errors.at(-1), 2);
-      return `more than ${EPOCHS} over ${SIDES[side].title}, which leave ${left}%`;
+      return `more than ${EPOCHS} over ${SIDES[side].title}, with ${left}% left`;
     };
     const [one, other] = Object.entries(epochs).sort((a, b) => a[1] - b[1]);
     const promised = Object.keys(SIDES).map((side) => `${number(now.kappaPrime(side) * Math.log(1 / SHARE), 3)}`);
@@ -285,7 +285,7 @@ export class KappasView {
     return (
       `to 1% it takes ${ends(one)}, and ${ends(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
       `${promised[1]}, because it assumes the worst residual at every update. 1/λmin(D⁻¹K), where D holds the blocks ` +
-      `alone, sees what is left between blocks, where an update spoils what others did: ${sees[0]} over consecutive ` +
+      `alone, includes the coupling of blocks, by which updates undo each other: ${sees[0]} over consecutive ` +
       `rows, ${sees[1]} over the k-d tree.`
     );
   }
@@ -294,8 +294,8 @@ export class KappasView {
     const plane = this.errors,
       isOpen = bet === "";
     plane.caption.textContent = isOpen
-      ? "What Theorem 1 promises; what happens shows after your bet"
-      : "What Theorem 1 promises, and what happens";
+      ? "Bound of Theorem 1; the error is shown after your bet"
+      : "Bound of Theorem 1 and measured error";
     const runs = Object.entries(SIDES).map(([side, look]) => {
       const {errors} = now.solves[side],
         m = now.sets[side].length,

@@ -36,7 +36,7 @@ export class NormsPicture extends Plane {
       log: true,
       whole: true,
       xLabel: "step j",
-      yLabel: "÷ its value at the start",
+      yLabel: "relative to the start",
     });
     if (bound) this.line(steps, steps.map(bound), {color: MUTED, dash: "2 5"});
     const rises = [];

@@ -139,7 +139,7 @@ export class PhotographView {
     pen.putImageData(image, 0, 0);
     canvas.setAttribute(
       "aria-label",
-      `${side.title}: ${picture === "residual" ? "the residual" : "what is built"} after update ${solve.at}`,
+      `${side.title}: ${picture === "residual" ? "the residual" : "the mean"} after update ${solve.at}`,
     );
   }
 

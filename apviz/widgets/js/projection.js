@@ -65,7 +65,7 @@ export class ProjectionView {
       steps: trajectory.steps.length - 1,
       what: j
         ? `onto the span of ${points(geometry.block)}, to which r${above(j - 1)} stood at ${degrees(geometry.angleBefore)}`
-        : "nothing is projected yet",
+        : "no projection yet",
       left: number(norm(geometry.after) / start),
     };
   }
@@ -137,7 +137,7 @@ export class ProjectionView {
     space.legend([
       [`r${above(Math.max(j - 1, 0))}${j <= 1 ? " = g" : ""}`, INK, "line"],
       ["its projection onto the span", PROJECTED, "line"],
-      [j ? `r${above(j)}, what is left` : "what is left", LEFT, "line"],
+      [j ? `r${above(j)}, the rest` : "the rest", LEFT, "line"],
       [block.length ? `span of ${points(block)}` : "span of the block", SPAN, "line"],
     ]);
     space.note(
@@ -185,7 +185,7 @@ export class ProjectionView {
         ? [
             [plus(goal, earlier, -1), `r${was}${j <= 1 ? " = g" : ""}`, INK],
             [plus(now, earlier, -1), "its projection", PROJECTED],
-            [plus(goal, now, -1), `r${is}, what is left`, LEFT],
+            [plus(goal, now, -1), `r${is}, the rest`, LEFT],
           ]
         : [
             [goal, "g", INK],

@@ -83,7 +83,7 @@ export class ProjectionPlayerView {
       share = (each, start) => number(start ? each / start : 0, 3);
     return {
       steps: trajectory.steps.length - 1,
-      what: j ? `block ${block} of 0 to ${blocks.length - 1} is projected onto` : "nothing is projected yet",
+      what: j ? `block ${block} of 0 to ${blocks.length - 1} is projected onto` : "no projection yet",
       left: share(errors[j], errors[0]),
       euclidean: share(norm(residual), norm(trajectory.b)),
     };
@@ -128,9 +128,9 @@ export class ProjectionPlayerView {
       plane.dot(span.x[i], each, look, `x${below(i + 1)} = ${number(span.x[i])}: b${below(i + 1)} = ${number(each)}`);
     });
     plane.end();
-    plane.caption.textContent = j ? `Step ${j}: what is built so far; drag a point` : "Before the first step; drag a point";
+    plane.caption.textContent = j ? `Step ${j}: the function so far; drag a point` : "Before the first step; drag a point";
     plane.legend([
-      [`s${above(j)}, built so far`, BUILT, "line"],
+      [`s${above(j)}, the function so far`, BUILT, "line"],
       ["g, the posterior mean", MUTED, "line"],
       ["data b: drag", INK, "ring dashed"],
       ["the block of the step", LIT, "dot"],
@@ -194,7 +194,7 @@ export class ProjectionPlayerView {
     });
     plane.end();
     plane.caption.textContent = j ? "The residual b − Kw: zero on the block, moved elsewhere" : "The residual b − Kw";
-    plane.note("shades are the blocks; the ring at the edge of the first makes all of them larger or smaller");
+    plane.note("shades are blocks; drag the ring at the edge of the first to resize them all");
     const edge = this._edges(now)[1];
     const size = (x) => this._setSize([...span.x].filter((each) => each < x).length);
     this._dragSize(plane, now, {x: plane.sx(edge), y: plane.top}, (px) => size(plane.fromX(px)));

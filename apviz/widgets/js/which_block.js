@@ -150,7 +150,7 @@ export class WhichBlockView {
       plane.line(plane.x, [floor, floor], {color: INK, width: 2, dash: "2 5"});
     } else ask(plane, "what would each remove?");
     plane.end();
-    plane.caption.textContent = "What each block would remove of ½‖r‖² in H";
+    plane.caption.textContent = "Share of ½‖r‖² in H that each block would remove";
     plane.legend([["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]]);
     const greedy = taken["gauss-southwell"],
       share = (k) => percent(decreasePerBlock[k] / left);
@@ -207,7 +207,7 @@ export class WhichBlockView {
       log: true,
       whole: true,
       xLabel: "updates",
-      yLabel: "‖r‖ in H, of its start",
+      yLabel: "‖r‖ in H, relative to the start",
       yTicks,
       margin: 5,
     });
@@ -224,9 +224,9 @@ export class WhichBlockView {
     } else ask(plane, betRule === NO_BET ? "bet on a rule, then reveal" : `you bet on ${betRule}: reveal`);
     plane.end();
     plane.legend(RULES.map((rule) => [rule === betRule ? `<b>${rule}, your bet</b>` : rule, colorOf(rule), "line"]));
-    const leads = step ? `after ${updates(step)} ${found.ranking(step)[0]} leads` : "before the first update all are level";
+    const leads = step ? `after ${updates(step)} ${found.ranking(step)[0]} leads` : "before the first update all are equal";
     const missed = `gauss-southwell missed the best block ${this._missed} of ${steps} times`;
-    plane.note(reveal ? `${leads} · ${missed}` : `which rule has the least left after ${updates(steps)}?`);
+    plane.note(reveal ? `${leads} · ${missed}` : `which rule has the smallest error after ${updates(steps)}?`);
     const go = (to) => this.state.set({step: Math.min(steps, Math.max(0, Math.round(to)))});
     const spec = {x: plane.sx(step), y: plane.bottom, label: "the step", value: updates(step)};
     plane.handle("step", spec, {

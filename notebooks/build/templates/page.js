@@ -1,6 +1,6 @@
-// draws each figure once it is near, and all of them on paper
+// draw each figure when it comes near the window, and all figures in print
 
-// plotly.js is read when the first is, and after what the page shows and answers without it
+// load plotly.js for the first figure, after the page shows and responds without it
 const shown = new Promise(done => addEventListener("load", () => requestAnimationFrame(() => setTimeout(done))));
 let reading;
 const plotly = () => reading ??= shown.then(() => new Promise((done, failed) => {
@@ -12,7 +12,7 @@ const plotly = () => reading ??= shown.then(() => new Promise((done, failed) => 
 const narrow = window.matchMedia("(max-width: 600px)").matches;
 const config = {responsive: true, displaylogo: false, showSendToCloud: false, displayModeBar: narrow ? false : "hover"};
 
-// figures are light, and dark where the page is: each colour of apviz has one of the other theme
+// figures follow the theme of the page: each colour of apviz has a counterpart in the dark theme
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => dark.matches && getComputedStyle(document.documentElement).colorScheme.includes("dark");
 
@@ -36,7 +36,7 @@ const read = place => {
 const pen = document.createElement("canvas").getContext("2d");
 const seams = {words: " ", parts: " · "};
 
-// lines of a title were made for a phone: those that go on the one before are joined to it where there is room
+// titles have short lines for phones: join a line to the one before if it continues it and there is room
 function joined(text, font, room) {
   const lines = [];
   for (const line of text.split("<br>")) {
@@ -52,7 +52,7 @@ function joined(text, font, room) {
   return lines.map(({line}) => line).join("<br>");
 }
 
-// of a figure and its frames; the room that all of them save goes
+// join the lines of titles in a figure and its frames, and remove the height that all of them save
 function widen(layout, frames, width) {
   const titled = [layout, ...(frames ?? []).map(frame => frame.layout ?? {})].filter(each => each.title?.text);
   const count = text => text.split("<br>").length;
@@ -77,7 +77,7 @@ function draw(place) {
   if (layout.height !== asked) place.style.height = `${layout.height}px`;
   const share = layout.meta?.heightOverWidth;
   if (share) {
-    // pictures keep their shape: where they are narrow they are low, and no room is left below them
+    // keep the aspect ratio of pictures: a narrower picture is lower, without a gap below it
     const {t, b, l, r} = layout.margin;
     layout.height = Math.min(layout.height, Math.ceil(t + b + share * (place.offsetWidth - l - r)));
     place.style.height = `${layout.height}px`;
@@ -98,11 +98,11 @@ const near = new IntersectionObserver(entries => {
 const figures = [...document.querySelectorAll(".figure")];
 figures.forEach(place => near.observe(place));
 
-// on paper every figure is drawn, as wide as the sheet, and answers and solutions are open; what is printed cannot wait,
-// so that plotly.js must be there before
+// in print every figure is drawn, as wide as the sheet, and answers and solutions are open; printing cannot wait, so load
+// plotly.js in advance
 shown.then(() => (window.requestIdleCallback ?? setTimeout)(plotly));
 
-function drawAnew(places) {
+function redraw(places) {
   for (const place of places) {
     Plotly.purge(place);
     delete place.dataset.drawn;
@@ -113,23 +113,23 @@ function drawAnew(places) {
 }
 
 let opened = [], drawn = [];
-// before the widgets look how much room they have
+// run before the widgets measure their width
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
   opened = [...document.querySelectorAll("details:not([open], .folded, .more)")];
   for (const each of opened) each.open = true;
   drawn = figures.filter(place => place.dataset.drawn !== undefined);
-  if (window.Plotly) drawAnew(figures);
+  if (window.Plotly) redraw(figures);
 }, {capture: true});
 addEventListener("afterprint", () => {
   document.documentElement.classList.remove("printing");
   for (const each of opened) each.open = false;
-  if (window.Plotly) drawAnew(drawn);
+  if (window.Plotly) redraw(drawn);
 });
 
-dark.addEventListener("change", () => window.Plotly && drawAnew(figures.filter(place => place.dataset.drawn !== undefined)));
+dark.addEventListener("change", () => window.Plotly && redraw(figures.filter(place => place.dataset.drawn !== undefined)));
 
-// a window made narrower or wider: what a title needs now
+// after a resize, titles may need fewer or more lines
 window.addEventListener("resize", () => {
   for (const place of document.querySelectorAll("[data-drawn]")) {
     const {layout, frames} = read(place);

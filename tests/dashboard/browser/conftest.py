@@ -1,4 +1,4 @@
-"""Visitors of a dashboard, in a real browser."""
+"""Visitors of a dashboard in a real browser."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ class Visitor:
             self.elsewhere.append(request.url)
 
     def go(self, **settings: Any) -> Visitor:
-        """Opens a view, and waits until its settings can be changed, which come last."""
+        """Open a view, and wait for its settings, which come last."""
         self.tab.goto(self.server.address(settings))
         self.tab.wait_for_selector("text=Data set")
         return self.look()
 
     def look(self) -> Visitor:
-        """Waits until the page is no more covered by what was seen of it first."""
+        """Wait until the page has replaced its static preview."""
         self.tab.wait_for_function("() => !document.getElementById('apviz-first')")
         return self
 
     def chart(self, heading: str) -> Any:
-        """The chart whose summary begins so, drawn."""
+        """Return the drawn chart whose summary begins with a text."""
         found = self.tab.locator(f"[role=img][aria-label^='{heading}']:has(.main-svg)")
         found.wait_for()
         return found
 
     def field(self, label: str, *, exact: bool = True) -> Any:
-        """The field with that label, of the page that is shown."""
+        """Return the field with a label on the current page."""
         return self.tab.get_by_label(label, exact=exact).locator(SHOWN)
 
     def press(self, button: str) -> None:
         self.tab.get_by_role("button", name=button, exact=True).click()
 
     def says(self, words: str) -> None:
-        """Waits until the page says so."""
+        """Wait until the page contains a text."""
         try:
             self.tab.get_by_text(words).locator(SHOWN).first.wait_for()
         except playwright.TimeoutError as error:
@@ -80,13 +80,13 @@ class Visitor:
             raise AssertionError(f"it does not say {words!r}, but {notes}; at {self.tab.url}") from error
 
     def until(self, condition: str, chart: Any) -> None:
-        """Waits for a condition on a `chart`, in JavaScript."""
+        """Wait for a JavaScript condition on a `chart`."""
         self.tab.wait_for_function(f"chart => {condition}", arg=chart.element_handle())
 
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory) -> Path:
-    """A folder with a finished comparison, so that a server begins with it and not with one of its own."""
+    """Return a folder with a finished comparison, so that a server does not make first runs."""
     folder = tmp_path_factory.mktemp("dashboard")
     data = apviz.datasets.load("china", n=400)
     hyperparameters = comparison.choose_hyperparameters(data)
@@ -106,7 +106,7 @@ def server(recorded):
 
 @pytest.fixture(scope="session")
 def lecture(recorded):
-    """The same for a projector."""
+    """Start a server in projector mode."""
     started = Server(recorded, "--lecture")
     yield started
     started.kill()
@@ -114,7 +114,7 @@ def lecture(recorded):
 
 @pytest.fixture
 def visit(browser, server):
-    """Makes visitors. None of them may meet an error or ask another host for anything."""
+    """Return a function that makes visitors; none may meet an error or request other hosts."""
     visitors = []
 
     def come(width: int = 1500, height: int = 1000, to: Server = server, **options: Any) -> Visitor:

@@ -1,10 +1,10 @@
-"""A hand on a chart: the pointer over a point of a curve."""
+"""Pointer actions on points of a curve."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# milliseconds for which nothing has moved
+# milliseconds without movement
 STILL = 250
 
 _PLACE = """([chart, name, number]) => {
@@ -15,7 +15,7 @@ _PLACE = """([chart, name, number]) => {
 
 
 def _place(chart: Any, curve: str, number: int) -> tuple[float, float]:
-    """Where the point is, once the page above it has come to rest."""
+    """Return the position of a point, once the page above it no longer moves."""
     chart.scroll_into_view_if_needed()
     before, now = None, chart.page.evaluate(_PLACE, [chart.element_handle(), curve, number])
     while now != before:
@@ -25,20 +25,20 @@ def _place(chart: Any, curve: str, number: int) -> tuple[float, float]:
 
 
 def hover(chart: Any, curve: str, number: int = 2) -> None:
-    """Rests on a point of the curve whose name begins so."""
+    """Hover over a point of the curve whose name begins with a text."""
     x, y = _place(chart, curve, number)
     chart.page.mouse.move(x - 3, y - 3)
     chart.page.mouse.move(x, y)
 
 
 def click(chart: Any, curve: str, number: int) -> None:
-    """Clicks on a point of the curve whose name begins so."""
+    """Click a point of the curve whose name begins with a text."""
     hover(chart, curve, number)
     chart.page.mouse.click(*_place(chart, curve, number))
 
 
 def drag(chart: Any, start: float, end: float) -> None:
-    """Zooms into a part of the x axis; start and end as parts of its length."""
+    """Zoom into a part of the x axis, given as shares of its length."""
     chart.scroll_into_view_if_needed()
     box, size = chart.bounding_box(), chart.evaluate("chart => chart._fullLayout._size")
     x, y = box["x"] + size["l"], box["y"] + size["t"] + size["h"] / 2

@@ -1,4 +1,4 @@
-"""The dashboard as a process of its own."""
+"""The dashboard in a separate process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 from tests.ports import free_port, opens, wait_until
 
-#: seconds that anything may take; a busy machine is slow
+#: timeout of any step, in seconds; a busy machine is slow
 PATIENCE = 180
-#: of what is found, what is seen: other pages, made ahead, are there too
+#: selects visible elements only, because other pages are prepared in the background
 SHOWN = "visible=true"
-#: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
+#: a solve that runs until it is stopped: nearly singular, and no residual is small enough
 ENDLESS = {
     "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
     "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,
@@ -48,10 +48,10 @@ class Server:
         wait_until(lambda: opens(script), self.process, lambda: "the dashboard did not start", PATIENCE)
 
     def kill(self) -> None:
-        """As a crash would: nothing is tidied up."""
+        """Kill the server like a crash, without clean-up."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def address(self, settings: Mapping[str, Any]) -> str:
-        """The address of a view."""
+        """Return the address of a view."""
         return self.url + ("?" + urlencode(settings) if settings else "")

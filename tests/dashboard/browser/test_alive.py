@@ -1,4 +1,4 @@
-"""A server that starts, is slow, is killed or goes on: what a page shows of it, without being asked."""
+"""A page shows by itself when its server starts, is slow, is killed or runs again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def on_tab(visitor, title: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_that_comes_before_the_dashboard_is_there_becomes_the_dashboard(recorded, visit, tmp_path):
+def test_a_page_opened_during_the_start_becomes_the_dashboard(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), wait=False)
     try:
         wait_until(lambda: answers(server.url) == 503, server.process, lambda: "nobody answers", PATIENCE)
         someone = visit(to=server)
-        # that the server is not there yet is an answer the browser calls an error
+        # the browser reports the answer "not ready yet" as an error
         someone.server_may_go = True
         assert someone.tab.goto(server.url).status == 503
         someone.says("The dashboard is starting")
@@ -38,7 +38,7 @@ def test_a_page_that_comes_before_the_dashboard_is_there_becomes_the_dashboard(r
 
 
 def answers(url: str) -> int:
-    """Status of an answer; 0 for none."""
+    """Return the status of an answer; 0 if there is none."""
     try:
         with urllib.request.urlopen(url) as answer:
             return answer.status
@@ -49,7 +49,7 @@ def answers(url: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, tmp_path):
+def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
     before = {path.name for path in server.runs.iterdir()}
     try:
@@ -57,7 +57,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
         someone.press("Run")
         someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
-        someone.tab.wait_for_timeout(2_000)  # until it has told that something runs, and something is on disk
+        someone.tab.wait_for_timeout(2_000)  # until the run is announced and something is on disk
         someone.server_may_go = True
         server.kill()
         someone.says("No connection to the server since")
@@ -66,7 +66,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
         someone.says("The server was started again meanwhile. What ran was interrupted: A comparison on page Compare.")
         someone.says(f"As far as it was recorded it is in the folder: {new.stem}")
         assert not someone.tab.get_by_text("Running: ").count()
-        # its settings are those it had
+        # its settings are unchanged
         assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
         assert "max_epochs=100000" in someone.tab.url
         someone.chart("Residual.")
@@ -75,7 +75,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
 
 
 @pytest.mark.slow
-def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_but_to_nobody_else(visit):
+def test_a_running_job_is_shown_in_all_tabs_of_its_visitor_and_to_no_other(visit):
     someone, other = visit().go(**ENDLESS), visit().go(page="runs")
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
@@ -103,7 +103,7 @@ def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_bu
 
 
 @pytest.mark.slow
-def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
+def test_slow_parts_show_a_spinner_until_they_are_ready(visit, server):
     someone = visit().go()
     someone.chart("Residual.")
     someone.tab.wait_for_function(f"() => !{BUSY}")
@@ -118,7 +118,7 @@ def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
 
 
 @pytest.mark.slow
-def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_one_comes_back(visit):
+def test_a_page_shown_again_fits_the_window_and_has_the_current_theme(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
     wide, ink = chart.evaluate("chart => chart.clientWidth"), "chart => chart._fullLayout.font.color"
@@ -135,7 +135,7 @@ def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_on
 
 
 @pytest.mark.slow
-def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, browser, tmp_path):
+def test_tabs_closed_during_a_run_leave_no_traceback(recorded, browser, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), log=tmp_path / "log")
     try:
         context = browser.new_context()

@@ -17,14 +17,14 @@ from tests.dashboard.browser.pointer import click, hover
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
 WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
-#: what the verdict says of the best of runs that converged
+#: the verdict on the best converged run
 COST = re.compile(r"solved it in [\d.e-]+ (s|min)")
 METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
-#: on which projections take longer than anybody waits
+#: a system on which projections take too long to wait for
 NEARLY_SINGULAR = {
     "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "tol": 1e-14, "max_epochs": 100_000,
 }  # fmt: skip
-#: the boxes that can be scrolled sideways because what is in them is too wide; tabs and tables may be
+#: finds boxes whose content is too wide; tabs and tables may scroll sideways
 TOO_NARROW = """() => {
     const found = [], look = root => {
         for (const each of root.querySelectorAll("*")) {
@@ -39,7 +39,7 @@ TOO_NARROW = """() => {
 }"""
 
 
-def test_the_first_page_shows_a_finished_comparison_and_nothing_in_it_leads_elsewhere(visit):
+def test_the_first_page_shows_a_finished_comparison_without_external_links(visit):
     someone = visit().go()
     names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
     assert "Alternating projection (greedy, b = 50)" in names and "CG + pivoted Cholesky" in names
@@ -64,7 +64,7 @@ def test_verdict_curves_and_table_are_in_the_page_before_any_script_has_run(visi
 
 
 @pytest.mark.slow
-def test_what_was_seen_first_gives_way_to_the_page_that_says_the_same(visit, server):
+def test_the_static_preview_is_replaced_by_a_page_with_the_same_text(visit, server):
     bare, someone = visit(java_script_enabled=False), visit()
     bare.tab.goto(server.address({}))
     words = bare.tab.get_by_text(COST).first.inner_text()
@@ -75,7 +75,7 @@ def test_what_was_seen_first_gives_way_to_the_page_that_says_the_same(visit, ser
 
 
 def boxes(visitor, chart, *parts):
-    """Where parts of a chart are in the window, as [left, top, right, bottom]."""
+    """Return the positions of parts of a chart in the window, as [left, top, right, bottom]."""
     find = "(chart, part) => { const box = chart.querySelector(part).getBoundingClientRect(); " \
            "return [box.left, box.top, box.right, box.bottom]; }"  # fmt: skip
     return [chart.evaluate(f"chart => ({find})(chart, '{part}')") for part in parts]
@@ -88,14 +88,14 @@ def is_inside(boxes, width, height):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)])
 @pytest.mark.parametrize("large", [False, True], ids=["desk", "lecture"])
-def test_verdict_curve_with_its_axes_and_every_run_stand_above_the_fold(visit, server, lecture, size, large):
+def test_verdict_curves_with_axes_and_every_run_are_above_the_fold(visit, server, lecture, size, large):
     someone = visit(*size, to=lecture if large else server).go()
     chart = someone.chart("Residual.")
     verdict = someone.tab.get_by_text(COST).first
     verdict.wait_for()
     rows = someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row")
     rows.nth(4).wait_for()
-    # the window has been measured once all that stands above the chart is there
+    # the window is measured after everything above the chart is drawn
     someone.until(f"chart.getBoundingClientRect().bottom <= {size[1]}", chart)
     parts = ("path.xtick, .xaxislayer-above", ".shapelayer, .layer-above", ".g-xtitle", ".g-ytitle")
     found = boxes(someone, chart, *parts)
@@ -121,7 +121,7 @@ def test_on_a_phone_the_verdict_is_above_the_fold_and_the_buttons_of_a_chart_are
 
 
 @pytest.mark.slow
-def test_in_a_race_the_runs_are_named_beside_their_curves_while_rows_come_anew(visit, lecture):
+def test_in_a_race_runs_are_named_next_to_their_curves_while_rows_are_updated(visit, lecture):
     someone, before_it = visit(1440, 900, to=lecture), set(lecture.runs.glob("*.zarr"))
     someone.go(n=400, methods="ap", rules="cyclic,random", block_sizes=50, order="race on seconds", **NEARLY_SINGULAR)
     someone.press("Run")
@@ -132,22 +132,22 @@ def test_in_a_race_the_runs_are_named_beside_their_curves_while_rows_come_anew(v
     before = table.get_by_role("row").nth(1).inner_text()
     someone.tab.wait_for_function("([row, before]) => row.innerText !== before",
                                   arg=[table.get_by_role("row").nth(1).element_handle(), before])  # fmt: skip
-    # the name, once, and beside it no more than the marker
+    # the name once, and only the marker next to it
     assert all(text.count("AP ") == 1 for text in names.all_inner_texts()) and names.count() == 2
     assert table.locator(".swatch svg").count() == 2
     someone.press("Stop")
     someone.says("None of the 2 runs converged")
     chart = someone.chart("Residual.")
-    # what the bar says of a job that ended leaves the axis in the window
+    # the message about a finished job leaves the axis in the window
     someone.until("chart.getBoundingClientRect().bottom <= 900", chart)
     assert is_inside(boxes(someone, chart, ".g-xtitle"), 1440, 900)
-    # the folder is that of other tests too, which begin with the newest runs
+    # the folder is shared with other tests, which start with the newest runs
     for path in set(lecture.runs.glob("*.zarr")) - before_it:
         shutil.rmtree(path)
 
 
 @pytest.mark.slow
-def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_one(visit):
+def test_the_table_next_to_the_first_chart_is_its_legend_and_its_image_has_one(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
     assert chart.locator(".legendtext").count() == 0
@@ -164,7 +164,7 @@ def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_
 def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     someone = visit(height=2200).go()
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
-    # the last: nothing moves from under the pointer
+    # the last chart, so that nothing moves away from the pointer
     someone.chart("Where the residual is")
     hover(chart, "CG")
     faded = "chart.data.some(each => each.opacity < 0.5) && chart.data.every(each => !each.legendgroup || " \
@@ -176,7 +176,7 @@ def test_hovering_a_method_fades_the_others_in_every_chart(visit):
 
 
 @pytest.mark.slow
-def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_same_view(visit):
+def test_a_click_shows_that_update_in_every_chart_and_a_pasted_link_shows_the_same_view(visit):
     someone = visit(height=2200).go(n=500, tol=0.05, methods="cg,pcg", rhs=3)
     marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
     someone.press("epochs")
@@ -202,12 +202,12 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
 
 
 @pytest.mark.slow
-def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits(visit):
+def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(visit):
     someone = visit(height=2200).go()
     chart = someone.chart("Residual.")
     moment = someone.tab.get_by_text("Moment marked in every chart")
     for place, rule in enumerate(("cyclic", "gauss-southwell", "cyclic")):
-        # where the curves are apart
+        # at a point where the curves are separate
         epoch = 9 + place
         click(chart, f"AP {rule} b=50", epoch)
         someone.says(f"Moment marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
@@ -217,7 +217,7 @@ def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits
 
 
 @pytest.mark.slow
-def test_a_moment_is_set_from_the_keyboard(visit):
+def test_the_cursor_can_be_set_from_the_keyboard(visit):
     someone = visit(height=2200).go()
     someone.chart("Time per update")
     field = someone.tab.get_by_label("Update of Alternating projection (greedy, b = 50)")
@@ -241,7 +241,7 @@ def test_a_moment_is_set_from_the_keyboard(visit):
 
 
 @pytest.mark.slow
-def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
+def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
     someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
     someone.says("Not everything in this address could be opened")
@@ -259,10 +259,10 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
 
 
 @pytest.mark.slow
-def test_an_address_that_comes_back_while_the_page_begins_to_show_is_written_anew(visit):
+def test_an_address_changed_while_the_page_loads_is_written_again(visit):
     someone = visit().go(n=9000)
     someone.tab.wait_for_function("location.search.includes('n=1712')")
-    # as Panel does when its model of the address is first shown
+    # like Panel when its model of the address is first shown
     found = someone.tab.evaluate("""() => {
         const all = [...Bokeh.documents[0]._all_models.values()];
         all.find(model => model.type.endsWith("location.Location")).search = "?n=9000";
@@ -277,16 +277,14 @@ def test_an_address_that_comes_back_while_the_page_begins_to_show_is_written_ane
     ("begins", "ends", "paper"),
     [("light", "dark", "#14171C"), pytest.param("dark", "light", "#FFFFFF", marks=pytest.mark.slow)],
 )
-def test_the_theme_toggled_while_charts_still_come_stays_for_all_of_them_and_the_address_says_so(
-    visit, begins, ends, paper
-):
+def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address(visit, begins, ends, paper):
     someone = visit().go(theme=begins)
     chart = someone.chart("Residual.")
     assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") != paper
     someone.press("Toggle theme")
     is_so = f"chart._fullLayout.paper_bgcolor === '{paper}'"
     someone.until(is_so, someone.chart("Where the residual is"))
-    # long enough for what was underway to come back
+    # long enough for pending changes to arrive
     someone.tab.wait_for_timeout(2000)
     for name in ("Residual.", "Which block", "Where the residual is"):
         assert someone.chart(name).evaluate(f"chart => {is_so}")
@@ -296,7 +294,7 @@ def test_the_theme_toggled_while_charts_still_come_stays_for_all_of_them_and_the
 
 
 @pytest.mark.slow
-def test_a_page_that_is_come_back_to_is_of_the_theme_chosen_meanwhile(visit):
+def test_a_page_shown_again_has_the_theme_chosen_meanwhile(visit):
     someone = visit().go()
     someone.chart("Where the residual is")
     someone.tab.get_by_role("tab", name="Look inside").click()
@@ -312,14 +310,14 @@ def test_everything_fits_a_phone(visit):
     someone.tab.goto(someone.server.url)
     someone.look().chart("Time per update")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
-    # the settings are folded away
+    # the settings are collapsed
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
     for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
 @pytest.mark.slow
-def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
+def test_run_and_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(visit):
     someone = visit().go(methods="cg")
     someone.chart("Where the residual is")
     seen = set()
@@ -341,10 +339,10 @@ def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
 
 
 @pytest.mark.slow
-def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
+def test_every_chart_has_a_description_and_a_table(visit):
     someone = visit().go()
     someone.chart("Time per update")
-    # those behind charts are plain; others have a description of how to sort them
+    # tables behind charts are plain; others have a description of sorting
     tables = someone.tab.locator("table:not([aria-describedby])")
     charts = {
         0: ("Residual.", "work", "residual"), 2: ("Error in the K-norm", "error_at_most", "Theorem 1 allows"),

@@ -1,4 +1,4 @@
-"""What is left on the server of visitors who have gone."""
+"""Resources that remain on the server after visitors leave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.dashboard.browser.server import PATIENCE
 from tests.ports import free_port, opens, wait_until
 
-#: serves a folder, lets sessions end a second after their tab, and says how many are alive whenever it is asked
+#: serves a folder, ends sessions one second after their tab, and reports the number of live sessions on request
 COUNTING = """
 import gc, sys, threading, weakref
 from pathlib import Path
@@ -35,7 +35,7 @@ server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds
 
 
 @pytest.mark.slow
-def test_of_those_who_have_gone_nothing_is_kept(browser, recorded):
+def test_nothing_of_departed_visitors_is_kept(browser, recorded):
     port = free_port()
     command = [sys.executable, "-c", COUNTING, str(recorded), str(port)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -55,7 +55,7 @@ def test_of_those_who_have_gone_nothing_is_kept(browser, recorded):
             tab.wait_for_selector("text=Data set", timeout=1000 * PATIENCE)
             assert count() >= 1
             context.close()
-        # clocks of Panel itself began in pages of two of them, and keep these, however many come
+        # clocks of Panel started in two of the pages and keep these two, for any number of visitors
         wait_until(lambda: count() <= 2, process, lambda: f"{count()} of 6 are kept", PATIENCE)
     finally:
         process.kill()

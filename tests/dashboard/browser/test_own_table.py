@@ -1,4 +1,4 @@
-"""A file of one's own, from the drop to an answer."""
+"""Your own file, from dropping it to an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS, COPIES = 4_500, 300
 
 
 def messy() -> bytes:
-    """Rents: semicolons, decimal commas, Latin-1, dates with points, gaps, a constant, names of rows, copies."""
+    """Write rents: semicolons, decimal commas, Latin-1, dates with points, gaps, a constant, row names, duplicates."""
     rng = np.random.default_rng(0)
     size, warm, rooms = rng.uniform(20, 180, ROWS), rng.normal(20, 5, ROWS), rng.integers(1, 9, ROWS)
     town = np.array(["Zürich", "Genève", "Köln", "Wien", "Bern"])[rng.integers(0, 5, ROWS)]
@@ -30,7 +30,7 @@ def messy() -> bytes:
         )
         for k in range(ROWS)
     ]
-    # the points of dates and of n.a. stay
+    # points in dates and in n.a. are kept
     lines = [
         ";".join(
             cell.replace(",", ".") if place == 2 or "n" in cell else cell for place, cell in enumerate(line.split(";"))
@@ -42,21 +42,21 @@ def messy() -> bytes:
 
 
 def offer(visitor, folder, name: str, content: str | bytes) -> None:
-    """Drops a file."""
+    """Drop a file."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     visitor.tab.set_input_files("input[type=file]", path)
 
 
 def finished(visitor) -> list[str]:
-    """Waits for the end of a comparison; the names of its runs."""
+    """Wait for the end of a comparison, and return the names of its runs."""
     visitor.says("runs recorded")
     visitor.tab.wait_for_function("/selected=[^&]/.test(location.search)")
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
 
 
 @pytest.mark.slow
-def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(visit, recorded, tmp_path):
+def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), "--max-upload", "1", "--max-n", "5000")
     try:
         someone = visit(to=server).go(rhs=2, methods="cg", max_epochs=5)
@@ -66,7 +66,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         someone.says("Latin-1 (Windows-1252), separated by semicolons, decimal commas")
         boxes = {name: someone.tab.get_by_label(f"Tick {name}", exact=True) for name in ("Stadt", "Kennung", "Währung")}
         assert [boxes[name].is_checked() for name in boxes] == [True, False, False]
-        # gaps in every 75th and every 50th row, of the copies too
+        # gaps in every 75th and every 50th row, also in duplicates
         gaps = sum(k % 75 == 1 or k % 50 == 2 for k in [*range(ROWS), *range(COPIES)])
         someone.says(f"{gaps} of 4,800 rows are dropped because a value is missing")
         train = int(0.8 * (4_800 - gaps))
@@ -102,7 +102,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
 
 
 @pytest.mark.slow
-def test_bad_files_are_refused_with_the_reason_and_the_next_one_is_taken(visit, server, tmp_path):
+def test_bad_files_are_rejected_with_the_reason_and_the_next_one_is_accepted(visit, server, tmp_path):
     someone = visit().go(rhs=2, methods="cg", max_epochs=5)
     someone.tab.get_by_text("Your own data").first.click()
     offer(someone, tmp_path, "one.csv", "price\n1\n2\n")

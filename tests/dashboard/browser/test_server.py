@@ -1,4 +1,4 @@
-"""The server: who may come, and what is left when it is killed."""
+"""The server: who may connect, and what remains when it is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import apviz
 from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
 
 
-def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
+def test_an_address_that_others_can_reach_requires_a_login_choice(tmp_path):
     command = [sys.executable, "-m", "apviz", "dashboard", "--no-show", "--address", "0.0.0.0"]
     done = subprocess.run([*command, "--runs", str(tmp_path / "runs")], capture_output=True, text=True, timeout=120)
     said = " ".join((done.stdout + done.stderr).split())
@@ -31,7 +31,7 @@ def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_names_of_this_machine_are_answered(server, host):
+def test_requests_by_names_of_this_machine_are_answered(server, host):
     request = urllib.request.Request(server.url, headers={"Host": f"{host}:{server.port}"})
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 200 and b'"token":' in answer.read()
@@ -39,7 +39,7 @@ def test_the_names_of_this_machine_are_answered(server, host):
 
 @pytest.mark.parametrize("path", ["", "ws", "plotly/plotly.min.js", "robots.txt?x=1"])
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1.evil.example", "localhost.:{port}"])
-def test_a_page_of_another_name_that_leads_to_this_machine_is_refused_and_so_is_what_it_asks_for(server, path, host):
+def test_requests_by_a_foreign_name_of_this_machine_are_rejected(server, path, host):
     name = host.format(port=server.port)
     headers = {"Host": name, "Origin": f"http://{name}"}
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -50,7 +50,7 @@ def test_a_page_of_another_name_that_leads_to_this_machine_is_refused_and_so_is_
 
 
 async def connects(server: Server, token: str, **headers: str) -> str:
-    """Which message the server begins with, or why there is none."""
+    """Return the first message of the server, or the reason for a rejection."""
     request = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws", headers=headers)
     try:
         line = await websocket_connect(request, subprotocols=["bokeh", token])
@@ -61,7 +61,7 @@ async def connects(server: Server, token: str, **headers: str) -> str:
     return "closed" if begins is None else json.loads(begins)["msgtype"]
 
 
-def test_only_its_own_pages_get_a_websocket_and_only_with_a_token_of_the_server(server):
+def test_only_own_pages_with_a_token_of_the_server_get_a_websocket(server):
     with urllib.request.urlopen(server.url) as answer:
         (token,) = re.findall(r'"token":\s*"([^"]+)"', answer.read().decode())
     own = {"Origin": server.url.rstrip("/")}
@@ -69,13 +69,13 @@ def test_only_its_own_pages_get_a_websocket_and_only_with_a_token_of_the_server(
     assert asyncio.run(connects(server, token, Origin="http://evil.example")) == "403"
     assert asyncio.run(connects(server, token, Host="evil.example", Origin="http://evil.example")) == "403"
     assert asyncio.run(connects(server, token)) == "403"
-    # one of a stranger could unpack to any size
+    # a message from a stranger could unpack to any size
     of_stranger = generate_jwt_token(generate_session_id(), extra_payload={"x": "y" * 10**6})
     assert asyncio.run(connects(server, of_stranger, **own)) == "closed"
 
 
 def tries(server: Server, password: str, timeout: float = 60) -> int:
-    """Status of the answer to a password."""
+    """Return the status of the answer to a password."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with opener.open(server.url + "login", timeout=timeout) as answer:
         (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', answer.read().decode())
@@ -88,7 +88,7 @@ def tries(server: Server, password: str, timeout: float = 60) -> int:
 
 
 @pytest.mark.slow
-def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
+def test_a_password_is_required_and_gives_access(recorded, browser, tmp_path):
     runs = shutil.copytree(recorded, tmp_path / "runs")
     server = Server(runs, "--address", "127.0.0.1", "--basic-auth", "open sesame")
     try:
@@ -100,7 +100,7 @@ def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
         tab.locator("input[name=password]").fill("wrong")
         tab.locator("[type=submit]").click()
         tab.get_by_text("Wrong user name or password").first.wait_for()
-        # as one who guesses would; from the sixth on they wait
+        # like an attacker; from the sixth attempt on, answers are delayed
         for _ in range(5):
             assert tries(server, "guess") == 403
         with pytest.raises(TimeoutError):
@@ -116,9 +116,7 @@ def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said_to_be_interrupted(
-    recorded, visit, tmp_path
-):
+def test_a_run_killed_with_the_server_is_listed_as_interrupted_after_a_restart(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
     before = {path.name for path in server.runs.iterdir()}
     try:

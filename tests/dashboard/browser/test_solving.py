@@ -1,4 +1,4 @@
-"""Solves started from the page: they are seen while they run, stop when asked to, and belong to their visitor."""
+"""Solves started from the page are shown while they run, can be stopped, and belong to their visitor."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SMALL = {"n": 300, "rhs": 2, "methods": "cg"}
 
 
 def finished(visitor) -> list[str]:
-    """Waits for the end of a comparison; the names of its runs."""
+    """Wait for the end of a comparison, and return the names of its runs."""
     visitor.says("runs recorded")
     visitor.tab.wait_for_function("/selected=[^&]/.test(location.search)")
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
 
 
 @pytest.mark.slow
-def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
+def test_a_run_is_drawn_while_it_grows_and_stop_keeps_its_record(visit, server):
     someone = visit().go(**ENDLESS)
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic, b = 60): ")
@@ -33,12 +33,12 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     )
     drawn = "Number(chart.dataset.drawn)"
     someone.until(f"{drawn} >= 4", chart)
-    # not how many points: of a long curve they are thinned
+    # not the number of points, because long curves are thinned
     reached = "chart => Math.max(...chart._fullData.map(each => each.x ? each.x[each.x.length - 1] || 0 : 0))"
     before = chart.evaluate(reached)
     someone.until(f"({reached})(chart) > {before}", chart)
 
-    # a zoom outlives what comes in
+    # a zoom survives new points
     drag(chart, 0.1, 0.3)
     someone.until("!chart._fullLayout.xaxis.autorange", chart)
     zoomed, count = chart.evaluate(f"chart => [chart._fullLayout.xaxis.range, {drawn}]")
@@ -58,7 +58,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
 
 
 @pytest.mark.slow
-def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, server):
+def test_curves_that_grow_in_the_browser_equal_the_trace(visit, server):
     someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200})
     someone.press("Run")
     chart = someone.tab.locator("[role=img]").first
@@ -81,7 +81,7 @@ def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, s
 
 
 @pytest.mark.slow
-def test_two_visitors_at_once_see_only_their_own_runs(visit):
+def test_two_simultaneous_visitors_see_only_their_own_runs(visit):
     first, second = visit().go(**SMALL), visit().go(dataset="diabetes", n=200, rhs=2, methods="pcg", ranks=20)
     first.press("Run")
     second.press("Run")
@@ -91,12 +91,12 @@ def test_two_visitors_at_once_see_only_their_own_runs(visit):
     for visitor, label, other in ((first, "CG —", "CG +"), (second, "CG +", "CG —")):
         chart = visitor.chart("Residual.")
         visitor.until(f"chart.data.some(each => each.name.startsWith('{label}'))", chart)
-        # the comparison that the page began with is drawn over when its turn comes
+        # the first comparison on the page is replaced later
         visitor.until(f"!chart.data.some(each => (each.name || '').startsWith('{other}'))", chart)
     assert "dataset=china" in first.tab.url and "dataset=diabetes" in second.tab.url
 
 
-#: what Panel's React components do of their own accord where two changes come within one rendering
+#: React components of Panel do this by themselves if two changes arrive within one rendering
 SENDS_BACK_AN_OLDER_TEXT = """() => {
   for (const each of Bokeh.documents[0]._all_models.values()) {
     const shown = each.data?.attributes;
@@ -110,7 +110,7 @@ SENDS_BACK_AN_OLDER_TEXT = """() => {
 
 
 @pytest.mark.slow
-def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
+def test_an_outdated_state_sent_by_the_browser_is_discarded(visit):
     someone = visit().go(**SMALL)
     someone.press("Run")
     finished(someone)
@@ -121,7 +121,7 @@ def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
 
 
 @pytest.mark.slow
-def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
+def test_with_two_slots_the_third_solve_waits_visibly(visit):
     visitors = [visit().go(**ENDLESS) for _ in range(3)]
     for visitor in visitors[:2]:
         visitor.press("Run")
@@ -137,19 +137,19 @@ def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
 
 
 @pytest.mark.slow
-def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
+def test_a_solve_outlives_its_tab_and_is_found_again(visit, server):
     someone, other = visit().go(**ENDLESS), visit().go()
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic")
     someone.tab.close()
-    # longer than the session of the tab lives
+    # longer than the lifetime of the session
     other.tab.wait_for_timeout(1000 * 3 * Limits.tab_seconds)
     someone.tab = someone.context.new_page()
     someone.go()
     someone.says("Running: Alternating projection (cyclic")
     someone.press("Stop")
     someone.says("Stopped: 1 of 1 runs recorded")
-    # until then the address has the runs that the page began with
+    # until then the address has the first runs of the page
     someone.tab.wait_for_function("new URLSearchParams(location.search).get('runs').split(',').length === 1")
     (name,) = finished(someone)
     trace = apviz.open_trace(server.runs / f"{name}.zarr")

@@ -1,4 +1,4 @@
-"""The table of runs under a hand: sorting, keys, ticks, pages, and rows that come at any time."""
+"""The table of runs in a browser: sorting, keys, ticks, pages, and new rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = {"name": "text", "n": "integer", "residual": "scientific", "seconds": 
 
 
 def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
-    """Numbered; the more of the number, the smaller the residual, and the residual of every fifth is missing."""
+    """Return numbered rows with falling residuals; every fifth residual is missing."""
     return {
         f"run {k}": [f"run {k}", 1000 * k, math.nan if k % 5 == 0 else 1 / k, k / 8, None if k == 1 else k]
         for k in range(begin, begin + count)
@@ -28,14 +28,14 @@ def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
 
 @dataclass
 class Shown:
-    """A table in a browser, with its server's side."""
+    """A table in a browser, with its server side."""
 
     table: SortedTable
     tab: Any
     clicked: list[str] = field(default_factory=list)
 
     def change(self, **params: Any) -> None:
-        """From the server."""
+        """Change the table on the server."""
         self.on_server(lambda: self.table.param.update(**params))
 
     def show(self, rows: dict[str, list[Any]], **state: Any) -> None:
@@ -57,7 +57,7 @@ class Shown:
         return self.tab.locator("tbody .look").all_inner_texts()
 
     def until_names(self, *names: str) -> None:
-        """Waits until the rows begin so."""
+        """Wait until the rows begin with these names."""
         self.tab.wait_for_function(
             "names => { const all = [...window.table.querySelectorAll('tbody .look')].map(each => each.textContent);"
             "return names.every((each, i) => all[i] === each); }",
@@ -70,7 +70,7 @@ class Shown:
         )
 
     def until_server(self, condition: Any) -> None:
-        """Waits for what a hand did to reach the server."""
+        """Wait until an action reaches the server."""
         for _ in range(10 * PATIENCE):
             if condition():
                 return
@@ -80,7 +80,7 @@ class Shown:
 
 @pytest.fixture
 def present(browser):
-    """Serves tables from this process, each in a tab of its own that must not meet an error."""
+    """Serve tables from this process, each in its own tab without errors."""
     servers, tabs, problems = [], [], []
 
     def serve(app: Any) -> Any:
@@ -123,7 +123,7 @@ def present(browser):
     assert problems == []
 
 
-def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(present):
+def test_cells_follow_the_format_of_their_columns_and_missing_values_are_dashes(present):
     shown = present({"a": ["a", 1234567, 0.00123, 1234.5, math.nan], "b": ["b", None, math.inf, 2, 0.5]})
     rows = shown.tab.locator("tbody tr")
     assert rows.nth(0).locator("td").all_inner_texts() == ["1,234,567", "1.23e-3", "1,234.50", "–"]
@@ -132,7 +132,7 @@ def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(pr
 
 
 @pytest.mark.slow
-def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present):
+def test_a_number_with_a_sign_is_shown_with_it_and_sorted_as_a_number(present):
     residuals = {"exact": (1.0, ""), "large": (900.0, "≈"), "small": (0.5, "≈"), "none": (math.nan, "≈")}
     shown = present({name: [name, 1, residual, 1.0, 1.0] for name, residual in residuals.items()})
     cells = shown.tab.locator("tbody tr td:nth-child(3)")
@@ -141,7 +141,7 @@ def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present)
     shown.until_names("small", "exact", "large", "none")
 
 
-def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_lets_go(present):
+def test_a_heading_sorts_in_both_directions_with_missing_values_last_and_then_resets(present):
     shown = present(some_rows(12))
     given = shown.names()
     shown.sort("residual")
@@ -155,7 +155,7 @@ def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_l
     shown.sort("residual")
     shown.until_names(*given)
     assert shown.heading("residual").get_attribute("aria-sort") == "none"
-    # text as one counts: 2 before 10
+    # natural order of text: 2 before 10
     shown.sort("name")
     shown.sort("name")
     shown.until_names("run 12", "run 11", "run 10", "run 9")
@@ -163,7 +163,7 @@ def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_l
 
 
 @pytest.mark.slow
-def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tells_again(present):
+def test_a_click_in_a_row_selects_and_marks_it_and_a_second_click_is_reported_too(present):
     shown = present(some_rows(4))
     row = shown.tab.get_by_role("row").filter(has_text="run 3")
     row.get_by_role("cell").nth(1).click()
@@ -178,7 +178,7 @@ def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tel
 
 
 @pytest.mark.slow
-def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present):
+def test_the_keyboard_reaches_every_row_through_one_tab_stop(present):
     shown = present(some_rows(5))
     shown.heading("RMSE").get_by_role("button").focus()
     press = shown.tab.keyboard.press
@@ -192,7 +192,7 @@ def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present
     press("ArrowUp")
     press("Space")
     shown.until_server(lambda: shown.clicked == ["run 4", "run 3"])
-    # one stop: the tab key goes on behind the table, and comes back to the same row
+    # the table is one tab stop: Tab leaves it, and Shift+Tab returns to the same row
     press("Shift+Tab")
     assert shown.focused().startswith("RMSE")
     press("Tab")
@@ -200,7 +200,7 @@ def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present
 
 
 @pytest.mark.slow
-def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_at_them(present):
+def test_boxes_tick_rows_by_pointer_and_keyboard_without_selecting_them(present):
     shown = present(some_rows(20), can_tick=True, page_rows=12)
     shown.tab.get_by_label("Tick run 2", exact=True).check()
     shown.until_server(lambda: shown.table.ticked == ["run 2"])
@@ -217,7 +217,7 @@ def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_
     assert shown.clicked == [] and shown.table.selected == ""
 
 
-def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
+def test_a_tick_that_the_server_rejects_is_removed_visibly(present):
     shown = present(some_rows(3), can_tick=True)
 
     def refuse(event: Any) -> None:
@@ -232,7 +232,7 @@ def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
 
 
 @pytest.mark.slow
-def test_pages_are_turned_and_say_where_one_is(present):
+def test_pages_can_be_turned_and_show_their_numbers(present):
     shown = present(some_rows(40), page_rows=12)
     where = shown.tab.get_by_role("status")
     assert where.inner_text() == "1–12 of 40" and len(shown.names()) == 12
@@ -242,14 +242,14 @@ def test_pages_are_turned_and_say_where_one_is(present):
     turn("Last")
     shown.until_names("run 37", "run 38", "run 39", "run 40")
     assert where.inner_text() == "37–40 of 40" and len(shown.names()) == 4
-    # the button that leads nowhere now keeps the focus
+    # the disabled button keeps the focus
     assert shown.focused() == "Last page"
     assert shown.tab.get_by_role("button", name="Next page").get_attribute("aria-disabled") == "true"
-    # fewer rows: what is left of the page
+    # fewer rows: the remaining rows of the page
     shown.show(some_rows(15))
     shown.until_names("run 13", "run 14", "run 15")
     assert where.inner_text() == "13–15 of 15"
-    # another order is looked at from its beginning
+    # another order starts at the first page
     shown.sort("n")
     shown.sort("n")
     shown.until_names("run 15", "run 14")
@@ -257,7 +257,7 @@ def test_pages_are_turned_and_say_where_one_is(present):
 
 
 @pytest.mark.slow
-def test_new_rows_keep_order_page_focus_and_place(present):
+def test_new_rows_keep_order_page_focus_and_scroll_position(present):
     shown = present(some_rows(60), page_rows=50)
     shown.sort("n")
     shown.sort("n")
@@ -268,15 +268,15 @@ def test_new_rows_keep_order_page_focus_and_place(present):
     shown.tab.evaluate("window.scrollTo(0, 400)")
     before = kept.bounding_box()
     assert 0 < before["y"] < 900
-    # one more, and other numbers of all
+    # one more row, and new numbers in all
     rows = {name: [name, cells[1], 0.25, 7.0, 1.0] for name, cells in some_rows(61).items()}
     shown.show(rows, selected="run 29")
     shown.until_names("run 61", "run 60")
     assert shown.focused() == "run 30" and kept.evaluate("old => old.isConnected")
-    # in sight where it was, although a row has come above it
+    # visible at its place, although a row was added above it
     assert kept.bounding_box() == pytest.approx(before, abs=1)
     assert shown.tab.get_by_role("status").inner_text() == "1–50 of 61"
-    # a row goes: the one in its place has the focus
+    # a row is removed: the next one gets the focus
     del rows["run 30"]
     shown.show(rows)
     shown.tab.wait_for_function("window.table.getRootNode().activeElement.textContent === 'run 29'")
@@ -288,11 +288,11 @@ def test_new_rows_keep_order_page_focus_and_place(present):
 
 
 @pytest.mark.slow
-def test_rows_that_come_while_the_browser_builds_the_table_are_all_there(present):
+def test_rows_added_while_the_browser_builds_the_table_are_shown(present):
     made = []
 
     def app() -> pn.Column:
-        """Tables that change in every tick from the moment they are put on the page."""
+        """Make a page of tables that change in every tick from the start."""
         page = pn.Column(pn.pane.Markdown("A page"), sizing_mode="stretch_width")
 
         def add() -> None:

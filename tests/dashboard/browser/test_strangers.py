@@ -1,4 +1,4 @@
-"""Scripts in everything that somebody else may have written: on no page do they run."""
+"""Scripts in untrusted texts never run on any page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from apviz.dashboard.pages import PAGES
 from tests.dashboard.browser.server import SHOWN, Server
 
-#: runs as HTML, as an attribute and as a formula of what an attribute holds
+#: a script in HTML, in an attribute, and in a formula within an attribute
 SCRIPT = (
     "\"'><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>{{hacked=1}}</script><script>hacked=1</script>"
 )
@@ -19,7 +19,7 @@ HACKED = "() => window.hacked !== undefined"
 
 @pytest.fixture
 def strange(recorded, tmp_path):
-    """A folder with runs that are called by a script, have one in a note, and in every text that may be any text."""
+    """Return a folder of runs with scripts in names, notes and every free text."""
     folder = shutil.copytree(recorded, tmp_path / "runs")
     for number, path in enumerate(sorted(folder.glob("*.zarr"))):
         metadata = json.loads((path / "zarr.json").read_text())
@@ -44,7 +44,7 @@ def strange(recorded, tmp_path):
 
 
 @pytest.mark.slow
-def test_scripts_in_names_labels_and_notes_of_runs_are_texts_on_every_page(strange, visit):
+def test_scripts_in_names_labels_and_notes_of_runs_are_shown_as_text_on_every_page(strange, visit):
     server = Server(strange)
     try:
         someone = visit(to=server)

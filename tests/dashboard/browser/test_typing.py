@@ -1,4 +1,4 @@
-"""What a field shows is what runs, or nothing does."""
+"""A run uses the values shown in fields, or does not start."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def traces(server) -> set[str]:
 
 
 def both_runs(visitor) -> list[str]:
-    """Waits for the end of a comparison of two methods; the names of its runs."""
+    """Wait for the end of a comparison of two methods, and return the names of its runs."""
     visitor.says("2 of 2 runs recorded")
     visitor.tab.wait_for_function("/runs=[^&]+(,|%2C)/i.test(location.search)")
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
 
 
 def held(visitor, *words: str) -> None:
-    """Waits until the alert beside Run says all of this."""
+    """Wait until the alert next to Run says all of `words`."""
     alert = visitor.tab.get_by_role("alert").filter(has_text="Nothing runs yet")
     for word in words:
         alert = alert.filter(has_text=word)
     alert.wait_for()
 
 
-#: label of a field: what is no value of it, what it says of that, and a value with the name and number in a trace
+#: label of a field: an invalid value, its message, and a valid value with the name and number in a trace
 FIELDS = {
     "Block sizes b": ("foo, -3", "whole numbers above 0", "75", "block_size", 75),
     "Noise variance σ²": ("-1", "a finite number above 0", "0.03", "noise", 0.03),
@@ -40,7 +40,7 @@ FIELDS = {
 
 
 @pytest.mark.slow
-def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_show(visit, server):
+def test_nothing_runs_while_a_field_is_invalid_and_then_all_shown_values_are_used(visit, server):
     someone = visit().go(**SMALL)
     before = traces(server)
     fields = {label: someone.field(label) for label in FIELDS}
@@ -51,7 +51,7 @@ def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_sho
         held(someone, label, bad, accepted)
         assert fields[label].input_value() == bad
         if label == list(FIELDS)[-1]:
-            # one is left, and it holds up all
+            # one invalid field is left, which prevents the run
             someone.tab.wait_for_timeout(1000)
         assert traces(server) == before
         fields[label].fill(good)
@@ -67,12 +67,12 @@ def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_sho
 
 
 @pytest.mark.slow
-def test_a_value_that_was_typed_and_not_left_yet_is_the_one_that_runs(visit, server):
+def test_a_typed_value_is_used_before_its_field_is_left(visit, server):
     someone = visit().go(**SMALL)
     field = someone.field("Noise variance σ²")
     field.press("ControlOrMeta+a")
     field.press_sequentially("0.07")
-    # as a screen reader presses it: the field keeps the focus
+    # like a screen reader: the field keeps the focus
     someone.tab.get_by_role("button", name="Run", exact=True).evaluate("button => button.click()")
     names = both_runs(someone)
     assert {apviz.open_trace(server.runs / f"{each}.zarr").attrs["noise"] for each in names} == {0.07}

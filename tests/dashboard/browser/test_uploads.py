@@ -1,4 +1,4 @@
-"""Uploads as a stranger sends them, without a browser that keeps to the limit."""
+"""Uploads by an attacker, without a browser that respects the limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MB = 10**6
 
 
 @pytest.mark.slow
-def test_uploads_beyond_the_limit_are_refused_and_take_neither_memory_nor_disk(recorded, tmp_path, monkeypatch):
+def test_uploads_beyond_the_limit_are_rejected_and_use_neither_memory_nor_disk(recorded, tmp_path, monkeypatch):
     (place := tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     server = Server(recorded, "--max-upload", "5", "--tab-seconds", "1")
@@ -39,7 +39,7 @@ def test_uploads_beyond_the_limit_are_refused_and_take_neither_memory_nor_disk(r
         async with asyncio.timeout(PATIENCE):
             while on_disk() != 2 * MB:
                 await asyncio.sleep(0.1)
-        # before: 40 MB for each of them, for as long as the server lived
+        # once 40 MB for each of them, until the server ended
         assert memory().rss - before < 100 * MB
         await tab.close()
         async with asyncio.timeout(PATIENCE):

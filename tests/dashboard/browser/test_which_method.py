@@ -1,4 +1,4 @@
-"""Advice in the browser: asked for on the page Compare, read on a desk and on a phone, and solved by."""
+"""Advice in the browser, on the page Compare, on a desktop and a phone, and a solve with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import apviz
 from tests.dashboard.browser.test_solving import finished
 
-#: rows of which few are enough for a rehearsal
+#: a system for which few rows are enough for a rehearsal
 CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 
 
@@ -17,9 +17,9 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
     [(1500, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
     ids=["on a desk", "on a phone in the dark"],
 )
-def test_which_method_is_said_before_anything_is_solved_and_its_button_solves_with_it(visit, server, width, theme):
+def test_a_method_is_advised_before_any_solve_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)
-    if width < 600:  # the drawer lies over the page
+    if width < 600:  # the drawer covers the page
         someone.tab.keyboard.press("Escape")
     someone.press("Which method?")
     someone.says("All are estimates")

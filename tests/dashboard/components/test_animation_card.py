@@ -1,4 +1,4 @@
-"""A chart that moves, the browser that keeps it waiting, and the player: play, pause, step and speed."""
+"""Animated charts: waiting for the browser, and the player with play, pause, step and speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.dashboard.components.animation_card import AnimationCard, PlayerBar
 from apviz.plots import FittedFunction
 
 
-def test_a_frame_waits_until_the_browser_has_drawn_the_one_before_and_the_last_is_never_lost(tmp_path):
+def test_a_frame_waits_for_the_previous_one_and_the_last_is_never_lost(tmp_path):
     x = torch.linspace(-1, 1, 60)[:, None]
     system = apviz.KernelSystem(x, torch.sin(5 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, operator="dense")
     recorder = apviz.Recorder(rows=True, snapshots=range(5), weights=True)
@@ -38,7 +38,7 @@ def test_a_frame_waits_until_the_browser_has_drawn_the_one_before_and_the_last_i
     assert card.chart.frame == "" and "update 3" in card.chart.base
 
 
-def test_the_player_begins_at_the_recorded_update_before_the_one_asked_for():
+def test_the_player_starts_at_the_last_recorded_update_before_the_requested_one():
     player = PlayerBar(lambda k: None, lambda k: None, lambda k: None, 400)
     player.show([0, 10, 20, 30], 25)
     assert player.update == 20
@@ -46,7 +46,7 @@ def test_the_player_begins_at_the_recorded_update_before_the_one_asked_for():
     assert player.update == 0 and not player.view.visible
 
 
-def test_the_fastest_speed_is_one_that_a_browser_keeps_up_with():
+def test_a_browser_keeps_up_with_the_fastest_speed():
     paces = []
     player = PlayerBar(lambda k: None, lambda k: None, paces.append, 400)
     player.view.interval = 200

@@ -1,4 +1,4 @@
-"""A card: how high its figure is, and what a projector makes of it."""
+"""Chart cards: the height of their figure, and projector mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def card(draw, **options):
     return ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme), **options)
 
 
-def test_the_card_says_how_high_the_axes_are_unless_a_figure_has_many_panels(runs):
+def test_the_card_sets_the_height_of_the_axes_unless_a_figure_has_many_panels(runs):
     one = card(plots.residuals, axes=380)
     one.show([runs.open("ap")], "light")
     assert "height" not in layout(one) and one.chart.axes == 380
@@ -35,7 +35,7 @@ def test_the_card_says_how_high_the_axes_are_unless_a_figure_has_many_panels(run
     assert layout(many)["height"] > 500
 
 
-def test_on_a_projector_type_grows_and_with_it_all_that_it_would_run_into(runs):
+def test_on_a_projector_text_is_larger_and_nothing_overlaps(runs):
     shown = {}
     for lecture in (False, True):
         each = card(plots.block_timeline, lecture=lecture)

@@ -23,7 +23,7 @@ def recorded(solver, noise=0.1):
 
 
 @pytest.mark.parametrize("noise", [1e-6, 1.1e-6, 3e-7])
-def test_the_button_says_a_number_that_a_person_would_type(noise):
+def test_the_button_shows_a_round_number(noise):
     asked = []
     card = DiagnosisCard(lambda trace, diagnosis: asked.append(diagnosis.change))
     card.show(recorded(apviz.ConjugateGradient(tol=1e-2), noise))
@@ -32,7 +32,7 @@ def test_the_button_says_a_number_that_a_person_would_type(noise):
     assert asked == [{"noise": float(f"{10 * noise:.3g}")}]
 
 
-def test_a_run_that_was_cut_off_is_compared_with_those_beside_it():
+def test_an_unconverged_run_is_compared_with_the_others_shown():
     cut, exact = (
         recorded(apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150)),
         recorded(apviz.Cholesky()),
@@ -46,7 +46,7 @@ def test_a_run_that_was_cut_off_is_compared_with_those_beside_it():
 
 
 def rescued():
-    """The trace of GPyTorch's CG for a model that `apviz.gpytorch.diagnose` was asked about."""
+    """Return the trace of GPyTorch's CG for a model diagnosed by `apviz.gpytorch.diagnose`."""
     gpytorch = pytest.importorskip("gpytorch")
     x = torch.rand(300, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
 
@@ -65,7 +65,7 @@ def rescued():
         return apviz.gpytorch.diagnose(model)
 
 
-def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_one_change(tmp_path):
+def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_change(tmp_path):
     found = rescued()
     found.trace.save(tmp_path / "rescue.zarr")
     card = DiagnosisCard(lambda trace, diagnosis: None)
@@ -76,5 +76,5 @@ def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_one_change(tmp_p
     (table,) = card._figures
     assert table.object.set_index("")["with the change"].to_dict() | {"": "with the change"} == found.table()[1]
     assert table.object.columns.tolist() == ["", "GPyTorch as it is", "with the change"]
-    # it is not solved again here: the data and the program are the user's
+    # it cannot be solved again here, because data and program belong to the user
     assert not card._button.visible

@@ -1,4 +1,4 @@
-"""Files that are dropped: counted as they come, kept on disk, and gone with whoever sent them."""
+"""Dropped files are counted as they arrive, kept on disk, and deleted when their sender leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Visitor:
         self.dropper = Dropper(folder, 3, self.files.__setitem__, lambda error: self.refusals.append(str(error)))
 
     def held(self):
-        """Bytes on disk, and whatever the dropper holds of a file."""
+        """Return the bytes on disk and those in the dropper."""
         assert not self.dropper.value and not self.dropper._file_buffer
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
@@ -38,7 +38,7 @@ def visitor(tmp_path):
     return Visitor(tmp_path / "session")
 
 
-def test_a_file_arrives_whole_whatever_its_pieces(visitor):
+def test_a_file_arrives_complete_for_any_pieces(visitor):
     content = bytes(range(256)) * 11_000
     for name, pieces in {"one.csv": 1, "two.csv": 2}.items():
         drop(visitor.dropper, name, content, pieces)
@@ -48,7 +48,7 @@ def test_a_file_arrives_whole_whatever_its_pieces(visitor):
     assert len({path.parent for path in visitor.files.values()}) == 3 and not dropper._unfinished
 
 
-def test_a_file_of_the_limit_is_taken_and_one_byte_more_is_refused(visitor):
+def test_a_file_at_the_limit_is_accepted_and_one_byte_more_is_rejected(visitor):
     drop(visitor.dropper, "most.csv", bytes(3_000_000), 2)
     assert visitor.files["most.csv"].stat().st_size == 3_000_000
     drop(visitor.dropper, "more.csv", bytes(3_000_001), 2)
@@ -56,8 +56,8 @@ def test_a_file_of_the_limit_is_taken_and_one_byte_more_is_refused(visitor):
     assert visitor.held() == 3_000_000
 
 
-def test_bytes_beyond_the_limit_are_refused_as_they_come_and_said_once(visitor):
-    # two pieces are announced, so that it could be small enough, and each is larger than a browser's
+def test_bytes_beyond_the_limit_are_rejected_on_arrival_with_one_message(visitor):
+    # two pieces could be within the limit, but each is larger than those of a browser
     send(visitor.dropper, "x.csv", 1, 2, bytes(PIECE_BYTES))
     assert visitor.held() == PIECE_BYTES
     for number in range(2, 30):
@@ -66,7 +66,7 @@ def test_bytes_beyond_the_limit_are_refused_as_they_come_and_said_once(visitor):
     assert visitor.refusals == ["x.csv is too large; up to 3 MB are accepted"] and not dropper._unfinished
 
 
-def test_memory_holds_one_piece_whatever_is_sent(visitor):
+def test_memory_holds_at_most_one_piece(visitor):
     piece = bytes(PIECE_BYTES // 2)
     tracemalloc.start()
     try:
@@ -86,14 +86,14 @@ def test_memory_holds_one_piece_whatever_is_sent(visitor):
      (1, None, b"x"), (None, None, None), (1, 1, "text"), (1, 1, None), (1, 1, [1, 2]), ([1], 1, b"x"),
      (1, 2.5, b"x")],
 )  # fmt: skip
-def test_what_no_browser_sends_is_refused_in_words_and_nothing_of_it_is_kept(visitor, piece):
+def test_malformed_messages_are_rejected_with_a_reason_and_not_kept(visitor, piece):
     send(visitor.dropper, "x.csv", *piece)
     (said,) = visitor.refusals
     assert said.startswith("x.csv ") and not visitor.files and visitor.held() == 0 and not dropper._unfinished
 
 
 @pytest.mark.parametrize("name", [None, 1, ["x"], {"x": 1}, b"x"])
-def test_a_name_that_is_no_text_is_ignored(visitor, name):
+def test_a_name_that_is_not_text_is_ignored(visitor, name):
     send(visitor.dropper, name, 1, 1, b"x")
     assert not visitor.files and not visitor.refusals and visitor.held() == 0
 
@@ -106,7 +106,7 @@ def test_a_piece_out_of_order_ends_an_upload(visitor, number, pieces):
     assert not visitor.files and visitor.held() == (number == 1)
 
 
-def test_an_upload_that_is_taken_away_or_begun_again_leaves_nothing(visitor):
+def test_a_removed_or_restarted_upload_leaves_nothing(visitor):
     send(visitor.dropper, "x.csv", 1, 2, b"abc")
     take_away(visitor.dropper, "x.csv")
     assert visitor.held() == 0
@@ -115,7 +115,7 @@ def test_an_upload_that_is_taken_away_or_begun_again_leaves_nothing(visitor):
     assert visitor.files["x.csv"].read_bytes() == b"other" and visitor.held() == 5
 
 
-def test_a_session_has_no_more_than_a_few_unfinished_uploads_the_last(visitor):
+def test_a_session_keeps_only_the_last_few_unfinished_uploads(visitor):
     for number in range(50):
         send(visitor.dropper, f"{number}.csv", 1, 2, b"abc")
     assert visitor.held() == 3 * MOST_AT_ONCE == 3 * len(dropper._unfinished)
@@ -131,16 +131,16 @@ def fill(tmp_path):
     return many
 
 
-def test_a_server_has_no_more_than_some_of_all_sessions_and_says_so(visitor, tmp_path):
+def test_a_server_limits_unfinished_uploads_of_all_sessions_with_a_message(visitor, tmp_path):
     fill(tmp_path)
     drop(visitor.dropper, "x.csv", b"abc", 2)
     assert visitor.refusals == ["x.csv has to wait: the server takes 20 files at once; drop it again in a minute"]
     assert not visitor.files and visitor.held() == 0
 
 
-def test_uploads_of_closed_and_abandoned_tabs_give_back_their_place_and_bytes(visitor, tmp_path, monkeypatch):
+def test_uploads_of_closed_and_abandoned_tabs_free_their_slots_and_bytes(visitor, tmp_path, monkeypatch):
     many = fill(tmp_path)
-    shutil.rmtree(many[0].folder)  # as the end of its session does
+    shutil.rmtree(many[0].folder)  # like the end of its session
     drop(visitor.dropper, "x.csv", b"abc", 2)
     assert "x.csv" in visitor.files
     send(many[0].dropper, "0.csv", 2, 2, b"abc")
@@ -151,7 +151,7 @@ def test_uploads_of_closed_and_abandoned_tabs_give_back_their_place_and_bytes(vi
     assert sum(each.held() for each in many[1:]) == 0
 
 
-def test_a_full_disk_is_said_without_where_the_server_keeps_files(visitor, monkeypatch):
+def test_the_message_about_a_full_disk_contains_no_path_of_the_server(visitor, monkeypatch):
     def full(*given, **more):
         raise OSError(28, "No space left on device", str(visitor.folder))
 

@@ -1,4 +1,4 @@
-"""What is sent of a figure that grows: put together, it is the figure."""
+"""The messages about a growing figure, put together, give the figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LookingOn(apviz.Hook):
 
 @pytest.fixture(scope="module")
 def moments():
-    """Traces of a solve with test errors, after each of its epochs."""
+    """Return the traces of a solve with test errors after each epoch."""
     x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
     system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.5), noise=0.01, operator="dense")
@@ -40,7 +40,7 @@ def moments():
 
 
 def put_together(sent: list[str]) -> dict:
-    """The figure that a browser has by then: an own reading of what is sent."""
+    """Return the figure in a browser, by an independent reading of the messages."""
     figure = None
     for text in map(json.loads, sent):
         if "data" in text:
@@ -57,7 +57,7 @@ def put_together(sent: list[str]) -> dict:
 
 
 def bare(draw, trace) -> go.Figure:
-    """Figure without buttons, which hold the numbers too; a page has its own."""
+    """Return the figure without buttons, which repeat the numbers; a page has its own."""
     figure = draw([trace])
     figure.layout.updatemenus = ()
     return figure
@@ -68,7 +68,7 @@ def as_sent(figure) -> dict:
 
 
 @pytest.mark.parametrize("draw", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_the_whole_and_its_changes_are_the_figure_of_the_last_moment(moments, draw):
+def test_the_first_figure_plus_its_changes_equals_the_last_figure(moments, draw):
     growing, sent = Growing(), []
     for trace in moments[1:]:
         figure = bare(draw, trace)
@@ -81,12 +81,12 @@ def test_the_whole_and_its_changes_are_the_figure_of_the_last_moment(moments, dr
         assert any(curve["y"] == residuals.tolist() for curve in had["data"])
 
 
-def test_of_a_curve_that_only_became_longer_the_new_points_alone_are_sent(moments):
+def test_only_new_points_of_a_growing_curve_are_sent(moments):
     growing, seen = Growing(), 0
     for before, trace in zip(moments[4:], moments[5:], strict=False):
         growing.whole(bare(plots.residuals, before))
         changes = growing.changes(bare(plots.residuals, trace))
-        if changes is None:  # the labels of the axis have changed, or a first check came
+        if changes is None:  # the labels of the axis changed, or there was a first check
             continue
         seen += 1
         (line,) = (each for each in json.loads(changes)["curves"] if each["keep"] == len(before["epoch"]["epoch"]))
@@ -94,7 +94,7 @@ def test_of_a_curve_that_only_became_longer_the_new_points_alone_are_sent(moment
     assert seen > 10
 
 
-def test_a_figure_that_has_another_form_is_sent_whole():
+def test_a_figure_of_another_structure_is_sent_completely():
     growing, line = Growing(), {"type": "scatter", "x": [1.0, 2.0], "y": [3.0, 4.0]}
     growing.whole(go.Figure([line]))
     assert growing.changes(go.Figure([line, line])) is None
@@ -103,7 +103,7 @@ def test_a_figure_that_has_another_form_is_sent_whole():
     assert json.loads(growing.changes(go.Figure([line])))["curves"] == []
 
 
-def test_a_browser_that_has_missed_something_gets_the_whole():
+def test_a_browser_that_missed_a_change_gets_the_complete_figure():
     line = {"type": "scatter", "x": [1.0, 2.0], "y": [3.0, 4.0]}
     chart = Chart()
     chart.show(None, go.Figure([line]))
@@ -120,7 +120,7 @@ def test_a_browser_that_has_missed_something_gets_the_whole():
 
 @pytest.mark.parametrize("lecture", [False, True])
 @pytest.mark.parametrize("draw", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_a_figure_that_plotly_does_not_check_is_the_one_that_it_checks_and_can_be_sent(moments, draw, lecture):
+def test_an_unvalidated_figure_equals_the_validated_one_and_can_be_sent(moments, draw, lecture):
     card = ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme), lecture=lecture)
     checked, unchecked = card._figure([moments[-1]], "dark"), card._live_figure([moments[-1]], "dark")
     assert json.loads(checked.to_json()) == json.loads(unchecked.to_json(), object_hook=without_nothing)
@@ -129,5 +129,5 @@ def test_a_figure_that_plotly_does_not_check_is_the_one_that_it_checks_and_can_b
 
 
 def without_nothing(found: dict) -> dict:
-    """What is null is not there, to plotly.js."""
+    """Remove nulls, which plotly.js treats as missing."""
     return {name: value for name, value in found.items() if value is not None}

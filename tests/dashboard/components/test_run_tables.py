@@ -1,4 +1,4 @@
-"""Tables of runs: what is sent to the browser, and what they say of each run."""
+"""Tables of runs: the data sent to the browser, and the description of each run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 def cells(table, key):
-    """Of a row, by heading."""
+    """Return the cells of a row by heading."""
     (row,) = [row for row in table.rows if row[0] == key]
     return dict(zip([title for title, _ in table.columns], row[1:], strict=True))
 
 
-def test_what_is_not_a_number_is_sent_as_missing():
+def test_values_that_are_not_numbers_are_sent_as_missing():
     table = SortedTable({"name": "text", "a": "integer", "b": "scientific"})
     table.show({"x": ["x", None, math.nan], "y": ["", 3, math.inf]}, selected="y")
     assert table.rows == [["x", "x", None, None], ["y", "", 3, math.inf]]
     assert table.selected == "y"
 
 
-def test_rows_are_given_by_their_keys_and_order_and_page_stay(folder):
+def test_rows_are_identified_by_keys_and_order_and_page_stay(folder):
     table = SortedTable({"name": "text"}, page_rows=1, sorted_by="name", descending=True, page=1)
     table.show({"b": ["b"], "a": ["a"]})
     table.show({"a": ["a"], "c": ["c"]})
@@ -35,7 +35,7 @@ def test_rows_are_given_by_their_keys_and_order_and_page_stay(folder):
     assert (table.sorted_by, table.descending, table.page) == ("name", True, 1)
 
 
-def test_the_table_of_solves_says_how_each_ended(folder):
+def test_the_table_of_solves_states_the_outcome_of_each(folder):
     runs, looked = RunsFolder(folder), []
     shown = RunsTable(looked.append)
     traces = {name: runs.open(name) for name in ("cg", "ap", "cut")}
@@ -48,15 +48,16 @@ def test_the_table_of_solves_says_how_each_ended(folder):
         and cut["how it ended"] == "Not converged: epoch limit"
         and cut["epochs (CG: iterations)"] == 2
     )
-    assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]  # measured, though it was cut off
+    # measured, though it hit the epoch limit
+    assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]
     assert shown.table.details == {"ap": "consecutive blocks", "cut": "consecutive blocks"}
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")
     assert shown.table.rows == [] and shown.table.selected == ""
 
 
-def test_a_condition_number_that_is_an_estimate_is_marked_as_one():
-    """Also where the estimate is right: rows that know nothing of each other, with κ = 1."""
+def test_an_estimated_condition_number_is_marked():
+    """Even if the estimate is right: uncorrelated rows with κ = 1."""
     x = torch.rand(1_200, 2, generator=torch.Generator().manual_seed(0))
     system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(lengthscale=1e-6), noise=0.01)
     traces = {}

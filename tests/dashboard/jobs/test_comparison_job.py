@@ -1,4 +1,4 @@
-"""Comparisons in a thread: what they record, what is refused, and how they stop."""
+"""Comparisons in a thread: their records, rejected settings, and how they stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_solver_has_a_run_in_order(runs):
 
 
 @pytest.mark.slow
-def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(runs):
+def test_every_noise_has_a_run_of_every_method_and_less_noise_a_larger_kappa(runs):
     solvers = MethodChoice(methods=["ap", "cg"], rules=["cyclic"], block_sizes=[50], tol=0.1).solvers(0)
     job = finished(ComparisonJob(JobQueue(1), Limits(), runs, SPEC, solvers, noise_factors=[10, 1, 0.1]))
     assert job.state == "done" and "6 of 6 runs" in job.message and job.fraction_done == 1.0
@@ -52,7 +52,7 @@ def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(
     assert kappas == sorted(kappas)
 
 
-def test_a_b_above_the_memory_limit_is_refused_and_the_others_run(runs):
+def test_a_b_above_the_memory_limit_is_rejected_and_the_others_run(runs):
     job = sweep(runs, [20, 100], Limits(max_block_gb=2e-5))
     assert job.state == "done" and len(job.done) == 1
     (failure,) = job.failures
@@ -60,7 +60,7 @@ def test_a_b_above_the_memory_limit_is_refused_and_the_others_run(runs):
     assert "1 of 1 runs" in job.message
 
 
-def test_where_no_b_fits_nothing_is_run(runs):
+def test_if_no_b_fits_nothing_runs(runs):
     job = sweep(runs, [50, 100], Limits(max_block_gb=1e-6))
     assert job.state == "failed" and job.message.count("the block factors take") == 2
     assert runs.names() == []
@@ -116,7 +116,7 @@ def test_blocks_in_float64_keep_their_factors_in_half_precision():
     assert solver.precision == apviz.solvers.Precision(recursion="float64", factors="float16")
 
 
-def test_a_run_with_other_peoples_kernel_is_refused_with_what_to_do():
+def test_a_run_with_a_kernel_of_user_code_is_rejected_with_a_remedy():
     theirs = Evaluated(lambda x, z, values: torch.exp(-torch.cdist(x, z)), {}, {}, "Theirs")
     with pytest.raises(ValueError, match="the kernel Theirs is code that is not apviz's.*make it again in Python"):
         rerun(recorded_with(theirs), Diagnosis(Limit.TOLERANCE, "", "", {"tol": 1e-6}), lambda name: None)

@@ -52,7 +52,7 @@ def test_every_method_of_a_race_has_a_run(runs, by):
     assert job.growing == {}
 
 
-def test_while_it_goes_on_all_methods_grow_and_stop_keeps_what_each_has(runs):
+def test_all_methods_of_a_race_grow_and_stop_keeps_their_records(runs):
     spec = SystemSpec("china", 200, source=BY_HAND, rhs=1, noise=1e-6, lengthscale=(1.0,), dtype="float64")
     job = RaceJob(JobQueue(1), Limits(), runs, spec, ENDLESS.solvers(0), by="seconds")
     job.start()
@@ -65,7 +65,7 @@ def test_while_it_goes_on_all_methods_grow_and_stop_keeps_what_each_has(runs):
     assert [trace.outcome for trace in traces] == ["stopped", "stopped"]
 
 
-def test_what_is_seen_of_a_race_is_of_one_moment(runs, monkeypatch):
+def test_a_race_is_shown_at_one_common_moment(runs, monkeypatch):
     monkeypatch.setattr(racing, "TURN_SECONDS", 0.0)
     spec = SystemSpec("china", 200, source=BY_HAND, rhs=1, noise=1e-6, lengthscale=(1.0,), dtype="float64")
     job = RaceJob(JobQueue(1), Limits(), runs, spec, ENDLESS.solvers(0), by="work")
@@ -81,11 +81,11 @@ def test_what_is_seen_of_a_race_is_of_one_moment(runs, monkeypatch):
     until(has_gone_on)
     job.stop()
     job.join(60)
-    # an update, the epoch that is not complete, and a check
+    # an update, the incomplete epoch, and a check
     assert all(abs(one - other) <= 2.5 for one, other in seen)
 
 
-def test_what_would_fit_one_after_another_but_not_at_once_is_refused_with_what_to_do(runs):
+def test_methods_that_fit_only_one_after_another_are_rejected_with_a_remedy(runs):
     solvers = MethodChoice(methods=["ap"], rules=["cyclic", "random"], block_sizes=[100]).solvers(0)
     one = factor_bytes(torch.zeros(200, 2), 100, 0.0)
     job = finished(RaceJob(JobQueue(1), Limits(max_block_gb=1.5e-9 * one), runs, SPEC, solvers, by="work"))

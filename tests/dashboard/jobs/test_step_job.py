@@ -1,4 +1,4 @@
-"""The solve of one step of a training, done again."""
+"""Repeating the solve of one training step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, fini
 
 
 @pytest.mark.slow
-def test_the_solve_of_a_step_is_done_again_just_as_it_was_or_with_a_change(tmp_path):
+def test_the_solve_of_a_step_is_repeated_exactly_or_with_a_change(tmp_path):
     job = finished(job_in(tmp_path))
     path, trace = tmp_path / f"{job.name}.zarr", job.trace
 

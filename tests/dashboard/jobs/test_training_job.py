@@ -1,4 +1,4 @@
-"""Trainings in a thread: what they leave in the folder, how they stop and go on, and what is refused."""
+"""Trainings in a thread: what they write to the folder, how they stop and resume, and what they reject."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.dashboard.small_trainings import SETTINGS, SPEC, finished, job_in
 
 
 def press_stop(job, solve, update=None):
-    """Presses Stop after an update of the k-th solve, or as that solve ends."""
+    """Press Stop after an update of the k-th solve, or at its end."""
     recorder, seen = job._recorder, {"solves": 0}
     started, updated, stopped = recorder.on_start, recorder.on_update, recorder.on_stop
 
@@ -40,7 +40,7 @@ def press_stop(job, solve, update=None):
     recorder.on_start, recorder.on_update, recorder.on_stop = on_start, on_update, on_stop
 
 
-def test_a_job_trains_what_the_library_trains_and_leaves_trace_and_checkpoint(trained, tmp_path):
+def test_a_job_trains_like_the_library_and_writes_trace_and_checkpoint(trained, tmp_path):
     job = finished(job_in(tmp_path))
     data = SPEC.load()
     plain = apviz.Training(data.train_x, data.train_y, SETTINGS)
@@ -70,7 +70,7 @@ def test_stop_ends_a_training_within_one_update_and_keeps_its_steps(tmp_path, so
 
 
 @pytest.mark.slow
-def test_a_training_that_was_stopped_goes_on_to_the_same_result(tmp_path):
+def test_a_stopped_training_resumes_to_the_same_result(tmp_path):
     job = job_in(tmp_path)
     press_stop(job, 2, 1)
     finished(job)
@@ -84,7 +84,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_result(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_finished_training_can_be_given_more_steps(tmp_path):
+def test_a_finished_training_can_be_extended(tmp_path):
     name = finished(job_in(tmp_path)).name
     longer = finished(job_in(tmp_path, replace(SETTINGS, steps=4), name))
     assert longer.state == "done" and Trainings(tmp_path).open(name)["step"].sizes["step"] == 4
@@ -100,7 +100,7 @@ def test_two_jobs_never_write_one_training(tmp_path):
     finished(again)
 
 
-def test_a_training_that_another_process_may_be_writing_is_left_alone(tmp_path):
+def test_a_training_that_another_process_may_be_writing_is_not_touched(tmp_path):
     data, settings = SPEC.load(), replace(SETTINGS, steps=2)
 
     class Stop(apviz.TrainingHook):
@@ -116,7 +116,7 @@ def test_a_training_that_another_process_may_be_writing_is_left_alone(tmp_path):
     assert finished(job_in(tmp_path, settings, "other")).state == "done"
 
 
-def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_go_on(tmp_path):
+def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_resume(tmp_path):
     name, more = finished(job_in(tmp_path)).name, replace(SETTINGS, steps=4)
     other = finished(job_in(tmp_path, more, name, replace(SPEC, seed=3)))
     assert other.state == "failed" and "are not those it started with" in other.message
@@ -126,7 +126,7 @@ def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_go_on(tmp_path)
         job_in(tmp_path, more, name)
 
 
-def test_limits_are_kept_and_named(tmp_path):
+def test_limits_are_enforced_and_named(tmp_path):
     many = finished(job_in(tmp_path, limits=Limits(max_n=100)))
     assert many.state == "failed" and "above this server's limit of 100 rows" in many.message
     large = finished(job_in(tmp_path, limits=Limits(max_block_gb=1e-6)))

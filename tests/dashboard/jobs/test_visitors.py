@@ -1,4 +1,4 @@
-"""Visitors: whose jobs are whose, and how long they go on when nobody looks."""
+"""Visitors: which jobs belong to whom, and how long a job runs without a viewer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_until(is_so) -> None:
         time.sleep(0.005)
 
 
-def test_a_tab_that_comes_back_finds_the_jobs_it_left_and_nobody_else_does():
+def test_only_a_returning_tab_finds_the_jobs_that_it_left():
     visitors = Visitors(keep_seconds=60)
     ours = visitors.find(OURS)
     job = started(ours)
@@ -58,7 +58,7 @@ def test_a_second_tab_has_the_jobs_of_the_first():
 
 
 @pytest.mark.slow
-def test_a_job_outlives_the_last_tab_for_a_while_and_not_for_ever():
+def test_a_job_outlives_the_last_tab_for_a_limited_time():
     visitors = Visitors(keep_seconds=0.2)
     ours = visitors.find(OURS)
     job = started(ours)
@@ -71,7 +71,7 @@ def test_a_job_outlives_the_last_tab_for_a_while_and_not_for_ever():
     assert job.state == "stopped"
 
 
-def test_who_comes_back_in_time_keeps_the_job():
+def test_a_visitor_who_returns_in_time_keeps_the_job():
     visitors = Visitors(keep_seconds=0.3)
     ours = visitors.find(OURS)
     job = started(ours)
@@ -82,7 +82,7 @@ def test_who_comes_back_in_time_keeps_the_job():
     job.stop()
 
 
-def test_a_browser_that_does_not_say_who_it_is_takes_its_jobs_with_it():
+def test_jobs_of_an_anonymous_browser_end_with_it():
     assert [Visitors(keep_seconds=60).find(token) for token in ("", "A" * 32, "a" * 31, "../" + "a" * 29)] == [None] * 4
     nobody = Visitor()
     job = started(nobody)
@@ -90,7 +90,7 @@ def test_a_browser_that_does_not_say_who_it_is_takes_its_jobs_with_it():
     wait_until(lambda: not job.is_active)
 
 
-def test_what_was_started_before_the_browser_said_who_it_is_is_its_own():
+def test_jobs_started_before_a_browser_identified_itself_belong_to_it():
     visitors, nobody = Visitors(keep_seconds=60), Visitor()
     job = started(nobody)
     ours = visitors.find(OURS)
@@ -99,7 +99,7 @@ def test_what_was_started_before_the_browser_said_who_it_is_is_its_own():
     job.stop()
 
 
-def test_what_ended_while_nobody_looked_is_there_for_who_comes_back():
+def test_jobs_that_ended_without_a_viewer_are_shown_to_a_returning_visitor():
     visitors = Visitors(keep_seconds=60)
     ours = visitors.find(OURS)
     seen, job = started(ours, "batch-size"), started(ours)
@@ -112,7 +112,7 @@ def test_what_ended_while_nobody_looked_is_there_for_who_comes_back():
     assert visitors.find(OURS).jobs == [job]
 
 
-def test_a_line_says_where_a_job_is_and_how_it_stands_and_leads_there():
+def test_a_line_states_the_page_and_progress_of_a_job_and_links_to_it():
     gone = []
     elsewhere = Elsewhere({"compare": "Compare"}, gone.append)
     job = started(Visitor())

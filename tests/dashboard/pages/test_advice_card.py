@@ -1,4 +1,4 @@
-"""The card on which method a system asks for, without a browser."""
+"""The card with the advised method, without a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page_in(folder, *, limits=Limits(), lecture=False, **system):  # noqa: B008 
 
 
 def shown(page):
-    """Sentences and columns of the card."""
+    """Return the sentences and columns of the card."""
     parts = [] if not len(page._advice.view) else page._advice._inside.objects
     texts = [each.object for each in parts if isinstance(getattr(each, "object", None), str)]
     tables = [each[0].object for each in parts if hasattr(each, "objects")]
@@ -43,13 +43,13 @@ def asked(page):
     return page
 
 
-def test_before_anybody_asks_the_card_is_not_there(tmp_path):
+def test_the_card_is_hidden_before_advice_is_requested(tmp_path):
     page = page_in(tmp_path, **CHINA)
     page.tick()
     assert not len(page._advice.view) and page._advice.button in page._bar.row.objects
 
 
-def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_solves_with_it(tmp_path):
+def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_path):
     page = asked(page_in(tmp_path, **CHINA))
     texts, columns = shown(page)
     advice = page._advice.job.advice
@@ -62,7 +62,7 @@ def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_so
     assert "All are estimates" in texts[-1] and not page._advice.button.disabled
     buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
-    assert page.job._progress.left.likely == 0.0  # its time left was the forecast's
+    assert page.job._progress.left.likely == 0.0  # its time left came from the forecast
     (run,) = page.job.done
     trace = page.shared.runs.open(run)
     assert trace.converged and trace.attrs["n"] == 2_400 and trace.attrs["dataset"] == "china"
@@ -73,16 +73,16 @@ def test_on_a_projector_the_table_has_three_columns(tmp_path):
     assert shown(asked(page_in(tmp_path, lecture=True, **CHINA)))[1] == ["method", "seconds", "chance"]
 
 
-def test_what_was_refused_is_said_and_may_be_asked_again(tmp_path):
+def test_a_rejected_request_is_explained_and_can_be_repeated(tmp_path):
     page = asked(page_in(tmp_path, limits=Limits(max_n=100), **CHINA))
     texts, _ = shown(page)
     assert texts[0] == "No advice" and "above this server's limit of 100 rows" in texts[1]
     assert not page._advice.button.disabled
 
 
-def test_while_it_is_made_the_page_says_so_and_no_second_one_is_started(tmp_path):
+def test_while_advice_is_computed_the_page_says_so_and_starts_no_other(tmp_path):
     page = page_in(tmp_path, **CHINA)
-    with page.shared.queue.slot(page._advice):  # the one solver is busy
+    with page.shared.queue.slot(page._advice):  # the only slot is busy
         page._advice.ask()
         first = page._advice.job
         page._advice.ask()
@@ -95,7 +95,7 @@ def test_while_it_is_made_the_page_says_so_and_no_second_one_is_started(tmp_path
     assert shown(page)[0][0] == "No advice" and first.state == "stopped"
 
 
-def test_advice_of_another_tab_is_shown_when_it_is_adopted(tmp_path):
+def test_advice_from_another_tab_is_shown_when_it_is_adopted(tmp_path):
     first, second = (page_in(tmp_path, **CHINA) for _ in range(2))
     second.adopt(asked(first)._advice.job)
     second.tick()

@@ -1,4 +1,4 @@
-"""The page Batch size without a browser: its settings, its job, what it shows first."""
+"""The page Batch size without a browser: its settings, its job, and its first view."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_page_opens_with_the_newest_sweep_of_the_folder(shared):
     assert list(page.traces) == last.done
 
 
-def test_a_run_draws_itself_and_its_diagnosis_is_of_the_slowest_or_the_chosen_one(shared):
+def test_a_sweep_is_drawn_and_the_slowest_or_the_chosen_run_is_diagnosed(shared):
     job = sweep(shared, [20, 50])
     page = BatchSize(shared)
     page.open()
@@ -66,7 +66,7 @@ def test_a_run_draws_itself_and_its_diagnosis_is_of_the_slowest_or_the_chosen_on
     assert page._diagnosis._of.object == "Diagnosis of Alternating projection (greedy, b = 50)"
 
 
-def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_come(shared):
+def test_the_button_runs_the_settings_of_the_page_and_shows_runs_as_they_finish(shared):
     page = BatchSize(shared)
     page.sweep.sizes = [20, 50]
     page.main()
@@ -78,7 +78,7 @@ def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_com
 
 
 @pytest.mark.slow
-def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
+def test_returning_to_the_page_during_a_sweep_shows_no_older_runs(shared):
     before = sweep(shared, [20, 50])
     page = BatchSize(shared)
     page.open()
@@ -88,7 +88,7 @@ def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
 
 
 @pytest.mark.slow
-def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(shared):
+def test_a_selected_run_that_is_not_shown_is_rejected_and_removed_from_the_address(shared):
     job = sweep(shared, [20, 50])
     page = BatchSize(shared)
     address.apply(f"runs={','.join(job.done)}&selected=nosuch", page.models)
@@ -96,14 +96,14 @@ def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(shar
     assert page.choice.selected == "" and "nosuch is none of the runs that are shown" in page._bar._text.object
 
 
-def test_a_setting_that_cannot_be_run_is_refused_in_words(shared):
+def test_an_impossible_setting_is_rejected_with_the_reason(shared):
     page = BatchSize(shared)
     shared.system.lengthscale = "wide"
     page.run()
     assert page.job is None and "lengthscale" in page._bar._text.object
 
 
-def test_a_folder_with_something_else_in_it_opens(shared):
+def test_a_folder_with_other_files_opens(shared):
     (shared.runs.path / "broken.zarr").mkdir()
     (shared.runs.path / "broken.zarr" / "zarr.json").write_text("[]")
     page = BatchSize(shared)

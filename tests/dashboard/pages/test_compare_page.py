@@ -1,4 +1,4 @@
-"""The page Compare without a browser: which runs it shows, what a click means, and what is behind its charts."""
+"""The page Compare without a browser: its runs, clicks, and the tables behind its charts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
 
-#: a solve that goes on until it is stopped
+#: a solve that runs until it is stopped
 ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1e-14, "max_epochs": 100_000}
 
 
 class InterruptedAtOnce(apviz.Hook):
-    """Ctrl-C before the first update is recorded."""
+    """Interrupts a solve before the first update is recorded."""
 
     def on_update(self, update):
         raise KeyboardInterrupt
@@ -44,7 +44,7 @@ class InterruptedAtOnce(apviz.Hook):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """Runs of equal work an epoch, two methods apart, and one that was interrupted in its first epoch."""
+    """Return runs of two methods with equal work per epoch, and one interrupted in its first epoch."""
     folder = tmp_path_factory.mktemp("compared")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
@@ -78,7 +78,7 @@ def page_in(folder, **system):
 
 
 def drawn(page):
-    """Everything that waits is drawn."""
+    """Draw all pending charts."""
     while page._to_draw:
         page._next_drawing = 0.0
         page.draw_next()
@@ -101,7 +101,7 @@ def table(page, card):
 
 
 def click(page, card, curve, epoch):
-    """Clicks as the browser tells it: on a point of the first curve with lines whose name begins so."""
+    """Send a click on a point of the first curve with lines whose name begins with a text."""
     chart = page._cards[card].chart
     curves = json.loads(chart.base)["data"]
     hit = next(each for each in curves if each.get("name", "").startswith(curve) and "lines" in each["mode"])
@@ -116,7 +116,7 @@ def click(page, card, curve, epoch):
 
 
 @pytest.mark.parametrize("card", ["residuals", "theory"])
-def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(runs, card):
+def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(runs, card):
     page = opened(runs, runs=["gs", "cyclic", "again"])
     called = run_names(list(page._traces.values()))
     for curve, name in ((called[2], "again"), (called[0], "gs"), (called[1], "cyclic")):
@@ -136,7 +136,7 @@ def test_a_click_on_the_start_of_a_run_marks_the_state_before_any_update(runs):
     assert page.choice.update == 0 and "update 0, epoch 0" in page._cursor.words.object
 
 
-def test_a_click_on_what_is_no_run_of_the_folder_selects_nothing(runs):
+def test_a_click_on_something_that_is_not_a_run_selects_nothing(runs):
     page = opened(runs, runs=["gs", "cg"], selected="cg")
     page._cards["residuals"].chart.clicked = {"x": 1, "y": 1, "values": [1.0, 2.0, 0.1, 0.3], "group": "", "count": 1}
     assert (page.choice.selected, page.choice.update) == ("cg", None)
@@ -145,7 +145,7 @@ def test_a_click_on_what_is_no_run_of_the_folder_selects_nothing(runs):
 # --- a moment -----------------------------------------------------------------------------------------------------
 
 
-def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
+def test_the_cursor_is_also_an_update_number_of_the_selected_run(runs):
     page = opened(runs, runs=["gs", "cg"], selected="cg")
     field = page._cursor.field
     assert field.visible and field.label == "Update of CG" and field.value is None
@@ -157,18 +157,18 @@ def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
     assert field.label == "Update of Alternating projection (greedy, b = 20)" and field.value == 5
 
 
-def test_a_number_that_is_no_update_is_refused_and_the_moment_stays(runs):
+def test_a_number_that_is_not_an_update_is_rejected_and_the_cursor_stays(runs):
     page = opened(runs, runs=["gs"], selected="gs", update=5)
     page._cursor.field.value = 99_999
     assert page.choice.update == page._cursor.field.value == 5
     assert "Alternating projection (greedy, b = 20) has no update 99,999" in message(page)
 
 
-def test_without_a_run_there_is_no_field_for_a_moment(tmp_path):
+def test_without_a_run_there_is_no_field_for_the_cursor(tmp_path):
     assert not opened(RunsFolder(tmp_path))._cursor.field.visible
 
 
-def test_charts_stand_in_the_same_order_whatever_the_address_begins_with(runs):
+def test_charts_keep_their_order_whatever_the_address(runs):
     page = page_in(runs)
     address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic", page.models)
     page.open()
@@ -183,7 +183,7 @@ def test_charts_stand_in_the_same_order_whatever_the_address_begins_with(runs):
 
 
 @pytest.mark.parametrize("query", ["runs=gs,cg&selected=gs&update=99999", "update=99999&selected=gs&runs=gs,cg"])
-def test_an_update_that_is_not_there_is_refused_and_leaves_the_address(runs, query):
+def test_a_missing_update_is_rejected_and_removed_from_the_address(runs, query):
     page = page_in(runs)
     assert address.apply(query, page.models) == []
     page.open()
@@ -191,7 +191,7 @@ def test_an_update_that_is_not_there_is_refused_and_leaves_the_address(runs, que
     assert page.choice.update is None and "update=&" in address.to_query(page.models) + "&"
 
 
-def test_an_update_without_a_run_is_refused(tmp_path):
+def test_an_update_without_a_run_is_rejected(tmp_path):
     page = page_in(RunsFolder(tmp_path))
     address.apply("update=5", page.models)
     page.open()
@@ -199,7 +199,7 @@ def test_an_update_without_a_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("query", ["runs=gs,cg&selected=nosuch&update=3", "selected=nosuch&update=3&runs=gs,cg"])
-def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(runs, query):
+def test_a_selected_run_that_is_not_shown_is_rejected_and_removed_from_the_address(runs, query):
     page = page_in(runs)
     assert address.apply(query, page.models) == []
     page.open()
@@ -207,14 +207,14 @@ def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(runs
     assert (page.choice.selected, page.choice.update) == ("gs", None)
 
 
-def test_every_part_of_an_address_that_cannot_be_shown_is_named(runs):
+def test_every_invalid_part_of_an_address_is_named(runs):
     page = page_in(runs)
     address.apply("runs=gone,gs&selected=nosuch", page.models)
     page.open()
     assert "there is no run gone" in message(page) and "nosuch is none of the runs" in message(page)
 
 
-def test_a_moment_in_the_address_is_shown_whatever_the_order_of_its_parts(runs):
+def test_the_cursor_of_an_address_is_shown_whatever_the_order_of_its_parts(runs):
     page = page_in(runs)
     address.apply("update=7&selected=cyclic&runs=gs,cyclic", page.models)
     page.open()
@@ -229,12 +229,12 @@ def answer(page):
     return html.unescape(f"{page._answer._headline.object} {page._answer._rest.object}").replace("\\", "")
 
 
-def test_the_page_opens_with_the_verdict_on_the_runs_that_it_shows(runs):
+def test_the_page_opens_with_the_verdict_on_its_runs(runs):
     page = opened(runs, runs=["gs", "cyclic", "cg", "cut"])
     traces = [runs.open(name) for name in ("gs", "cyclic", "cg", "cut")]
     found = judge(traces, full_names(traces))
     assert answer(page).strip() == found.sentence and "cut" not in found.best.name
-    assert "1 other run solves" in found.others  # to another tolerance
+    assert "1 other run solves" in found.others  # it has another tolerance
 
 
 def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
@@ -242,11 +242,11 @@ def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
     assert answer(page).strip() == "Nothing has run yet." and page._answer.table.rows == []
 
 
-def test_beside_the_chart_the_runs_are_listed_the_best_first_with_how_their_curves_look(runs):
+def test_runs_are_listed_next_to_the_chart_best_first_with_the_style_of_their_curves(runs):
     page = opened(runs, runs=["cut", "gs", "cg"])
     keys = [row[0] for row in page._answer.table.rows]
     best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.method_name
-    assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # it would have taken more
+    assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # a lower bound
     assert keys[-1] == "cut" and page._answer.table.rows[0][1].startswith(best)
     assert set(page._answer.table.swatches) == {"cut", "gs", "cg"}
     curves = json.loads(page._cards["residuals"].chart.base)["data"]
@@ -255,7 +255,7 @@ def test_beside_the_chart_the_runs_are_listed_the_best_first_with_how_their_curv
     assert (color, symbol) == (cg["line"]["color"], cg["marker"]["symbol"])
 
 
-def test_a_click_in_the_list_looks_at_that_run_but_not_at_one_that_still_runs(runs):
+def test_a_click_in_the_list_selects_a_finished_run_only(runs):
     page = opened(runs, runs=["gs", "cg"])
     page._answer.show_live({"growing": runs.open("cut")})
     assert [row[0] for row in page._answer.table.rows][-1] == "growing"
@@ -270,7 +270,7 @@ def test_a_click_in_the_list_looks_at_that_run_but_not_at_one_that_still_runs(ru
 # --- which runs are shown -----------------------------------------------------------------------------------------
 
 
-def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
+def test_returning_to_the_page_during_a_solve_shows_no_older_runs(tmp_path):
     page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
     page.methods.param.update(methods=["cg"], max_epochs=3)
     page.run()
@@ -281,7 +281,7 @@ def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
     comes_back_while_it_solves(page, lambda: page._traces)
 
 
-def test_the_verdict_comes_with_the_end_of_a_run_however_many_charts_wait_to_be_drawn(tmp_path):
+def test_the_verdict_appears_with_the_end_of_a_run_before_pending_charts(tmp_path):
     page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1)
     page.open()
     page.methods.param.update(methods=["cg"], tol=0.1)
@@ -296,7 +296,7 @@ def test_the_verdict_comes_with_the_end_of_a_run_however_many_charts_wait_to_be_
     )
 
 
-def test_in_a_race_all_methods_are_listed_and_drawn_while_they_run_over_what_they_race_on(tmp_path):
+def test_in_a_race_all_methods_are_listed_and_drawn_over_the_raced_quantity(tmp_path):
     page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
     page.open()
     page.methods.param.update(**ENDLESS | {"rules": ["cyclic", "random"]})
@@ -322,7 +322,7 @@ def test_in_a_race_all_methods_are_listed_and_drawn_while_they_run_over_what_the
     assert "None of the 2 runs converged" in answer(page)
 
 
-def test_a_run_that_is_shown_already_is_listed_once(runs):
+def test_a_run_that_is_already_shown_is_listed_once(runs):
     page = opened(runs, runs=["gs", "cg"])
     page.look_at(["cg", "cg", "gs"], "gs")
     assert page.choice.runs == ["cg", "gs"]
@@ -331,7 +331,7 @@ def test_a_run_that_is_shown_already_is_listed_once(runs):
 # --- a run that was interrupted in its first epoch ----------------------------------------------------------------
 
 
-def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(runs):
+def test_a_run_without_updates_is_shown_and_does_not_break_charts(runs):
     assert "update" not in runs.open("cut") and runs.open("cut")["epoch"].sizes["epoch"] == 1
     page = opened(runs, runs=["cut", "gs", "cg"], selected="cut")
     for name in ("residuals", "theory", "time"):
@@ -348,14 +348,14 @@ def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(run
     assert (page.choice.selected, page.choice.update) == ("cut", 0)
 
 
-def test_a_run_that_has_just_begun_is_drawn_beside_the_others(runs):
+def test_a_run_that_has_just_begun_is_drawn_with_the_others(runs):
     page = opened(runs, runs=["gs"])
     card = page._cards["theory"]
     card.show_live([runs.open("cut")], "light")
     assert "Unfinished" in card.chart.live and card.chart.base
 
 
-def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(recorded, tmp_path):
+def test_a_run_with_numbers_out_of_range_does_not_break_charts(recorded, tmp_path):
     tree = apviz.open_trace(recorded / "gs.zarr").tree.copy(deep=True)
     tree.attrs["rhs_norms"] = [1e200 for _ in tree.attrs["rhs_norms"]]
     Trace(tree).save(tmp_path / "nan.zarr")
@@ -369,7 +369,7 @@ def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(rec
 # --- tables and words ---------------------------------------------------------------------------------------------
 
 
-def test_behind_the_errors_are_the_edges_of_the_band_and_the_bound_as_they_are_drawn(runs):
+def test_the_table_of_errors_has_the_drawn_edges_of_the_band_and_the_bound(runs):
     page = opened(runs, runs=["gs", "cg"])
     found, error = table(page, "theory"), errors.k_norm_error(runs.open("gs"))
     of_gs = found[found["run"] == "Alternating projection (greedy, b = 20)"]
@@ -387,7 +387,7 @@ def test_behind_the_errors_are_the_edges_of_the_band_and_the_bound_as_they_are_d
     assert end in words and "Theorem 1" in words
 
 
-def test_behind_the_residual_on_blocks_is_its_norm_by_epoch_and_block(runs):
+def test_the_table_of_residuals_on_blocks_has_norms_by_epoch_and_block(runs):
     page = opened(runs, runs=["gs", "cg"], selected="gs")
     found, block = table(page, "blocks"), runs.open("gs")["block"]
     assert list(found.columns) == ["run", "epoch", "block", "rows", "residual_norm"]
@@ -398,7 +398,7 @@ def test_behind_the_residual_on_blocks_is_its_norm_by_epoch_and_block(runs):
     assert f"largest on block {largest}" in page._cards["blocks"].chart.summary
 
 
-def test_behind_the_times_are_their_quartiles_and_extremes(runs):
+def test_the_table_of_times_has_quartiles_and_extremes(runs):
     page = opened(runs, runs=["gs", "cg", "cut"])
     found = table(page, "time").set_index("run")
     assert list(found.index) == ["Alternating projection (greedy, b = 20)", "CG"]
@@ -409,13 +409,13 @@ def test_behind_the_times_are_their_quartiles_and_extremes(runs):
     assert f"{found.loc['CG', 'median']:.2g} s" in page._cards["time"].chart.summary
 
 
-def test_tables_tell_runs_of_one_method_apart(runs):
+def test_tables_distinguish_runs_of_one_method(runs):
     page = opened(runs, runs=["cyclic", "again"])
     for name in ("theory", "time"):
         assert list(dict.fromkeys(table(page, name)["run"])) == run_names(list(page._traces.values()))
 
 
-def test_the_other_charts_come_when_the_browser_has_drawn_the_first_or_takes_long(runs, monkeypatch):
+def test_other_charts_are_sent_after_the_first_is_drawn_or_a_timeout(runs, monkeypatch):
     page = page_in(runs)
     page.shared.has_browser = True
     page.choice.runs = ["cg", "gs"]
@@ -428,7 +428,7 @@ def test_the_other_charts_come_when_the_browser_has_drawn_the_first_or_takes_lon
     while page.is_drawing:
         page.tick()
     assert other.base
-    # drawn again as it was, the browser does nothing, and nobody waits for it
+    # the browser ignores an unchanged drawing, and nothing waits for it
     monkeypatch.setattr(compare_page, "FIRST_SECONDS", math.inf)
     page.redraw()
     while page.is_drawing:

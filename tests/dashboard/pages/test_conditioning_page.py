@@ -1,4 +1,4 @@
-"""The page Conditioning without a browser: its settings, its job, the trainings beside it."""
+"""The page Conditioning without a browser: its settings, its job, and trainings in the same folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    # the authors' runs are not everywhere
+    # the published runs are not available everywhere
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
     limits = Limits()
     system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
@@ -32,7 +32,7 @@ def shared(tmp_path, monkeypatch):
 
 @pytest.fixture
 def training(shared):
-    """The name of a training of two steps in the folder."""
+    """Return the name of a training of two steps in the folder."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(60, 2, generator=generator)
     settings = apviz.TrainingSettings(
@@ -59,7 +59,7 @@ def test_the_settings_survive_the_address():
     assert after[1].methods == ["cg", "auto"] and after[1].block_sizes == [50]
 
 
-def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_is_found_again(shared):
+def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened(shared):
     page = Conditioning(shared)
     page.main()
     page.sidebar()
@@ -76,14 +76,14 @@ def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_is_found_again(
     assert len(drawn(again)["sweep"].drawn) == 4
 
 
-def test_without_a_method_nothing_is_run(shared):
+def test_without_a_method_nothing_runs(shared):
     page = Conditioning(shared)
     page.methods.methods = []
     page.run()
     assert page.job is None and "no method is chosen" in page._bar._text.object
 
 
-def test_the_newest_training_of_the_folder_is_beside_the_sweep(shared, training):
+def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, training):
     page = Conditioning(shared)
     page.open()
     assert page.trainings.trainings == [training]
@@ -93,7 +93,7 @@ def test_the_newest_training_of_the_folder_is_beside_the_sweep(shared, training)
     assert "2 Adam steps" in card.words()
 
 
-def test_without_any_training_the_page_says_where_one_comes_from(shared):
+def test_without_a_training_the_page_says_how_to_make_one(shared):
     page = Conditioning(shared)
     page.open()
     cards = drawn(page)

@@ -1,4 +1,4 @@
-"""The table of everything in the folder: what it says of a run, and what it does when one is ticked."""
+"""The table of the folder: its description of runs, and ticks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 
-def test_the_table_of_the_folder_says_what_cannot_be_read_and_what_is_missing():
+def test_the_table_of_the_folder_marks_unreadable_runs_and_missing_values():
     shown = FolderTable(lambda names: None, lambda name: None)
     broken = RunEntry("broken", 0.0, ending="cannot be read", problem="it has no zarr.json")
     shown.show([broken], [], total=3)
@@ -22,7 +22,7 @@ def test_the_table_of_the_folder_says_what_cannot_be_read_and_what_is_missing():
     assert shown._count.object.startswith("1 of 3 runs.")
 
 
-def test_only_ticks_of_a_person_choose_and_those_of_rows_that_went_are_forgotten(folder):
+def test_only_ticks_by_a_person_count_and_those_of_removed_rows_are_dropped(folder):
     chosen = []
     shown = FolderTable(chosen.append, lambda name: None)
     entries = RunsFolder(folder).entries()

@@ -1,4 +1,4 @@
-"""The page Look inside without a browser: what is recorded, what is played, what stands in the address."""
+"""The page Look inside without a browser: recording, playing, and its address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared(tmp_path):
 
 
 def record(shared, snapshots=5, **settings):
-    """A run with pictures; its name."""
+    """Record a run with pictures, and return its name."""
     solver = RecordChoice(**{"block_size": 20, "max_epochs": 3} | settings).solver(120, 0)
     job = ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), [solver], snapshots=snapshots)
     job.start()
@@ -47,7 +47,7 @@ def page(shared):
 
 
 def drawn(page):
-    """Everything that waits is drawn."""
+    """Draw all pending charts."""
     for _ in range(6):
         page._next_drawing = 0.0
         page.draw_next()
@@ -73,7 +73,7 @@ def test_the_settings_survive_the_address():
     assert "from 100 to 10,000 is accepted" in problem
 
 
-def test_only_runs_with_pictures_are_offered(shared):
+def test_only_runs_with_pictures_can_be_chosen(shared):
     plain = record(shared, snapshots=0)
     with_pictures = record(shared)
     assert shared.runs.with_pictures() == [with_pictures] and plain != with_pictures
@@ -97,7 +97,7 @@ def test_the_newest_run_with_pictures_is_shown_with_its_function_and_its_diagnos
     assert diagnose(trace).evidence == page._diagnosis._evidence.object
 
 
-def test_a_step_by_hand_goes_into_the_address_and_playing_does_not(page):
+def test_a_step_by_hand_changes_the_address_and_playing_does_not(page):
     drawn(page)
     page._player.view.value = 3
     assert page.choice.update == 3
@@ -108,7 +108,7 @@ def test_a_step_by_hand_goes_into_the_address_and_playing_does_not(page):
     assert page.choice.update == 4
 
 
-def test_an_update_of_the_address_or_of_the_timeline_is_shown(page):
+def test_an_update_from_the_address_or_the_timeline_is_shown(page):
     drawn(page)
     page.choice.update = 2
     assert page._player.update == 2
@@ -118,13 +118,13 @@ def test_an_update_of_the_address_or_of_the_timeline_is_shown(page):
     assert page.choice.update == 4 and "update 12 was not recorded" in page._bar._text.object
 
 
-def test_a_run_of_the_address_that_is_not_there_gets_a_message(page):
+def test_a_missing_run_in_the_address_is_reported(page):
     page.choice.param.update(run="gone")
     page.open()
     assert "there is no run gone with pictures" in page._bar._text.object and page.choice.run != "gone"
 
 
-def test_the_tables_hold_every_row_and_the_function_on_its_grid(shared):
+def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):
     trace = shared.runs.open(record(shared))
     table = rows_table(trace, 2)
     np.testing.assert_array_equal(table["residual after update 2"], trace["snapshot"]["residual"][2])

@@ -19,7 +19,7 @@ from tests.dashboard.store.on_disk import files, rewrite
 
 
 @pytest.mark.slow
-def test_any_number_of_runs_is_chosen_and_drawn_in_one_chart(page, folder):
+def test_any_number_of_runs_can_be_chosen_and_drawn_in_one_chart(page, folder):
     for number in range(40):
         shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
     page.refresh()
@@ -33,7 +33,7 @@ def test_any_number_of_runs_is_chosen_and_drawn_in_one_chart(page, folder):
     assert "up to 12 runs" in page.comparison.settings[0].object
 
 
-def test_while_runs_are_opened_the_page_says_how_many_are(page, monkeypatch):
+def test_while_runs_are_opened_the_page_shows_their_number(page, monkeypatch):
     page.choose(["cg", "ap", "cut"])
     assert page.comparison.progress.object == "Opening runs: 0 of 3" and page.comparison.progress.visible
     settle(page)
@@ -44,7 +44,7 @@ def test_while_runs_are_opened_the_page_says_how_many_are(page, monkeypatch):
 
 
 def over_seeds(folder, seeds=3):
-    """Runs of two methods, the same but for the seed in their attributes."""
+    """Return runs of two methods that differ only in the seed in their attributes."""
     for seed in range(seeds):
         for name in ("cg", "ap"):
             copy = shutil.copytree(folder / f"{name}.zarr", folder / f"{name}-{seed}.zarr")
@@ -72,10 +72,10 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     assert set(table["group"]) == {"CG", called}
     page.choice.band = "range"
     settle(page)
-    assert "least to largest" in page.comparison.cards["residuals"].chart.base
+    assert "minimum to maximum" in page.comparison.cards["residuals"].chart.base
 
 
-def test_methods_on_several_systems_have_a_profile_and_fewer_have_none(page, folder):
+def test_a_profile_needs_methods_on_several_systems(page, folder):
     names = over_seeds(folder)
     page.refresh()
     page.choose(names[:2])
@@ -87,7 +87,7 @@ def test_methods_on_several_systems_have_a_profile_and_fewer_have_none(page, fol
     assert "3 systems of 3 seeds" in page.comparison.cards["profiles"].chart.base
 
 
-def test_runs_with_other_settings_have_lines_through_them_of_which_a_click_selects_one(page, folder):
+def test_runs_with_other_settings_are_lines_that_a_click_selects(page, folder):
     shutil.copytree(folder / "cg.zarr", folder / "more.zarr")
     page.refresh()
     page.choose(["cg", "ap", "cut"])
@@ -104,7 +104,7 @@ def test_runs_with_other_settings_have_lines_through_them_of_which_a_click_selec
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_chosen_and_kept_in_the_address(page):
+def test_columns_can_be_chosen_and_are_kept_in_the_address(page):
     assert [cell(page, "ap", title) for title in ("b", "σ²", "seed")] == [20, 0.1, 0]
     page.choice.columns = ["dtype", "kappa", "d"]
     assert [title for title, _ in page.table.table.columns] == ["name", "d", "κ", "dtype"]
@@ -129,7 +129,7 @@ def test_a_training_and_what_cannot_be_read_have_every_column_too(page, folder):
 # --- tags ---------------------------------------------------------------------------------------------------------
 
 
-def test_tags_of_a_run_are_kept_shown_found_by_the_filter_and_there_after_a_restart(page, folder):
+def test_tags_of_a_run_are_shown_filtered_and_kept_over_a_restart(page, folder):
     before = files(folder / "cg.zarr")
     page.select("cg")
     page.details.tags.value = "paper,  figure 3 ,paper"
@@ -145,7 +145,7 @@ def test_tags_of_a_run_are_kept_shown_found_by_the_filter_and_there_after_a_rest
     assert message(page) == "cg has no tags" and page.table.names == []
 
 
-def test_tags_go_with_a_run_under_another_name_into_the_trash_and_back(folder):
+def test_tags_follow_a_run_through_renaming_trash_and_undo(folder):
     runs = RunsFolder(folder)
     runs.write_tags("cg", ["paper"])
     runs.write_note("cg", "a note")
@@ -159,7 +159,7 @@ def test_tags_go_with_a_run_under_another_name_into_the_trash_and_back(folder):
     assert found["better"] == (("paper",), "a note") and found["ap"] == ((), "")
 
 
-def test_a_tag_is_put_on_all_chosen_runs_and_taken_off(page):
+def test_a_tag_can_be_added_to_and_removed_from_all_chosen_runs(page):
     page.choose(["cg", "cut"])
     settle(page)
     page.bar.tags.value = "week 2"
@@ -174,7 +174,7 @@ def test_a_tag_is_put_on_all_chosen_runs_and_taken_off(page):
     assert "type a tag first" in message(page)
 
 
-def test_a_tag_that_cannot_be_kept_is_refused_in_words(page):
+def test_an_invalid_tag_is_rejected_with_the_reason(page):
     page.choose(["cg"])
     settle(page)
     page.bar.tags.value = "x" * 41
@@ -188,7 +188,7 @@ def test_a_tag_that_cannot_be_kept_is_refused_in_words(page):
 # --- a pinned run -------------------------------------------------------------------------------------------------
 
 
-def test_the_others_are_measured_by_a_pinned_run_and_what_did_not_converge_by_none(page, folder):
+def test_other_converged_runs_are_compared_with_the_pinned_one(page, folder):
     page.select("cg")
     press(page, "Pin as baseline")
     assert page.choice.baseline == "cg" and cell(page, "cg", "name") == "★ cg"
@@ -207,13 +207,13 @@ def test_the_others_are_measured_by_a_pinned_run_and_what_did_not_converge_by_no
     assert page.choice.baseline == "" and "× work" not in [title for title, _ in page.table.table.columns]
 
 
-def test_a_pinned_run_that_did_not_converge_measures_no_work(page):
+def test_an_unconverged_pinned_run_gives_no_ratios_of_work(page):
     page.select("cut")
     page.pin()
     assert cell(page, "ap", "× work") is None and cell(page, "cut", "name") == "★ cut"
 
 
-def test_the_pinned_run_is_in_the_address_and_follows_its_name(page):
+def test_the_pinned_run_is_in_the_address_and_follows_renaming(page):
     page.select("cg")
     page.pin()
     other = RunsView()
@@ -225,7 +225,7 @@ def test_the_pinned_run_is_in_the_address_and_follows_its_name(page):
     assert page.choice.baseline == ""
 
 
-def test_of_more_runs_than_compare_shows_the_first_go_there(page, folder):
+def test_only_the_first_runs_that_fit_on_compare_are_sent_there(page, folder):
     for number in range(20):
         shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
     page.refresh()

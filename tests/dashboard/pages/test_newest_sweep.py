@@ -27,14 +27,14 @@ def solve(runs, name, block_size, noise=0.1, max_epochs=50):
     apviz.solve(system, solver, hooks=[apviz.Recorder(runs.path_of(name))])
 
 
-def test_the_sweep_is_by_its_setting_and_of_equal_runs_it_has_the_last(runs):
+def test_a_sweep_is_sorted_by_its_setting_and_has_the_last_of_equal_runs(runs):
     for name, block_size in {"a": 30, "b": 10, "c": 10}.items():
         solve(runs, name, block_size)
     assert newest_sweep(runs, "block_size") == ["c", "a"]
     assert newest_sweep(runs, "noise") == []
 
 
-def test_one_value_is_no_sweep_and_another_system_or_cap_is_another_sweep(runs):
+def test_one_value_is_not_a_sweep_and_another_system_or_limit_is_another_sweep(runs):
     solve(runs, "a", 10)
     solve(runs, "b", 20, noise=0.5)
     solve(runs, "c", 30, max_epochs=60)
@@ -43,7 +43,7 @@ def test_one_value_is_no_sweep_and_another_system_or_cap_is_another_sweep(runs):
     assert newest_sweep(runs, "block_size") == ["a", "d"]
 
 
-def test_what_cannot_be_read_and_trainings_are_left_out(folder):
+def test_unreadable_traces_and_trainings_are_left_out(folder):
     (folder / "broken.zarr").mkdir()
     (folder / "broken.zarr" / "zarr.json").write_text("[]")
     assert newest_sweep(RunsFolder(folder), "block_size") == []

@@ -1,4 +1,4 @@
-"""The page Runs without a browser: choosing, filtering, settings, and what is done with runs."""
+"""The page Runs without a browser: choosing, filtering, settings, and actions on runs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     assert len(page.comparison.table.table.rows) == 2
 
 
-def test_a_run_that_is_looked_at_is_marked_in_both_tables(page):
+def test_the_selected_run_is_marked_in_both_tables(page):
     page.choose(["cg", "cut"])
     settle(page)
     page.select("cut")
     assert page.table.table.selected == page.comparison.table.table.selected == "cut"
 
 
-def test_a_training_that_is_looked_at_is_diagnosed_and_gone_on_with_elsewhere(page):
+def test_a_selected_training_is_diagnosed_and_resumed_on_another_page(page):
     page.select("fit")
     settle(page)
     page.select("fit")
@@ -53,14 +53,14 @@ def test_a_training_that_is_looked_at_is_diagnosed_and_gone_on_with_elsewhere(pa
     assert card.view.visible and "σ²" in card._evidence.object and not card._button.visible
 
 
-def test_runs_of_an_address_that_are_not_there_are_named_and_leave_it(page):
+def test_missing_runs_in_an_address_are_named_and_removed_from_it(page):
     page.choice.param.update(runs=["cg", "nosuch"], selected="nosuch")
     settle(page)
     assert "nosuch" in message(page)
     assert page.choice.runs == ["cg"] and page.choice.selected == ""
 
 
-def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(page):
+def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(page):
     shutil.copytree(page.shared.runs.path_of("ap"), page.shared.runs.path_of("again"))
     page.refresh()
     page.choose(["ap", "again", "fit"])
@@ -79,7 +79,7 @@ def test_without_a_training_there_is_no_chart_of_trainings(page):
     assert page.comparison.cards["residuals"].view.visible and not page.comparison.cards["training"].view.visible
 
 
-def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):
+def test_a_run_whose_name_would_break_the_address_needs_another_name(page, folder):
     shutil.copytree(folder / "cg.zarr", folder / "one, two.zarr")
     page.refresh()
     page.choose(["one, two", "cg"])
@@ -91,7 +91,7 @@ def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, fo
     assert page.choice.runs == ["cg", "one two"]
 
 
-def test_the_filter_leaves_the_choice_as_it_is(page):
+def test_the_filter_does_not_change_the_choice(page):
     page.choose(["cg", "cut"])
     page.choice.filter = "not converged"
     assert page.table.names == ["cut"] and page.table.table.ticked == ["cut"]
@@ -99,7 +99,7 @@ def test_the_filter_leaves_the_choice_as_it_is(page):
     assert page.choice.runs == ["cg"]
 
 
-def test_only_the_settings_in_which_the_runs_differ_are_shown_unless_all_are_asked_for(page):
+def test_only_different_settings_are_shown_unless_all_are_requested(page):
     page.choose(["ap", "cut"])
     settle(page)
     assert set(settings(page).index) == {"method", "block size", "tol", "max epochs"}
@@ -108,7 +108,7 @@ def test_only_the_settings_in_which_the_runs_differ_are_shown_unless_all_are_ask
     assert {"kernel", "noise", "dataset", "device name"} < set(settings(page).index)
 
 
-def test_runs_that_do_not_differ_are_said_to(page, folder):
+def test_runs_without_differences_are_reported_as_equal(page, folder):
     shutil.copytree(folder / "cg.zarr", folder / "same.zarr")
     page.refresh()
     page.choose(["cg", "same"])
@@ -130,13 +130,13 @@ def test_a_broken_trace_is_named_with_the_reason_and_can_be_deleted(page, folder
 
 
 def test_a_trace_whose_data_are_damaged_is_named_and_the_others_are_drawn(page, folder):
-    (folder / "ap.zarr" / "epoch" / "work" / "c" / "0").write_bytes(b"cut off")
+    (folder / "ap.zarr" / "epoch" / "work" / "c" / "0").write_bytes(b"truncated")
     page.choose(["ap", "cg"])
     settle(page)
     assert set(page.chosen) == {"cg"} and message(page).startswith("ap does not open as a Zarr trace")
 
 
-def test_renaming_follows_the_run_wherever_it_is_shown(page):
+def test_renaming_applies_wherever_the_run_is_shown(page):
     page.choose(["cg", "ap"])
     page.select("cg")
     settle(page)
@@ -160,7 +160,7 @@ def test_a_note_is_kept_and_shown(page, folder):
     assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
 
 
-def test_deleted_runs_come_back_by_undo(page):
+def test_undo_restores_deleted_runs(page):
     page.choose(["cg", "ap"])
     page.select("cg")
     settle(page)
@@ -172,7 +172,7 @@ def test_deleted_runs_come_back_by_undo(page):
     assert set(page.chosen) == {"cg", "ap"} and not page.editor.undo_button.visible
 
 
-def test_deleted_runs_are_offered_for_days(page):
+def test_deleted_runs_can_be_restored_for_days(page):
     page.choose(["cg"])
     page.delete()
     page.editor.say("something else")
@@ -211,7 +211,7 @@ def test_an_exported_table_has_every_update_of_every_run(page, folder):
         np.testing.assert_allclose(of_run["energy_decrease"], update["energy_decrease"].values, rtol=1e-12)
 
 
-def test_a_file_that_the_runs_have_nothing_for_is_refused(page):
+def test_an_export_without_content_is_rejected(page):
     page.choose(["cg"])
     page.transfer.format.value = "-steps.csv"
     page.transfer.export()
@@ -234,14 +234,14 @@ def test_an_exported_run_is_imported_again_and_shown(page):
     assert message(page) == "Imported: cg-2" and page.choice.runs == ["cg", "cg-2"]
 
 
-def test_a_bad_import_is_refused_in_words(page):
+def test_a_bad_import_is_rejected_with_the_reason(page):
     drop(page.transfer.drop, "<b>bad.zip", b"hello")
     settle(page)
     assert message(page).startswith("b-bad was not imported: it does not unpack as a zip file")
     assert not list(page.shared.folder.glob("upload-*"))
 
 
-def test_archives_that_are_dropped_together_are_imported_one_after_another(page, folder):
+def test_archives_dropped_together_are_imported_one_after_another(page, folder):
     content = io.BytesIO()
     RunsFolder(folder).export(["cg"], content)
     for name in ("one.zip", "two.zip", "three.zip"):
@@ -252,7 +252,7 @@ def test_archives_that_are_dropped_together_are_imported_one_after_another(page,
     assert not list(page.shared.folder.glob("upload-*"))
 
 
-def test_the_view_is_in_the_address_and_comes_back_from_it(page):
+def test_the_view_is_saved_in_the_address_and_restored_from_it(page):
     page.choose(["cg", "ap"])
     chosen = {"filter": "a b", "x": "epochs", "selected": "ap", "differences": False}
     chosen |= {"group": True, "band": "range", "baseline": "cg", "columns": ["b", "rmse"]}
@@ -262,13 +262,13 @@ def test_the_view_is_in_the_address_and_comes_back_from_it(page):
     assert {name: getattr(other, name) for name in address.settings(other)} == chosen | {"runs": ["cg", "ap"]}
 
 
-def test_a_solve_that_is_looked_at_has_a_diagnosis(page):
+def test_a_selected_solve_has_a_diagnosis(page):
     page.select("cut")
     settle(page)
     assert page.details.diagnosis.view.visible
 
 
-def test_a_solve_of_gpytorch_shows_the_cause_that_was_found_in_its_model(folder, request):
+def test_a_solve_of_gpytorch_shows_the_cause_found_in_its_model(folder, request):
     linear_operator = pytest.importorskip("linear_operator")
     recorder, cause = (
         apviz.Recorder(),

@@ -1,4 +1,4 @@
-"""Which trainings are in a chart."""
+"""The choice of trainings for a chart."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from apviz.dashboard.store.trainings import Trainings
 
 @pytest.fixture(autouse=True)
 def without_published_trainings(tmp_path, monkeypatch):
-    """The authors' runs are not everywhere."""
+    """Hide the published runs, which are not available everywhere."""
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
 
 
-def test_a_training_that_is_not_there_is_refused_in_the_address(folder):
+def test_a_missing_training_in_the_address_is_rejected(folder):
     choice = TrainingChoice()
     choice.offer(Trainings(folder))
     (problem,) = address.apply("?trainings=gone", [choice])
     assert "fit is accepted" in problem and choice.trainings == []
 
 
-def test_a_training_that_has_gone_is_dropped_from_the_choice(folder):
+def test_a_deleted_training_is_dropped_from_the_choice(folder):
     choice, here = TrainingChoice(), Trainings(folder)
     choice.offer(here)
     choice.choose_first()

@@ -1,4 +1,4 @@
-"""The page Training without a browser: what it shows, and what its buttons do."""
+"""The page Training without a browser: its content and its buttons."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def page(tmp_path):
 
 
 def tick(page, until=lambda: False, seconds=60):
-    """Lets time pass as a browser would; all that waits to be drawn is drawn."""
+    """Let time pass like a browser, and draw all pending charts."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end and not until():
         page._next_drawing = page._next_look = page._next_list = 0.0
@@ -82,13 +82,13 @@ def test_a_pasted_address_opens_the_same_step(page, trained):
     assert [card.chart.cursor for card in second.charts.cards.values()] == [[2.0], [2.0], []]
 
 
-def test_a_training_that_is_gone_is_a_message(page, trained):
+def test_a_missing_training_is_reported(page, trained):
     opened = page(trained, training="gone")
     assert "there is no training 'gone'" in opened._bar._text.object and opened.selected.trace is None
     assert not opened.picker.nothing.visible
 
 
-def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_kept(page, trained):
+def test_a_click_on_a_step_shows_its_solve_or_repeats_it_if_it_was_not_kept(page, trained):
     opened = page(trained)
     opened.charts.cards["steps"].chart.clicked = {"x": 2, "values": [2, 0.6, 3, 0.1]}
     assert opened.choice.step == 2 and opened.step.again.visible
@@ -110,7 +110,7 @@ KERNELS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KERNELS)
-def test_a_training_of_a_sum_of_kernels_is_shown_solved_again_and_gone_on_with(page, tmp_path, kind):
+def test_a_training_of_a_sum_of_kernels_can_be_shown_repeated_and_resumed(page, tmp_path, kind):
     settings = apviz.TrainingSettings(kernel=KERNELS[kind], solver=apviz.ConjugateGradient(tol=0.1), steps=2, probes=2)
     job = finished(job_in(tmp_path, settings, spec=replace(SPEC, kernel=KERNELS[kind])))
     opened = page(tmp_path, training=job.name, step=2)
@@ -130,7 +130,7 @@ def test_a_training_of_a_sum_of_kernels_is_shown_solved_again_and_gone_on_with(p
     assert opened.selected.steps == 3 and opened.job.state == "done"
 
 
-def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path):
+def test_a_training_can_be_started_followed_stopped_and_resumed(page, tmp_path):
     opened = page(tmp_path)
     opened.plan.param.update(solver="ap", block_size=50, probes=2, steps=60)
     opened.start()
@@ -179,7 +179,7 @@ def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
 
 
 @pytest.mark.slow
-def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp_path, trained):
+def test_resuming_that_ends_before_a_step_does_not_change_the_page(page, tmp_path, trained):
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     (older,) = Trainings(tmp_path).names()
     rewrite(tmp_path / f"{older}.zarr", lambda attributes: attributes.update(created="1999-01-01T00:00:00+00:00"))
@@ -194,14 +194,14 @@ def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp
     assert opened.choice.training == older and opened.picker.go_on.label == "Go on to step 6"
 
 
-def test_a_step_beyond_the_last_is_the_last_however_often_it_is_asked_for(page, trained):
+def test_a_step_beyond_the_last_always_shows_the_last(page, trained):
     opened = page(trained)
     for _ in range(2):
         opened.step.number.value = 99
         assert opened.choice.step == opened.step.number.value == 3
 
 
-def test_more_noise_is_not_offered_for_one_solve(page, trained):
+def test_more_noise_is_not_advised_for_a_single_solve(page, trained):
     from apviz.analysis.diagnosis import Diagnosis, Limit
     from apviz.dashboard.pages.training.step import can_change_a_solve
 
@@ -210,7 +210,7 @@ def test_more_noise_is_not_offered_for_one_solve(page, trained):
 
 
 @pytest.mark.slow
-def test_steps_that_ended_by_their_budget_are_no_warning(page, tmp_path):
+def test_steps_that_ended_by_their_budget_cause_no_warning(page, tmp_path):
     finished(job_in(tmp_path, replace(SETTINGS, max_epochs=3, solver=replace(SOLVER, tol=1e-6, min_epochs=1))))
     opened = page(tmp_path)
     tick(opened, lambda: bool(opened.charts.cards["steps"].chart.base))
@@ -229,7 +229,7 @@ def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
     assert "NOT CONVERGED" in str(opened.step.numbers[0].object)
 
 
-def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, tmp_path, trained):
+def test_the_diagnosis_of_an_unsettled_training_can_resume_it(page, tmp_path, trained):
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     opened = page(tmp_path)
     card = opened.picker.diagnosis
@@ -243,7 +243,7 @@ def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, 
 
 
 @pytest.mark.slow
-def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlapping_blocks(page, tmp_path):
+def test_the_diagnosis_of_unconverged_solves_can_train_again_on_overlapping_blocks(page, tmp_path):
     cut = replace(SETTINGS, solver=apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2))
     with pytest.warns(UserWarning, match="not converged"):
         finished(job_in(tmp_path, cut))

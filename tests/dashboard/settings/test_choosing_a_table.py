@@ -1,4 +1,4 @@
-"""Dropping a file of one's own, choosing its columns, and using it."""
+"""Dropping your own file, choosing its columns, and using it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.dashboard.dropping import drop, take_away
 
 GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
 OTHER = GOOD.replace("0.", "1.")
-#: sixty rows and five copies, decimal commas, a date in words, three gaps, a constant, and a name of every row
+#: sixty rows and five duplicates, decimal commas, dates in words, three gaps, a constant, and row names
 MESSY = "kürzel;größe;stadt;tag;währung;preis\n" + "".join(
     f"id-{k};{'' if k in (3, 4) else f'{k % 9},5'};{'n.a.' if k == 7 else ('Köln', 'Bern', 'Wien')[k % 3]};"
     f"{1 + k % 28:02}.03.2021;CHF;{k * k % 101},25\n"
@@ -23,7 +23,7 @@ MESSY = "kürzel;größe;stadt;tag;währung;preis\n" + "".join(
 
 
 class Panel:
-    """What a visitor does with it."""
+    """The panel with the actions of a visitor."""
 
     def __init__(self, folder, limits=None):
         self.system = SystemChoice(limits or Limits(), OwnData(folder / "runs" / ".data"))
@@ -49,7 +49,7 @@ class Panel:
 
     @property
     def said(self):
-        """What would be made of it."""
+        """Return the description of the prepared data."""
         return f"{self.summary.object}\n{self.notes.object}"
 
     @property
@@ -62,7 +62,7 @@ def panel(tmp_path):
     return Panel(tmp_path)
 
 
-def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
+def test_a_messy_file_is_read_shown_and_used_at_once(panel):
     panel.drops(MESSY.encode("latin-1"))
     assert panel.dialog.open and not panel.note.visible
     assert "65 rows, 6 columns. Latin-1 (Windows-1252), separated by semicolons, decimal commas" in panel.how.object
@@ -71,7 +71,7 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
     }  # fmt: skip
     assert panel.target.value == "preis" and panel.columns.ticked == ["größe", "stadt", "tag"]
     said = panel.said
-    # of 65 rows three have a gap
+    # three of 65 rows have a gap
     for words in (
         "62 rows: 49 to train on, 13 to test; 5 inputs",
         "3 of 65 rows are dropped because a value is missing: größe (2), stadt (1)",
@@ -89,11 +89,11 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
     assert panel.received() == []
 
 
-def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
+def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     panel.drops(MESSY)
     panel.columns.ticked = ["größe", "währung", "preis"]
     panel.missing.value, panel.copies.value = "fill", "drop"
-    # the five, and rows 46 and 55, of which only what is ticked is alike
+    # the five duplicates, and rows 46 and 55, which agree in the ticked columns only
     assert "59 rows: 47 to train on" in panel.said
     assert "2 missing values are filled: größe (2, by the median)" in panel.said
     panel.target.value = "tag"
@@ -105,7 +105,7 @@ def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
     assert "left out because every row has the same value: währung" in data.notes
 
 
-def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):
+def test_a_choice_that_leaves_no_data_is_reported_and_cannot_be_used(panel):
     panel.drops(MESSY)
     for ticked, words in ((["preis"], "No input is ticked"), (["währung"], "no input column varies")):
         panel.columns.ticked = ticked
@@ -121,7 +121,7 @@ TICKS = "volume;price;spread\n" + "\n".join(
 )
 
 
-def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(panel):
+def test_ambiguous_numbers_are_shown_raw_with_a_question(panel):
     panel.drops(TICKS)
     (choice,) = panel.marks.objects
     assert panel.marks.visible and choice.label == "volume: “1,100” is" and choice.value == ""
@@ -130,12 +130,12 @@ def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(pane
     assert any("1,100 (?)" in cell for cell in rows["volume"]) and any("11,10 → 11.1" in c for c in rows["price"])
     assert "Volume can be read in two ways: “1,100” is 1100" in panel.said and panel.use.disabled
     panel.columns.ticked = ["price"]
-    assert not panel.use.disabled  # nobody needs it
+    assert not panel.use.disabled  # the ambiguous column is not needed
     panel.columns.ticked = ["price", "volume"]
     assert panel.use.disabled
     choice.value = "."
     assert panel.columns.ticked == ["price", "volume"] and not panel.use.disabled
-    assert panel.marks.objects[0].value == "."  # and may be changed
+    assert panel.marks.objects[0].value == "."  # and can be changed
     panel.press(panel.use)
     own = panel.system.own.find(panel.system.dataset)
     assert own.choices.decimal == {"volume": "."}
@@ -147,13 +147,13 @@ def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(pane
     assert not panel.marks.visible and panel.marks.objects == []
 
 
-def test_outliers_and_equal_columns_are_said_before_a_table_is_used(panel):
+def test_outliers_and_equal_columns_are_reported_before_a_table_is_used(panel):
     lines = [f"{k / 60},{k / 60},{(7 * k % 60) / 60 if k != 4 else 1e6},{(k % 13) / 13}" for k in range(60)]
     panel.drops("a,b,c,price\n" + "\n".join(lines))
     assert "C is 1e+06 in row 5" in panel.said and "A and b are equal" in panel.said
 
 
-def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
+def test_a_file_without_names_is_shown_so_and_the_header_can_be_switched(panel):
     lines = GOOD.split("\n")
     panel.drops("\n".join(lines[2:]))
     assert panel.target.options == ["column 1", "column 2", "column 3"] and not panel.header.value
@@ -166,7 +166,7 @@ def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
     assert panel.dialog.open and not panel.header.value and panel.target.options == ["column 1", "column 2", "column 3"]
 
 
-def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
+def test_a_server_that_solves_fewer_rows_states_their_number(tmp_path):
     panel = Panel(tmp_path, Limits(max_n=20))
     panel.drops(GOOD)
     assert "48 to train on" in panel.said and "This server solves up to 20 of them" in panel.said
@@ -174,7 +174,7 @@ def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
     assert panel.system.n == 20
 
 
-def test_a_file_that_was_only_dropped_changes_nothing_of_the_one_in_use(panel):
+def test_a_dropped_file_does_not_change_the_one_in_use(panel):
     panel.drops(GOOD)
     assert panel.system.dataset == "china"
     panel.press(panel.use)
@@ -203,14 +203,14 @@ def test_a_table_can_be_used_again_with_other_columns_and_removed(panel):
     assert panel.system.own.names() == ["mine.csv"] and "mine.csv (2)" not in panel.system.param.dataset.objects
 
 
-def test_files_that_nobody_used_do_not_pile_up(panel):
+def test_unused_files_do_not_accumulate(panel):
     for text in (GOOD, OTHER, GOOD, "one\n1\n"):
         panel.drops(text)
     assert panel.received() == [] and panel.system.own.names() == []
     assert panel.note.visible and "mine.csv has 1 column" in panel.note.object and not panel.dialog.open
 
 
-def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_away(panel):
+def test_a_file_stays_after_a_late_message_about_the_removal_of_the_previous_one(panel):
     panel.drops(OTHER, "large.csv")
     panel.drops(GOOD)
     panel.takes_away("large.csv")
@@ -218,6 +218,6 @@ def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_
     assert panel.system.dataset == "mine.csv"
 
 
-def test_another_kind_of_file_is_refused_in_words(panel):
+def test_another_type_of_file_is_rejected_with_the_reason(panel):
     panel.drops(b"x", "mine.xlsx")
     assert panel.note.visible and "mine.xlsx: files ending in .csv" in panel.note.object

@@ -15,7 +15,7 @@ from apviz.dashboard.settings.training import TrainingPlan
 
 
 def field_of(model, name):
-    """A field, what holds up, and the fields it is one of."""
+    """Return a field, the list of reported problems, and its group of fields."""
     told = []
     fields = Fields(lambda problems: told.append(list(problems)))
     return fields.add(model.param[name]), told, fields
@@ -39,7 +39,7 @@ def field_of(model, name):
         (TrainingPlan, "steps", "many", "a whole number from 1 to 1,000 is accepted"),
     ],
 )
-def test_a_value_that_cannot_be_used_names_itself_and_nothing_is_ready(model, name, text, reason):
+def test_an_invalid_value_is_named_and_prevents_a_run(model, name, text, reason):
     owner = model()
     widget, told, fields = field_of(owner, name)
     assert fields.ready() and told == []
@@ -54,7 +54,7 @@ def test_a_value_that_cannot_be_used_names_itself_and_nothing_is_ready(model, na
     assert told[-1] == [] and fields.ready() and not widget.error_state
 
 
-def test_a_field_that_is_not_on_the_page_holds_up_nothing():
+def test_a_field_that_is_not_on_the_page_prevents_nothing():
     widget, told, fields = field_of(SystemChoice(Limits()), "noise")
     widget.value = "-1"
     widget.visible = False
@@ -63,7 +63,7 @@ def test_a_field_that_is_not_on_the_page_holds_up_nothing():
     assert not fields.ready() and len(told[-1]) == 1
 
 
-def test_a_setting_that_is_changed_elsewhere_is_shown_and_what_says_the_same_stays():
+def test_a_setting_changed_elsewhere_is_shown_and_equivalent_text_stays():
     system = SystemChoice(Limits())
     widget, told, fields = field_of(system, "n")
     widget.value = "2,000"
@@ -76,7 +76,7 @@ def test_a_setting_that_is_changed_elsewhere_is_shown_and_what_says_the_same_sta
 
 
 @pytest.mark.parametrize("value", [1e-9, 0.1 + 0.2, 12, 50_000, [3, 4]])
-def test_a_value_is_shown_so_that_it_is_read_again(value):
+def test_a_shown_value_can_be_read_back(value):
     model, name = {float: (MethodChoice, "tol"), int: (TrainingPlan, "rank"), list: (MethodChoice, "ranks")}[
         type(value)
     ]

@@ -1,4 +1,4 @@
-"""Which methods are compared, what is swept, and which solve is recorded with pictures."""
+"""The choice of methods, sweeps, and solves recorded with pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.dashboard.settings.recording import MAX_RECORDED_VALUES, RecordChoice
 from apviz.partitions import KDTree
 
 
-def test_a_method_that_does_not_exist_is_named_with_those_that_do():
+def test_an_error_about_an_unknown_method_lists_the_known_ones():
     (problem,) = address.apply("?methods=cg,magic", [MethodChoice()])
     assert "magic" in problem and "pcg" in problem
 
@@ -21,7 +21,7 @@ def test_a_method_that_does_not_exist_is_named_with_those_that_do():
 @pytest.mark.parametrize(
     ("empty", "method"), [("rules", "ap"), ("partitions", "ap"), ("block_sizes", "ap"), ("ranks", "rpcg")]
 )
-def test_a_method_that_is_ticked_is_not_left_out_without_a_word(empty, method):
+def test_a_ticked_method_is_never_left_out_silently(empty, method):
     methods = MethodChoice(methods=["cg", method])
     setattr(methods, empty, [])
     with pytest.raises(ValueError, match=f"is ticked, and no {empty[:-1].replace('_', ' ')} is given"):
@@ -36,7 +36,7 @@ def test_a_method_that_is_ticked_is_not_left_out_without_a_word(empty, method):
 @pytest.mark.parametrize(
     ("n", "sizes"), [(1712, [27, 54, 110, 210, 430, 860]), (50_000, [780, 1600, 3100, 6200, 12000, 25000])]
 )
-def test_without_a_choice_b_goes_by_halves_of_n(n, sizes):
+def test_without_a_choice_b_is_n_halved_repeatedly(n, sizes):
     assert choose_block_sizes(n) == sizes
     assert [solver.block_size for solver in BatchSizeSweep().solvers(n)] == sizes
 
@@ -45,7 +45,7 @@ def test_a_tiny_system_has_fewer_sizes_and_none_of_zero():
     assert choose_block_sizes(4) == [1, 2]
 
 
-def test_every_b_that_was_asked_for_has_one_solver_with_the_settings():
+def test_every_requested_b_has_one_solver_with_the_settings():
     sweep = BatchSizeSweep(sizes=[50, 20, 50], rule="cyclic", partition="kd-tree", overlap=0.5, tol=0.1, max_epochs=7)
     solvers = sweep.solvers(200)
     assert [solver.block_size for solver in solvers] == [20, 50]
@@ -58,7 +58,7 @@ def test_no_chosen_b_survives_the_address_too():
     assert after[0].sizes == []
 
 
-def test_noises_go_by_decades_from_the_largest_and_the_chosen_one_is_among_them():
+def test_noises_are_decades_from_the_largest_including_the_chosen_one():
     assert NoiseSweep().factors() == [100, 10, 1, 0.1, 0.01]
     assert NoiseSweep(below=1, above=0.5, per_decade=2).factors() == [3.16, 1, 0.316, 0.1]
     assert NoiseSweep(below=0, above=0).factors() == [1]
@@ -73,7 +73,7 @@ def test_the_solver_has_the_settings_and_its_block_size_is_ignored_by_conjugate_
     assert RecordChoice(method="cg").solver(50, 0).method.name == "CG"
 
 
-def test_more_pictures_than_a_run_may_record_are_refused_with_how_many_it_may():
+def test_more_pictures_than_a_run_may_record_are_rejected_with_the_limit():
     most = MAX_RECORDED_VALUES // 50_000 - 1
     assert RecordChoice(updates=most).solver(50_000, 0)
     with pytest.raises(ValueError, match=rf"record at most {most} updates, or take fewer rows"):

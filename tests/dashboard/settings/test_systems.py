@@ -1,4 +1,4 @@
-"""Which system: its settings, and the plain values of a job."""
+"""The choice of a system: its settings, and the plain values of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND, SystemSpec
 
 
-def test_a_smaller_data_set_takes_the_number_of_rows_along():
+def test_a_smaller_data_set_reduces_the_number_of_rows():
     system = SystemChoice(Limits())
     assert system.n == 1712
     system.dataset = "china-profile"
@@ -26,7 +26,7 @@ def test_the_first_system_is_within_the_limit(most, n):
     system.spec().check(limits)
 
 
-def test_a_spec_at_another_noise_loads_nothing_again():
+def test_a_system_at_another_noise_loads_nothing_again():
     spec = SystemSpec("china", 200, source=BY_HAND, noise=0.02)
     loaded = spec.build(Limits())
     assert spec.at_noise(loaded, 1) is loaded
@@ -35,6 +35,6 @@ def test_a_spec_at_another_noise_loads_nothing_again():
     assert "0.1 times its noise" in tenth.hyperparameters.provenance
 
 
-def test_lengthscales_that_are_no_numbers_are_refused_in_words():
+def test_lengthscales_that_are_not_numbers_are_rejected_with_the_reason():
     with pytest.raises(ValueError, match="the lengthscale must be one number, or one per input, .* got 'wide'"):
         SystemChoice(Limits(), lengthscale="wide").spec()

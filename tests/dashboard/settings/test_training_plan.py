@@ -1,4 +1,4 @@
-"""How to train: the settings of the page Training, and those of a recorded training."""
+"""The plan of a training: the settings of the page Training, and those of a recorded training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.gp.training_settings import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
 
 
-def test_the_papers_solvers_have_the_papers_settings():
+def test_the_solvers_of_the_paper_have_its_settings():
     plan = TrainingPlan(solver="ap", block_size=1000, rank=500)
     assert plan.choose_solver() == PAPER_SOLVER
     plan.solver = "cg"
@@ -41,7 +41,7 @@ def test_a_plan_survives_the_address():
     assert other.settings(SPEC) == plan.settings(SPEC)
 
 
-def test_less_work_is_the_librarys_and_a_sentence_says_what_the_steps_are():
+def test_less_work_equals_that_of_the_library_and_a_sentence_describes_the_steps():
     plan = TrainingPlan(steps=70, less_work=True)
     settings = plan.settings(SPEC)
     assert settings.stages == ((0.25, 40), (0.5, 20)) and settings.max_epochs == 1 and settings.steps == 70
@@ -50,18 +50,18 @@ def test_less_work_is_the_librarys_and_a_sentence_says_what_the_steps_are():
         "Of the 70 steps 40 are on a quarter of the rows, 20 are on half of the rows and 10 on all;"
     )
     assert "each solve ends after 1 epoch." in words
-    # the paper's solver takes 11 epochs at least
+    # the solver of the paper takes at least 11 epochs
     plan.solver = "ap"
     assert plan.settings(SPEC).max_epochs == 11 and "ends after 11 epochs" in less_work_words(plan)
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
-def test_however_few_the_steps_some_of_less_work_are_on_all_rows(steps):
+def test_with_less_work_some_steps_always_use_all_rows(steps):
     plan = TrainingPlan(steps=steps, less_work=True)
     assert plan.settings(SPEC).steps == steps > plan.settings(SPEC).steps_in_stages and less_work_words(plan)
 
 
-def test_the_page_shows_the_sentence_where_less_work_is_chosen():
+def test_the_page_shows_the_sentence_if_less_work_is_chosen():
     plan = TrainingPlan()
     panel = training_panel(plan, SystemChoice(Limits()), Fields())
     (said,) = [each for each in panel if "5 to 8 times less work" in str(getattr(each, "object", ""))]
@@ -71,23 +71,23 @@ def test_the_page_shows_the_sentence_where_less_work_is_chosen():
 
 
 @pytest.mark.parametrize("query", ["steps=0", "steps=1001", "solver=magic", "probes=65", "step_size=-1", "ard=maybe"])
-def test_a_bad_value_in_the_address_gets_a_message_and_changes_nothing(query):
+def test_a_bad_value_in_the_address_is_reported_and_changes_nothing(query):
     plan = TrainingPlan()
     (problem,) = address.apply(query, [plan])
     assert query in problem and plan.settings(SPEC) == TrainingPlan().settings(SPEC)
 
 
-def test_seed_and_kernel_of_a_training_are_those_of_the_system():
+def test_a_training_uses_the_seed_and_kernel_of_the_system():
     settings = TrainingPlan().settings(replace(SPEC, seed=5, kernel="rbf"))
     assert (settings.seed, settings.kernel) == (5, "rbf")
 
 
-def test_data_and_settings_of_a_recorded_training_come_back_from_its_trace(trained):
+def test_data_and_settings_of_a_recorded_training_are_read_from_its_trace(trained):
     trace = Trainings(trained).open(Trainings(trained).names()[0])
     assert recorded(trace, lambda name: None) == (SPEC, SETTINGS)
 
 
-def test_a_training_of_data_that_are_not_here_says_so(trained):
+def test_a_training_on_missing_data_is_reported(trained):
     trace = Trainings(trained).open(Trainings(trained).names()[0])
     trace.attrs["dataset"] = "mine"
     with pytest.raises(ValueError, match="the data of this training, mine, are not here; upload the file again"):

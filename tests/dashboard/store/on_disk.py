@@ -1,4 +1,4 @@
-"""Runs as they lie in a folder, and what may have happened to them there."""
+"""Changes to runs in a folder, as on real disks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def entry(runs, name):
 
 
 def rewrite(path, change):
-    """Changes the root attributes of a trace on disk."""
+    """Change the root attributes of a trace on disk."""
     root = json.loads((path / "zarr.json").read_text())
     change(root["attributes"])
     (path / "zarr.json").write_text(json.dumps(root))
 
 
-def cut_off(path, age=3600.0):
-    """The trace as a kill some seconds ago would have left it."""
+def leave_as_killed(path, age=3600.0):
+    """Leave the trace as after a kill some seconds ago."""
 
     def change(attributes):
         attributes["status"] = "interrupted"

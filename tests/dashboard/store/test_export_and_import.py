@@ -1,4 +1,4 @@
-"""Runs out of the folder and into it."""
+"""Export of runs from the folder, and import into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.dashboard.store.on_disk import exported, files
 
 
 @pytest.mark.parametrize("name", ["cg", "ap", "fit"])
-def test_an_exported_run_is_imported_as_it_was_under_a_free_name(folder, tmp_path, name):
+def test_an_exported_run_is_imported_unchanged_under_a_free_name(folder, tmp_path, name):
     runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
     content = exported(runs, name)
     assert runs.import_zip(f"{name}.zarr.zip", io.BytesIO(content)) == [f"{name}-2"]
@@ -25,7 +25,7 @@ def test_an_exported_run_is_imported_as_it_was_under_a_free_name(folder, tmp_pat
     assert not [path for path in folder.iterdir() if path.name.startswith(".importing")]
 
 
-def test_several_runs_go_out_and_in_together(folder, tmp_path):
+def test_several_runs_are_exported_and_imported_together(folder, tmp_path):
     runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
     assert set(other.import_zip("all.zip", io.BytesIO(exported(runs, "cg", "ap", "cut")))) == {"cg", "ap", "cut"}
 
@@ -33,7 +33,7 @@ def test_several_runs_go_out_and_in_together(folder, tmp_path):
 @pytest.mark.parametrize(
     "filename", ["../../evil.zarr.zip", ".zarr.zip", "a,b<c>.zip", "x" * 300 + ".zip", "/etc/passwd"]
 )
-def test_an_import_gets_a_name_that_stays_inside(folder, tmp_path, filename):
+def test_an_import_gets_a_name_inside_the_folder(folder, tmp_path, filename):
     other = RunsFolder(tmp_path / "other")
     (name,) = other.import_zip(filename, io.BytesIO(exported(RunsFolder(folder), "cg")))
     assert other.names() == [name] and "," not in name
@@ -59,7 +59,7 @@ def test_an_import_gets_a_name_that_stays_inside(folder, tmp_path, filename):
         ),
     ],
 )  # fmt: skip
-def test_a_refused_import_says_why_and_leaves_nothing_behind(folder, change, message):
+def test_a_rejected_import_states_the_reason_and_leaves_nothing_behind(folder, change, message):
     runs = RunsFolder(folder)
     with zipfile.ZipFile(io.BytesIO(exported(runs, "cg"))) as archive:
         members = {each.filename: archive.read(each) for each in archive.infolist()}
@@ -75,13 +75,13 @@ def test_a_refused_import_says_why_and_leaves_nothing_behind(folder, change, mes
     assert files(folder.parent) == before and not list(folder.glob(".importing*"))
 
 
-def test_an_import_that_is_too_large_is_refused(folder):
+def test_an_import_that_is_too_large_is_rejected(folder):
     runs = RunsFolder(folder)
     with pytest.raises(ValueError, match="cg was not imported: it unpacks to"):
         runs.import_zip("cg.zarr.zip", io.BytesIO(exported(runs, "cg")), most_bytes=100)
 
 
-def test_what_a_kill_left_of_an_import_goes_at_the_next_start(folder):
+def test_remains_of_a_killed_import_are_removed_at_the_next_start(folder):
     (folder / ".importing-abc").mkdir()
     os.utime(folder / ".importing-abc", (0, 0))
     RunsFolder(folder)

@@ -1,4 +1,4 @@
-"""What is kept beside the traces: notes, and deleted runs for some days."""
+"""What is kept next to the traces: notes, and deleted runs for some days."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.store.runs_folder import RunsFolder
-from tests.dashboard.store.on_disk import cut_off, entry, files
+from tests.dashboard.store.on_disk import entry, files, leave_as_killed
 from tests.trust.disk import FailingDisk
 
 
@@ -20,7 +20,7 @@ def test_a_note_survives_a_restart_and_is_not_in_the_trace(folder):
     assert files(folder / "cg.zarr") == before
 
 
-def test_an_empty_note_is_none_and_a_long_one_is_refused(folder):
+def test_an_empty_note_is_no_note_and_a_long_one_is_rejected(folder):
     runs = RunsFolder(folder)
     runs.write_note("cg", "note")
     runs.write_note("cg", " ")
@@ -29,7 +29,7 @@ def test_an_empty_note_is_none_and_a_long_one_is_refused(folder):
         runs.write_note("cg", "x" * 2001)
 
 
-def test_a_deleted_run_comes_back_whole(folder):
+def test_a_deleted_run_is_restored_completely(folder):
     runs = RunsFolder(folder)
     runs.write_note("fit", "a note")
     before = files(folder)
@@ -40,7 +40,7 @@ def test_a_deleted_run_comes_back_whole(folder):
     assert files(folder) == before and runs.deleted() == []
 
 
-def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
+def test_a_run_is_restored_under_another_name_if_its_own_is_taken(folder):
     runs = RunsFolder(folder)
     runs.write_note("cg", "the first")
     deleted = runs.delete("cg")
@@ -52,7 +52,7 @@ def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
 
 
 @pytest.mark.parametrize("do", ["rename", "delete"])
-def test_a_run_whose_note_cannot_be_written_elsewhere_stays_whole_where_it_is(folder, do):
+def test_a_run_whose_note_cannot_be_moved_stays_complete_at_its_place(folder, do):
     runs = RunsFolder(folder)
     runs.write_note("cg", "a note")
     runs.write_tags("cg", ["one"])
@@ -76,18 +76,18 @@ def test_the_trash_is_emptied_after_some_days(folder):
 
 
 def test_a_run_that_may_still_be_written_is_neither_renamed_nor_deleted(folder):
-    cut_off(folder / "ap.zarr", age=1)
+    leave_as_killed(folder / "ap.zarr", age=1)
     runs = RunsFolder(folder)
     for what in (lambda: runs.rename("ap", "other"), lambda: runs.delete("ap")):
         with pytest.raises(ValueError, match=r"ap was written to 1 s ago and may still run"):
             what()
-    cut_off(folder / "ap.zarr", age=60)
+    leave_as_killed(folder / "ap.zarr", age=60)
     runs.rename("ap", "other")
     runs.delete("other")
 
 
-def test_what_apviz_did_not_make_is_never_removed_or_replaced(folder):
-    """Folders and files of somebody's that are called almost as apviz's own."""
+def test_foreign_files_are_never_removed_or_replaced(folder):
+    """Foreign folders and files have names almost like those of apviz."""
     mine = {
         folder / ".trash" / "2023" / "old.zarr" / "thesis.tex",
         folder / ".trash" / "letters" / "old.zarr" / "thesis.tex",

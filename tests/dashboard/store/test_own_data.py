@@ -1,4 +1,4 @@
-"""Tables that visitors bring: what is taken, what is refused in words, and what is kept beside the runs."""
+"""Tables that visitors upload: which are accepted, which are rejected, and what is kept next to the runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def parquet(frame) -> bytes:
 @pytest.mark.parametrize(
     "name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.npz", "T.CSV", "../../t.csv", "/etc/t.csv", "..\\t.csv"]
 )
-def test_a_table_comes_to_lie_in_the_folder_of_the_session_whatever_its_name_says(tmp_path, frame, name):
+def test_a_table_is_stored_in_the_folder_of_the_session_whatever_its_name(tmp_path, frame, name):
     (folder := tmp_path / "session").mkdir()
     write = {
         "t.parquet": parquet, "t.npz": npz, "t.csv.gz": lambda frame: gzip.compress(csv(frame)),
@@ -96,7 +96,7 @@ def test_a_table_comes_to_lie_in_the_folder_of_the_session_whatever_its_name_say
         ("t" * 300 + ".csv", b"a,b\n1,2", "at most 100 characters"),
     ],
 )
-def test_another_kind_of_file_is_refused(tmp_path, name, content, reason):
+def test_another_type_of_file_is_rejected(tmp_path, name, content, reason):
     with pytest.raises(ValueError, match=reason):
         uploaded(tmp_path, name, content)
 
@@ -115,14 +115,14 @@ def test_another_kind_of_file_is_refused(tmp_path, name, content, reason):
         ("t.csv.gz", gzip.compress(b"1,2\n" * 3_000_000), "t.csv.gz unpacks to more than 10 MB"),
     ],
 )
-def test_what_is_no_table_is_refused_without_a_word_of_where_the_server_keeps_it(tmp_path, name, content, reason):
+def test_a_file_that_is_not_a_table_is_rejected_without_a_path_of_the_server(tmp_path, name, content, reason):
     path = uploaded(tmp_path, name, content)
     with pytest.raises(ValueError, match=reason) as refusal:
         look_into(path, SMALL_MB)
     assert str(tmp_path) not in str(refusal.value)
 
 
-def test_a_text_of_more_values_than_memory_should_hold_is_refused_before_it_is_read(tmp_path, monkeypatch):
+def test_a_text_of_too_many_values_is_rejected_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(own_data, "MAX_VALUES", 1000)
     look_into(uploaded(tmp_path, "most.csv", b"1,2\n" * 500), SMALL_MB)
     monkeypatch.setattr(own_data, "inspect_table", None)
@@ -132,7 +132,7 @@ def test_a_text_of_more_values_than_memory_should_hold_is_refused_before_it_is_r
             look_into(uploaded(tmp_path, name, content), SMALL_MB)
 
 
-def test_a_parquet_file_of_a_few_kilobytes_that_holds_millions_of_numbers_is_refused(tmp_path):
+def test_a_small_parquet_file_of_millions_of_numbers_is_rejected(tmp_path):
     content = parquet(pd.DataFrame({"a": np.zeros(1_000_000), "price": 0.0}))
     assert len(content) < 50_000
     with pytest.raises(ValueError, match="bomb.parquet unpacks to more than 10 MB"):
@@ -151,7 +151,7 @@ def test_a_parquet_file_of_a_few_kilobytes_that_holds_millions_of_numbers_is_ref
         (lambda t: t.assign(a=np.where(t.index == 3, 1e200, t["a"])), "values of a, .* are left in float64"),
     ],
 )
-def test_a_table_that_cannot_be_solved_is_refused_before_it_is_used(tmp_path, frame, change, reason):
+def test_a_table_that_cannot_be_solved_is_rejected_before_it_is_used(tmp_path, frame, change, reason):
     path = taken(tmp_path, change(frame))
     try:
         found = checked(path)
@@ -177,14 +177,14 @@ def chosen(own, name, **settings):
 
 
 def recorded_on(system):
-    """The attributes of the trace of a solve on the data that are chosen."""
+    """Return the attributes of the trace of a solve on the chosen data."""
     loaded = replace(system.spec(), source=BY_HAND, rhs=1).build(SMALL)
     recorder = apviz.Recorder()
     apviz.solve(loaded.system, apviz.ConjugateGradient(max_epochs=1), [recorder])
     return recorder.trace.attrs
 
 
-def test_a_table_is_there_after_a_restart_with_the_choices_made_and_its_address_works(tmp_path, own, frame):
+def test_a_table_survives_a_restart_with_its_choices_and_address(tmp_path, own, frame):
     frame.loc[:5, "a"] = np.nan
     name = kept(own, taken(tmp_path, frame), inputs=("b", "a"), missing="fill", copies="drop")
     query = address.to_query([chosen(own, name, seed=3)])
@@ -204,7 +204,7 @@ def test_a_folder_of_runs_with_tables_lists_the_same_runs(tmp_path, own, frame, 
     assert RunsFolder(own.path.parent).names() == []
 
 
-def test_all_rows_are_taken_up_to_the_limit_of_the_server_and_no_more_can_be_asked_for(tmp_path, own):
+def test_all_rows_up_to_the_limit_of_the_server_are_used(tmp_path, own):
     many = pd.DataFrame(np.random.default_rng(0).random((4800, 2)).round(4), columns=["a", "price"])
     system = SystemChoice(Limits(max_n=3000), own)
     assert system.n == 1712
@@ -215,12 +215,12 @@ def test_all_rows_are_taken_up_to_the_limit_of_the_server_and_no_more_can_be_ask
     assert system.n == 3840 <= OWN_N
     with pytest.raises(ValueError, match="3840"):
         system.n = 3841
-    # a smaller n is kept by an address whatever stands first in it
+    # an address keeps a smaller n whatever its order
     assert address.apply("n=500&dataset=t.csv", [other := SystemChoice(Limits(), own)]) == []
     assert (other.dataset, other.n) == ("t.csv", 500)
 
 
-def test_a_run_on_a_data_set_is_run_again_on_it_although_a_file_has_its_name(tmp_path, own, frame):
+def test_a_run_on_a_data_set_is_repeated_on_it_even_if_a_file_has_its_name(tmp_path, own, frame):
     name = kept(own, taken(tmp_path, frame, "china.csv"))
     assert name == "china.csv" and own.find("china") is None
     on_china, on_file = (recorded_on(chosen(own, each, n=40)) for each in ("china", name))
@@ -229,9 +229,7 @@ def test_a_run_on_a_data_set_is_run_again_on_it_although_a_file_has_its_name(tmp
     assert spec_of(on_file, own.find).own == own.find(name)
 
 
-def test_a_run_is_run_again_on_what_it_was_run_on_after_another_file_of_that_name_or_other_choices(
-    tmp_path, own, frame
-):
+def test_a_run_is_repeated_on_its_own_data_after_another_file_or_other_choices(tmp_path, own, frame):
     first = taken(tmp_path, frame)
     uses = [
         (first, "price", {}), (taken(tmp_path, 2 * frame), "price", {}), (first, "a", {}),
@@ -248,12 +246,12 @@ def test_a_run_is_run_again_on_what_it_was_run_on_after_another_file_of_that_nam
         )
 
 
-def test_the_same_table_once_more_keeps_its_name(tmp_path, own, frame):
+def test_the_same_table_uploaded_again_keeps_its_name(tmp_path, own, frame):
     assert {kept(own, taken(tmp_path, frame)) for _ in range(2)} == {"t.csv"}
     assert own.names() == ["t.csv"]
 
 
-def test_a_run_of_a_table_that_was_removed_or_replaced_is_refused_with_what_to_do(tmp_path, own, frame):
+def test_repeating_a_run_of_a_removed_or_replaced_table_is_rejected_with_a_remedy(tmp_path, own, frame):
     attrs = recorded_on(chosen(own, kept(own, taken(tmp_path, frame))))
     own.remove("t.csv")
     with pytest.raises(ValueError, match=r"this run, t\.csv, are not here; upload .* under the name t\.csv"):
@@ -266,7 +264,7 @@ def test_a_run_of_a_table_that_was_removed_or_replaced_is_refused_with_what_to_d
     assert spec_of(attrs, own.find).own == own.find("t.csv")
 
 
-def test_a_data_set_that_has_gone_since_is_refused_with_what_to_do(tmp_path, own, frame, monkeypatch):
+def test_a_data_set_that_was_deleted_is_rejected_with_a_remedy(tmp_path, own, frame, monkeypatch):
     attrs = recorded_on(chosen(own, kept(own, taken(tmp_path, frame)), n=40))
     for variable in ("APVIZ_DATA", "APVIZ_CACHE"):
         monkeypatch.setenv(variable, str(tmp_path / "nothing"))
@@ -274,7 +272,7 @@ def test_a_data_set_that_has_gone_since_is_refused_with_what_to_do(tmp_path, own
         spec_of({**attrs, "dataset": "sgemm"}, own.find)
 
 
-def test_settings_that_name_a_removed_table_say_so(tmp_path, own, frame):
+def test_settings_with_a_removed_table_are_reported(tmp_path, own, frame):
     system = chosen(own, kept(own, taken(tmp_path, frame)))
     spec = system.spec()
     own.remove("t.csv")
@@ -284,14 +282,14 @@ def test_settings_that_name_a_removed_table_say_so(tmp_path, own, frame):
         spec.load()
 
 
-def test_removing_a_table_leaves_what_others_put_beside_it(tmp_path, own, frame):
+def test_removing_a_table_does_not_remove_foreign_files_next_to_it(tmp_path, own, frame):
     for name in ("t.csv", "u.csv"):
         kept(own, taken(tmp_path, frame, name))
     (theirs := own.path / "t.csv" / "thesis.tex").write_text("mine")
     own.remove("t.csv")
     assert own.names() == ["u.csv"] and theirs.read_text() == "mine"
     assert [each.name for each in theirs.parent.iterdir()] == ["thesis.tex"]
-    # a folder in its way is nothing to write into
+    # a folder at its path cannot be written to
     assert kept(own, taken(tmp_path, frame)) == "t.csv (2)"
     own.remove("u.csv")
     assert not (own.path / "u.csv").exists()
@@ -300,12 +298,12 @@ def test_removing_a_table_leaves_what_others_put_beside_it(tmp_path, own, frame)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../runs", "a/b", ".hidden", "nothing"])
-def test_a_name_that_leads_elsewhere_finds_nothing(own, name):
+def test_a_name_outside_the_folder_finds_nothing(own, name):
     assert own.find(name) is None
 
 
 @pytest.mark.parametrize("record", ["", "{}", '{"file": "t.csv", "choices": 3, "rows": 1, "sha256": "", "notes": []}'])
-def test_a_record_that_cannot_be_read_is_no_table(tmp_path, own, frame, record):
+def test_an_unreadable_record_is_not_a_table(tmp_path, own, frame, record):
     kept(own, taken(tmp_path, frame))
     (own.path / "t.csv" / "table.json").write_text(record)
     assert own.find("t.csv") is None

@@ -1,4 +1,4 @@
-"""The folder of runs: what is listed and opened, and names that stay inside."""
+"""The folder of runs: listing, opening, and names that stay inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.store import runs_folder
 from apviz.dashboard.store.runs_folder import RunsFolder
-from tests.dashboard.store.on_disk import cut_off, entry, files, rewrite
+from tests.dashboard.store.on_disk import entry, files, leave_as_killed, rewrite
 
 SOLVES_FOREVER = """
 import sys, torch, apviz
@@ -31,7 +31,7 @@ apviz.solve(system, solver, hooks=[apviz.Recorder(sys.argv[1])])
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_solve_and_training_is_listed_with_what_its_root_attributes_say(folder):
+def test_every_solve_and_training_is_listed_with_its_root_attributes(folder):
     runs = RunsFolder(folder)
     assert {each.name for each in runs.entries()} == {"cg", "ap", "cut", "fit"} == set(runs.names())
     trace = apviz.open_trace(folder / "ap.zarr")
@@ -52,7 +52,7 @@ def test_the_list_does_not_read_the_data_of_a_trace(folder, monkeypatch):
     read, real = [], Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or real(path))
     assert len(RunsFolder(folder).names()) == 4
-    # of each solve the last test error and κ
+    # the last test error and κ of each solve
     assert len(set(read) & set(chunks)) <= 2 * 4
 
 
@@ -75,7 +75,7 @@ def test_a_trace_that_lost_numbers_of_any_variable_is_never_listed_as_converged(
     assert entry(RunsFolder(folder), name).finished
 
 
-def test_a_trace_is_read_again_only_when_it_has_changed(folder, monkeypatch):
+def test_a_trace_is_read_again_only_after_a_change(folder, monkeypatch):
     read = []
     real = runs_folder.read_entry
     monkeypatch.setattr(runs_folder, "read_entry", lambda name, *rest: read.append(name) or real(name, *rest))
@@ -106,7 +106,7 @@ def test_the_newest_run_is_the_first(folder):
         (lambda path: rewrite(path, lambda a: a.update(work=[])), "not that of an apviz trace"),
     ],
 )
-def test_a_broken_trace_is_listed_last_with_the_reason_and_the_others_as_ever(folder, break_it, why):
+def test_a_broken_trace_is_listed_last_with_the_reason_and_does_not_affect_others(folder, break_it, why):
     break_it(folder / "ap.zarr")
     runs = RunsFolder(folder)
     assert why in runs.entries()[-1].problem and runs.entries()[-1].name == "ap"
@@ -136,8 +136,8 @@ def test_a_run_that_was_killed_with_its_process_is_listed_as_interrupted_after_a
     assert not runs.open("killed").finished
 
 
-def test_a_solve_that_ended_in_an_error_says_which(folder):
-    cut_off(folder / "ap.zarr")
+def test_a_solve_that_ended_in_an_error_states_it(folder):
+    leave_as_killed(folder / "ap.zarr")
     rewrite(folder / "ap.zarr", lambda a: a.update(stop_message="interrupted by KeyboardInterrupt"))
     assert entry(RunsFolder(folder), "ap").ended(time.time()) == "Interrupted by KeyboardInterrupt"
 
@@ -149,7 +149,7 @@ def test_a_solve_that_ended_in_an_error_says_which(folder):
         ("training", {"fit"}), ("lecture", {"cg"}), ("nothing like it", set()),
     ],
 )  # fmt: skip
-def test_a_filter_is_words_of_name_method_data_ending_and_note(folder, words, found):
+def test_a_filter_matches_words_of_name_method_data_outcome_and_note(folder, words, found):
     runs = RunsFolder(folder)
     runs.write_note("cg", "for the lecture")
     assert {each.name for each in runs.entries() if each.matches(words)} == found
@@ -166,7 +166,7 @@ def test_an_opened_trace_is_kept_until_it_changes_on_disk(folder):
     assert runs.open("cg").attrs["seed"] == 7
 
 
-def test_only_so_many_opened_traces_are_kept(folder, monkeypatch):
+def test_the_number_of_open_traces_is_limited(folder, monkeypatch):
     monkeypatch.setattr(runs_folder, "CACHED_TRACES", 2)
     runs = RunsFolder(folder)
     first, second = runs.open("cg"), runs.open("ap")
@@ -190,7 +190,7 @@ def test_no_name_leads_out_of_the_folder(folder, name):
     assert files(folder.parent) == before
 
 
-def test_a_name_that_is_not_there_is_said(folder):
+def test_a_missing_name_raises(folder):
     with pytest.raises(FileNotFoundError, match="there is no run nothing in runs"):
         RunsFolder(folder).open("nothing")
 
@@ -199,7 +199,7 @@ def test_a_name_that_is_not_there_is_said(folder):
 
 
 @pytest.mark.parametrize("name", ["other", "with spaces (2)", "Größe=0.5 +10%"])
-def test_a_renamed_run_is_the_same_run_with_its_note_and_checkpoint(folder, name):
+def test_a_renamed_run_keeps_its_note_and_checkpoint(folder, name):
     runs = RunsFolder(folder)
     runs.write_note("fit", "a note")
     before = files(folder / "fit.zarr")
@@ -226,7 +226,7 @@ def test_a_renamed_run_is_the_same_run_with_its_note_and_checkpoint(folder, name
         ("run.zarr", "ends in a dot or in .zarr"),
     ],
 )
-def test_a_bad_new_name_is_refused_with_the_reason_and_nothing_changes(folder, name, message):
+def test_a_bad_new_name_is_rejected_with_the_reason_and_nothing_changes(folder, name, message):
     before = files(folder)
     with pytest.raises((ValueError, FileExistsError), match=message):
         RunsFolder(folder).rename("cg", name)

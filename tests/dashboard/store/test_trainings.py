@@ -1,4 +1,4 @@
-"""The trainings in the folder of runs and under it."""
+"""The trainings in the folder of runs and its subfolders."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.dashboard.small_trainings import SETTINGS, SOLVER
 from tests.dashboard.store.on_disk import rewrite
 
 
-def test_only_trainings_are_listed_also_those_of_experiments_the_newest_first(trained, tmp_path):
+def test_trainings_including_those_of_experiments_are_listed_newest_first(trained, tmp_path):
     x, y = apviz.datasets.load("china", n=60).train_x, apviz.datasets.load("china", n=60).train_y
     settings = replace(SETTINGS, steps=1)
     apviz.Training(x, y, settings, path=tmp_path / "first.zarr").run()
-    # they are told apart by the second in which they were begun
+    # trainings are distinguished by the second of their start
     rewrite(tmp_path / "first.zarr", lambda attributes: attributes.update(created="1999-01-01T00:00:00+00:00"))
     apviz.Training(x, y, settings, path=tmp_path / "experiments" / "training-n60" / "cell.zarr").run()
     system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.2), noise=0.1)

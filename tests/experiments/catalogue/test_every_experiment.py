@@ -1,4 +1,4 @@
-"""What holds for every experiment: it says what it measured, keeps it, and goes on where it was cut."""
+"""Properties of every experiment: it reports and keeps its results, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apviz.experiments.running import folder_of
 
 NAMES = ("convergence", "rules", "batch-size", "conditioning", "test-time", "training", "predictive-mean",
          "noise-floor", "lanczos-rank", "flops")  # fmt: skip
-#: those of one data set, or some, whose place another takes; conditioning needs no stand-in
+#: experiments on one or some data sets, which another one replaces; conditioning needs no stand-in
 STANDS_IN = [name for name in NAMES if name != "conditioning"]
 
 
@@ -42,14 +42,14 @@ def test_the_tables_name_n_and_the_machine(finished, name, look):
 
 
 @pytest.mark.parametrize("name", STANDS_IN)
-def test_a_stand_in_is_named_as_one(finished, name, look):
+def test_a_stand_in_for_a_data_set_is_marked(finished, name, look):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
         assert re.search(r"china \(for (airquality|sgemm|3droad|houseelectric)\), n = 200", look.words([table]))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "flops"])  # formulas hold on any data
-def test_no_number_of_the_paper_stands_beside_another_data_set(finished, name):
+def test_no_number_of_the_paper_stands_next_to_another_data_set(finished, name):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
         for index, heading in enumerate(table.headings):
@@ -59,7 +59,7 @@ def test_no_number_of_the_paper_stands_beside_another_data_set(finished, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_traces_of_the_cells_are_kept_and_open(finished, name):
+def test_traces_of_the_cells_are_kept_and_can_be_opened(finished, name):
     options, rows, _ = finished(name)
     folder = folder_of(EXPERIMENTS[name], options)
     traced = [key for key in rows if "svgp" not in key]
@@ -69,14 +69,14 @@ def test_traces_of_the_cells_are_kept_and_open(finished, name):
 
 
 def same_cells(look, rows, others) -> bool:
-    """The same results, whatever the clock said."""
+    """Test whether results are the same except for times."""
     return [(key, look.same_but_for_time(row)) for key, row in rows.items()] == [
         (key, look.same_but_for_time(row)) for key, row in others.items()
     ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_is_cut_goes_on_where_it_was_with_the_same_result(finished, name, look, tmp_path):
+def test_an_interrupted_run_resumes_with_the_same_result(finished, name, look, tmp_path):
     experiment = EXPERIMENTS[name]
     options, uncut, solves = finished(name)
     options = replace(options, out=tmp_path)
@@ -91,9 +91,9 @@ def test_a_run_that_is_cut_goes_on_where_it_was_with_the_same_result(finished, n
     assert {name: file for name, file in look.files_of(folder).items() if name in done} == done
 
 
-# a cell of lanczos-rank has many solves, and is begun again
+# a cell of lanczos-rank has many solves, and restarts
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "lanczos-rank"])
-def test_a_run_that_is_cut_in_every_second_solve_solves_each_once_but_for_those_cut(finished, name, look, tmp_path):
+def test_a_run_interrupted_in_every_second_solve_repeats_only_those(finished, name, look, tmp_path):
     options, uncut, solves = finished(name)
     started = cuts = 0
     rows = None
@@ -110,7 +110,7 @@ def test_a_run_that_is_cut_in_every_second_solve_solves_each_once_but_for_those_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_is_finished_solves_nothing_again(finished, name, look):
+def test_a_finished_run_solves_nothing_again(finished, name, look):
     options, rows, _ = finished(name)
     hook = look.Cut()
     again = {cell.key: row for cell, row in run(EXPERIMENTS[name], replace(options, hooks=[hook]))}
@@ -118,7 +118,7 @@ def test_a_run_that_is_finished_solves_nothing_again(finished, name, look):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_of_the_cells_so_far_can_be_shown_after_each_cell(finished, name, look):
+def test_tables_can_be_shown_after_each_cell(finished, name, look):
     options, rows, _ = finished(name)
     experiment, folder = EXPERIMENTS[name], folder_of(EXPERIMENTS[name], options)
     for count in range(1, len(rows)):
@@ -129,7 +129,7 @@ def test_tables_of_the_cells_so_far_can_be_shown_after_each_cell(finished, name,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_report_has_the_tables_and_loads_nothing_from_elsewhere(finished, name):
+def test_the_report_has_the_tables_and_loads_nothing_from_other_hosts(finished, name):
     options, rows, _ = finished(name)
     page = write_experiment_report(EXPERIMENTS[name], rows, options)
     assert page == folder_of(EXPERIMENTS[name], options) / "report.html"

@@ -1,4 +1,4 @@
-"""The flops of an epoch: counted against the paper's formulas, and against what Algorithm 1 has to compute."""
+"""The counted flops of an epoch, against the formulas of the paper and the operations of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted(tmp_path_factory):
     return options, {row["kind"]: row for _, row in run(FLOPS, options)}
 
 
-def test_every_operation_had_a_rule_and_a_caller(counted):
+def test_every_operation_has_a_rule_and_a_caller(counted):
     _, rows = counted
     for row in rows.values():
         assert row["unknown"] == []
@@ -28,12 +28,12 @@ def test_every_operation_had_a_rule_and_a_caller(counted):
 
 
 def to_share_a_square(b, blocks):
-    """b² divisions and b squares a unit triangle, b² additions for two."""
+    """Return the flops of shared storage: b² divisions and b squares per unit triangle, b² additions for two."""
     return blocks * (b**2 + b) + blocks // 2 * b**2
 
 
-def test_factors_and_updates_of_the_weights_are_the_papers_and_what_it_takes_to_hold_two_factors_in_a_square(counted):
-    """n b²/3, and (b² + b) l an update: half of the two triangular solves, and an addition; b l divisions by D."""
+def test_factors_and_updates_of_the_weights_cost_the_flops_of_the_paper_plus_shared_storage(counted):
+    """n b²/3, and (b² + b) l per update: half of the two triangular solves and an addition; b l divisions by D."""
     flops = counted[1]["an epoch"]["flops"]
     assert flops["cache"] == pytest.approx(M * B**3 / 3 + to_share_a_square(B, M), abs=M)
     assert flops["solve"] == M * (2 * B**2 + B) * L
@@ -41,14 +41,14 @@ def test_factors_and_updates_of_the_weights_are_the_papers_and_what_it_takes_to_
     assert counted[1]["an epoch"]["held"] == N * B / 2
 
 
-def test_updates_of_the_residual_are_the_product_and_little_else(counted):
-    """2nb l an update; what is added is of order b l, instead of the n l of the paper's subtraction."""
+def test_updates_of_the_residual_cost_the_product_and_little_else(counted):
+    """2nb l per update plus terms of order b l, instead of the n l of the subtraction in the paper."""
     flops = counted[1]["an epoch"]["flops"]
     product = M * 2 * N * B * L
     assert product <= flops["residual"] <= product + M * 4 * B * L
 
 
-def test_an_iteration_of_cg_is_one_product_with_the_matrix_and_vector_operations(counted):
+def test_an_iteration_of_cg_costs_one_product_with_the_matrix_and_vector_operations(counted):
     """The initial residual is b itself: 2n² l, and at most 20 operations on (n, l) arrays."""
     row = counted[1]["an iteration of CG"]
     flops = sum(value for what, value in row["flops"].items() if what != "entries")
@@ -76,9 +76,9 @@ def test_the_table_has_the_formulas_of_the_appendix_and_their_ratio(counted, loo
     assert float(ratios["Cholesky factors, once"]) == pytest.approx(1 + shared, abs=0.001)
     for name in ("W_I += K_II⁻¹R_I", "R −= K_:I K_II⁻¹R_I", "an epoch"):
         assert float(ratios[name]) == pytest.approx(1, abs=0.05)
-    # the paper leaves out the inner products and updates of vectors: about 20 flops a row and column
+    # the paper omits inner products and updates of vectors: about 20 flops per row and column
     assert float(ratios["an iteration of CG"]) == pytest.approx(1 + 20 / (2 * N), abs=0.05)
-    # the rule looks at the norms at the start, which the record has counted, and after every update but the last
+    # the rule reads the norms at the start, which the recorder counted, and after every update except the last
     assert float(ratios["gauss-southwell rule"]) == pytest.approx((M - 1) / M, abs=0.02)
     assert ratios["evaluating the entries of K"] == "–"
 

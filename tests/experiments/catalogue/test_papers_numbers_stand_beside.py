@@ -1,4 +1,4 @@
-"""The paper's numbers stand beside the same data set, and nowhere else."""
+"""The paper's numbers stand next to the same data set, and nowhere else."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def needs(name: str) -> None:
 
 
 def moved(rows, name):
-    """Rows as they would be of another data set."""
+    """Return the rows as for another data set."""
     return {key: row | {"dataset": name, "data": f"{name}, n = 200"} for key, row in rows.items()}
 
 
 def after(table, row, heading):
-    """The paper's cell beside ours."""
+    """Return the paper's cell next to ours."""
     return row[list(table.headings).index(heading) + 1]
 
 
 @pytest.mark.parametrize("name", SOLVES)
-def test_trainings_on_a_set_of_the_paper_have_its_numbers_of_that_set(finished, name):
+def test_trainings_on_a_data_set_of_the_paper_show_its_numbers(finished, name):
     options, rows, _ = finished("training")
     tables = EXPERIMENTS["training"].tables(moved(rows, name), options)
     assert [table.title for table in tables] == ["Training, Matérn-5/2", "Training, Matérn-3/2"]
     by_method = {row[1]: row for row in tables[0].rows}
-    beside = [after(tables[0], by_method[method], "CG iterations or AP epochs") for method in ("CG", "AP")]
-    assert tuple(beside) == SOLVES[name]
+    paper = [after(tables[0], by_method[method], "CG iterations or AP epochs") for method in ("CG", "AP")]
+    assert tuple(paper) == SOLVES[name]
     ours = by_method["AP overlapping"]
-    assert ours[3::2] == ["–"] * 5  # the paper does not have it
+    assert ours[3::2] == ["–"] * 5  # not in the paper
 
 
-def test_a_footnote_of_the_papers_numbers_comes_with_them(finished):
+def test_footnotes_of_the_numbers_of_the_paper_are_shown_with_them(finished):
     options, rows, _ = finished("training")
     five, three = EXPERIMENTS["training"].tables(moved(rows, "gassensors"), options)
     assert "500 Lanczos" in five.note and "A100" not in five.note
@@ -59,7 +59,7 @@ def test_a_footnote_of_the_papers_numbers_comes_with_them(finished):
     assert "Lanczos iterations only" not in EXPERIMENTS["training"].tables(rows, options)[0].note
 
 
-def test_noise_floors_on_house_electric_have_the_papers_numbers(finished):
+def test_noise_floors_on_house_electric_show_the_numbers_of_the_paper(finished):
     options, rows, _ = finished("noise-floor")
     (table,) = EXPERIMENTS["noise-floor"].tables(moved(rows, "houseelectric"), options)
     found = {
@@ -75,14 +75,14 @@ def test_noise_floors_on_house_electric_have_the_papers_numbers(finished):
     assert {cell for row in table.rows for cell in row[2::2]} == {"–"}
 
 
-def test_the_table_of_test_time_has_the_papers_solves_of_the_same_set(finished):
+def test_the_table_of_test_time_shows_solves_of_the_paper_on_the_same_set(finished):
     options, rows, _ = finished("test-time")
     (table,) = EXPERIMENTS["test-time"].tables(moved(rows, "buzz"), options)
     assert [row[-2:] for row in table.rows] == [["41 ± 10", "4.4 min ± 1.2"], ["579 ± 72", "1.2 h ± 0.6"]]
     assert "all n = 466,600 training rows" in table.note  # four fifths of 583,250
 
 
-def test_air_quality_has_the_papers_numbers_where_it_is_air_quality_and_not_where_it_stands_in(small, tmp_path):
+def test_air_quality_shows_the_numbers_of_the_paper_unless_it_is_a_stand_in(small, tmp_path):
     needs("airquality")
     options = Options(200, "cpu", out=tmp_path, dataset="airquality")
     experiment = EXPERIMENTS["predictive-mean"]
@@ -96,7 +96,7 @@ def test_air_quality_has_the_papers_numbers_where_it_is_air_quality_and_not_wher
     assert table.note.startswith("airquality (for 3droad), n = 200")
 
 
-def test_the_authors_own_training_stands_below_ours_on_the_same_set(small, tmp_path):
+def test_the_training_of_the_authors_is_below_ours_on_the_same_set(small, tmp_path):
     needs("sgemm")
     if not Path(os.environ["APVIZ_DATA"], "paper_runs.jsonl.gz").is_file():
         pytest.skip("APVIZ_DATA has no paper_runs.jsonl.gz")

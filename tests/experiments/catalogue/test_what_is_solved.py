@@ -1,4 +1,4 @@
-"""What each experiment solves is what the paper solved, and what did not converge is marked in its table."""
+"""Each experiment solves the systems of the paper, and its table marks solves that did not converge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.experiments.running import folder_of
 
 def run_small(name, folder, **options):
     chosen = Options(200, "cpu", out=folder, dataset="china", **options)
-    with warnings.catch_warnings(record=True):  # of trainings that do not converge
+    with warnings.catch_warnings(record=True):  # trainings that do not converge warn
         rows = {cell.key: row for cell, row in run(EXPERIMENTS[name], chosen)}
     return EXPERIMENTS[name].tables(rows, chosen)
 
@@ -28,13 +28,13 @@ def run_small(name, folder, **options):
     ("name", "columns"),
     [("convergence", 16), ("rules", 1), ("batch-size", 16), ("test-time", 1), ("predictive-mean", 1), ("flops", 16)],
 )
-def test_the_systems_have_the_papers_number_of_right_hand_sides(finished, name, columns):
+def test_the_systems_have_as_many_right_hand_sides_as_in_the_paper(finished, name, columns):
     options, rows, _ = finished(name)
     folder = folder_of(EXPERIMENTS[name], options)
     assert {apviz.open_trace(folder / f"{key}.zarr").attrs["right_hand_sides"] for key in rows} == {columns}
 
 
-def test_a_residual_in_the_table_of_rules_is_the_one_after_so_many_epochs(finished, look):
+def test_a_residual_in_the_table_of_rules_belongs_to_its_epoch(finished, look):
     options, rows, _ = finished("rules")
     (table,) = EXPERIMENTS["rules"].tables(rows, options)
     for key, rule in zip(rows, look.column(table, "rule"), strict=True):
@@ -55,7 +55,7 @@ def test_all_rules_solve_the_same_system_and_smaller_blocks_have_more_updates(fi
     assert blocks == [math.ceil(200 / size) for size in sizes] and sizes[0] < sizes[1]
 
 
-def test_the_nll_by_solves_and_that_of_full_rank_are_those_of_the_exact_gp(small, monkeypatch, tmp_path):
+def test_the_nll_by_solves_and_at_full_rank_equals_that_of_the_exact_gp(small, monkeypatch, tmp_path):
     monkeypatch.setattr(lanczos_rank, "OURS", replace(sources.OURS, tol=1e-4))
     monkeypatch.setattr(lanczos_rank, "TOL", 1e-4)
     (table,) = run_small("lanczos-rank", tmp_path)
@@ -86,7 +86,7 @@ def test_the_nll_by_solves_and_that_of_full_rank_are_those_of_the_exact_gp(small
         ("test-time", test_time, "REDUCED_MAX_EPOCHS"),
     ],
 )
-def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatch, tmp_path, name, module, setting):
+def test_the_row_of_a_solve_that_hits_its_limit_is_marked(small, look, monkeypatch, tmp_path, name, module, setting):
     monkeypatch.setattr(module, setting, 1)
     (table,) = run_small(name, tmp_path)
     ended = look.column(table, "ended")
@@ -117,5 +117,5 @@ def test_steps_of_a_training_whose_solves_did_not_converge_are_counted(small, lo
     assert look.column(table, "all steps") == [str(11 * measuring.STEPS)] * 2
 
 
-def test_svgp_on_gas_sensors_takes_the_appendixs_epochs():
+def test_svgp_on_gas_sensors_uses_the_epochs_of_the_appendix():
     assert GAS_SENSORS_SCHEDULE == ((50, 0.01), (350, 0.001))

@@ -1,4 +1,4 @@
-"""Small models, how GPyTorch trains and predicts with them, and the same by NumPy, from its kernel in float64."""
+"""Small models, their training and prediction by GPyTorch, and the same by NumPy from its kernel in float64."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def waves(n=200, seed=0):
 
 
 def step(model):
-    """One step of a training: its loss, its gradients, and what was said."""
+    """Do one step of a training; return its loss, its gradients and the warnings."""
     model.train()
     model.likelihood.train()
     model.zero_grad()
@@ -57,12 +57,12 @@ def step(model):
 
 
 def on(values):
-    """The same on the device of the tests."""
+    """Return a copy on the device of the tests."""
     return values.to(DEVICE)
 
 
 def predict(model, z):
-    """Mean, variance with the noise, that of f before it is clamped, and what was said."""
+    """Return mean, variance with noise, unclamped variance of f, and the warnings."""
     model.eval()
     model.likelihood.eval()
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
@@ -73,7 +73,7 @@ def predict(model, z):
 
 
 def dense(model, z):
-    """Mean and variance with the noise by NumPy, from GPyTorch's kernel in float64."""
+    """Return mean and variance with noise by NumPy, from GPyTorch's kernel in float64."""
     with torch.no_grad(), exactly():
         double = copy.deepcopy(model.train()).double()
         x, y = model.train_inputs[0].double(), model.train_targets.double()
@@ -95,7 +95,7 @@ def exact_gradient(model):
 
 
 def far(found, truth):
-    """Largest error of a mean in predictive deviations, and largest ratio of variances less 1."""
+    """Return the largest error of a mean in predictive deviations, and the largest ratio of variances minus 1."""
     mean, variance = (v.double().numpy() for v in found[:2])
     ratio = variance / truth[1]
     return (np.abs(mean - truth[0]) / np.sqrt(truth[1])).max(), np.maximum(ratio, 1 / ratio).max() - 1

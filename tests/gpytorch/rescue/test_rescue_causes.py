@@ -1,4 +1,4 @@
-"""Causes are told apart, the figures are those of NumPy, and nothing of the model is another afterwards."""
+"""Causes are distinguished, the figures agree with NumPy, and the model is unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -108,25 +108,25 @@ TOLD = [
         for told in TOLD
     ],
 )
-def test_causes_are_told_apart(make, limit, words):
+def test_causes_are_distinguished(make, limit, words):
     model = make()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.random.get_rng_state()
     found = diagnose(model)
     assert found.limit is limit and words in found.evidence and found.advice and found.change
-    # and nothing of the model, or of the process, is another afterwards
+    # the model and the process are unchanged afterwards
     assert all(torch.equal(value.nan_to_num(), before[name].nan_to_num()) for name, value in model.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), state) and model.training and model.prediction_strategy is None
 
 
-def test_nan_inputs_are_named_where_gpytorch_says_that_one_must_train_on_the_training_inputs():
+def test_nan_inputs_are_named_though_gpytorch_blames_the_training_inputs():
     model = nan_inputs()
     with pytest.raises(RuntimeError, match="You must train on the training inputs"):
         step(model)
     assert "must train on the training inputs" in diagnose(model).evidence
 
 
-def test_timestamps_are_mended_by_scaling_them_in_float64():
+def test_scaling_in_float64_fixes_timestamps():
     x, y = waves()
     raw = 1.7e9 + 3600 * x
     assert (
@@ -154,7 +154,7 @@ def test_fast_predictive_variances_of_too_low_a_rank_are_named():
         assert far(predict(model.train(), z), dense(model, z))[1] < 0.02
 
 
-def test_losses_that_rose_are_a_step_where_nothing_else_is_off():
+def test_rising_losses_mean_a_step_too_large_if_nothing_else_is_wrong():
     x, y = waves()
     model = model_of(x, y, 0.01, rbf(0.3))
     assert diagnose(model, losses=[1.0, 0.5, 0.4]).limit is Limit.NOTHING
@@ -162,14 +162,14 @@ def test_losses_that_rose_are_a_step_where_nothing_else_is_off():
     assert found.limit is Limit.STEP and "lowest in step 2, 0.4; in step 3 it is 9" in found.evidence
 
 
-def test_inside_the_context_it_is_gpytorch_that_is_measured():
+def test_inside_the_context_the_diagnosis_still_measures_gpytorch():
     model = tolerance_one()
     with apviz.gpytorch.alternating_projection():
         assert diagnose(model).limit is Limit.LOOSE
 
 
 @pytest.mark.slow
-def test_with_more_rows_than_are_measured_it_says_so_and_kappa_is_that_of_all(monkeypatch):
+def test_with_many_rows_the_diagnosis_measures_some_and_kappa_of_all(monkeypatch):
     monkeypatch.setattr(copying, "MEASURED_ROWS", 1200)
     x = uniform(1500, 2)
     found = diagnose(model_of(x, np.sin(5 * x[:, 0]), 1e-3, rbf(0.2)))
@@ -180,7 +180,7 @@ def test_with_more_rows_than_are_measured_it_says_so_and_kappa_is_that_of_all(mo
 
 
 @pytest.mark.parametrize("kind", ["fixed", "several outputs", "batch"])
-def test_of_every_kind_of_noise_and_targets_some_rows_can_be_measured(kind, monkeypatch):
+def test_a_part_of_the_rows_can_be_measured_for_every_kind_of_noise_and_targets(kind, monkeypatch):
     monkeypatch.setattr(copying, "MEASURED_ROWS", 200)
     x, y = torch.tensor(uniform(250, 1)), torch.tensor(uniform(250, 2))
     if kind == "fixed":
@@ -198,9 +198,9 @@ def test_of_every_kind_of_noise_and_targets_some_rows_can_be_measured(kind, monk
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_model_that_apviz_does_not_take_is_measured_by_gpytorch_alone():
+def test_a_model_that_apviz_rejects_is_measured_by_gpytorch_alone():
     class Odd(kernels.RBFKernel):
-        """Entries that depend on other rows."""
+        """A kernel whose entries depend on other rows."""
 
         def forward(self, x1, x2, **settings):
             return super().forward(x1 / x1.std(), x2 / x1.std(), **settings)
@@ -212,30 +212,30 @@ def test_a_model_that_apviz_does_not_take_is_measured_by_gpytorch_alone():
     assert any("apviz's own solvers could not be tried: TypeError" in remark for remark in found.remarks)
 
 
-def test_a_kernel_that_is_no_covariance_is_told_by_its_eigenvalue():
+def test_a_kernel_that_is_not_a_covariance_is_found_by_its_eigenvalue():
     x = uniform(300, 2)
     found = diagnose(model_of(x, np.sin(5 * x[:, 0]), 1e-3, kernels.CosineKernel()))
     assert found.limit is Limit.INDEFINITE and found.before is None
-    period = 2 * np.log(2)  # GPyTorch's is half of it, and its first value log 2
+    period = 2 * np.log(2)  # the period of GPyTorch is half of it, and starts at log 2
     k = np.cos(2 * np.pi * cdist(x, x) / period) + 1e-3 * np.eye(300)
     assert f"between {np.linalg.eigvalsh(k)[0]:.3g} and" in found.evidence
 
 
-def test_the_figures_are_told_as_text_and_as_html():
+def test_the_figures_are_shown_as_text_and_as_html():
     found = diagnose(tolerance_one())
     text, page = str(found), found._repr_html_()
     assert text == repr(found) and "GPyTorch as it is" in text and "with the change" in text
     assert "<table>" in page and found.table()[0]["residual"] in page
 
 
-def test_what_cannot_be_diagnosed_is_said():
+def test_objects_that_cannot_be_diagnosed_raise():
     with pytest.raises(TypeError, match=r"gpytorch.models.ExactGP, got a GaussianLikelihood"):
         diagnose(gaussian(0.1))
     with pytest.raises(ValueError, match="no training data"):
         diagnose(ExactGP(None, None, gaussian(0.1)))
 
 
-def test_the_trace_tells_the_cause_wherever_it_is_opened(tmp_path):
+def test_an_opened_trace_states_the_cause(tmp_path):
     found = diagnose(duplicates())
     found.trace.save(tmp_path / "rescue.zarr")
     told = apviz.diagnose(apviz.open_trace(tmp_path / "rescue.zarr"))
@@ -248,6 +248,6 @@ def test_the_trace_tells_the_cause_wherever_it_is_opened(tmp_path):
     assert told.figures[0]["residual"] == f"{found.before.residual:.2g}"
 
 
-def test_the_example_in_its_docstring_holds():
+def test_the_example_in_the_docstring_runs():
     (example,) = [e for e in doctest.DocTestFinder().find(diagnose, "diagnose") if e.examples]
     assert not doctest.DocTestRunner().run(example).failed

@@ -1,5 +1,5 @@
-"""Complaints about GPyTorch, each reproduced small: the symptom, the cause that `diagnose` names, the one change, and
-after it the distance to Cholesky in float64."""
+"""Issues of GPyTorch, each reproduced on a small model: the symptom, the cause that `diagnose` names, the change, and
+the distance to Cholesky in float64 after it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def terminated(said):
 
 
 def joint_likelihood_of(model, rows, targets):
-    """What `mll` computes of validation rows in eval mode, and what was said."""
+    """Return the value of `mll` for validation rows in eval mode, and the warnings."""
     model.eval()
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
@@ -47,7 +47,7 @@ def joint_likelihood_of(model, rows, targets):
 
 
 @pytest.mark.slow
-def test_1129_cg_terminates_in_training_where_rows_come_again():
+def test_1129_cg_terminates_in_training_on_duplicate_rows():
     """gpytorch#1129: residuals far above 1 after 1,000 iterations, a jumping loss; rows are duplicates."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.uniform(0, 1, (425, 1)), 2, axis=0)
@@ -60,7 +60,7 @@ def test_1129_cg_terminates_in_training_where_rows_come_again():
     found = diagnose(model)
     assert found.limit is Limit.DUPLICATES and found.change == {"rows": "distinct"}
     assert "425 of the 850 rows are duplicates" in found.evidence
-    # c copies tell what one row does with the mean of their targets and σ²/c
+    # c duplicates act like one row with the mean of their targets and noise σ²/c
     fewer = model_of(x[::2], y.reshape(-1, 2).mean(1), 5e-8, matern)
     assert not terminated(step(fewer)[2])
     mean, variance, _, said = predict(fewer, z)
@@ -90,7 +90,7 @@ def test_1220_cg_terminates_on_normalised_data_in_float64():
 
 @pytest.mark.slow
 def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
-    """gpytorch#2045: where `mll` is asked for validation rows; interactions of inputs were added as inputs."""
+    """gpytorch#2045: `mll` is evaluated on validation rows; interactions of inputs were added as inputs."""
     made = PolynomialFeatures(3, include_bias=False)
     raw = np.random.default_rng(0).uniform(0, 1, (2, 400, 4))
     x, y = np.stack([made.fit_transform(z) for z in raw]), np.sin(3 * raw.sum(2))
@@ -110,7 +110,7 @@ def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
 
 @pytest.mark.slow
 def test_1551_cg_in_float32_runs_on_to_its_cap_and_in_float64_it_converges():
-    """gpytorch#1551: CG does not converge for rounding in float32, and runs all of its iterations."""
+    """gpytorch#1551: rounding in float32 keeps CG from converging, and it runs all its iterations."""
     x = uniform(400, 2)
     model, z = model_of(x, np.sin(3 * x.sum(1)), 3e-4, rbf(0.3), torch.float32), on(torch.tensor(uniform(30, 2, 1)))
     with settings.max_cholesky_size(100), settings.cg_tolerance(1e-5), settings.eval_cg_tolerance(1e-5):
@@ -147,7 +147,7 @@ def test_727_without_noise_cg_terminates_in_a_prediction():
     with settings.max_cholesky_size(0):
         assert terminated(predict(model, z)[3])
         found = diagnose(model)
-    # means and variances are float64 whatever the model is in, so float32 may stay
+    # means and variances are in float64 whatever the dtype of the model, so float32 may stay
     assert found.limit is Limit.NOISE and found.change["solver"] == "auto" and "dtype" not in found.change
     truth, tol = dense(model, z), found.change.get("tol")
     with apviz.gpytorch.alternating_projection(solver=apviz.Automatic(tol=tol) if tol else None):
@@ -155,8 +155,8 @@ def test_727_without_noise_cg_terminates_in_a_prediction():
     assert off[0] < 0.1 and off[1] < 0.1
 
 
-def test_1304_at_the_default_tolerance_of_one_little_is_solved():
-    """gpytorch#1304: a relative residual of 1 is that of W = 0, and the default tolerance in training."""
+def test_1304_the_default_tolerance_of_one_solves_little():
+    """gpytorch#1304: the default tolerance in training is 1, the relative residual of W = 0."""
     x = uniform(850, 2)
     y = np.sin(5 * x[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(850)
     model, z = model_of(x, y, 1e-2, rbf(0.1)), on(torch.tensor(uniform(30, 2, 1)))
@@ -171,8 +171,8 @@ def test_1304_at_the_default_tolerance_of_one_little_is_solved():
     assert off[0] < 0.02 and off[1] < 0.02
 
 
-def test_1960_predictions_are_noisy_where_products_are_rounded_more_than_the_noise_is_large():
-    """gpytorch#1960: on a GPU that rounds products the predictions jump about, more so the smaller the noise."""
+def test_1960_predictions_are_noisy_if_the_rounding_of_products_exceeds_the_noise():
+    """gpytorch#1960: on a GPU that rounds products, predictions scatter, the more the smaller the noise."""
     x = np.sort(np.random.default_rng(0).uniform(0, 1, 300))
     z, jumps = on(torch.linspace(0.2, 0.8, 61)), {}
     for noise in (1e-2, 1e-6):
@@ -206,7 +206,7 @@ def test_2407_the_loss_is_nan_though_data_and_hyperparameters_are_not():
 
 
 def test_nan_error_after_a_step_that_was_too_large():
-    """linear_operator's NanError, "… elements of the tensor are NaN", where data and raw hyperparameters are finite."""
+    """linear_operator raises NanError, "… elements of the tensor are NaN", for finite data and raw hyperparameters."""
     x = np.linspace(0, 1, 60)
     y = np.sin(30 * x) + 0.3 * np.random.default_rng(0).standard_normal(60)
 

@@ -1,5 +1,5 @@
-"""GPyTorch's own first tutorials, in the order of its documentation, rebuilt and trained as there: `diagnose` finds
-nothing wrong with any, before and after the training, with fast predictive variances as there."""
+"""GPyTorch's tutorials in the order of its documentation, rebuilt and trained in the same way: `diagnose` finds nothing
+wrong with any of them, before or after the training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def simple():
 
 
 def hyperparameters():
-    """Working with hyperparameters: priors, constraints, and values that are set."""
+    """Working with hyperparameters: priors, constraints, and set values."""
     likelihood = GaussianLikelihood(noise_prior=gpytorch.priors.NormalPrior(0, 1))
     base = kernels.RBFKernel(
         lengthscale_prior=gpytorch.priors.GammaPrior(3.0, 6.0),
@@ -52,7 +52,7 @@ def structure():
 
 
 class Sinc(kernels.Kernel):
-    """As in "Implementing a custom kernel": stationary, without a hyperparameter of its own but the lengthscale."""
+    """From "Implementing a custom kernel": stationary, with the lengthscale as its only hyperparameter."""
 
     has_lengthscale = True
 
@@ -92,7 +92,7 @@ def distributional():
 
 
 def dirichlet_classification():
-    """Classification by regression on transformed labels: three outputs as a batch, a noise for every point."""
+    """Classification by regression on transformed labels: three outputs as a batch, one noise per point."""
     x = torch.randn(100, 2)
     labels = (torch.sin(0.15 * 0.7 * math.pi * x.sum(1)) + 1).round().long()
     likelihood = gpytorch.likelihoods.DirichletClassificationLikelihood(labels, learn_additional_noise=True)
@@ -106,14 +106,14 @@ def dirichlet_classification():
 
 
 def fast_variances():
-    """Fast variances and samples (LOVE), with the deep kernel there left out: 400 points of two inputs."""
+    """Fast variances and samples (LOVE), without the deep kernel: 400 points of two inputs."""
     x = torch.rand(400, 2)
     y = torch.sin(2 * math.pi * x[:, 0]) * x[:, 1] + 0.1 * torch.randn(400)
     return ExactGP(x, y, GaussianLikelihood()), 50, 0.1
 
 
 class Hadamard(gpytorch.models.ExactGP):
-    """As in "Hadamard multitask GP regression"."""
+    """From "Hadamard multitask GP regression"."""
 
     def __init__(self, inputs, y, likelihood):
         super().__init__(inputs, y, likelihood)
@@ -133,7 +133,7 @@ def hadamard_multitask():
 
 
 class Multitask(gpytorch.models.ExactGP):
-    """As in "Multitask GP regression"."""
+    """From "Multitask GP regression"."""
 
     def __init__(self, x, y, likelihood):
         super().__init__(x, y, likelihood)
@@ -151,7 +151,7 @@ def multitask():
 
 
 class Independent(gpytorch.models.ExactGP):
-    """As in "Batch independent multioutput GP"."""
+    """From "Batch independent multioutput GP"."""
 
     def __init__(self, x, y, likelihood):
         super().__init__(x, y, likelihood)
@@ -176,7 +176,7 @@ TUTORIALS = [
 ]  # fmt: skip
 
 
-#: nats a row
+#: nats per row
 SPIKE = 0.5
 
 
@@ -190,7 +190,7 @@ def test_nothing_is_wrong_with_a_tutorial(make):
     model.likelihood.train()
     adam, losses = torch.optim.Adam(model.parameters(), lr=rate), []
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
-    # by rounding, a hundredth step may fall on one of Adam's spikes, and there too large a step is no false alarm
+    # with other rounding, step 100 may be at a spike of Adam, where "step too large" is no false alarm
     while True:
         adam.zero_grad()
         loss = -mll(model(*model.train_inputs), model.train_targets).sum()
@@ -202,6 +202,6 @@ def test_nothing_is_wrong_with_a_tutorial(make):
     model.eval()
     with torch.no_grad(), gpytorch.settings.fast_pred_var(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model(*model.train_inputs)  # caches of a prediction are no hindrance
+        model(*model.train_inputs)  # caches of a prediction do not interfere
         found = apviz.gpytorch.diagnose(model, model.likelihood, losses=losses)
     assert found.limit is Limit.NOTHING and found.before.is_good, str(found)

@@ -1,4 +1,4 @@
-"""What the review saw "Nothing is wrong" next to, each with GPyTorch itself as witness."""
+"""Problems that were once reported as "Nothing is wrong"; GPyTorch itself shows each of them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_noise_at_its_floor_while_the_likelihood_rises_is_named():
     assert found.limit is Limit.FLOOR and found.change == {"noise_floor": 1e-5}
 
 
-def test_a_collapsed_lengthscale_is_no_matter_of_the_inputs():
+def test_a_collapsed_lengthscale_is_not_blamed_on_the_inputs():
     x, y = waves()
     model = model_of(x, y, 0.01, rbf(0.3))
     model.covar_module.base_kernel.raw_lengthscale.data.fill_(-391.0)

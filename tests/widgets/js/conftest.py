@@ -29,7 +29,7 @@ ANSWER = """([name, situations]) => JSON.stringify(
 
 @pytest.fixture(scope="module")
 def compute(browser: Any) -> Iterator[Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]]:
-    """Calls a function of `geometry.js` for each of several situations."""
+    """Call a function of `geometry.js` for each of several situations."""
     tab = browser.new_page()
     problems: list[str] = []
     tab.on("pageerror", lambda error: problems.append(str(error)))
@@ -48,7 +48,7 @@ def compute(browser: Any) -> Iterator[Callable[[str, list[dict[str, Any]]], list
 
 
 def _numbers(value: Any) -> Any:
-    """With NaN, which JSON lacks."""
+    """Convert to numbers, including NaN, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _numbers(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def _numbers(value: Any) -> Any:
 
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens the page of a widget; nothing may fail, and nothing may be asked of elsewhere."""
+    """Open the page of a widget; it must have no errors and request nothing from other hosts."""
     problems: list[str] = []
     contexts: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Widgets on a page as `make notebooks` writes it, opened from a disk in a browser without a network."""
+"""Widgets on a page by `make notebooks`, opened from disk in a browser without a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.notebooks.making import made
 
 
 def page_of(widget: LiveWidget, folder: Path) -> Path:
-    """Writes the page of a notebook that shows a widget alone."""
+    """Write the page of a notebook with only a widget."""
     notebook = made("widget", title=widget.title)
     cell = notebook.cells[1]
     cell.execution_count = 1
@@ -27,7 +27,7 @@ def page_of(widget: LiveWidget, folder: Path) -> Path:
 
 
 def open_page(context: Any, path: Path, problems: list[str]) -> Any:
-    """Opens a page, and waits until its widget is drawn; errors, and what is asked of elsewhere, are kept."""
+    """Open a page, wait for its widget, and keep errors and requests to other hosts."""
     context.set_offline(True)
     tab = context.new_page()
     tab.set_default_timeout(15_000)
@@ -39,20 +39,20 @@ def open_page(context: Any, path: Path, problems: list[str]) -> Any:
     return tab
 
 
-#: everything that the pictures of a widget show
+#: script that returns the content of all pictures of a widget
 SHOWN = """() => JSON.stringify([...document.querySelectorAll(".apviz-live svg *")].map((each) => [
     each.tagName, [...each.attributes].map(({name, value}) => `${name}=${value}`).sort(), each.textContent
 ]).concat([...document.querySelectorAll(".apviz-live canvas")].map((each) => each.toDataURL())))"""
 
 
 def control(tab: Any, name: str) -> Any:
-    """The row of a control, opened where it is under "more"."""
+    """Return the row of a control, and open "more" if it is there."""
     tab.evaluate("() => document.querySelectorAll('.apviz-live details').forEach((each) => (each.open = true))")
     return tab.locator(f".apviz-live [data-control={name}]")
 
 
 def reads(tab: Any, name: str) -> str:
-    """What the control with a name shows."""
+    """Return the displayed value of a control."""
     row = control(tab, name)
     if row.locator("select").count():
         return str(row.locator("select").input_value())
@@ -62,17 +62,17 @@ def reads(tab: Any, name: str) -> str:
 
 
 def said(tab: Any) -> str:
-    """The sentence, as one reads it."""
+    """Return the sentence as plain text."""
     return str(tab.locator(".sentence").inner_text())
 
 
 def titles(tab: Any, figure: int) -> list[str]:
-    """What a pointer finds in a figure."""
+    """Return the tooltips of a figure."""
     return list(tab.locator(".apviz-live figure").nth(figure).locator("svg title").all_text_contents())
 
 
 def value_of(words: str) -> float:
-    """A number as a page writes it, such as −2.5·10⁻⁷."""
+    """Parse a number as written on a page, such as −2.5·10⁻⁷."""
     plain = words.translate(str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789"))
     if plain == words.replace("−", "-"):
         return float(plain)
@@ -81,20 +81,20 @@ def value_of(words: str) -> float:
 
 
 def frame(tab: Any) -> None:
-    """Waits until what was asked for is computed and drawn."""
+    """Wait until all results are computed and drawn."""
     tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     tab.wait_for_function("() => !document.querySelector('[data-busy]')")
     tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def middle(tab: Any, label: str) -> tuple[float, float]:
-    """Where a handle is on the screen."""
+    """Return the position of a handle on the screen."""
     box = tab.get_by_role("slider", name=label, exact=True).bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 def drag(tab: Any, label: str, right: float, down: float) -> None:
-    """Drags a handle by so many pixels, in a few moves."""
+    """Drag a handle by `right` and `down` pixels in a few moves."""
     tab.get_by_role("slider", name=label, exact=True).scroll_into_view_if_needed()
     x, y = middle(tab, label)
     tab.mouse.move(x, y)

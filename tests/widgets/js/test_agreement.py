@@ -16,26 +16,26 @@ from apviz import rkhs, rules
 from apviz.kernels import KERNELS, kernel_named
 
 CLOSE = 1e-9
-#: what is left of ‖g‖_H while a choice of gauss-southwell, or an angle, is one of numbers and not of their rounding
+#: share of ‖g‖_H above which rounding decides neither a choice of gauss-southwell nor an angle
 CLEAR = 1e-4
 STEPS = 16
 
 
 def apart(found: Any, wanted: Any, scale: float = 1.0) -> float:
-    """Largest difference in units of the scale."""
+    """Return the largest difference in units of the scale."""
     found, wanted = np.asarray(found, dtype=float), np.asarray(wanted, dtype=float)
     assert found.shape == wanted.shape and (np.isnan(found) == np.isnan(wanted)).all()
     return float(np.nanmax(np.abs(found - wanted), initial=0.0)) / scale
 
 
 def drawn_order(rule: str, blocks: int, seed: int) -> list[int]:
-    """Blocks that a random rule takes, whatever the residual."""
+    """Return the blocks of a random rule, which ignores the residual."""
     select = {"random": rules.Random, "shuffled": rules.Shuffled}[rule](seed=seed).begin([1] * blocks)
     return [select(number, torch.zeros(blocks, 1)) for number in range(STEPS)]
 
 
 def situation(seed: int, most: int) -> dict[str, Any]:
-    """Points, data, blocks that may share points, a rule."""
+    """Draw points, data, blocks that may share points, and a rule."""
     draw = np.random.default_rng(seed)
     n = int(draw.integers(2, most + 1))
     m = int(draw.integers(1, min(n, 6) + 1))
@@ -54,7 +54,7 @@ def situation(seed: int, most: int) -> dict[str, Any]:
 
 
 def check(found: dict[str, Any], of: dict[str, Any]) -> int:
-    """Holds what a browser found against Python's own; returns how many states were compared."""
+    """Compare results of the browser with Python; return the number of compared states."""
     span = rkhs.Span(of["x"], kernel_named(of["kernel"], of["lengthscale"], 1.0), of["noise"])
     wanted = rkhs.trajectory_on(span, of["b"], of["sets"], rule=of["named"], steps=STEPS)
     assert tuple(map(tuple, found["solved"])) == wanted.blocks
@@ -83,7 +83,7 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     assert apart(ours["kernelAngles"], geometry.kernel_angles) < CLOSE
     assert apart(ours["projection"], geometry.projection, size) < CLOSE
     assert apart(ours["residuals"][:count], geometry.residuals[:count], size) < CLOSE
-    # a basis is any of the span: the projection by it is one
+    # bases of the span differ, but the projection is unique
     basis = np.array(ours["basis"]).reshape(-1, span.n)
     assert apart(basis.T @ basis, geometry.basis @ geometry.basis.T) < CLOSE
     angles = [[ours["angleBefore"], ours["angleAfter"]], [geometry.angle_before, geometry.angle_after]]
@@ -105,14 +105,14 @@ def _share(blocks: tuple[tuple[int, ...], ...]) -> bool:
     return sum(map(len, blocks)) > len(set().union(*blocks))
 
 
-def test_trajectories_geometry_and_eigenvalues_are_those_of_python(compute):
+def test_trajectories_geometry_and_eigenvalues_agree_with_python(compute):
     situations = [situation(seed, 24) for seed in range(60)]
     counts = [check(*pair) for pair in zip(compute("trajectory", situations), situations, strict=True)]
     assert sum(counts) > 800
 
 
 @pytest.mark.slow
-def test_so_they_are_in_hundreds_more_and_with_hundreds_of_points(compute):
+def test_they_agree_in_hundreds_more_cases_and_with_hundreds_of_points(compute):
     situations = [situation(60 + seed, 24) for seed in range(460)]
     situations += [situation(2000 + seed, 300) for seed in range(60)]
     assert max(len(each["x"]) for each in situations) > 280
@@ -132,7 +132,7 @@ def two_blocks(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_angles_between_two_blocks_and_sweeps_over_them_are_those_of_python(compute):
+def test_angles_between_two_blocks_and_sweeps_over_them_agree_with_python(compute):
     situations = [two_blocks(seed) for seed in range(100)]
     worst_compared = 0
     for found, of in zip(compute("twoBlocks", situations), situations, strict=True):
@@ -143,14 +143,14 @@ def test_angles_between_two_blocks_and_sweeps_over_them_are_those_of_python(comp
         span = rkhs.Span(blocks.x, kernel_named(of["kernel"], of["lengthscale"], 1.0), of["noise"])
         angles = rkhs.principal_angles(span, *sets)
         assert apart(found["cosines"], np.cos(angles)) < CLOSE
-        # an angle whose cosine is 1 has lost half of its digits, in Python too
+        # an angle whose cosine is 1 loses half of its digits, in Python too
         seen = angles > 0.01
         assert apart(np.array(found["angles"])[seen], angles[seen]) < 100 * CLOSE
         assert apart(found["friedrichs"], rkhs.friedrichs_angle(span, *sets)) < 100 * CLOSE
         assert apart(found["contraction"], rkhs.contraction(span, *sets)) < CLOSE
         compare_sweeps(found["sweeps"], rkhs.trajectory_on(span, of["b"], sets, rule="cyclic", steps=20))
         cosines = np.append(np.cos(angles), 0.0)[of["shared"] :]
-        if cosines[0] - cosines[1] > 0.01 and cosines[0] < 0.99:  # else the pair is hardly determined
+        if cosines[0] - cosines[1] > 0.01 and cosines[0] < 0.99:  # otherwise the pair is ill-determined
             worst_compared += 1
             for one, other in zip(found["pair"], rkhs.principal_pair(span, *sets), strict=True):
                 assert apart(span.coordinates(np.array(one)), span.coordinates(other)) < CLOSE
@@ -170,10 +170,10 @@ def compare_sweeps(found: dict[str, Any], trajectory: rkhs.Trajectory) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, pytest.param(300, marks=pytest.mark.slow)])
-def test_decompositions_are_those_of_lapack(compute, n):
+def test_decompositions_agree_with_lapack(compute, n):
     draw = np.random.default_rng(n)
     general, half = draw.standard_normal((n, max(1, n // 2))), draw.standard_normal((n, n))
-    # of a few repeated eigenvalues too, among them zero
+    # also for repeated eigenvalues, including zero
     basis = np.linalg.qr(half)[0]
     repeated = basis @ np.diag(np.round(draw.uniform(-1, 2, n))) @ basis.T
     for symmetric in (half + half.T, (repeated + repeated.T) / 2):

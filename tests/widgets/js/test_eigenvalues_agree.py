@@ -21,7 +21,7 @@ def system(seed: int, most: int) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
     n, d = int(draw.integers(8, most + 1)), int(draw.integers(1, 7))
     of = {
-        # by the name a browser remembers what it has computed
+        # the browser caches results by this name
         "name": f"system {seed}", "block_size": int(draw.integers(1, n)), "sizes": SIZES, "epochs": 4,
         "lengthscale": float(10 ** draw.uniform(-1, 0.6)), "noise": float(10 ** draw.uniform(-2.5, 0.5)),
     }  # fmt: skip
@@ -46,7 +46,7 @@ def check(found: dict[str, Any], x: np.ndarray, b: np.ndarray, of: dict[str, Any
         assert apart(found["couplings"][k], spectrum.coupling, spectrum.coupling) < CLOSE * spectrum.kappa
         growth = rkhs.lambda_max_by_size(span, of["sizes"], partition)
         assert apart(found["growth"][k], growth, largest) < CLOSE
-        # while a choice of gauss-southwell is one of numbers, and not of their rounding
+        # as long as rounding does not decide a choice of gauss-southwell
         count = int(np.argmax(np.append(wanted.errors, 0.0) < CLEAR**2))
         assert found["taken"][k][: count - 1] == [step.block for step in wanted.trajectory.steps[1:count]]
         assert apart(found["errors"][k][:count], wanted.errors[:count]) < CLOSE
@@ -54,7 +54,7 @@ def check(found: dict[str, Any], x: np.ndarray, b: np.ndarray, of: dict[str, Any
     return compared
 
 
-def test_eigenvalues_and_errors_over_blocks_are_those_of_python(compute):
+def test_eigenvalues_and_errors_over_blocks_agree_with_python(compute):
     situations = [system(seed, 40) for seed in range(50)]
     counts = [
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
@@ -64,7 +64,7 @@ def test_eigenvalues_and_errors_over_blocks_are_those_of_python(compute):
 
 
 @pytest.mark.slow
-def test_so_they_are_in_hundreds_more(compute):
+def test_eigenvalues_and_errors_agree_in_hundreds_more_cases(compute):
     situations = [system(50 + seed, 90) for seed in range(300)]
     for found, each in zip(compute("kappas", situations), situations, strict=True):
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
@@ -72,7 +72,7 @@ def test_so_they_are_in_hundreds_more(compute):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
-def test_on_the_widgets_own_300_points_too(compute, name):
+def test_they_agree_on_the_300_points_of_the_widget_too(compute, name):
     widget = Kappas(data=name)
     given = widget.face["given"]["data"][name]
     sizes = [10, 50, 100]
@@ -117,7 +117,7 @@ def check_paths(found: dict[str, Any], of: dict[str, Any]) -> int:
         errors = path.error.sum(1)
         count = min(len(errors), len(ours["errors"]), int(np.argmax(np.append(errors, 0.0) < CLEAR**2 * start)))
         if path is wanted[0]:
-            # conjugate directions lose to rounding first: as far as the last digit of b does not matter
+            # rounding affects conjugate directions first: compare as long as the last digit of b does not matter
             last_digit = 1 + 1e-15 * np.random.default_rng(0).standard_normal(span.n)
             other = rkhs.trajectory(span, path.trajectory.b * last_digit, method="cg", steps=count)
             pairs = zip(other.steps, path.trajectory.steps[:count], strict=False)
@@ -130,7 +130,7 @@ def check_paths(found: dict[str, Any], of: dict[str, Any]) -> int:
         assert apart(ours["residuals"][:count], path.residual.sum(1)[:count], path.residual.sum(1).max()) < CLOSE
         assert apart(ours["work"][:count], path.work[:count]) < CLOSE
         assert apart(ours["bound"][:count], path.bound()[:count]) < CLOSE
-        # an eigenvector is as exact as its eigenvalue stands alone
+        # the accuracy of an eigenvector depends on the gap of its eigenvalue
         gaps = np.abs(path.eigenvalues[:, None] - path.eigenvalues) + np.diag(np.full(span.n, np.inf))
         alone = gaps.min(1) > 1e-5 * path.eigenvalues[0]
         mine, theirs = np.array(ours["coordinates"])[:count, alone], path.coordinates[:count, alone]
@@ -142,7 +142,7 @@ def check_paths(found: dict[str, Any], of: dict[str, Any]) -> int:
     return compared
 
 
-def test_paths_of_cg_and_of_alternating_projection_are_those_of_python(compute):
+def test_paths_of_cg_and_of_alternating_projection_agree_with_python(compute):
     situations = [values(seed) for seed in range(40)]
     given = CGAgainstProjection().face["given"]
     found = compute("paths", [{"values": each, "given": given} for each in situations])
@@ -150,7 +150,7 @@ def test_paths_of_cg_and_of_alternating_projection_are_those_of_python(compute):
 
 
 @pytest.mark.slow
-def test_so_they_are_in_two_hundred_more(compute):
+def test_paths_agree_in_two_hundred_more_cases(compute):
     situations = [values(40 + seed) for seed in range(260)]
     given = CGAgainstProjection().face["given"]
     found = compute("paths", [{"values": each, "given": given} for each in situations])
@@ -158,7 +158,7 @@ def test_so_they_are_in_two_hundred_more(compute):
         check_paths(*pair)
 
 
-def test_the_page_has_the_data_of_every_number_of_points(compute):
+def test_the_page_has_the_data_for_every_number_of_points(compute):
     given = CGAgainstProjection().face["given"]
     base = values(0) | {"data": "a curve with noise"}
     asked = [{"values": base | {"points": n}, "given": given} for n in range(8, 81)]

@@ -1,4 +1,4 @@
-"""Live widgets on a page from a disk: no Python, no server, no network."""
+"""Live widgets on a page from disk: no Python, no server, no network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, reads, s
 KINDS = [Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock]
 #: all but one are slow
 ONE_QUICK = [pytest.param(kind, marks=pytest.mark.slow) if kind is not Projection else kind for kind in KINDS]
-#: another value than the first preset has, for every control
+#: for every control, a value that differs from the first preset
 OTHER = {
     Angles: {
         "distance": 0.5, "shared": 2, "lengthscale": 1.0, "noise": 0.1, "points": 4, "kernel": "matern12",
@@ -47,9 +47,9 @@ OTHER = {
         "block_size": 6, "lengthscale": 0.3, "noise": 0.3, "seed": 3,
     },
 }  # fmt: skip
-#: controls that no picture shows: how fast it plays
+#: controls without an effect on a picture: the speed
 UNSEEN = {"speed"}
-#: what is set before a control is moved, without which it would move nothing
+#: settings without which a control would have no effect
 FIRST = {
     Projection: {"rule": {"blocks": "{1} {2} {3}"}},
     ProjectionPlayer: {"overlap": {"step": 3}},
@@ -58,14 +58,14 @@ FIRST = {
 
 
 def angle_of(**values):
-    """θ in degrees as Python has it."""
+    """Return θ in degrees by Python."""
     widget = Angles(**values)
     span = widget.trajectory.span
     return np.degrees(rkhs.friedrichs_angle(span, widget.blocks.first, widget.blocks.second))
 
 
 def bet(tab, answer) -> None:
-    """Says what one thinks, where one is asked."""
+    """Place a bet if the widget asks for one."""
     button = tab.locator(".bet button", has_text=answer)
     if button.count():
         button.click()
@@ -73,7 +73,7 @@ def bet(tab, answer) -> None:
 
 
 def move(tab, name, value):
-    """Chooses a value, presses a button, or moves a slider by a page."""
+    """Choose a value, press a button, or move a slider by a page."""
     row, was = control(tab, name), reads(tab, name)
     if row.locator("select").count():
         row.locator("select").select_option(value)
@@ -87,11 +87,11 @@ def move(tab, name, value):
 
 
 @pytest.mark.parametrize("kind", ONE_QUICK, ids=lambda kind: kind.__name__)
-def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visit, kind):
+def test_every_control_changes_something_visible_and_reset_undoes_it(visit, kind):
     tab = visit(kind())
     frame(tab)
     assert set(OTHER[kind]) == set(kind.controls)
-    # the photograph's curves keep what has been solved further
+    # the curves of the photograph keep later updates
     pictures = "() => JSON.stringify([...document.querySelectorAll('canvas')].map((each) => each.toDataURL()))"
     shown = partial(tab.evaluate, pictures if kind is Photograph else SHOWN)
     start = shown()
@@ -102,7 +102,7 @@ def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visi
         before = tab.evaluate(SHOWN)
         move(tab, name, value)
         assert (tab.evaluate(SHOWN) != before) == (name not in UNSEEN), name
-        # a bet on what a preset shows leaves it what it is
+        # a bet does not change the preset
         is_own = not (kind.hidden_until and name in {"step", "reveal", "bet_rule", "bet_block"})
         assert (tab.locator("select[aria-label=preset]").input_value() == "") == is_own, name
         tab.get_by_role("button", name="reset").click()
@@ -111,7 +111,7 @@ def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visi
 
 
 @pytest.mark.parametrize("kind", ONE_QUICK, ids=lambda kind: kind.__name__)
-def test_three_controls_are_in_sight_and_a_preset_sets_what_python_says(visit, kind):
+def test_three_controls_are_visible_and_a_preset_sets_the_values_of_python(visit, kind):
     tab = visit(kind())
     assert tab.locator(".control:visible").count() <= 3
     for preset, values in kind.presets.items():
@@ -125,7 +125,7 @@ def test_three_controls_are_in_sight_and_a_preset_sets_what_python_says(visit, k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_on_a_phone_nothing_is_wider_than_the_screen_and_for_a_projector_words_are_large(visit, kind):
+def test_on_a_phone_nothing_is_wider_than_the_screen_and_on_a_projector_text_is_large(visit, kind):
     tab = visit(kind(), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     size = "parseFloat(getComputedStyle(document.querySelector('.apviz-live')).fontSize)"
@@ -135,7 +135,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_for_a_projector_words_a
 
 
 @pytest.mark.slow
-def test_the_theme_is_the_one_asked_for_or_else_that_of_the_page_which_is_the_readers(visit):
+def test_the_theme_is_the_requested_one_or_that_of_the_page(visit):
     paper = "getComputedStyle(document.querySelector('.apviz-live')).backgroundColor"
     papers = {}
     for theme in ("light", "dark"):
@@ -152,7 +152,7 @@ def test_a_block_dragged_apart_opens_the_angle_that_python_computes(visit, share
     distance = float(reads(tab, "distance"))
     assert distance > 0.1
     assert f"θ = {angle_of(distance=distance, shared=shared):.1f}°" in said(tab)
-    # it stands where the pointer left it
+    # it stays where the pointer left it
     x, _ = middle(tab, "the second block")
     drag(tab, "the second block", -30, 0)
     assert 0.02 <= float(reads(tab, "distance")) < distance and middle(tab, "the second block")[0] < x
@@ -167,7 +167,7 @@ def test_the_ray_of_the_angle_moves_the_blocks(visit):
     assert after == pytest.approx(angle_of(distance=distance, lengthscale=0.5), abs=0.05)
 
 
-def test_numbers_in_the_sentence_are_dragged_and_moved_by_keys(visit):
+def test_numbers_in_the_sentence_can_be_dragged_and_changed_by_keys(visit):
     tab = visit(Angles())
     drag(tab, "lengthscale", 36, 0)
     assert reads(tab, "lengthscale") == tab.locator("[data-number=lengthscale]").inner_text() != "0.25"
@@ -180,7 +180,7 @@ def test_numbers_in_the_sentence_are_dragged_and_moved_by_keys(visit):
     assert reads(tab, "distance") == number.inner_text() == "0.34"
 
 
-def test_blocks_are_moved_by_keys_each_to_its_side(visit):
+def test_keys_move_each_block_to_its_side(visit):
     tab = visit(Angles())
     for label, key in (("the second block", "ArrowRight"), ("the first block", "ArrowLeft")):
         was = float(reads(tab, "distance"))
@@ -191,7 +191,7 @@ def test_blocks_are_moved_by_keys_each_to_its_side(visit):
 
 
 @pytest.mark.slow
-def test_a_finger_drags_a_block_and_the_page_stays(visit):
+def test_a_finger_drags_a_block_without_scrolling_the_page(visit):
     tab = visit(Angles(), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     handle = tab.get_by_role("slider", name="the second block", exact=True)
     handle.scroll_into_view_if_needed()
@@ -225,7 +225,7 @@ def test_fewer_points_leave_less_to_share(visit):
 
 
 def as_python_has_it(tab, **values):
-    """Step, angles and norm of the sentence, from the reference."""
+    """Return step, angles and norm of the sentence by the reference."""
     widget = Projection(**values)
     geometry = rkhs.step_geometry(widget.trajectory, widget.step)
     share = np.linalg.norm(geometry.after) / np.linalg.norm(geometry.goal)
@@ -236,7 +236,7 @@ def as_python_has_it(tab, **values):
     assert {f"{angles[i, j]:.0f}°" for i, j in ((0, 1), (0, 2), (1, 2))} <= set(words)
 
 
-def test_a_point_dragged_among_the_functions_turns_the_arrows(visit):
+def test_dragging_a_point_among_the_functions_rotates_the_arrows(visit):
     tab = visit(Projection())
     as_python_has_it(tab)
     words = tab.locator("svg.space text").all_text_contents()
@@ -246,13 +246,13 @@ def test_a_point_dragged_among_the_functions_turns_the_arrows(visit):
     assert x > 0.75 and b < 1.2
     assert tab.locator("svg.space text").all_text_contents() != words
     as_python_has_it(tab, points=[0.2, 0.5, x], data=[1.0, 1.3, b])
-    # beyond the ends it stops
+    # it stops at the ends
     drag(tab, "point 3", 900, -900)
     value = tab.get_by_role("slider", name="point 3", exact=True).get_attribute("aria-valuetext")
     assert value == "x₃ = 1, b₃ = 2"
 
 
-def test_the_tip_of_g_dragged_in_space_moves_the_data_and_follows_the_pointer(visit):
+def test_dragging_the_tip_of_g_in_space_changes_the_data_and_follows_the_pointer(visit):
     tab = visit(Projection())
     x, y = middle(tab, "the tip of g")
     heights = [middle(tab, f"point {i}") for i in (1, 2, 3)]
@@ -268,7 +268,7 @@ def test_the_tip_of_g_dragged_in_space_moves_the_data_and_follows_the_pointer(vi
 
 
 @pytest.mark.slow
-def test_the_picture_is_turned_by_the_mouse_and_by_keys_and_nothing_else_moves(visit):
+def test_mouse_and_keys_rotate_the_picture_and_change_nothing_else(visit):
     tab = visit(Projection())
     space, before = tab.locator("svg.space"), tab.evaluate(SHOWN)
     sentence, box = said(tab), tab.locator("svg.space").bounding_box()
@@ -286,7 +286,7 @@ def test_the_picture_is_turned_by_the_mouse_and_by_keys_and_nothing_else_moves(v
 
 
 @pytest.mark.slow
-def test_steps_are_played_gone_through_one_by_one_and_dragged_along_the_norms(visit):
+def test_steps_can_be_played_stepped_through_and_dragged_along_the_norms(visit):
     tab = visit(Projection())
     tab.get_by_role("button", name="a step on").click()
     frame(tab)
@@ -304,7 +304,7 @@ def test_steps_are_played_gone_through_one_by_one_and_dragged_along_the_norms(vi
     tab.get_by_role("button", name="pause").click()
 
 
-def test_an_address_leads_to_a_moment_and_follows_what_is_moved(visit, tmp_path):
+def test_an_address_opens_a_state_and_follows_changes(visit, tmp_path):
     tab = visit(Angles())
     tab.goto((tmp_path / "html/widget.html").as_uri() + "#Angles&preset=the+worst+data&distance=0.4&lecture=true")
     tab.reload()
@@ -316,7 +316,7 @@ def test_an_address_leads_to_a_moment_and_follows_what_is_moved(visit, tmp_path)
     tab.reload()
     tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
     assert (reads(tab, "noise"), reads(tab, "distance"), reads(tab, "data")) == ("0.012", "0.4", "worst")
-    # what no control can have is as if it were not there
+    # invalid values of controls are ignored
     for hash in ("#Angles&distance=7&noise=x&points=&data=best&__proto__=1&theme=%22", "#Other&distance=0.4"):
         tab.goto("about:blank")
         tab.goto((tmp_path / "html/widget.html").as_uri() + hash)
@@ -341,7 +341,7 @@ def test_points_and_data_are_in_the_address_too(visit, tmp_path):
     [pytest.param(CGAgainstProjection, marks=pytest.mark.slow), Kappas],
     ids=lambda kind: kind.__name__,
 )
-def test_presets_are_letters_and_results_hidden_until_one_has_bet_and_the_verdict_is_right(visit, kind):
+def test_presets_are_letters_and_results_are_hidden_until_a_bet_and_the_verdict_is_right(visit, kind):
     tab = visit(kind())
     options = "[...document.querySelectorAll('select[aria-label=preset] option:not([hidden])')].map(e => e.textContent)"
     letters = [*"ABCDEF"][: len(kind.presets)]
@@ -360,7 +360,7 @@ def test_presets_are_letters_and_results_hidden_until_one_has_bet_and_the_verdic
         words = tab.locator(".bet .result").inner_text()
         assert words.startswith("You were right:" if number % 2 else "You were wrong:"), preset
         assert tab.evaluate(options)[number] == preset and tab.evaluate(SHOWN) != hidden
-    # what one has seen is not asked again, but after a reset
+    # a seen result is not asked again, except after a reset
     tab.locator("select[aria-label=preset]").select_option(next(iter(kind.presets)))
     frame(tab)
     assert tab.locator(".bet .result").inner_text() != ""
@@ -370,7 +370,7 @@ def test_presets_are_letters_and_results_hidden_until_one_has_bet_and_the_verdic
 
 
 def winner(widget) -> str:
-    """Who is ahead, by the reference."""
+    """Return the leading method by the reference."""
     if isinstance(widget, CGAgainstProjection):
         cg, ap = (path.error[max(path.at(12), 0)].sum() for path in widget.paths)
         return "cg" if cg < ap else "ap"
@@ -378,7 +378,7 @@ def winner(widget) -> str:
     return min(found, key=found.get)
 
 
-def test_kappa_and_what_is_left_are_those_of_python_after_a_drag(visit):
+def test_kappa_and_the_remaining_error_agree_with_python_after_a_drag(visit):
     tab = visit(Kappas(bet="shown"))
     frame(tab)
     drag(tab, "the block size", 60, 0)
@@ -398,7 +398,7 @@ def test_kappa_and_what_is_left_are_those_of_python_after_a_drag(visit):
     assert said(tab).endswith(f"CG has left {cg:.3g} of ‖W−W*‖²K, alternating projection {ap:.3g}.")
 
 
-#: moves the lengthscale in every frame, until three κ′ have been said, and returns them, or after 300 frames
+#: changes the lengthscale in every frame, until three values of κ′ were shown or 300 frames have passed
 HELD = """() => new Promise((done) => {
     const input = document.querySelector("[data-control=lengthscale] input");
     const said = document.querySelector("[data-figure=tree]"), seen = new Set([said.textContent]);
@@ -414,7 +414,7 @@ HELD = """() => new Promise((done) => {
 
 
 @pytest.mark.slow
-def test_who_drags_on_and_on_sees_results_of_where_one_was_and_then_those_of_where_one_is(visit):
+def test_during_a_long_drag_earlier_results_are_shown_before_the_latest(visit):
     tab = visit(Kappas(bet="shown"))
     frame(tab)
     assert len(tab.evaluate(HELD)) == 4
@@ -441,7 +441,7 @@ def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update(visit):
+def test_a_photograph_is_solved_like_in_python_and_played_one_frame_per_update(visit):
     tab = visit(Photograph(pixels=704))
     frame(tab)
     left = {}
@@ -459,7 +459,7 @@ def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update
     frame(tab)
     notes = tab.locator("figure.picture .note").all_inner_texts()
     assert all("done" in each for each in notes)
-    # and back to where it began: the photograph itself
+    # and back to the start: the photograph itself
     control(tab, "step").locator("input").focus()
     tab.keyboard.press("Home")
     frame(tab)
@@ -467,7 +467,7 @@ def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update
 
 
 @pytest.mark.slow
-def test_who_asked_for_less_motion_gets_an_update_a_second(visit):
+def test_with_reduced_motion_one_update_is_played_per_second(visit):
     tab = visit(Photograph(pixels=704), reduced_motion="reduce")
     frame(tab)
     tab.get_by_role("button", name="play").click()

@@ -22,7 +22,7 @@ STEPS = 40
 
 def crop(seed: int) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
-    # of sides without a common divisor, no two parts are equally long along both, where rounding would choose
+    # for sides without a common divisor, no part is a square, for which rounding would choose the cut
     rows, columns = 4, 4
     while np.gcd(rows - 1, columns - 1) > 1:
         rows, columns = draw.integers(3, 13, 2)
@@ -47,12 +47,12 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     kernel = kernel_named(of["kernel"], of["lengthscale"], 1.0)
     span = rkhs.Span(np.array(found["points"]), kernel, of["noise"])
 
-    # blocks: those of Python, of rows in random order
+    # blocks equal those of Python, for rows in random order
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     features = kernel.features(torch.as_tensor(span.x)[order])
     wanted = partitioner_named(of["partition"])(features, of["size"])
     assert found["sets"] == [order[wanted.order[wanted.owned(j)]].tolist() for j in range(len(wanted))]
-    # margins: none that is left out is nearer than one that is in
+    # margins: no omitted row is nearer than an included one
     gaps = np.linalg.norm(x[:, None] - x, axis=2)
     solved = []
     for own, rows in zip(found["sets"], found["solved"], strict=True):
@@ -63,7 +63,7 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
             out = sorted(set(range(n)) - set(rows))
             near = gaps[:, own].min(1)
             assert not margin or not out or near[margin].max() <= near[out].min() + 1e-12
-        solved.append(rows or own)  # a block that was never taken has none
+        solved.append(rows or own)  # a block that was never chosen has none
 
     solver = Method(family="alternating-projection", rule=of["rule"])
     trajectory = solve_over(span, b, Blocks(found["sets"], solved), solver, STEPS)
@@ -88,20 +88,20 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     return count
 
 
-def test_updates_to_and_fro_are_those_of_python(compute):
+def test_updates_forward_and_back_agree_with_python(compute):
     situations = [crop(seed) for seed in range(60)]
     counts = [check(*pair) for pair in zip(compute("photograph", situations), situations, strict=True)]
     assert sum(counts) > 700
 
 
 @pytest.mark.slow
-def test_so_they_are_in_hundreds_more(compute):
+def test_they_agree_in_hundreds_more_cases(compute):
     situations = [crop(60 + seed) for seed in range(460)]
     for pair in zip(compute("photograph", situations), situations, strict=True):
         check(*pair)
 
 
-def test_draws_are_those_of_pytorch(compute):
+def test_random_draws_equal_those_of_pytorch(compute):
     asked = [{"seed": seed, "count": count, "blocks": m} for seed, count, m in ((0, 1426, 15), (7, 700, 3), (1, 9, 1))]
     for found, of in zip(compute("draws", asked), asked, strict=True):
         generator = torch.Generator().manual_seed(of["seed"])
@@ -114,7 +114,7 @@ def test_draws_are_those_of_pytorch(compute):
 
 
 @pytest.mark.parametrize("partition", ["kd-tree", "sequential"])
-def test_whole_pictures_have_the_blocks_of_python(compute, partition):
+def test_complete_pictures_have_the_blocks_of_python(compute, partition):
     for pixels, size in ((1426, 100), (13696, 200)):
         widget = Photograph(pixels=pixels)
         picture = widget.face["given"]["pictures"][str(pixels)]

@@ -1,4 +1,4 @@
-"""The player and which block next on a page from a disk: what is dragged, bet on and hidden, against Python."""
+"""The widgets "player" and "which block next" on a page from disk: drags, bets and hidden results, against Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, reads, s
 
 
 def as_the_player_has_it(tab, **values):
-    """What the sentence says of a step, from the reference."""
+    """Return the sentence on a step by the reference."""
     widget = ProjectionPlayer(**values)
     found, j = widget.trajectory, widget.step
     errors, norms = found.errors(), found.residual_norms()
@@ -32,12 +32,12 @@ def shown_residual(tab, figure):
     "rule",
     ["gauss-southwell", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("cyclic", "random", "shuffled"))],
 )
-def test_a_step_is_the_one_that_a_solver_takes_by_every_rule_and_with_margins(visit, rule):
+def test_a_step_equals_that_of_a_solver_for_every_rule_and_with_margins(visit, rule):
     for values in ({"step": 4}, {"step": 7, "overlap": 0.5, "points": 23, "block_size": 3}):
         as_the_player_has_it(visit(ProjectionPlayer(rule=rule, **values)), rule=rule, **values)
 
 
-def test_a_point_dragged_among_the_functions_changes_the_solve_and_stands_where_it_was_left(visit):
+def test_dragging_a_point_among_the_functions_changes_the_solve_and_keeps_its_place(visit):
     tab = visit(ProjectionPlayer(step=3))
     _, y = middle(tab, "point 6")
     drag(tab, "point 6", 0, -60)
@@ -48,14 +48,14 @@ def test_a_point_dragged_among_the_functions_changes_the_solve_and_stands_where_
     assert value_of(words.rpartition("= ")[2]) != data[number]
     data[number] = value_of(words.rpartition("= ")[2])
     as_the_player_has_it(tab, step=3, data=data)
-    # it is in the address, and comes back
+    # it is in the address, and is restored from it
     tab.wait_for_function("location.hash.includes('data=')")
     tab.reload()
     tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
     as_the_player_has_it(tab, step=3, data=data)
 
 
-def test_keys_go_from_point_to_point_and_move_one_and_only_one_is_on_the_way_of_the_tab_key(visit):
+def test_keys_select_and_move_points_which_are_a_single_tab_stop(visit):
     tab = visit(ProjectionPlayer())
     points = tab.locator(".handle[aria-label^='point ']")
     assert points.count() == 16 and tab.locator(".handle[aria-label^='point '][tabindex='0']").count() == 1
@@ -79,7 +79,7 @@ def test_keys_go_from_point_to_point_and_move_one_and_only_one_is_on_the_way_of_
 
 
 @pytest.mark.parametrize("label", ["the edge of the first block", "the corner of the first block"])
-def test_an_edge_of_a_block_is_dragged_in_either_picture_and_moves_both(visit, label):
+def test_dragging_an_edge_of_a_block_in_one_picture_moves_it_in_both(visit, label):
     tab = visit(ProjectionPlayer())
     places = [middle(tab, f"the {part} of the first block") for part in ("edge", "corner")]
     drag(tab, label, 120, 40)
@@ -92,7 +92,7 @@ def test_an_edge_of_a_block_is_dragged_in_either_picture_and_moves_both(visit, l
 
 
 @pytest.mark.slow
-def test_it_plays_as_fast_as_the_speed_says_and_slowly_where_less_motion_is_asked_for(visit):
+def test_it_plays_at_the_chosen_speed_and_slowly_with_reduced_motion(visit):
     for motion, most in (("no-preference", 1.6), ("reduce", None)):
         tab = visit(ProjectionPlayer(speed=8.0), reduced_motion=motion)
         start = tab.evaluate("performance.now()")
@@ -104,7 +104,7 @@ def test_it_plays_as_fast_as_the_speed_says_and_slowly_where_less_motion_is_aske
         tab.get_by_role("button", name="pause").click()
 
 
-def test_nothing_of_what_comes_next_is_on_the_page_before_the_reveal(visit):
+def test_the_next_state_is_not_on_the_page_before_the_reveal(visit):
     tab = visit(WhichBlock(step=5))
     curves = ".apviz-live figure:last-of-type svg .marks .curve"
     words = " ".join(tab.locator(".apviz-live svg title").all_text_contents())
@@ -124,7 +124,7 @@ def test_nothing_of_what_comes_next_is_on_the_page_before_the_reveal(visit):
 
 
 @pytest.mark.parametrize("rule", ["gauss-southwell", pytest.param("random", marks=pytest.mark.slow)])
-def test_what_is_revealed_is_what_python_computes(visit, rule):
+def test_the_revealed_state_agrees_with_python(visit, rule):
     widget = WhichBlock(reveal=True, step=6, rule=rule, seed=5, bet_rule="shuffled", bet_block=2)
     tab, found = visit(widget), widget.comparison
     choices = found.choices(rule, 6)
@@ -134,7 +134,7 @@ def test_what_is_revealed_is_what_python_computes(visit, rule):
             re.search(rf"block {block}: would remove [^,]+, ([^%]+)%", words)[1],
             100 * decrease / choices.left,
         )
-        if 0 < exact < 1e-3:  # rounding, where the residual is zero
+        if 0 < exact < 1e-3:  # rounding of a residual of zero
             assert share == "under 0.001" or abs(exact) < 1e-12
         else:
             assert value_of(share) == pytest.approx(exact, rel=5e-3)
@@ -149,7 +149,7 @@ def test_what_is_revealed_is_what_python_computes(visit, rule):
     assert tab.get_by_text(missed).count() == 1
 
 
-def test_a_bet_is_placed_by_a_click_on_a_block_by_dragging_by_keys_and_in_the_sentence(visit):
+def test_a_bet_can_be_placed_by_click_drag_keys_and_in_the_sentence(visit):
     tab = visit(WhichBlock())
     number = tab.locator("[data-number=bet_block]")
     assert number.inner_text() == "none"
@@ -170,7 +170,7 @@ def test_a_bet_is_placed_by_a_click_on_a_block_by_dragging_by_keys_and_in_the_se
     tab.locator("select[data-number=bet_rule]").select_option("cyclic")
     frame(tab)
     assert reads(tab, "bet_rule") == "cyclic" and tab.get_by_text("cyclic, your bet").count() == 1
-    # after the reveal a click is no bet
+    # after the reveal, a click is not a bet
     control(tab, "reveal").locator(".switch").click()
     tab.locator(".apviz-live figure").nth(1).locator("svg").click(position={"x": 130, "y": 100})
     frame(tab)
@@ -178,14 +178,14 @@ def test_a_bet_is_placed_by_a_click_on_a_block_by_dragging_by_keys_and_in_the_se
 
 
 @pytest.mark.slow
-def test_larger_blocks_leave_fewer_to_bet_on_and_their_edge_is_dragged(visit):
+def test_larger_blocks_are_fewer_to_bet_on_and_their_edge_can_be_dragged(visit):
     tab = visit(WhichBlock(bet_block=8))
     drag(tab, "the edge of the first block", 100, 0)
     size = int(reads(tab, "block_size"))
     assert size > 4 and int(reads(tab, "bet_block")) == -(-36 // size) - 1
 
 
-def test_the_step_is_dragged_along_the_race_and_moves_the_residual(visit):
+def test_dragging_the_step_along_the_race_changes_the_residual(visit):
     tab = visit(WhichBlock())
     before = titles(tab, 0)
     drag(tab, "the step", 90, 0)
@@ -196,7 +196,7 @@ def test_the_step_is_dragged_along_the_race_and_moves_the_residual(visit):
 
 
 @pytest.mark.slow
-def test_an_address_leads_to_a_revealed_state(visit, tmp_path):
+def test_an_address_opens_a_revealed_state(visit, tmp_path):
     tab = visit(WhichBlock())
     tab.goto((tmp_path / "html/widget.html").as_uri() + "#WhichBlock&preset=columns+of+a+photograph&reveal=true&step=3")
     tab.reload()

@@ -19,7 +19,7 @@ STEPS = 16
 
 
 def system(seed: int, most: int) -> dict[str, Any]:
-    """Points in order, data, and a size of blocks."""
+    """Draw sorted points, data, and a block size."""
     draw = np.random.default_rng(seed)
     n = int(draw.integers(2, most + 1))
     return {
@@ -30,7 +30,7 @@ def system(seed: int, most: int) -> dict[str, Any]:
 
 
 def clear_steps(errors: np.ndarray) -> int:
-    """States before which a choice of gauss-southwell is one of numbers and not of their rounding."""
+    """Return the number of states for which rounding does not decide a choice of gauss-southwell."""
     return 1 + int(np.argmax(np.append(errors, 0.0) < CLEAR * errors[0]))
 
 
@@ -56,7 +56,7 @@ def check_player(found: dict[str, Any], of: dict[str, Any]) -> int:
     assert apart(found["residuals"][:count], [state.residual for state in states], of_data) < CLOSE
     assert apart(found["decreases"][:count], [state.energy_decrease for state in states], size**2 / 2) < CLOSE
     assert apart(found["errors"][:count], errors[:count], size) < CLOSE
-    # what each block offers before an update is kept with the state after it
+    # the offers of blocks before an update are stored with the state after it
     offered = [state.decrease_per_block for state in states[1:]]
     assert apart(found["perBlock"][: count - 1], offered, size**2 / 2) < CLOSE if offered else True
     largest = max(np.linalg.eigvalsh(span.gram[np.ix_(rows, rows)])[-1] for rows in map(list, wanted.blocks))
@@ -102,21 +102,21 @@ def comparison(seed: int) -> dict[str, Any]:
     return system(seed, 36) | {"seed": seed % 21}
 
 
-def test_blocks_of_neighbours_their_margins_and_what_each_offers_are_those_of_the_solvers(compute):
+def test_blocks_of_neighbours_their_margins_and_offers_agree_with_the_solvers(compute):
     situations = [player(seed) for seed in range(80)]
     counts = [check_player(*pair) for pair in zip(compute("player", situations), situations, strict=True)]
     assert sum(counts) > 700 and sum(each["overlap"] > 0 for each in situations) > 45
 
 
 @pytest.mark.slow
-def test_four_rules_on_one_system_choose_and_rank_as_in_python(compute):
+def test_four_rules_on_one_system_choose_and_rank_like_in_python(compute):
     situations = [comparison(seed) for seed in range(50)]
     counts = [check_comparison(*pair) for pair in zip(compute("comparison", situations), situations, strict=True)]
     assert sum(counts) > 1200
 
 
 @pytest.mark.slow
-def test_so_they_do_in_hundreds_more(compute):
+def test_they_agree_in_hundreds_more_cases(compute):
     for make, check, name in ((player, check_player, "player"), (comparison, check_comparison, "comparison")):
         situations = [make(1000 + seed) for seed in range(300)]
         for pair in zip(compute(name, situations), situations, strict=True):
@@ -124,7 +124,7 @@ def test_so_they_do_in_hundreds_more(compute):
 
 
 @pytest.mark.parametrize("rule", ["random", "shuffled"])
-def test_random_rules_draw_what_those_of_the_solvers_draw(compute, rule):
+def test_random_rules_draw_the_same_blocks_as_the_solvers(compute, rule):
     situations = [{"rule": rule, "blocks": 1 + seed % 41, "count": 100, "seed": seed} for seed in range(100)]
     for found, of in zip(compute("orders", situations), situations, strict=True):
         drawing = {"random": rules.Random, "shuffled": rules.Shuffled}[rule](seed=of["seed"])

@@ -1,4 +1,4 @@
-"""The picture of three dimensions: a turned right-handed frame of which one looks along an axis, all to one scale."""
+"""The three-dimensional picture: a rotated right-handed frame, viewed along an axis, with one scale."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_seen_is_the_length_less_the_part_along_the_eye(compute, seed):
+def test_visible_lengths_omit_the_part_along_the_line_of_sight(compute, seed):
     draw = np.random.default_rng(seed)
     places, azimuth, elevation = draw.normal(size=(6, 3)), draw.uniform(-3, 3), draw.uniform(-1.5, 1.5)
     (found,) = compute("space", [
@@ -19,9 +19,9 @@ def test_what_is_seen_is_the_length_less_the_part_along_the_eye(compute, seed):
     pixels, gaps = np.array(found["pixels"]), places[:, None] - places
     seen = np.linalg.norm(pixels[:, None] - pixels, axis=2) / found["scale"]
     np.testing.assert_allclose(seen**2, (gaps**2).sum(2) - (gaps @ eye) ** 2, atol=1e-9)
-    # not mirrored: the turn from one arrow to another is that about the eye
+    # not mirrored: the orientation of two arrows is that about the line of sight
     flat = (pixels[:1] - pixels[1:3]) * [1, -1]
     assert np.sign(np.linalg.det(flat)) == np.sign(np.cross(gaps[0, 1], gaps[0, 2]) @ eye)
-    # what moves so many pixels in the plane of the picture
+    # the move that corresponds to this drag in the plane of the picture
     along = gaps[0, 1] - (gaps[0, 1] @ eye) * eye
     np.testing.assert_allclose(found["move"], along, atol=1e-9)

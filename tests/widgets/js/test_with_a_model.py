@@ -1,4 +1,4 @@
-"""The state of a widget and that of its model, which in JupyterLab is Python's."""
+"""The state of a widget and of its model, which is in Python in JupyterLab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apviz.widgets import Angles
 from apviz.widgets.bundle import notebook_module
 from apviz.widgets.live_widget import style
 
-#: what anywidget hands to a widget: values by name, and who listens
+#: the model that anywidget passes to a widget: values by name, and listeners
 MODEL = """(values) => ({
     values, sent: [], listeners: {},
     get(name) { return this.values[name]; },
@@ -31,7 +31,7 @@ MODEL = """(values) => ({
 
 @pytest.fixture
 def alive(browser):
-    """A widget with such a model, as `model` of the page."""
+    """Show a widget with such a model, as `model` of the page."""
     tabs, problems = [], []
 
     def make(widget):
@@ -62,7 +62,7 @@ def frames(tab, count=3):
     tab.evaluate("count => new Promise(d => { const n = () => count-- ? requestAnimationFrame(n) : d(); n(); })", count)
 
 
-def test_what_is_moved_in_the_browser_reaches_python_once_and_what_python_sets_is_shown(alive):
+def test_changes_in_the_browser_reach_python_once_and_those_of_python_are_shown(alive):
     tab = alive(Angles())
     tab.locator("[data-number=distance]").focus()
     tab.keyboard.press("ArrowRight")
@@ -73,14 +73,14 @@ def test_what_is_moved_in_the_browser_reaches_python_once_and_what_python_sets_i
     frames(tab)
     assert tab.locator("[data-control=distance] output").inner_text() == "0.8"
     assert tab.locator("[data-control=shared] output").inner_text() == "3"
-    # nothing comes back of what Python said
+    # changes by Python are not sent back
     assert tab.evaluate("model.sent.length") == 2
     tab.evaluate("model.set('lecture', true); model.set('theme', 'dark')")
     frames(tab)
     assert tab.locator(".apviz-live.lecture[data-theme=dark]").count() == 1
 
 
-def test_when_it_is_closed_nobody_listens_any_more(alive):
+def test_a_closed_widget_has_no_listeners(alive):
     tab = alive(Angles())
     tab.evaluate("end()")
     assert tab.evaluate("Object.values(model.listeners).flat().length") == 0

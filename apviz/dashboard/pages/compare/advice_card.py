@@ -1,4 +1,4 @@
-"""The card on which method the chosen system asks for, before any has been tried."""
+"""Card with advice on the method for the selected system, before any solve."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.systems import SystemSpec
 
-#: columns of the table on a projector, where the sentence says the rest
+#: Columns of the table on a projector, because the sentence has the rest.
 _LECTURE = ("method", "seconds", "chance")
 
 
 class AdviceCard:
-    """Advice on the system of the sidebar: a sentence, what each method would take, and what would change it.
+    """Advice on the system of the sidebar: a sentence, the cost of each method, and possible improvements.
 
     Args:
-        methods: whose tolerance and cap are to be kept to.
-        ready: whether the settings can be used; it says what cannot.
-        solve: called with the system and the advice when its button is pressed.
+        methods: Methods whose tolerance and epoch limit apply.
+        ready: Function that returns whether the settings are valid, and reports invalid ones.
+        solve: Called with the system and the advice when its button is pressed.
 
     Attributes:
-        button: that asks for advice.
-        view: empty before the first.
-        job: the last that was started.
+        button: Button that requests advice.
+        view: View of the advice, empty before the first.
+        job: Job that was started last.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AdviceCard:
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def ask(self) -> None:
-        """Start advice on the system that is chosen now."""
+        """Start advice on the system that is selected now."""
         if not self._ready() or (self.job is not None and self.job.is_active):
             return
         shared = self._shared
@@ -63,17 +63,17 @@ class AdviceCard:
             self._say("No advice", str(error))
             return
         self.adopt(AdviceJob(shared.queue, shared.limits, spec, self._methods.tol, self._methods.max_epochs))
-        assert self.job is not None  # just now
+        assert self.job is not None  # set by `adopt`
         shared.start(self.job)
         self.show()
 
     def adopt(self, job: Job) -> None:
-        """Show advice, also of another tab, or from before the page was loaded again."""
+        """Show advice, including that of another tab, or from before a reload of the page."""
         if isinstance(job, AdviceJob):
             self.job, self._said = job, ""
 
     def show(self) -> None:
-        """Show how it stands; called again and again, and changes only what has changed."""
+        """Show the progress of the job; called repeatedly, and updates only changes."""
         job = self.job
         if job is None:
             return
@@ -124,6 +124,6 @@ class AdviceCard:
 
 def _text(said: str | list[str], variant: str = "body1") -> pmui.Typography:
     text = "  \n".join(map(escape, [said] if isinstance(said, str) else said))
-    # names of methods are longer than a phone is wide
+    # names of methods are longer than a phone's screen is wide
     look: dict[str, Any] = {"variant": variant, "sx": {"overflowWrap": "anywhere"}, "sizing_mode": "stretch_width"}
     return server_owned(pmui.Typography(text, margin=(4, 12), **look))

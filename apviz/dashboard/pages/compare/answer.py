@@ -43,8 +43,8 @@ class Answer:
     """Verdict on runs, and their table, which is the legend of the chart next to it.
 
     Args:
-        select: called with the name of a run that is clicked.
-        lecture: fewer columns, for a projector.
+        select: Called with the name of a clicked run.
+        lecture: Whether to show fewer columns, for a projector.
     """
 
     def __init__(self, select: Callable[[str], None], *, lecture: bool) -> None:
@@ -63,10 +63,10 @@ class Answer:
         self._said: tuple[str, str] = ("", "")
 
     def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool) -> Verdict:
-        """Judge the finished runs by their names in the folder, and lists them.
+        """Judge the finished runs by their names in the folder, and list them.
 
         Args:
-            solving: whether more runs are to come.
+            solving: Whether more runs will follow.
         """
         names = full_names(list(traces.values()))
         found = judge(traces.values(), names, more_to_come=solving)

@@ -1,4 +1,4 @@
-"""The charts of the page Compare, with the numbers behind them and sentences on what they show."""
+"""Charts of the page Compare, their tables, and sentences on their contents."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
-#: charts of the run that is looked at; the others are of all runs
+#: Charts of the selected run only; the others are of all runs.
 OF_ONE_RUN = ("timeline", "blocks")
-#: charts of all runs that grow with the running one
+#: Charts of all runs that grow with the running one.
 GROWING = ("residuals", "rmse", "theory")
 
 
-#: pixels below the first chart for what it says of itself, and on a projector, where that may be scrolled to
+#: Pixels below the first chart for its notes; on a projector they may be scrolled out of view.
 BELOW, BELOW_LECTURE = 120, 12
 
 
@@ -38,15 +38,15 @@ def compare_cards(
     """Return the cards of the page by name, in their order.
 
     Args:
-        x: gives the unit of the curves' x axis, as it is when they are drawn.
-        named: called with the runs in the first chart, and how their curves look, for the table that is its legend.
+        x: Function that returns the current unit of the curves' x axis.
+        named: Called with the runs in the first chart and the looks of their curves, for the table used as its legend.
     """
     curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         figure = plots.residuals(traces, x=x(), theme=theme)
         styles = curve_styles(figure)
-        # of many runs a legend names the methods
+        # with many runs, the legend lists methods
         if len(styles) == len(traces):
             named(traces, styles)
             figure.update_layout(showlegend=False)
@@ -97,7 +97,7 @@ def compare_cards(
 
 
 def _bare(figure: go.Figure) -> go.Figure:
-    """Return the figure without the runs in its legend: the chart of the residuals names them."""
+    """Return the figure without the runs in its legend, because the chart of the residuals names them."""
     figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
     return without_buttons(figure)
 
@@ -107,18 +107,18 @@ def _has_blocks(trace: Trace) -> bool:
 
 
 def has_error(trace: Trace) -> bool:
-    """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
+    """Test whether the K-norm error is known; it is not if the numbers of a solve overflowed."""
     upper = errors.k_norm_error(trace)["upper"].values
     return bool((np.isfinite(upper) & (upper > 0)).any())
 
 
 def has_kappa(trace: Trace) -> bool:
-    """Return whether κ is known, which it is not of kernels that apviz does not have."""
+    """Test whether κ is known, which requires a kernel of apviz."""
     return "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])
 
 
 def relative_error(trace: Trace) -> pd.DataFrame:
-    """Table of `error_at_least`, `error_at_most` and `bound` as the figure draws them, with the error's attributes."""
+    """Return `error_at_least`, `error_at_most` and `bound` as the figure draws them, with the error's attributes."""
     error = errors.k_norm_error(trace)
     upper = error["upper"].values
     start = upper[np.isfinite(upper) & (upper > 0)][0]
@@ -161,7 +161,7 @@ def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of κ and κ′, with whether each is an estimate and how it was got."""
+    """Return a table of κ and κ′, with the method of each, and whether it is an estimate."""
     rows = []
     for name, trace in _named(traces):
         spectrum = trace["spectrum"]
@@ -173,14 +173,14 @@ def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
-    """Run by the names that figures give them, which tell runs of one method apart."""
+    """Yield runs with their names in figures, which distinguish runs of one method."""
     return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
 
 
 def error_sentence(trace: Trace) -> str:
-    """Return a sentence on the error in the K-norm at the end, and on what theory says of it."""
+    """Return a sentence on the final error in the K-norm, and on its theoretical bound."""
     error = relative_error(trace)
-    known = np.flatnonzero(error["error_at_most"].notna())[-1]  # with skeletons, that of the last pass
+    known = np.flatnonzero(error["error_at_most"].notna())[-1]  # with skeletons, the error at the last pass
     low, high, bound = (float(error[name].iloc[known]) for name in ("error_at_least", "error_at_most", "bound"))
     name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][known])
     called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
@@ -198,7 +198,7 @@ def kappa_sentence(trace: Trace) -> str:
 
 
 def residual_sentence(trace: Trace) -> str:
-    """Return a sentence on the blocks on which the residual is at the end."""
+    """Return a sentence on the distribution of the final residual over the blocks."""
     last = trace["block"].isel(epoch=-1)
     norms = last["residual_norm"].values
     most, least = int(norms.argmax()), int(norms.argmin())
@@ -210,7 +210,7 @@ def residual_sentence(trace: Trace) -> str:
 
 
 def time_sentence(trace: Trace) -> str:
-    """Return a sentence on how long an update takes."""
+    """Return a sentence on the time of an update."""
     shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
     return (
         f"{trace.method_name}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to "

@@ -37,7 +37,7 @@ MAX_RUNS = 12
 FIRST_SECONDS = 1.5
 
 
-#: Styles of the first chart and the table next to it, on a desk with the settings open, and on a projector.
+#: Styles of the first chart and the table next to it, on a desktop with the settings open, and on a projector.
 SIDE_BY_SIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
 SIDE_BY_SIDE_LECTURE = [
     {"flex": f"{share} 1 {width}px", "min-width": "min(100%, 340px)"} for share, width in ((3, 480), (2, 340))
@@ -82,7 +82,7 @@ class Compare(SolvingPage):
         self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
-        #: These are filled as they are drawn, so that the browser gets the first one soon.
+        #: These are filled as charts are drawn, so that the browser gets the first one soon.
         self._top, self._charts, self._of_one_run = (
             pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}) for _ in range(3)
         )
@@ -93,7 +93,7 @@ class Compare(SolvingPage):
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
         self.choice.param.watch(lambda event: self._show_cursor(), ["update"])
 
-    # --- what is on it --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
         return [
@@ -117,7 +117,7 @@ class Compare(SolvingPage):
             )  # fmt: skip
         return self._everything
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         self._is_open = True
@@ -189,7 +189,7 @@ class Compare(SolvingPage):
         """Show these runs, and one of them in detail."""
         self.choice.param.update(runs=list(dict.fromkeys(runs)), selected=selected, update=None)
 
-    # --- what is looked at ----------------------------------------------------------------------------------------
+    # --- selection ------------------------------------------------------------------------------------------------
 
     def _select(self, name: str) -> None:
         # A running solve can be selected when it has ended.
@@ -299,7 +299,7 @@ class Compare(SolvingPage):
         return self.job.growing if self.job is not None and self.job.is_active else {}
 
     def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> None:
-        """Show in the table how the curves of runs look."""
+        """Show the looks of the runs' curves in the table."""
         names = {id(trace): name for name, trace in (self._growing() | self._traces).items()}
         drawn = {names[id(trace)]: style for trace, style in zip(traces, styles, strict=True) if id(trace) in names}
         self._styles = {name: style for name, style in self._styles.items() if name in names.values()} | drawn

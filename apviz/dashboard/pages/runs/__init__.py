@@ -1,1 +1,1 @@
-"""The page Runs: everything in the folder of runs, some of it side by side."""
+"""The page Runs: all runs of the folder, and the chosen ones side by side."""

@@ -1,4 +1,4 @@
-"""Columns of the table of everything in the folder: those that one chooses, and ratios to a pinned run."""
+"""Columns of the table of all runs: the chosen ones, and ratios to a pinned run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.dashboard.store.run_entry import CONVERGED, RunEntry
 
 @dataclass(frozen=True)
 class Column:
-    """Column: its heading, how its cells are written, and the cell of a run at a time in seconds since 1970."""
+    """Column: its heading, the format of its cells, and the cell of a run at a time in seconds since 1970."""
 
     title: str
     form: Form
@@ -21,11 +21,11 @@ class Column:
 
 
 def _method(run: RunEntry) -> str:
-    """Its label without the block size, which has a column."""
+    """Return the method without the block size, which has its own column."""
     return run.method.replace(f" b={run.block_size}", "")
 
 
-#: by the names that an address has, in the order of the table; the name of a run comes first anyway
+#: Columns by their names in an address, in the order of the table, which always begins with the name of the run.
 COLUMNS: Final[dict[str, Column]] = {
     "ended": Column("ended", "text", lambda run, now: run.ended(now)),
     "method": Column("method", "text", lambda run, now: _method(run) or None),
@@ -52,20 +52,20 @@ COLUMNS: Final[dict[str, Column]] = {
     "of": Column("of", "text", lambda run, now: run.kind or None),
     "begun": Column("begun (UTC)", "text", lambda run, now: run.created[:16].replace("T", " ") or None),
 }
-#: shown at first
+#: Columns shown by default.
 DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]
-#: columns with a ratio to the pinned run next to them, and its value
+#: Columns with a ratio to the pinned run next to them, and their values.
 _RATIOS: Final[dict[str, Callable[[RunEntry], float]]] = {
     "work": lambda run: run.work if run.ending == CONVERGED else math.nan,
     "seconds": lambda run: run.seconds if run.ending == CONVERGED else math.nan,
     "rmse": lambda run: run.rmse,
 }
-#: before a ratio to a run on another system, or to another tolerance
+#: Sign before a ratio to a run on another system, or to another tolerance.
 ELSEWHERE: Final = "≠ "
 
 
 def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
-    """Return the headings of the chosen columns and of their ratios, with the forms of the cells."""
+    """Return the headings of the chosen columns and of their ratios, with the formats of the cells."""
     found: dict[str, Form] = {"name": "text"}
     for name, column in COLUMNS.items():
         if name in chosen:
@@ -76,7 +76,7 @@ def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
 
 
 def cells(entry: RunEntry, chosen: Sequence[str], now: float, baseline: RunEntry | None) -> list[Cell]:
-    """Return the cells of a run, under those headings; a star before the name of the pinned run."""
+    """Return the cells of a run, below those headings; the name of the pinned run has a star."""
     is_pinned = baseline is not None and baseline.name == entry.name
     found: list[Cell] = [f"★ {entry.name}" if is_pinned else entry.name]
     for name, column in COLUMNS.items():
@@ -88,7 +88,7 @@ def cells(entry: RunEntry, chosen: Sequence[str], now: float, baseline: RunEntry
 
 
 def _ratio(entry: RunEntry, baseline: RunEntry, value: Callable[[RunEntry], float]) -> Cell:
-    """How many times the baseline's; missing where one of both did not converge, whose work says nothing."""
+    """Return the ratio to the baseline; None if either did not converge, because its work is not comparable."""
     own, pinned = value(entry), value(baseline)
     if not math.isfinite(own) or not math.isfinite(pinned) or pinned <= 0:
         return None

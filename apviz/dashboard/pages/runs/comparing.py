@@ -27,7 +27,7 @@ from apviz.plots._labels import run_names
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
-#: runs whose settings stand side by side
+#: Number of runs whose settings are shown side by side.
 SETTINGS_OF = 12
 
 
@@ -35,7 +35,7 @@ class RunComparison:
     """Chosen runs side by side: their curves, their numbers, and the settings in which they differ.
 
     Args:
-        select: called with the name of a run that is clicked, in the table or at its curve.
+        select: Called with the name of a run that is clicked in the table or at its curve.
     """
 
     def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
@@ -73,7 +73,7 @@ class RunComparison:
         self.view = pn.Column(self.progress, self._everything, sizing_mode="stretch_width")
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
-        """Show everything but the charts, which are drawn when it is their turn."""
+        """Show everything except the charts, which are drawn later in turn."""
         self._traces, solves = dict(traces), solves_of(traces)
         several = list(solves.values())
         self.cards["residuals"].view.visible = bool(solves)
@@ -88,11 +88,11 @@ class RunComparison:
         self._show_groups()
 
     def say_progress(self, opened: int, wanted: int) -> None:
-        """Say how many traces are open, while some are not."""
+        """Show how many traces are open, until all are."""
         self.progress.param.update(object=f"Opening runs: {opened} of {wanted}", visible=opened < wanted)
 
     def mark(self, name: str) -> None:
-        """Mark the run that is looked at, and no other."""
+        """Mark only the selected run."""
         self.table.table.selected = name
 
     def _clicked(self, point: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ class RunComparison:
             self._select_trace(hit[0])
 
     def _line_clicked(self, point: dict[str, Any]) -> None:
-        """Select the run whose line was clicked: its first number is its place."""
+        """Select the run whose line was clicked, by the index in the first number of the point."""
         values, drawn = point.get("values", []), self.cards["parallel"].drawn
         if values and int(values[0]) < len(drawn):
             self._select_trace(drawn[int(values[0])])
@@ -138,7 +138,7 @@ class RunComparison:
 
 
 def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
-    """Return the cards of the page by name, in their order; how curves are drawn is chosen when they are."""
+    """Return the cards of the page by name, in their order; the settings of curves are read when they are drawn."""
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         if choice.group:
@@ -185,12 +185,12 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
 
 
 def has_rmse(trace: Trace) -> bool:
-    """Return whether a trace is of a solve with a test RMSE."""
+    """Test whether a trace is of a solve with a test RMSE."""
     return is_solve(trace) and bool(trace["epoch"]["test_rmse"].notnull().any())
 
 
 def has_profile(traces: Sequence[Trace]) -> bool:
-    """Return whether two methods or more have runs on the same systems, two or more."""
+    """Test whether at least two methods have runs on the same systems, and on at least two."""
     try:
         profile = performance_profile(traces)
     except ValueError:
@@ -199,12 +199,12 @@ def has_profile(traces: Sequence[Trace]) -> bool:
 
 
 def has_settings(traces: Sequence[Trace]) -> bool:
-    """Return whether runs differ in a setting that is an axis."""
+    """Test whether runs differ in a setting that is an axis."""
     return not set(varied(traces)) <= {"work", "seconds", "test_rmse"}
 
 
 def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of groups that differ in the seed alone, by what tells them apart, as charts name them."""
+    """Return a table of groups that differ only in the seed, with the names used in charts."""
     groups = but_for_the_seed(traces)
     names = [html.unescape(name) for name in run_names([runs[0] for runs in groups], leave_out=["seed"])]
     table = group_table(groups)

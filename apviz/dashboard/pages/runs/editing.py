@@ -1,4 +1,4 @@
-"""What is done with runs: another name, a note, into the trash and back, into files and out of them."""
+"""Actions on runs: rename, note, tag, delete and restore; export to and import from files."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from apviz.tracing import TrainingTrace
 
 
 class RunEditor:
-    """Changes of the folder of runs, each with a message on what came of it.
+    """Editor of the folder of runs, with a message on the result of each change.
 
     Args:
-        undone: called with the names of runs that Undo has brought back.
+        undone: Called with the names of runs that Undo has restored.
     """
 
     def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
@@ -42,31 +42,31 @@ class RunEditor:
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
 
     def say(self, message: str, *, bad: bool = False, undoable: Sequence[DeletedRun] = ()) -> None:
-        """Show a message, and a button that undoes what it speaks of."""
+        """Show a message, and a button that undoes its changes if there are any."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
         self.message.param.update(object=escape(message), severity="error" if bad else "info", visible=bool(message))
 
     def rename(self, old: str, new: str) -> str | None:
-        """Rename a run; return the name that it has now, None where it could not have it."""
+        """Rename a run; return its name, or None if the new name was rejected."""
         name: str | None = self._try(lambda: self._runs.rename(old, new))
         if name not in (None, old):
             self.say(f"{old} is called {name} now")
         return name
 
     def keep_note(self, name: str, note: str) -> None:
-        """Keep a note on a run."""
+        """Store a note on a run."""
         if self._try(lambda: self._runs.write_note(name, note)) is not None:
             self.say(f"The note on {name} is kept")
 
     def keep_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Keep the tags of a run, instead of those before."""
+        """Store the tags of a run, replacing earlier ones."""
         kept: tuple[str, ...] | None = self._try(lambda: self._runs.write_tags(name, tags))
         if kept is not None:
             self.say(f"{name} has the tags {', '.join(kept)}" if kept else f"{name} has no tags")
 
     def tag(self, entries: Sequence[RunEntry], tags: Sequence[str], *, remove: bool = False) -> None:
-        """Add tags to runs, or takes them off."""
+        """Add tags to runs, or remove them."""
         if not tags:
             self.say("type a tag first, or several with commas between them", bad=True)
             return
@@ -79,7 +79,7 @@ class RunEditor:
             self.say(f"{', '.join(tags)}: {what} {len(entries)} run{'s' * (len(entries) != 1)}")
 
     def delete(self, names: Sequence[str]) -> list[str]:
-        """Move runs into the trash, from where `undo` brings them back; return the names of those that were moved."""
+        """Move runs to the trash, from which `undo` restores them; return the names of those that were moved."""
         gone: list[DeletedRun] = []
         self.say("")
         for name in names:
@@ -93,19 +93,19 @@ class RunEditor:
         return found
 
     def undo(self) -> None:
-        """Bring back what was deleted last."""
+        """Restore the runs of the last deletion."""
         keys = [each.key for each in self._undoable]
         self.say("")
         self._undone([name for key in keys if (name := self._try(partial(self._runs.restore, key)))])
 
     def restore(self, key: str) -> None:
-        """Bring back a run that was deleted some time ago."""
+        """Restore a run deleted earlier."""
         name = self._try(lambda: self._runs.restore(key))
         if name:
             self.say(f"{name} is back")
 
     def _try(self, do: Callable[[], Any]) -> Any:
-        """Result of a call, or None after a message on what went wrong."""
+        """Return the result of a call; after an error show its message and return None."""
         try:
             return do()
         except (ValueError, OSError) as error:
@@ -114,10 +114,10 @@ class RunEditor:
 
 
 class DeletedRuns:
-    """List of deleted runs, with a button that brings one back.
+    """List of deleted runs, with a button that restores one.
 
     Args:
-        restore: called with the key of the run that is wanted back.
+        restore: Called with the key of the requested run.
     """
 
     def __init__(self, restore: Callable[[str], None]) -> None:
@@ -130,7 +130,7 @@ class DeletedRuns:
         )  # fmt: skip
 
     def show(self, deleted: Sequence[DeletedRun]) -> None:
-        """Offer deleted runs, the last one first."""
+        """Offer deleted runs, the latest first."""
         options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
         if options != self.list.options:
             value = self.list.value if self.list.value in options.values() else next(iter(options.values()), None)
@@ -143,7 +143,7 @@ def _ago(when: float) -> str:
     return "just now" if hours < 1 else f"{hours:.0f} h ago" if hours < 48 else f"{hours / 24:.0f} days ago"
 
 
-#: what can be made of runs, and the suffix of the file
+#: Formats of exported runs, and the suffixes of their files.
 FORMATS: Final = {
     "Traces (.zarr.zip)": ".zarr.zip",
     "Epochs, or iterations (CSV)": "-epochs.csv",
@@ -155,10 +155,10 @@ _GROUPS: Final = {"-epochs.csv": "epoch", "-updates.csv": "update", "-steps.csv"
 
 
 class FileJob(Job):
-    """Job that reads or writes files; the page calls `then` with what came out, when it is done."""
+    """Job that reads or writes files; the page calls `then` with its result when it is done."""
 
     def __init__(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
-        # not behind the solves
+        # its own queue, so that it does not wait for solves
         super().__init__(JobQueue(1))
         self._do, self._then = do, then
         self._result: list[str] = []
@@ -173,10 +173,10 @@ class FileJob(Job):
 
 
 def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path) -> Path:
-    """Write runs into a file in `folder`, whole: nothing is left out of long ones.
+    """Write complete runs to a file in `folder`, without thinning long ones.
 
     Raises:
-        ValueError: no run that has it.
+        ValueError: No run has the requested data.
     """
     if not names:
         raise ValueError("no run is chosen; tick some in the table")
@@ -202,12 +202,12 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
 
 
 class FileTransfer:
-    """Export and import of runs as files: one at a time, in a thread, because a large one takes seconds.
+    """Export and import of runs as files, one at a time in a thread, because a large one takes seconds.
 
     Args:
-        chosen: gives the names of the runs to write.
-        say: called with a message on what came of it.
-        taken_in: called with the names of runs that were imported.
+        chosen: Function that returns the names of the runs to write.
+        say: Called with a message on the result.
+        taken_in: Called with the names of imported runs.
     """
 
     def __init__(
@@ -226,11 +226,11 @@ class FileTransfer:
             shared.folder, shared.limits.max_upload_mb, self._arrived, lambda error: say(str(error), bad=True),
             multiple=True, height=90, sizing_mode="stretch_width",
         )  # fmt: skip
-        #: archives that arrived while a file was made or read
+        #: Archives received while a file was being written or read.
         self._waiting: list[tuple[str, Path]] = []
 
     def tick(self) -> None:
-        """Take what the job has made, if it is done."""
+        """Take the result of the job, if it is done."""
         job = self.job
         if job is None or job.is_active:
             return
@@ -243,7 +243,7 @@ class FileTransfer:
             self._import_next()
 
     def export(self) -> None:
-        """Make the requested file, and send it."""
+        """Write the requested file, and send it."""
         names, suffix, runs, folder = self._chosen(), self.format.value, self._shared.runs, self._shared.folder
         self._start(lambda: [str(write_file(runs, names, suffix, folder))], self._send)
 

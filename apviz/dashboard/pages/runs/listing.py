@@ -1,4 +1,4 @@
-"""The runs of the folder as they were at the last look, the table of them, and the traces of those that are wanted."""
+"""Runs of the folder at the last check, their table, and the traces of requested runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from apviz.tracing import Trace
 
 
 class Listing:
-    """List of the runs of a folder, with a note on those that cannot be read.
+    """List of the runs of a folder, with a note on unreadable ones.
 
     Attributes:
-        entries: of all runs, the newest first.
+        entries: Entries of all runs, newest first.
     """
 
     def __init__(self, runs: RunsFolder) -> None:
@@ -33,9 +33,9 @@ class Listing:
         )
 
     def refresh(self) -> bool:
-        """Look into the folder, and return whether something is different there."""
+        """Check the folder, and return whether it changed."""
         entries, now = self._runs.entries(), time.time()
-        # how a run ended is known better when it was not written to for a while
+        # whether a run still runs becomes clear when it has not been written to for a while
         seen = [(entry, entry.ended(now)) for entry in entries]
         if seen == self._seen:
             return False
@@ -47,52 +47,52 @@ class Listing:
 
     @property
     def changed(self) -> dict[str, float]:
-        """Return the time when each run was last written to, by name, in seconds since 1970."""
+        """Return the time of the last write of each run, by name, in seconds since 1970."""
         return {entry.name: entry.changed for entry in self.entries}
 
     def can_be_read(self, name: str) -> bool:
-        """Return whether a run can be opened; also true of one that is not there, for opening it says so."""
+        """Test whether a run can be opened; True also for a missing run, because opening reports it."""
         entry = self.entry(name)
         return entry is None or not entry.problem
 
     def entry(self, name: str) -> RunEntry | None:
-        """Return the entry of a run; None for one that is not there."""
+        """Return the entry of a run; None if it is missing."""
         return next((each for each in self.entries if each.name == name), None)
 
 
-#: seconds of a tick in which traces are opened
+#: Seconds of a tick in which traces are opened.
 MOMENT = 0.08
 
 
 class Loader:
-    """Loader of the traces that a page wants: some at a time, so that the page answers in between.
+    """Loader of requested traces, a few per tick, so that the page stays responsive.
 
     Attributes:
-        traces: those that are open, by name.
-        problems: why a run does not open, by name.
+        traces: Open traces, by name.
+        problems: Reasons why runs do not open, by name.
     """
 
     def __init__(self, runs: RunsFolder, listing: Listing) -> None:
         self._runs, self._listing = runs, listing
         self.traces: dict[str, Trace] = {}
         self.problems: dict[str, str] = {}
-        # when those that are open had last been written to, in seconds since 1970
+        # last write of the open traces, in seconds since 1970
         self._stamps: dict[str, float] = {}
         self._waiting: list[str] = []
 
     @property
     def is_done(self) -> bool:
-        """Return whether no trace waits to be opened."""
+        """Return whether no trace is waiting to be opened."""
         return not self._waiting
 
     @property
     def waiting(self) -> int:
-        """Return the number of traces that wait to be opened."""
+        """Return the number of traces waiting to be opened."""
         return len(self._waiting)
 
     def request(self, names: Iterable[str]) -> None:
-        """Request these traces and no others; open traces again that have changed since."""
-        # the listing has said why the others cannot be read
+        """Request these traces only; open traces that have changed since are opened again."""
+        # the listing reports why others cannot be read
         wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
         self.problems = {}
         for name in [name for name in self.traces if name not in wanted]:
@@ -107,17 +107,17 @@ class Loader:
 
     @property
     def is_stale(self) -> bool:
-        """Return whether a run that is open has changed, or gone."""
+        """Test whether an open run has changed or disappeared."""
         changed = self._listing.changed
         return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
 
     def drop(self, name: str) -> None:
-        """Drop the trace of a run that has gone, or is not wanted any more."""
+        """Drop the trace of a run that disappeared or is no longer needed."""
         self.traces.pop(name, None)
         self._stamps.pop(name, None)
 
     def open_some(self) -> None:
-        """Open some of the traces that wait: as many as a moment takes."""
+        """Open waiting traces for up to `MOMENT` seconds."""
         until = time.monotonic() + MOMENT
         while self._waiting and time.monotonic() < until:
             self._open_next()
@@ -132,24 +132,24 @@ class Loader:
             self.problems[name] = str(error)
 
 
-#: rows of a page of the table
+#: Number of rows of a page of the table.
 PAGE_ROWS = 12
 
 
 class FolderTable:
-    """Table of everything in the folder, one row a run: ticks choose runs, a click looks at one.
+    """Table of all runs in the folder, one row per run; ticks choose runs, a click selects one.
 
     Args:
-        choose: called with the names that are ticked, of those that the table shows.
-        select: called with the name of a run that is clicked.
+        choose: Called with the ticked names among those that the table shows.
+        select: Called with the name of a clicked run.
     """
 
     def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
-        #: of the runs in the table, in its order
+        #: Names of the runs in the table, in its order.
         self.names: list[str] = []
         self._choose = choose
         self._filling = False
-        #: how many there are, in words
+        #: Number of runs, in words.
         self._shown = ""
         self._columns: Sequence[str] = DEFAULT
         self._baseline: RunEntry | None = None
@@ -169,15 +169,15 @@ class FolderTable:
         )  # fmt: skip
 
     def show_columns(self, columns: Sequence[str], baseline: RunEntry | None) -> None:
-        """Choose columns by their names in `COLUMNS`, and the pinned run, for what is shown next."""
+        """Set the columns, by their names in `COLUMNS`, and the pinned run, for the next `show`."""
         self._columns, self._baseline = columns, baseline
         titles = [[title, form] for title, form in headings(columns, pinned=baseline is not None).items()]
         if titles != self.table.columns:
-            # rows of other columns must not stand under these
+            # rows of other columns must not appear under these
             self.table.param.update(columns=titles, rows=[])
 
     def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
-        """Show the runs that pass the filter, the number of all, and which are ticked."""
+        """Show the runs that pass the filter, the total number, and which are ticked."""
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
@@ -193,15 +193,15 @@ class FolderTable:
         self._fill(rows=rows, chosen=chosen)
 
     def still(self) -> str:
-        """Return the HTML of it."""
+        """Return static HTML of the table."""
         return f"<div class='card scroll'><h2>Runs in the folder</h2><p>{self._shown}</p>{self.table.still()}</div>"
 
     def tick(self, chosen: Sequence[str]) -> None:
-        """Ticks these runs and no others."""
+        """Tick these runs only."""
         self._fill(chosen=chosen)
 
     def mark(self, name: str) -> None:
-        """Mark the run that is looked at, and no other."""
+        """Mark only the selected run."""
         self.table.selected = name
 
     def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The page Runs: everything in the folder of runs, some of it side by side."""
+"""The page Runs: all runs of the folder, and the chosen ones side by side."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.tracing import Trace
 
-#: seconds between two looks into the folder
+#: Seconds between two checks of the folder.
 LOOK_SECONDS = 2.0
-#: runs that the page Compare shows
+#: Number of runs that the page Compare shows.
 COMPARED = 12
 
 
@@ -59,7 +59,7 @@ class Runs(Page):
         watch(lambda event: self._show_selected(), ["selected"])
         watch(lambda *events: self._draw_all(), ["x", "group", "band"])
 
-    # --- what is on it --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
         return runs_panel(self.choice, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
@@ -97,7 +97,7 @@ class Runs(Page):
         self.draw_next()
 
     def refresh(self) -> None:
-        """Look into the folder, and show what changed there."""
+        """Check the folder, and show changes."""
         self._next_look = time.monotonic() + LOOK_SECONDS
         if self.listing.refresh():
             self._fill_table()
@@ -107,7 +107,7 @@ class Runs(Page):
 
     @property
     def chosen(self) -> dict[str, Trace]:
-        """Return the traces of the chosen runs that are open, by name."""
+        """Return the open traces of the chosen runs, by name."""
         return {name: self.loader.traces[name] for name in self.choice.runs if name in self.loader.traces}
 
     def _fill_table(self) -> None:
@@ -116,10 +116,10 @@ class Runs(Page):
         self.table.show_columns(self.choice.columns, self.listing.entry(self.choice.baseline))
         self.table.show(matching, self.choice.runs, len(entries))
 
-    # --- what is looked at ----------------------------------------------------------------------------------------
+    # --- selection ------------------------------------------------------------------------------------------------
 
     def choose(self, ticked: Sequence[str]) -> None:
-        """Choose these runs of the table, and keep chosen runs that are filtered out now."""
+        """Choose the ticked runs of the table, in addition to chosen runs that the filter hides."""
         chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
         if problem:
             self._refuse(problem)
@@ -127,7 +127,7 @@ class Runs(Page):
         self.table.tick(chosen)
 
     def select(self, name: str) -> None:
-        """Look at one run in detail."""
+        """Show one run in detail."""
         self.choice.selected = name
 
     def _choose_changed(self) -> None:
@@ -167,42 +167,42 @@ class Runs(Page):
             if card.view.visible:
                 self.draw_later(card, partial(card.show, list(self.chosen.values()), self.shared.theme))
 
-    # --- what is done with runs -----------------------------------------------------------------------------------
+    # --- actions on runs ------------------------------------------------------------------------------------------
 
     def rename(self, new_name: str) -> None:
-        """Give the run that is looked at another name."""
+        """Rename the selected run."""
         old = self.choice.selected
         new = self.editor.rename(old, new_name)
         if new is not None and new != old:
             self._moved({old: new})
 
     def keep_note(self, note: str) -> None:
-        """Keep a note on the run that is looked at."""
+        """Store a note on the selected run."""
         self.editor.keep_note(self.choice.selected, note)
         self.refresh()
 
     def keep_tags(self, tags: Sequence[str]) -> None:
-        """Keep the tags of the run that is looked at."""
+        """Store the tags of the selected run."""
         self.editor.keep_tags(self.choice.selected, tags)
         self.refresh()
 
     def tag(self, tags: Sequence[str], remove: bool) -> None:
-        """Put tags on the chosen runs, or takes them off."""
+        """Add tags to the chosen runs, or remove them."""
         found = [entry for name in self.choice.runs if (entry := self.listing.entry(name)) is not None]
         self.editor.tag(found, tags, remove=remove)
         self.refresh()
 
     def pin(self) -> None:
-        """Measure the others by the run that is looked at; by none, if they are already."""
+        """Pin the selected run as baseline; if it is pinned already, unpin it."""
         name = self.choice.selected
         self.choice.baseline = "" if self.choice.baseline == name else name
 
     def delete(self) -> None:
-        """Move the chosen runs into the trash."""
+        """Move the chosen runs to the trash."""
         self._moved(dict.fromkeys(self.editor.delete(self.choice.runs), ""))
 
     def _moved(self, names: Mapping[str, str]) -> None:
-        """Follow runs that have other names now, or, where that is empty, are gone."""
+        """Follow renamed runs; an empty new name means that the run was deleted."""
         for old in names:
             self.loader.drop(old)
         self.refresh()
@@ -211,7 +211,7 @@ class Runs(Page):
         self.choice.param.update(runs=[name for name in runs if name], selected=selected, baseline=baseline)
 
     def bring_back(self, key: str) -> None:
-        """Bring back one of the deleted runs."""
+        """Restore one of the deleted runs."""
         self.editor.restore(key)
         self.refresh()
 
@@ -236,7 +236,7 @@ class Runs(Page):
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
-        """Go to the page Compare, and solve what the diagnosis proposes next to this run."""
+        """Open the page Compare, and solve the diagnosis's proposal there, next to this run."""
         name = self.choice.selected
 
         def prepare(page: Any) -> None:
@@ -248,7 +248,7 @@ class Runs(Page):
 
 
 def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
-    """Return the widgets of the sidebar: find runs, take them in from files, and bring deleted ones back."""
+    """Return the widgets of the sidebar, which find, import and restore runs."""
     return [
         pmui.Typography("Find", variant="h6"),
         pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
@@ -273,13 +273,13 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, m
 
 
 def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
-    """Run that are chosen now, those from before first; and why not all that are ticked, empty if they are.
+    """Return the chosen runs, earlier ones first, and the reason if a ticked run was rejected, otherwise empty.
 
-    None is chosen whose name breaks the address.
+    Runs whose names break the address are rejected.
 
     Args:
-        before: those chosen so far; the filter may have left some of them out of the table: they stay.
-        in_table: the runs that could be ticked.
+        before: Runs chosen so far; those hidden by the filter stay chosen.
+        in_table: Runs that could be ticked.
     """
     kept = [name for name in before if name in ticked or name not in in_table]
     chosen, problem = [*kept, *(name for name in ticked if name not in kept)], ""
@@ -294,11 +294,13 @@ def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection
 
 
 class ChosenBar:
-    """Buttons for what can be done with the chosen runs: a file of them, the page Compare, tags, the trash.
+    """Buttons for actions on the chosen runs: export, compare, tag, delete.
 
     Args:
-        compare, clear, delete: what the buttons do, besides making a file.
-        tag: called with tags, and whether they are to be taken off.
+        compare: Called to show the runs on the page Compare.
+        clear: Called to clear the choice.
+        delete: Called to delete the runs.
+        tag: Called with tags, and whether to remove them.
     """
 
     def __init__(

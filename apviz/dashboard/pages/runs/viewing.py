@@ -1,4 +1,4 @@
-"""What is looked at on the page Runs, and one run in detail."""
+"""Selection of the page Runs, and one run in detail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apviz.tracing import Trace
 
 
 class RunsView(param.Parameterized):
-    """Settings of what is looked at."""
+    """Settings of the selection."""
 
     filter = param.String("", label="Filter: words of name, method, data set, ending, note")
     x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
@@ -36,12 +36,14 @@ class RunsView(param.Parameterized):
 
 
 class RunDetails:
-    """Run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
+    """Details of a run: its editable name and note, its stop reason, and what limited it.
 
     Args:
-        rename, keep_note, keep_tags: called with the name, the note, or the tags in the field.
-        pin: called when the run is to be the one that others are measured by, or not any more.
-        rerun: called with the trace of a solve and its diagnosis when what that proposes is to be tried.
+        rename: Called with the name in the field.
+        keep_note: Called with the note in the field.
+        keep_tags: Called with the tags in the field.
+        pin: Called to pin the run as baseline, or to unpin it.
+        rerun: Called with the trace of a solve and its diagnosis, to try the diagnosis's proposal.
     """
 
     def __init__(
@@ -73,21 +75,21 @@ class RunDetails:
         self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
 
     def show(self, entry: RunEntry | None, trace: Trace | None, baseline: str = "") -> None:
-        """Show a run; nothing for none.
+        """Show a run; hide the details for None.
 
         Args:
-            trace: of the run; None while it is not open.
-            baseline: name of the run that is pinned.
+            trace: Trace of the run; None while it is not open.
+            baseline: Name of the pinned run.
         """
         self._paper.visible = entry is not None
         self._is_training = trace is not None and has_steps(trace)
-        # a sentence on what limited a solve needs to know what it was to reach
+        # a diagnosis of a solve requires its tolerance
         is_told_of = self._is_training or (trace is not None and is_solve(trace) and "tol" in trace.attrs)
         words = "the whole training" if self._is_training else ""
         self.diagnosis.show(trace if entry is not None and is_told_of else None, words)
         if entry is None:
             return
-        # a text that is being typed stays
+        # keep a text while it is being typed
         if self._in_fields != entry.name:
             self._in_fields = entry.name
             self.name.value, self.note.value, self.tags.value = entry.name, entry.note, ", ".join(entry.tags)

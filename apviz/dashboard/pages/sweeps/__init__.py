@@ -1,1 +1,1 @@
-"""The two pages that sweep one setting: Batch size, and Conditioning."""
+"""The pages that sweep one setting: Batch size, and Conditioning."""

@@ -1,4 +1,4 @@
-"""Batch size: one sweep over b."""
+"""The page Batch size: one sweep over b."""
 
 from __future__ import annotations
 

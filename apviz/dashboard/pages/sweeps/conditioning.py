@@ -1,4 +1,4 @@
-"""The page Conditioning: a sweep over the noise and so over κ, next to the fall of σ² in a training."""
+"""The page Conditioning: a sweep over the noise, and so over κ, next to the decrease of σ² in a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apviz.tracing import Trace
 
 
 class Conditioning(SweepPage):
-    """Page of a sweep over σ²: epochs or iterations, and work against κ; the paper's Figure 4."""
+    """Page of a sweep over σ²: epochs or iterations, and work, against κ; the paper's Figure 4."""
 
     name = "conditioning"
     title = "Conditioning"
@@ -102,15 +102,15 @@ class Conditioning(SweepPage):
             self._bar.refuse(str(error))
 
 
-#: trainings in one chart
+#: Most trainings in one chart.
 MAX_TRAININGS = 6
 PUBLISHED = "published:"
-#: the data set of the paper's own figure comes first
+#: Data sets with published trainings, that of the paper's figure first.
 _ORDER = sorted(SEEDS, key=lambda name: name != "airquality")
 
 
 class TrainingChoice(param.Parameterized):
-    """Settings of a chart of trainings: their names in the folder; `published:airquality` is the authors' own."""
+    """Settings of a chart of trainings: names in the folder, or `published:airquality` for the authors' training."""
 
     trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
 
@@ -121,15 +121,16 @@ class TrainingChoice(param.Parameterized):
         self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
 
     def choose_first(self) -> None:
-        """Choose, where nothing is chosen, the newest training, or the first published one."""
+        """Choose the newest training, or else the first published one, unless something is chosen."""
         if not self.trainings and self.param.trainings.objects:
             self.trainings = self.param.trainings.objects[:1]
 
     def open(self, here: Trainings) -> list[Trace]:
-        """Return the traces of the trainings that are chosen.
+        """Return the traces of the chosen trainings.
 
         Raises:
-            FileNotFoundError, ValueError: a run that is gone, or does not open.
+            FileNotFoundError: A run is missing.
+            ValueError: A run does not open.
         """
         found: list[Trace] = []
         for name in self.trainings[:MAX_TRAININGS]:

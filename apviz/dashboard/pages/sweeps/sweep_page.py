@@ -1,4 +1,4 @@
-"""What the two pages that sweep one setting have in common: the runs as they come in, and what limited one."""
+"""Base of the pages that sweep one setting: the runs of the sweep as they complete, and the diagnosis of one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from apviz.tracing.schema import TRAINING
 
 
 class SweepView(param.Parameterized):
-    """Settings of what is looked at."""
+    """Settings of the selection."""
 
     runs = param.List([], item_type=str, label="runs that are shown")
     selected = param.String("", label="the run that is diagnosed; empty for the slowest")
 
 
-#: runs in one set of charts
+#: Most runs in one set of charts.
 MAX_RUNS = 60
 
 
@@ -43,9 +43,9 @@ class SweepPage(SolvingPage):
     """Page around one sweep, with a chart called `sweep`."""
 
     solving: ClassVar[str] = "a sweep"
-    #: the setting that is swept
+    #: Swept setting.
     over: ClassVar[Over]
-    #: the charts of its runs, the running one included
+    #: Charts that include the running run.
     growing: ClassVar[tuple[str, ...]] = ("sweep",)
 
     def __init__(self, shared: Shared, label: str, hint: str) -> None:
@@ -80,7 +80,7 @@ class SweepPage(SolvingPage):
 
     @abstractmethod
     def _settings(self) -> list[Viewable]:
-        """Return the widgets of what is swept, and by which methods."""
+        """Return the widgets of the swept setting and of the methods."""
 
     @abstractmethod
     def _aside(self) -> list[Viewable]:
@@ -92,10 +92,10 @@ class SweepPage(SolvingPage):
 
     @abstractmethod
     def _solvers(self, spec: SystemSpec) -> list[Solver]:
-        """Return the solvers of the sweep with the settings as they are.
+        """Return the solvers of the sweep with the current settings.
 
         Raises:
-            ValueError: settings that cannot be run.
+            ValueError: Invalid settings.
         """
 
     def _noise_factors(self) -> list[float]:
@@ -119,7 +119,7 @@ class SweepPage(SolvingPage):
         self.draw_next()
 
     def run(self) -> None:
-        """Start the sweep with the settings as they are."""
+        """Start the sweep with the current settings."""
         if not self.fields.ready():
             return
         try:
@@ -132,14 +132,14 @@ class SweepPage(SolvingPage):
             self.choice.param.update(runs=[], selected="")
 
     def _take(self, job: ComparisonJob) -> None:
-        """Show new runs of the job, or more of the running one."""
+        """Show new runs of the job, or progress of the running one."""
         new = self.take_runs(job)
         if new:
             self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
         if job.live.trace is not None:
             self._draw_runs()
 
-    # --- what is looked at ----------------------------------------------------------------------------------------
+    # --- selection ------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         found, problems = {}, []
@@ -175,7 +175,7 @@ class SweepPage(SolvingPage):
         self._diagnosis.show(trace, which, self.traces.values())
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """Select the run of a clicked point, whose first number is the place of the run."""
+        """Select the run of a clicked point, by the index in the point's first number."""
         values, drawn = point.get("values", []), self._cards["sweep"].drawn
         if not values or int(values[0]) >= len(drawn):
             return
@@ -184,23 +184,24 @@ class SweepPage(SolvingPage):
             self.choice.selected = name
 
     def _draw(self, card: ChartCard) -> None:
-        """Draw all runs again, the running one included: its point moves, and colours follow ranks."""
+        """Draw all runs again, including the running one, because its point moves and colours follow ranks."""
         live = self.job.live.trace if self.job is not None and self.job.is_active else None
         card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)
 
 
-#: newest runs of the folder among which the sweep is looked for
+#: Number of newest runs of the folder to search for a sweep.
 MAX_SEARCHED = 200
 
 
 def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
-    """Return the names of the runs that make the newest sweep over a setting in a folder; none where there is none.
+    """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
-    That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
-    and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
+    A sweep has every method with at least two values of the setting. All runs are on the system of the newest such run,
+    and have its epoch limit. Of equal runs the last counts. Only root attributes are read, because opening a trace
+    takes ten times as long.
     """
     found: dict[str, dict[Method, dict[float, str]]] = {}
-    # from the oldest, so that of equal runs the last one stays
+    # from the oldest, so that the last of equal runs stays
     for name in reversed(runs.names()[:MAX_SEARCHED]):
         attrs = _attributes(runs.path_of(name))
         if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
@@ -217,12 +218,12 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
 
 
 def _cap(attrs: dict[str, Any]) -> Any:
-    """Cap on epochs or iterations, which the runs of one sweep share, and others seldom."""
+    """Return the limit on epochs or iterations, which runs of one sweep share and others rarely do."""
     return json.loads(attrs.get("solver_settings", "{}")).get("max_epochs")
 
 
 def _attributes(path: Path) -> dict[str, Any]:
-    """Return the root attributes of a trace; none where they cannot be read."""
+    """Return the root attributes of a trace; empty if they cannot be read."""
     try:
         return attributes_of(path)
     except (OSError, ValueError):

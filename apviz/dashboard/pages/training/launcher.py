@@ -21,10 +21,10 @@ class Launcher:
     """Starter of the page's jobs, one at a time, with the current settings of the plan.
 
     Args:
-        refuse: called with the reason if nothing was started.
+        refuse: Called with the reason if nothing was started.
 
     Attributes:
-        job: the job that was started last.
+        job: Job that was started last.
     """
 
     def __init__(self, shared: Shared, trainings: Trainings, plan: TrainingPlan, refuse: Callable[[str], None]) -> None:
@@ -102,7 +102,7 @@ class Launcher:
         path = self._trainings.path_of(name)
         try:
             goal = self._goal(trace)
-        except ValueError:  # data or solver are not here: it cannot resume
+        except ValueError:  # data or solver are missing, so it cannot resume
             return None
         more = goal > trace["step"].sizes["step"]
         return goal if more and can_resume(path) and not is_written_here(path) else None

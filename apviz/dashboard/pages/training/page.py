@@ -1,4 +1,4 @@
-"""The page Training: σ², lengthscales and what each step's solve took, live or of a recorded training."""
+"""The page Training: σ², lengthscales and the cost of each step's solve, live or of a recorded training."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Training(Page):
         """Return the job that runs, or the last one that ran."""
         return self.launcher.job
 
-    # --- what is on it --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
         return training_panel(self.plan, self.shared.system, self.fields)
@@ -83,7 +83,7 @@ class Training(Page):
             )
         return self._everything
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         names = self.trainings.names()
@@ -133,12 +133,12 @@ class Training(Page):
                 self.choice.training = job.name
 
     def start(self) -> None:
-        """Start a training with the settings as they are."""
+        """Start a training with the current settings."""
         if self.fields.ready() and self.launcher.start_new():
             self._show_job()
 
     def go_on(self) -> None:
-        """Take more steps of the training that is shown."""
+        """Take more steps of the selected training."""
         trace = self.selected.trace
         if trace is not None and self.fields.ready("steps") and self.launcher.extend(self.selected.name, trace):
             self._show_job()
@@ -177,7 +177,7 @@ class Training(Page):
         else:
             self.choice.param.update(training=job.name, step=None)
 
-    # --- what is looked at ----------------------------------------------------------------------------------------
+    # --- selection ------------------------------------------------------------------------------------------------
 
     def select(self, name: str) -> None:
         """Show another training."""
@@ -227,7 +227,7 @@ class TrainingCharts:
     """Charts of all steps, with a line at the selected step, and the chart of that step's solve.
 
     Args:
-        look_at: called with the step that is clicked.
+        look_at: Called with the clicked step.
         draw_later: `Page.draw_later` of the page.
     """
 

@@ -1,4 +1,4 @@
-"""The selected training so far, from a job of this window or from the folder."""
+"""The selected training up to now, from a job of this window or from the folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SelectedTraining:
     """Selected training and step.
 
     Attributes:
-        trace: trace of the steps so far; None before the first step, and if no training is selected.
+        trace: Trace of the steps so far; None before the first step, and if no training is selected.
     """
 
     def __init__(self, choice: TrainingView, trainings: Trainings, launcher: Launcher) -> None:
@@ -45,8 +45,8 @@ class SelectedTraining:
         """Read new steps from the job, or else from disk. Return whether there were any.
 
         Raises:
-            FileNotFoundError: the training is missing, or its folder is being replaced.
-            ValueError: the trace does not open, is of one solve, or has no step yet.
+            FileNotFoundError: The training is missing, or its folder is being replaced.
+            ValueError: The trace does not open, is of one solve, or has no step yet.
         """
         job = self.job
         if job is not None and job.trace is not None:
@@ -115,10 +115,10 @@ class TrainingPicker:
     """List of trainings, with status and diagnosis of the selected one, and a button to resume it.
 
     Args:
-        selected: the selected training.
-        select: called with the name of the training that is selected in the list.
-        go_on: called to resume the training.
-        change: called with the settings to change for another training.
+        selected: Selected training.
+        select: Called with the name of the training that is selected in the list.
+        go_on: Called to resume the training.
+        change: Called with the settings to change for another training.
     """
 
     def __init__(

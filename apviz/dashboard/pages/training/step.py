@@ -66,9 +66,10 @@ class StepDetails:
     """Details of the solve of a step, without its curve.
 
     Args:
-        selected, solves: the selected training and step, and its available solves.
-        look_at: called with the requested step; None for the last.
-        again: called with the settings to change to solve the step again.
+        selected: Selected training and step.
+        solves: Available solves of the step.
+        look_at: Called with the requested step; None for the last.
+        again: Called with the settings to change to solve the step again.
     """
 
     def __init__(
