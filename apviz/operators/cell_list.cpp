@@ -111,10 +111,11 @@ inline void distances(const Points<T>& sources, const T* y, int64_t j, int64_t e
   for (int l = 0; l < L; ++l) r[l] = l < left ? std::sqrt(u[l]) : T(2);
 }
 
-// out[q][t] += Σ_j P(|y_t − x_j|) u[q][j] for Q right-hand sides
+// out[q][t] += Σ_j P(|y_t − x_j|) u[q][j] for up to Q right-hand sides
 template <typename T, int D, int Q>
 void products(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* u,
-              T* out, int64_t threads) {
+              int columns, T* out, int64_t threads) {
+  const int count = Q == 1 ? 1 : columns;
   constexpr int L = kLanes<T>;
   over_tasks<T, D>(grid, targets, threads, [&](int64_t column, int64_t begin, int64_t end) {
     over_ranges<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, int64_t low, int64_t high) {
@@ -126,12 +127,12 @@ void products(const Grid& grid, const Points<T>& sources, const Points<T>& targe
         for (int l = 0; l < L; ++l) z[l] = 2 * r[l] - 1;
         evaluate<T, L>(p.value, p.degree, z, v);
         for (int l = 0; l < L; ++l) v[l] = r[l] < 1 ? v[l] : T(0);
-        for (int q = 0; q < Q; ++q) {
+        for (int q = 0; q < count; ++q) {
           const T* const uq = u + q * sources.stride + j;
           for (int l = 0; l < L; ++l) sums[q][l] += v[l] * uq[l];
         }
       }
-      for (int q = 0; q < Q; ++q) {
+      for (int q = 0; q < count; ++q) {
         T sum = 0;
         for (int l = 0; l < L; ++l) sum += sums[q][l];
         out[q * targets.stride + t] += sum;
@@ -143,13 +144,11 @@ void products(const Grid& grid, const Points<T>& sources, const Points<T>& targe
 template <typename T, int D>
 void matmul(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* u,
             int64_t columns, T* out, int64_t threads) {
-  int64_t q = 0;
-  for (; q + kColumns <= columns; q += kColumns)
-    products<T, D, kColumns>(grid, sources, targets, p, u + q * sources.stride, out + q * targets.stride, threads);
-  for (; q + 2 <= columns; q += 2)
-    products<T, D, 2>(grid, sources, targets, p, u + q * sources.stride, out + q * targets.stride, threads);
-  if (q < columns)
-    products<T, D, 1>(grid, sources, targets, p, u + q * sources.stride, out + q * targets.stride, threads);
+  for (int64_t q = 0; q < columns; q += kColumns) {
+    const int some = int(std::min<int64_t>(kColumns, columns - q));
+    (some == 1 ? products<T, D, 1> : products<T, D, kColumns>)(grid, sources, targets, p, u + q * sources.stride, some,
+                                                                out + q * targets.stride, threads);
+  }
 }
 
 // with c = Σ_q a[q][t] b[q][j]: out[0][t] += Σ_j c P(r), out[1 + d][t] += Σ_j c P′(r) (y − x)_d / r
