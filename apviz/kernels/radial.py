@@ -7,6 +7,7 @@ one function of one distance, with one spectral density.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -55,10 +56,12 @@ class Radial:
             found += weight * scale**-self.width * function.density(w / scale, self.width)
         return found
 
-    @property
+    @cached_property
     def size(self) -> float:
-        """The sum of |w|, to which errors of an entry are relative: k(0) of a kernel."""
-        return float(sum(abs(weight) for weight in self.weights))
+        """The largest value, to which errors of an entry are relative: k(0) of a kernel."""
+        if min(self.weights) > 0:
+            return float(sum(self.weights))
+        return float(np.abs(self.values(np.geomspace(1e-3, 1e4, 1001))).max())
 
     def derivative_in_shape(self) -> Radial:
         """Return the derivative of a single f in its parameter α, by a difference quotient of fourth order."""

@@ -17,10 +17,20 @@ from apviz.operators.keops import KeOpsOperator
 from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator
 
-__all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "FourierOperator", "Noise", "Operator", "Rows", "make_operator"]
+__all__ = [
+    "DENSE_MAX_N",
+    "OPERATORS",
+    "CountingOperator",
+    "FourierOperator",
+    "Noise",
+    "Operator",
+    "Rows",
+    "make_operator",
+]
 
 OPERATORS: dict[str, type[Operator]] = {
-    each.name: each for each in (DenseOperator, TiledOperator, FourierOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
+    each.name: each
+    for each in (DenseOperator, TiledOperator, FourierOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
 }
 # up to this n, where K takes 64 MB in float32, reading a stored K beats evaluating tiles in cache
 DENSE_MAX_N = 4_000

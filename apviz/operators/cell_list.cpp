@@ -48,35 +48,59 @@ inline void evaluate(const T* c, int degree, const T* z, T* v) {
   }
 }
 
-// calls range(t, first, end) for every target t of a task and every range of sources that may be nearer than 1
+// the sum of a vector, halved again and again: one after another, additions would wait for each other
+template <typename T, int L>
+inline T total(T* v) {
+  for (int half = L / 2; half > 0; half /= 2)
+#pragma omp simd
+    for (int l = 0; l < half; ++l) v[l] += v[l + half];
+  return v[0];
+}
+
+// sources low to high of a column
+struct Range {
+  int64_t low, high;
+};
+
+// calls target(t, ranges) for every target t of a task, with the ranges of sources that may be nearer than 1
 template <typename T, int D, typename F>
-void over_ranges(const Grid& grid, const Points<T>& sources, const Points<T>& targets, int64_t column, int64_t begin,
-                 int64_t end, F&& range) {
+void over_targets(const Grid& grid, const Points<T>& sources, const Points<T>& targets, int64_t column, int64_t begin,
+                  int64_t end, F&& target) {
+  struct Column {
+    int64_t low, high, stop;
+    T half;
+  };
   const int64_t a = column / grid.dims[1], b = column % grid.dims[1];
   const double side = grid.side;
   const int64_t m = int64_t(std::ceil(1.0 / side));
   const T* const last = sources.x + (D - 1) * sources.stride;
   const T* const of_target = targets.x + (D - 1) * targets.stride;
+  std::vector<Column> columns;
   for (int64_t i = std::max<int64_t>(0, a - m); i <= std::min(grid.dims[0] - 1, a + m); ++i)
     for (int64_t j = std::max<int64_t>(0, b - m); j <= std::min(grid.dims[1] - 1, b + m); ++j) {
       const double da = side * double(std::max<int64_t>(0, std::abs(i - a) - 1));
       const double db = side * double(std::max<int64_t>(0, std::abs(j - b) - 1));
       const double left = 1.0 - da * da - db * db;
-      if (left <= 0) continue;
+      const int64_t start = sources.starts[i * grid.dims[1] + j], stop = sources.starts[i * grid.dims[1] + j + 1];
+      if (left <= 0 || start == stop) continue;
       const T half = T(std::sqrt(left) * (1.0 + 1e-6));
-      const int64_t stop = sources.starts[i * grid.dims[1] + j + 1];
-      int64_t low = sources.starts[i * grid.dims[1] + j], high = low;
-      if (low == stop) continue;
       // the first target starts by bisection, those after it move the ends
-      low = std::lower_bound(last + low, last + stop, of_target[begin] - half) - last;
-      high = low;
-      for (int64_t t = begin; t < end; ++t) {
-        while (low < stop && last[low] < of_target[t] - half) ++low;
-        high = std::max(high, low);
-        while (high < stop && last[high] <= of_target[t] + half) ++high;
-        if (low < high) range(t, low, high);
-      }
+      const int64_t low = std::lower_bound(last + start, last + stop, of_target[begin] - half) - last;
+      columns.push_back({low, low, stop, half});
     }
+  std::vector<Range> ranges(columns.size());
+  for (int64_t t = begin; t < end; ++t) {
+    const T z = of_target[t];
+    size_t count = 0;
+    for (Column& c : columns) {
+      while (c.low < c.stop && last[c.low] < z - c.half) ++c.low;
+      c.high = std::max(c.high, c.low);
+      while (c.high < c.stop && last[c.high] <= z + c.half) ++c.high;
+      ranges[count] = {c.low, c.high};
+      count += c.low < c.high;
+    }
+    target(t, ranges.data(), count);
+  }
 }
 
 template <typename T, int D, typename F>
@@ -115,27 +139,25 @@ inline void distances(const Points<T>& sources, const T* y, int64_t j, int64_t e
 template <typename T, int D, int Q>
 void products(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* u,
               int columns, T* out, int64_t threads) {
-  const int count = Q == 1 ? 1 : columns;
+  const int sides = Q == 1 ? 1 : columns;
   constexpr int L = kLanes<T>;
   over_tasks<T, D>(grid, targets, threads, [&](int64_t column, int64_t begin, int64_t end) {
-    over_ranges<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, int64_t low, int64_t high) {
+    over_targets<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, const Range* ranges, size_t count) {
       T y[D], sums[Q][L] = {};
       for (int d = 0; d < D; ++d) y[d] = targets.x[d * targets.stride + t];
-      for (int64_t j = low; j < high; j += L) {
+      for (size_t k = 0; k < count; ++k) for (int64_t j = ranges[k].low, high = ranges[k].high; j < high; j += L) {
         T gap[D][L], r[L], z[L], v[L];
         distances<T, D>(sources, y, j, high, gap, r);
         for (int l = 0; l < L; ++l) z[l] = 2 * r[l] - 1;
         evaluate<T, L>(p.value, p.degree, z, v);
         for (int l = 0; l < L; ++l) v[l] = r[l] < 1 ? v[l] : T(0);
-        for (int q = 0; q < count; ++q) {
+        for (int q = 0; q < sides; ++q) {
           const T* const uq = u + q * sources.stride + j;
           for (int l = 0; l < L; ++l) sums[q][l] += v[l] * uq[l];
         }
       }
-      for (int q = 0; q < count; ++q) {
-        T sum = 0;
-        for (int l = 0; l < L; ++l) sum += sums[q][l];
-        out[q * targets.stride + t] += sum;
+      for (int q = 0; q < sides; ++q) {
+        out[q * targets.stride + t] += total<T, L>(sums[q]);
       }
     });
   });
@@ -157,10 +179,10 @@ void gradients(const Grid& grid, const Points<T>& sources, const Points<T>& targ
                const T* b, int64_t columns, double* out, int64_t threads) {
   constexpr int L = kLanes<T>;
   over_tasks<T, D>(grid, targets, threads, [&](int64_t column, int64_t begin, int64_t end) {
-    over_ranges<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, int64_t low, int64_t high) {
+    over_targets<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, const Range* ranges, size_t count) {
       T y[D], sums[D + 1][L] = {};
       for (int d = 0; d < D; ++d) y[d] = targets.x[d * targets.stride + t];
-      for (int64_t j = low; j < high; j += L) {
+      for (size_t k = 0; k < count; ++k) for (int64_t j = ranges[k].low, high = ranges[k].high; j < high; j += L) {
         T gap[D][L], r[L], z[L], v[L], s[L], c[L] = {};
         distances<T, D>(sources, y, j, high, gap, r);
         for (int l = 0; l < L; ++l) z[l] = 2 * r[l] - 1;
@@ -177,7 +199,7 @@ void gradients(const Grid& grid, const Points<T>& sources, const Points<T>& targ
           for (int l = 0; l < L; ++l) sums[d + 1][l] += s[l] * gap[d][l];
       }
       for (int k = 0; k <= D; ++k)
-        for (int l = 0; l < L; ++l) out[k * targets.stride + t] += double(sums[k][l]);
+        out[k * targets.stride + t] += double(total<T, L>(sums[k]));
     });
   });
 }

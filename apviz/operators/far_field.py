@@ -34,6 +34,8 @@ AnyArray = NDArray[np.floating]
 IMAGE_SHARE, WINDOW_SHARE, TRANSFORM_SHARE = 0.03, 0.03, 0.3
 #: smallest tolerance at which FINUFFT's grid may be 1.25 times as fine as the frequencies, rather than twice
 FINER_GRID_BELOW = 1e-9
+#: tolerances below which FINUFFT's own rounding prevails; entries are then 10 times as precise as these
+FINEST = {"float32": 1.5e-5, "float64": 1e-14}
 #: distances, in features, at which a function is looked at for its decay
 DISTANCES = np.geomspace(1e-3, 1e7, 4001)
 #: points of a line and offsets of lines along each axis, at which the error is measured
@@ -93,7 +95,7 @@ def window_for(radial: Radial, band: float, diagonal: float, error: float) -> Wi
     above = np.flatnonzero(size > IMAGE_SHARE * error * radial.size)
     decayed = float(DISTANCES[min(above[-1] + 1, len(DISTANCES) - 1)]) if len(above) else float(DISTANCES[0])
     # what the window cuts is at most the function at the diagonal
-    at_edge = float(size[DISTANCES >= diagonal].max(initial=0.0)) / radial.size
+    at_edge = float(size[diagonal <= DISTANCES].max(initial=0.0)) / radial.size
     share = WINDOW_SHARE * error / max(at_edge, WINDOW_SHARE * error)
     if share >= 0.5:
         return Window(min(decayed, diagonal))
@@ -132,7 +134,7 @@ class FarField:
         self.split, self.box, self.dtype = split, box, dtype
         self.window = window_for(split.radial, split.band, box.diagonal, error)
         self.periods, self.halves = series_shape(split.band, box.sides, self.window.reach)
-        self.tolerance = max(TRANSFORM_SHARE * error, 1e-14 if dtype == np.float64 else 1e-6)
+        self.tolerance = max(TRANSFORM_SHARE * error, FINEST[np.dtype(dtype).name])
         octant = self._coefficients()
         self.error = self._measured(octant) / split.radial.size
         places = np.ix_(*(np.abs(np.arange(1 - half, half)) for half in self.halves))
@@ -151,11 +153,15 @@ class FarField:
 
     def _coefficients(self) -> Array:
         """Compute the coefficients of frequencies from 0 along each axis: cosine transforms of k − near on a grid."""
-        axes = [period / (2 * half) * np.arange(half + 1) for period, half in zip(self.periods, self.halves, strict=True)]
+        axes = [
+            period / (2 * half) * np.arange(half + 1) for period, half in zip(self.periods, self.halves, strict=True)
+        ]
         sampled = np.zeros(tuple(half + 1 for half in self.halves))
         # images of the origin that are near enough; they are on the axes' far ends
         for far_ends in itertools.product((False, True), repeat=len(axes)):
-            gaps = [period - axis if far else axis for far, axis, period in zip(far_ends, axes, self.periods, strict=True)]
+            gaps = [
+                period - axis if far else axis for far, axis, period in zip(far_ends, axes, self.periods, strict=True)
+            ]
             near = tuple(np.flatnonzero(gap < self.window.reach) for gap in gaps)
             if min(map(len, near)):
                 self._add_image(sampled, gaps, tuple(slice(each[0], each[-1] + 1) for each in near))
@@ -166,7 +172,10 @@ class FarField:
     def _add_image(self, sampled: Array, gaps: list[Array], where: tuple[slice, ...]) -> None:
         squares = [gap[each] ** 2 for gap, each in zip(gaps, where, strict=True)]
         target, rest = sampled[where], squares[1:]
-        plane = sum((square.reshape([-1 if k == j else 1 for k in range(len(rest))]) for j, square in enumerate(rest)), np.zeros(()))
+        plane = sum(
+            (square.reshape([-1 if k == j else 1 for k in range(len(rest))]) for j, square in enumerate(rest)),
+            np.zeros(()),
+        )
         for k, square in enumerate(squares[0]):  # plane by plane, so that little memory is needed
             r = np.sqrt(square + plane)
             target[k] += self.window.times(self.split.remaining(np.atleast_1d(r)).reshape(r.shape), r)
@@ -185,7 +194,9 @@ class FarField:
                 if other != axis:
                     waves = doubled[other] * np.cos(steps[other] * offset[other] * np.arange(self.halves[other]))
                     inside = np.tensordot(inside, waves, axes=(other, 0))
-            along = np.concatenate([np.linspace(0.0, min(4.0 * short, sides[axis]), LINE_POINTS), sides[axis] * rng.random(LINE_POINTS)])
+            along = np.concatenate(
+                [np.linspace(0.0, min(4.0 * short, sides[axis]), LINE_POINTS), sides[axis] * rng.random(LINE_POINTS)]
+            )
             far = np.cos(np.outer(along, steps[axis] * np.arange(self.halves[axis]))) @ (doubled[axis] * inside)
             offset[axis] = 0.0
             r = np.sqrt(along**2 + offset @ offset)

@@ -8,8 +8,6 @@ convergence is checked with all entries in float64.
 from __future__ import annotations
 
 import time
-from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +16,9 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
 from apviz.kernels.radial import Metric, metrics_of, parts_of
-from apviz.operators import cell_list, native
+from apviz.operators import cell_list
 from apviz.operators.interface import Noise
-from apviz.operators.radial_product import Place, RadialProduct, Unreachable
+from apviz.operators.radial_product import RadialProduct, Unreachable
 from apviz.operators.tiled import TiledOperator, exact
 from apviz.settings import require
 
@@ -93,7 +91,7 @@ class FourierOperator(TiledOperator):
         self._products: dict[Metric, RadialProduct] = {}
         self._wider: dict[Metric, RadialProduct] = {}
         self._slopes: dict[Metric, RadialProduct] = {}
-        self._by_trees = False
+        self._by_trees, self._prices = False, dict[int, float]()
 
     @property
     def engine(self) -> str:
@@ -163,6 +161,38 @@ class FourierOperator(TiledOperator):
             out[~inside] = super().cross_matmul(z[~inside], v)
         return out
 
+    def matmul_price(self, columns: int) -> float:
+        """Return the seconds of a product relative to those of n² entries: converted, not counted.
+
+        Both are measured on this machine, once for each number of columns; the price is kept to one digit.
+        """
+        if columns not in self._prices:
+            v = torch.ones(self.n, columns, dtype=self.x.dtype)
+            self.matmul(v[:, :1])  # makes the series and plans
+            started = time.process_time()
+            self.matmul(v)
+            seconds = time.process_time() - started
+            self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
+        return self._prices[columns]
+
+    def _seconds_of_entry(self, columns: int) -> float:
+        rows = min(self.n, RATED_ROWS)
+        a, u = self.inputs[:rows], torch.ones(rows, columns, dtype=self.x.dtype)
+        out, repeats = torch.zeros_like(u), max(2, 1_000_000 // rows**2)
+        self._accumulate(out, a, a, u)
+        started = time.process_time()
+        for _ in range(repeats):
+            self._accumulate(out, a, a, u)
+        return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
+
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+        """Convert the seconds of a product into entries, see `matmul_price`; of rows of Z, by their share of n.
+
+        Derivatives take both transforms of a column and one more transform an input, for twice the columns.
+        """
+        price = self.matmul_price(columns) * (self.x.shape[1] + 2.0 if derivatives else 1.0)
+        return max(1, round(price * self.n * rows))
+
     def _covering(self, z: Tensor) -> tuple[Tensor, dict[Metric, RadialProduct]]:
         """Return which rows of z are left to the series, and its products by metric."""
         features = [each.numpy() for each in self._lowered.features(z, self._centre)]
@@ -206,9 +236,8 @@ class FourierOperator(TiledOperator):
         left, right = np.ascontiguousarray(a.numpy()), np.ascontiguousarray(b.numpy())
         features, shapes, values = [], [], []
         for part in self._parts:
-            place = self._lowered.terms.index((part.part,))
-            found = self._slope(part).gradients(left, right)
-            weight = float(self._lowered.weights[place])
+            weight = float(self._lowered.weights[self._lowered.terms.index((part.part,))])
+            found = self._unweighted_gradients(part, left, right)
             features.append(torch.from_numpy(np.ascontiguousarray(weight * found[:, 1:])))
             values.append(found[:, 0].sum())
             shapes.append(weight * self._in_shape(part, left, right))
@@ -216,13 +245,13 @@ class FourierOperator(TiledOperator):
         shape = torch.tensor(shapes, dtype=torch.float64)
         return Gradients(torch.cat(features, 1), shape, weights, torch.zeros(0, dtype=torch.float64))
 
-    def _slope(self, part: Metric) -> RadialProduct:
-        """Return the products of one part of the kernel, without its weight."""
-        if len(self._parts) == 1 and self._metrics[0].radial.weights == (1.0,):
-            return self._product(self._metrics[0])
+    def _unweighted_gradients(self, part: Metric, a: Array, b: Array) -> Array:
+        """Compute Σⱼ (aᵢᵀbⱼ) f(rᵢⱼ) and its gradient for one part of the kernel, without its weight."""
+        if len(self._parts) == 1:
+            return self._product(self._metrics[0]).gradients(a, b) / self._metrics[0].radial.weights[0]
         if part not in self._slopes:
             self._slopes[part] = self._made(part)
-        return self._slopes[part]
+        return self._slopes[part].gradients(a, b)
 
     def _in_shape(self, part: Metric, a: Array, b: Array) -> float:
         """Compute Σᵢⱼ (aᵢᵀbⱼ) ∂f/∂α, 0 if the function has no parameter."""

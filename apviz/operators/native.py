@@ -203,7 +203,11 @@ def library(structure: Structure | None = None) -> ctypes.CDLL | None:
             build(path, structure)
         return _loaded(path, structure)
     except OSError as error:
-        slower = "near neighbours are found by SciPy" if isinstance(structure, Path) else "tiled operators run in-place tiles"
+        slower = (
+            "near neighbours are found by SciPy"
+            if isinstance(structure, Path)
+            else "tiled operators run in-place tiles"
+        )
         warnings.warn(
             f"the compiled engine is not available ({error}); {slower} instead, "
             "2 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a writable cache "

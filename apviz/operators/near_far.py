@@ -181,4 +181,3 @@ def cheapest(radial: Radial, error: float, cost: Callable[[Split], float], steps
         else:
             low = middle + 1
     return shortest(radial, low, error) if cost_at(low) < math.inf else None
-

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apviz.kernels.radial import Radial
 from apviz.memory import require_memory
@@ -22,15 +21,15 @@ from apviz.operators.near_far import BAND_RATIO, Split, cheapest
 
 #: nanoseconds: a pair of neighbours; both transforms of a point in d dimensions; a frequency; in float32, one column,
 #: on one core of an AMD EPYC (Zen 3), in float64 `DOUBLE` times as many
-NEAR_COST, POINT_COST, MODE_COST, DOUBLE = 2.0, {1: 55.0, 2: 220.0, 3: 450.0}, 130.0, 2.0
+NEAR_COST, POINT_COST, MODE_COST, DOUBLE = 8.0, {1: 55.0, 2: 220.0, 3: 450.0}, 130.0, 2.0
 #: frequencies from which the transforms no longer fit into caches
 MODES_IN_CACHE = 4e6
 #: most frequencies; 1.25³ of them take 3 GB as complex numbers in float32
 MOST_MODES = 2e8
 #: share of the allowed error for the split; aliasing, the window and the transforms take up to the same
 SPLIT_SHARE, TIGHTER, ATTEMPTS = 0.4, 0.6, 4
-#: error that the series may have, for the rest is that of the transforms
-SERIES_SHARE = 0.85
+#: error that the series may have: the rest is that of the transforms, with their rounding
+SERIES_SHARE, ROUNDING = 0.85, {"float32": 2.5e-6, "float64": 1e-13}
 #: rows and points of which distances are sampled, to count neighbours
 SAMPLED_ROWS, SAMPLED_POINTS = 200, 20_000
 #: how many times the frequencies of the points' own box may be used for targets outside of it
@@ -79,6 +78,7 @@ class RadialProduct:
     ) -> None:
         self.radial, self.x, self.error, self.dtype, self.compiled = radial, x, error, dtype, compiled
         self.box = box or Box(x.min(axis=0), x.max(axis=0))
+        self._allowed = SERIES_SHARE * error - ROUNDING[dtype.name]
         self._distances, self._share = _sampled_distances(x)
         self.far = self._far_of(split) if split is not None else self._chosen()
         self.split = self.far.split
@@ -101,12 +101,12 @@ class RadialProduct:
         if split.near is None:
             return double * far
         degree = len(split.near.chebyshev) - 1
-        pairs = len(self.x) * (20.0 + self.neighbours(split.near.cutoff))
+        pairs = len(self.x) * (5.0 + self.neighbours(split.near.cutoff))
         return double * (far + NEAR_COST * (0.5 + degree / 16) * pairs)
 
     def _chosen(self) -> FarField:
         """Choose the split of least cost whose measured error is as small as allowed."""
-        target = SPLIT_SHARE * self.error * self.radial.size
+        target = min(SPLIT_SHARE * self.error, self._allowed) * self.radial.size
         # bands whose waves are longer than the box would be constant in it
         first = math.floor(math.log(2.0 / max(self.box.diagonal, 1e-6), BAND_RATIO))
         steps = range(min(first, -12), max(first, 0) + 56)
@@ -117,7 +117,7 @@ class RadialProduct:
                 break
             far = self._far_of(split)
             measured = min(measured, far.error)
-            if far.error <= SERIES_SHARE * self.error:
+            if far.error <= self._allowed:
                 return far
             target *= TIGHTER
         reached = f"the smallest measured is {measured:.1e}" if measured < math.inf else "no split has that"
@@ -147,7 +147,7 @@ class RadialProduct:
         found = RadialProduct(
             self.radial, self.x, self.error, self.dtype, compiled=self.compiled, split=self.split, box=box
         )
-        return found if found.far.error <= SERIES_SHARE * self.error else None
+        return found if found.far.error <= self._allowed else None
 
     def matmul(self, v: AnyArray, targets: Place | None = None) -> AnyArray:
         """Compute k(targets, X) v for v: (n, p), to (m, p); targets None: X."""
@@ -159,9 +159,7 @@ class RadialProduct:
             out[:, q : q + 2] = at.transforms.values(spectrum, min(2, v.shape[1] - q))
         if self.grid is not None and self.split.near is not None:
             assert at.sorted is not None and self.home.sorted is not None
-            out += cell_list.matmul(
-                self.grid, self.split.near, self.home.sorted, at.sorted, v, compiled=self.compiled
-            )
+            out += cell_list.matmul(self.grid, self.split.near, self.home.sorted, at.sorted, v, compiled=self.compiled)
         return out
 
     def gradients(self, a: AnyArray, b: AnyArray, targets: Place | None = None, *, transposed: bool = False) -> Array:
@@ -179,7 +177,9 @@ class RadialProduct:
             spectrum *= self.far.coefficients
             out[:, 0] += (of_a * here.transforms.values(spectrum, of_a.shape[1])).sum(axis=1)
             for k, w in enumerate(self.far.frequencies):
-                turned = spectrum * (1j * w.astype(self.dtype)).astype(spectrum.dtype).reshape(_along(k, self.x.shape[1]))
+                turned = spectrum * (1j * w.astype(self.dtype)).astype(spectrum.dtype).reshape(
+                    _along(k, self.x.shape[1])
+                )
                 out[:, 1 + k] += (of_a * here.transforms.values(turned, of_a.shape[1])).sum(axis=1)
         if self.grid is not None and self.split.near is not None:
             assert here.sorted is not None and there.sorted is not None

@@ -315,7 +315,7 @@ def test_a_file_that_lacks_what_is_saved_today_is_refused_and_what_it_lacks_name
         (
             ("settings", "operator"),
             "magic",
-            "gp.npz: operator must be one of auto, dense, tiled, keops, fused, fused-tf32x3, got 'magic'",
+            "gp.npz: operator must be one of auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'magic'",
         ),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),
         (
