@@ -1,4 +1,4 @@
-"""Products of the Fourier operator against dense ones by NumPy's formulas: no entry errs by more than the stated bound."""
+"""Products of the Fourier operator against NumPy's formulas: no entry errs by more than the stated bound."""
 
 import numpy as np
 import pytest
