@@ -3,7 +3,7 @@
 The series repeats with a period, which leaves room between a box and its image for k to decay. A function that decays
 slowly, or less than the box is wide, is multiplied by a window: 1 for all distances in the box, then smoothly 0. The
 coefficients are the discrete cosine transform of k − near on a grid. The error of entries is measured with them, along
-lines through the box, and so contains all that is cut off, aliased or windowed.
+lines through the box, and so contains what the band, aliasing and the window leave out.
 
 References: Barnett, Greengard & Hogg, arXiv:2305.11065, 2023 (Fourier features on a grid of frequencies); Barnett,
 Magland & af Klinteberg, SIAM J. Sci. Comput. 41, 2019 (FINUFFT).
