@@ -318,7 +318,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (
             ("settings", "operator"),
             "magic",
-            "gp.npz: operator must be one of auto, dense, tiled, keops, fused, fused-tf32x3, got 'magic'",
+            "gp.npz: operator must be one of auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'magic'",
         ),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),
         (

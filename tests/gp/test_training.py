@@ -393,7 +393,7 @@ def test_bad_data_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"y must have shape \(n,\), one target for each row of x, got \(80, 1\)"):
         apviz.Training(x, y[:, None])
     with pytest.raises(
-        ValueError, match="operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"
+        ValueError, match="operator must be auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'sparse'"
     ):
         apviz.Training(x, y, operator="sparse")
     x[3, 1] = float("nan")
