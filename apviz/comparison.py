@@ -23,6 +23,7 @@ from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.methods import METHODS, MethodEntry
+from apviz.partitions import with_overlap
 from apviz.places import P, Place, is_there, place_of
 from apviz.preconditioners import PRECONDITIONERS
 from apviz.settings import require_number
@@ -182,7 +183,7 @@ def _solvers_of(entry: MethodEntry, swept: Mapping[str, Sequence[Any]], common: 
     """Yield one solver for every combination of a method's swept settings."""
     for values in itertools.product(*(swept[name] for name in entry.sweeps)):
         own = dict(zip(entry.sweeps, values, strict=True))
-        settings = {**common, **own, **entry.fixed}
+        settings = with_overlap({**common, **own, **entry.fixed})
         if entry.preconditioner is not None:
             settings["preconditioner"] = PRECONDITIONERS.make(entry.preconditioner, **own, seed=common["seed"])
         yield SOLVERS.make(entry.family, **settings)

@@ -8,11 +8,12 @@ row numbers here are stored rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from apviz.operators import native
 from apviz.operators.interface import count
 from apviz.operators.layout import Rows
 from apviz.registry import Registry
-from apviz.settings import require_seed
+from apviz.settings import Auto, chosen, require_overlap, require_seed
 
 #: Number of landmarks of a block, which determine its distance to other blocks; size of the search for a margin, as a
 #: multiple of the margin.
@@ -98,60 +99,111 @@ class Partition:
 
 
 class Partitioner(Protocol):
-    """Callable that makes a `Partition` of the scaled inputs: (n, d); pass your own as `partition=`."""
+    """A callable that makes a `Partition` of the scaled inputs: (n, d); pass your own as `partition=`.
 
-    def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
+    If its blocks have margins, an attribute `overlap` says their size, for memory checks and names.
+    """
+
+    def __call__(self, inputs: Tensor, block_size: int) -> Partition: ...
 
 
 PARTITIONS: Final = Registry[Partitioner]("partition", "apviz.partitions")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Consecutive(ABC):
+    """Blocks of consecutive rows of an order, each with its nearest other rows as a margin."""
+
+    overlap: float | Auto = 0.0
+    #: whether blocks are compact in space, so that few blocks around one hold its margin
+    is_compact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_overlap(self.overlap)
+
+    def __call__(self, inputs: Tensor, block_size: int) -> Partition:
+        order, overlap = self.order(inputs, block_size), chosen("overlap", self.overlap)
+        return _with_margins(order, inputs, block_size, overlap, is_compact=self.is_compact)
+
+    @abstractmethod
+    def order(self, inputs: Tensor, block_size: int) -> Tensor:
+        """Return the user's row of each stored row, (n,)."""
+
+
 @PARTITIONS.register("sequential")
 @dataclass(frozen=True, kw_only=True)
-class Sequential:
-    """Blocks of consecutive rows in the given order: the paper's partition (section 5.1)."""
+class Sequential(_Consecutive):
+    """Blocks of consecutive rows in the given order: the paper's partition (section 5.1).
 
-    def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
-        order = torch.arange(len(inputs), device=inputs.device)
-        return _with_margins(order, inputs, block_size, overlap, compact=False)
+    Args:
+        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
+            uses 0. `auto` chooses it from d (`apviz.solvers.recommended`).
+
+    Raises:
+        ValueError: an overlap out of range, with the accepted values.
+    """
+
+    is_compact = False
+
+    def order(self, inputs: Tensor, block_size: int) -> Tensor:
+        return torch.arange(len(inputs), device=inputs.device)
 
 
 @PARTITIONS.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
-class ShuffledRows:
-    """Blocks of rows in a random order."""
+class ShuffledRows(_Consecutive):
+    """Blocks of rows in a random order.
+
+    Args:
+        overlap: as in `Sequential`.
+        seed: seed of the order.
+    """
 
     seed: int = 0
+    is_compact = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_seed(self.seed)
 
-    def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
+    def order(self, inputs: Tensor, block_size: int) -> Tensor:
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(int(self.seed)))
-        return _with_margins(order.to(inputs.device), inputs, block_size, overlap, compact=False)
+        return order.to(inputs.device)
 
 
 @PARTITIONS.register("kd-tree")
 @dataclass(frozen=True, kw_only=True)
-class KDTree:
-    """Blocks of neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
+class KDTree(_Consecutive):
+    """Blocks of neighbours in space: halves along the longest side, in units of lengthscale, until a block is full.
 
-    def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
-        order = _tree(inputs, block_size, lambda points: points[:, int((points.amax(0) - points.amin(0)).argmax())])
-        return _with_margins(order, inputs, block_size, overlap)
+    Args:
+        overlap: as in `Sequential`.
+    """
+
+    def order(self, inputs: Tensor, block_size: int) -> Tensor:
+        return _tree(inputs, block_size, lambda points: points[:, int((points.amax(0) - points.amin(0)).argmax())])
 
 
 @PARTITIONS.register("principal-axis-tree")
 @dataclass(frozen=True, kw_only=True)
-class PrincipalAxisTree:
+class PrincipalAxisTree(_Consecutive):
     """Blocks of neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
 
     McNames (2001), "A fast nearest-neighbor algorithm based on a principal axis search tree". Blocks are rounder than
     those of a k-d tree if inputs are many and correlated.
+
+    Args:
+        overlap: as in `Sequential`.
+
+    Examples:
+        >>> import torch
+        >>> from apviz.partitions import PrincipalAxisTree
+        >>> PrincipalAxisTree(overlap=0.5)(torch.randn(40, 2), 10).solved_sizes()
+        [15, 15, 15, 15]
     """
 
-    def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
-        return _with_margins(_tree(inputs, block_size, _principal), inputs, block_size, overlap)
+    def order(self, inputs: Tensor, block_size: int) -> Tensor:
+        return _tree(inputs, block_size, _principal)
 
 
 def _principal(points: Tensor) -> Tensor:
@@ -178,18 +230,35 @@ def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor
     return torch.cat(leaves)
 
 
-def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
-    """Return the partitioner called `name`, with `seed` if it is random; return an object as it is.
+def partitioner_named(name: str | Partitioner, seed: int = 0, overlap: float | Auto = 0.0) -> Partitioner:
+    """Return the partitioner called `name`, with this overlap, and `seed` if it is random; return an object as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
     if isinstance(name, type):
         raise ValueError(f"partition must be an object, such as {name.__name__}(), got the class")
-    return name if not isinstance(name, str) and callable(name) else PARTITIONS.make(name, seed=seed)
+    return name if not isinstance(name, str) and callable(name) else PARTITIONS.make(name, seed=seed, overlap=overlap)
 
 
-def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, compact: bool = True) -> Partition:
+def overlap_of(partition: str | Partitioner) -> float | Auto:
+    """Return the overlap of a partitioner, 0 for a name and for an object that does not say."""
+    return 0.0 if isinstance(partition, str) else getattr(partition, "overlap", 0.0)
+
+
+def with_overlap(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain settings whose `overlap`, a setting of user interfaces, has become one of their `partition`.
+
+    Without overlap the partition keeps its name, and so the seed of its solver.
+    """
+    others = {name: value for name, value in settings.items() if name != "overlap"}
+    if settings.get("overlap") and "partition" in settings:
+        seed, overlap = settings.get("seed", 0), settings["overlap"]
+        others["partition"] = partitioner_named(settings["partition"], seed, overlap)
+    return others
+
+
+def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, is_compact: bool) -> Partition:
     """Return blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
 
     Nearest means nearest to any row the block owns. If blocks are compact, the search covers the blocks around it:
@@ -204,7 +273,7 @@ def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float
     for j in range(len(starts) - 1):
         owned = starts[j + 1] - starts[j]
         size = min(int(overlap * owned), n - owned)
-        looked_at = math.ceil(CANDIDATES * overlap) + 2 if compact else len(starts) - 1
+        looked_at = math.ceil(CANDIDATES * overlap) + 2 if is_compact else len(starts) - 1
         margins.append(around.nearest(j, size, looked_at))
     return Partition(order, starts, tuple(margins))
 

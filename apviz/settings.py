@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 LARGEST_SEED: Final = 2**62
 # largest number of characters of a value in a message
 _MOST_SHOWN = 200
-#: Value of a setting that apviz chooses, see `apviz.solvers.choices`.
+#: Value of a setting that apviz chooses, see `apviz.solvers.recommended`.
 Auto = Literal["auto"]
 
 

@@ -19,6 +19,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 import apviz
+from apviz.partitions import KDTree
 from benchmarks.machine import RESULTS
 
 FILE = RESULTS / "animation.webp"
@@ -31,7 +32,7 @@ INK, FAINT, PAPER = 25, 120, 255
 COLOURS = {"Scattered blocks": (213, 94, 0), "Blocks of neighbours": (0, 114, 178)}
 SOLVERS = {
     "Scattered blocks": {"block_size": SOLVED, "partition": "sequential"},
-    "Blocks of neighbours": {"block_size": SOLVED * 2 // 3, "partition": "kd-tree", "overlap": 0.5},
+    "Blocks of neighbours": {"block_size": SOLVED * 2 // 3, "partition": KDTree(overlap=0.5)},
 }
 
 

@@ -25,7 +25,7 @@ import torch
 import apviz
 from apviz import comparison
 from apviz.solvers import attempt, overlapping
-from apviz.solvers.choices import coarse_rank
+from apviz.solvers.recommended import coarse_rank
 from benchmarks.machine import RESULTS, keep
 
 TOLERANCES = (0.1, 0.01, 0.001)

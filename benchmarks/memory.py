@@ -18,6 +18,7 @@ import torch
 import apviz
 from apviz import comparison
 from apviz.analysis.sweeps import factor_bytes
+from apviz.partitions import KDTree
 from apviz.solvers import Cholesky, Solver, attempt
 from benchmarks.machine import keep
 
@@ -25,7 +26,7 @@ ARRAYS, FIXED_MB = 8, 200
 CASES = (
     (100_000, apviz.AlternatingProjection(block_size=1000, tol=1e-12, max_epochs=1)),
     (60_000, apviz.AlternatingProjection(block_size=6000, tol=1e-12, max_epochs=1, check_every=1)),
-    (60_000, apviz.AlternatingProjection(block_size=500, partition="kd-tree", overlap=1.0, tol=1e-12, max_epochs=1)),
+    (60_000, apviz.AlternatingProjection(block_size=500, partition=KDTree(overlap=1.0), tol=1e-12, max_epochs=1)),
     (100_000, apviz.ConjugateGradient(tol=1e-12, max_epochs=2)),
 )
 
@@ -89,7 +90,7 @@ def taken(name: str, n: int, sides: int, solver: Solver) -> float:
     """MB beyond the system at the highest."""
     warnings.simplefilter("ignore")
     system, small = registered(name, n, sides), registered(name, 500, sides)
-    for first in (Cholesky(), apviz.AlternatingProjection(block_size=100, overlap=0.5, partition="kd-tree", tol=0.1)):
+    for first in (Cholesky(), apviz.AlternatingProjection(block_size=100, partition=KDTree(overlap=0.5), tol=0.1)):
         attempt(small, first)  # loads what a first solve loads
     Path("/proc/self/clear_refs").write_text("5")
     before = memory_mb("VmRSS")

@@ -15,7 +15,7 @@ import torch
 
 import apviz
 from apviz.solvers import Hook, attempt, overlapping
-from apviz.solvers.choices import SKELETON_RANK, SKELETON_ROWS
+from apviz.solvers.recommended import SKELETON_RANK, SKELETON_ROWS
 from apviz.solvers.refinement import Pass
 from benchmarks.machine import keep
 from benchmarks.solvers import SHORT, SIZES, build

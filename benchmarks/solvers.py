@@ -28,7 +28,7 @@ import torch
 import apviz
 from apviz import comparison
 from apviz.solvers import attempt, overlapping
-from apviz.solvers.choices import resolve
+from apviz.solvers.recommended import resolve
 from benchmarks.machine import RESULTS, describe
 
 FOLDER = RESULTS / "solvers"

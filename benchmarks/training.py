@@ -65,6 +65,7 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
+from apviz.partitions import PrincipalAxisTree
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.system import KernelSystem
@@ -188,7 +189,11 @@ def settings_of(method: str, source: Source, steps: int) -> TrainingSettings:
     if less.get("stages"):
         stages = tuple((share, max(1, round(part * steps))) for share, part in STAGES)
         total = sum(count for _, count in stages) + max(1, round(LAST_STEPS * steps))
-        settings |= {"solver": dataclasses.replace(OURS, overlap=STAGE_OVERLAP), "stages": stages, "steps": total}
+        settings |= {
+            "solver": dataclasses.replace(OURS, partition=PrincipalAxisTree(overlap=STAGE_OVERLAP)),
+            "stages": stages,
+            "steps": total,
+        }
     return TrainingSettings(**settings)
 
 

@@ -111,7 +111,7 @@ def test_show_prints_settings_spectrum_and_last_epochs(compared, apviz_here):
         "≈",
         "Not converged: epoch limit",
         "last epochs",
-        "'overlap': 0.0",
+        "'partition': 'sequential'",
     ):
         assert word in done.stdout
 

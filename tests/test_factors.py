@@ -123,7 +123,7 @@ def test_two_blocks_of_one_size_share_the_memory_of_one():
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0, 7.0])
 def test_the_memory_estimated_from_the_inputs_equals_that_of_the_partition(n, overlap):
     x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
-    sizes = apviz.partitions.KDTree()(x, 60, overlap).solved_sizes()
+    sizes = apviz.partitions.KDTree(overlap=overlap)(x, 60).solved_sizes()
     assert factor_bytes(x, 60, overlap) == 4 * numbers_held(sizes)
 
 

@@ -13,6 +13,7 @@ import apviz
 from apviz import comparison
 from apviz.method import Method, distinct_names
 from apviz.methods import METHODS
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace
 
 
@@ -24,7 +25,8 @@ def cg(preconditioner):
     return apviz.ConjugateGradient(preconditioner=preconditioner)
 
 
-NEIGHBOURS = {"partition": "principal-axis-tree", "overlap": 0.5, "step": Subspace(length=24)}
+HALF = PrincipalAxisTree(overlap=0.5)
+NEIGHBOURS = {"partition": HALF, "step": Subspace(length=24)}
 #: solver, name, details
 CALLED = [
     (projection(), "Alternating projection (greedy, b = 250)", "consecutive blocks"),
@@ -40,7 +42,7 @@ CALLED = [
     (cg(apviz.PivotedCholesky(rank=100)), "CG + pivoted Cholesky (rank 100)", ""),
     (cg(apviz.RandomlyPivotedCholesky(rank=176)), "CG + randomly pivoted Cholesky (rank 176)", ""),
     (
-        cg(apviz.TwoLevelSchwarz(block_size=523, overlap=0.5, coarse_rank=176)), "CG + two-level Schwarz",
+        cg(apviz.TwoLevelSchwarz(block_size=523, partition=HALF, coarse_rank=176)), "CG + two-level Schwarz",
         "523 rows a block, 50% overlap, coarse space of rank 176",
     ),
     (apviz.Cholesky(), "Cholesky", ""),

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from apviz.partitions import (
     PrincipalAxisTree,
     Sequential,
     ShuffledRows,
+    overlap_of,
     partitioner_named,
     squared_distances,
+    with_overlap,
 )
 
 EVERY_PARTITIONER = pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_every_row_is_owned_once_and_margins_contain_other_rows(
     partitioner, n, d, block_size, seed, overlap, duplicates
 ):
     x = points(n, d, seed, duplicates)
-    partition = partitioner(x, block_size, overlap)
+    partition = replace(partitioner, overlap=overlap)(x, block_size)
     m = math.ceil(n / block_size)
     assert len(partition) == m
     assert partition.owned_sizes() == [block_size] * (m - 1) + [n - (m - 1) * block_size]  # only the last is short
@@ -84,7 +87,7 @@ def test_with_few_blocks_a_margin_contains_the_rows_nearest_to_any_owned_row(
     partitioner, blocks, block_size, short, d, overlap, seed, duplicates
 ):
     x = points(blocks * block_size - short % block_size, d, seed, duplicates)
-    assert_margins_are_exact(partitioner(x, block_size, overlap), x)
+    assert_margins_are_exact(replace(partitioner, overlap=overlap)(x, block_size), x)
 
 
 @pytest.fixture(params=["compiled", "matrix products"])
@@ -105,7 +108,7 @@ def test_margins_of_full_blocks_are_exact_up_to_about_ten_times_the_overlap_in_b
 ):
     # candidates are ten times the margin and the next block, here all rows; fewer for the short last block
     x = points(20 * blocks - 7, 3, duplicates=duplicates)
-    partition = partitioner(x, 20, overlap)
+    partition = replace(partitioner, overlap=overlap)(x, 20)
     assert len(partition) == blocks
     assert_margins_are_exact(partition, x, range(blocks - 1))
 
@@ -113,7 +116,7 @@ def test_margins_of_full_blocks_are_exact_up_to_about_ten_times_the_overlap_in_b
 def test_a_margin_is_nearest_to_the_rows_not_to_their_bounding_box():
     # the box of the first block is [0, 10]; 5 lies in it, far from both rows, and 11 outside, near one
     x = torch.tensor([0.0, 10.0, 5.0, 11.0, 4.0, -0.5])[:, None].double()
-    assert Sequential()(x, 2, 1.0).solved(0).tolist() == [0, 1, 3, 5]
+    assert Sequential(overlap=1.0)(x, 2).solved(0).tolist() == [0, 1, 3, 5]
 
 
 @pytest.mark.usefixtures("search")
@@ -121,12 +124,12 @@ def test_margins_far_from_the_origin_are_as_accurate_in_float32():
     # float32 represents this grid exactly; ‖x‖² is 1e8 times the squared spacing
     grid = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0))
     x = grid[torch.randperm(144, generator=torch.Generator().manual_seed(0))] + 8192
-    assert_margins_are_exact(KDTree()(x, 16, 1.0), x)
+    assert_margins_are_exact(KDTree(overlap=1.0)(x, 16), x)
 
 
 @EVERY_PARTITIONER
 def test_an_overlap_that_covers_everything_solves_on_all_rows_in_every_block(partitioner):
-    partition = partitioner(points(53, 2), 10, 6.0)
+    partition = replace(partitioner, overlap=6.0)(points(53, 2), 10)
     assert all(sorted(solved_rows(partition, j)) == list(range(53)) for j in range(5))
     # ⌊6 · 3⌋ rows in addition to the three of the last block
     assert partition.solved_sizes() == [53] * 5 + [21]
@@ -151,7 +154,7 @@ def share_of_exact_margins(partition, x):
 )
 def test_with_many_compact_blocks_nearly_all_of_the_exact_margin_is_found(partitioner, d, overlap, least):
     x = points(6000, d)
-    partition = partitioner(x, 50, overlap)
+    partition = replace(partitioner, overlap=overlap)(x, 50)
     assert len(partition) == 120
     assert share_of_exact_margins(partition, x) >= least
 
@@ -159,7 +162,7 @@ def test_with_many_compact_blocks_nearly_all_of_the_exact_margin_is_found(partit
 def test_margins_do_not_depend_on_the_order_of_the_rows():
     x = points(800, 2)
     shuffle = torch.randperm(800, generator=torch.Generator().manual_seed(1))
-    first, second = KDTree()(x, 25, 1.0), KDTree()(x[shuffle], 25, 1.0)
+    first, second = KDTree(overlap=1.0)(x, 25), KDTree(overlap=1.0)(x[shuffle], 25)
     for j in range(32):
         held = shuffle[second.order[second.solved(j)]]
         assert set(held.tolist()) == set(first.order[first.solved(j)].tolist())
@@ -167,14 +170,14 @@ def test_margins_do_not_depend_on_the_order_of_the_rows():
 
 def test_sequential_and_one_block_partitions_keep_the_order_of_the_rows():
     x = points(50, 2)
-    assert Sequential()(x, 7, 0.5).is_identity
-    assert not KDTree()(x, 7, 0.0).is_identity and not ShuffledRows(seed=0)(x, 7, 0.0).is_identity
+    assert Sequential(overlap=0.5)(x, 7).is_identity
+    assert not KDTree()(x, 7).is_identity and not ShuffledRows(seed=0)(x, 7).is_identity
 
 
 @EVERY_PARTITIONER
 @pytest.mark.parametrize("block_size", [20, 21, 10**6])
 def test_a_block_size_of_n_or_more_gives_one_block_without_margin(partitioner, block_size):
-    partition = partitioner(points(20, 2), block_size, 0.5)
+    partition = replace(partitioner, overlap=0.5)(points(20, 2), block_size)
     assert len(partition) == 1 and partition.owned(0) == partition.solved(0) == slice(0, 20)
 
 
@@ -182,7 +185,7 @@ def test_kd_tree_blocks_are_compact():
     x = points(2000, 2)
     sizes = {}
     for name, partitioner in ((name, kind()) for name, kind in PARTITIONS.items()):
-        partition = partitioner(x, 50, 0.0)
+        partition = partitioner(x, 50)
         stored = x.numpy()[partition.order.numpy()]
         sizes[name] = np.mean([np.ptp(stored[partition.owned(j)], axis=0).prod() for j in range(len(partition))])
     # 40 blocks that tile the plane cover 1/40 of its area each, those of random rows nearly all of it
@@ -193,7 +196,7 @@ def test_kd_tree_blocks_are_compact():
 @given(n=st.integers(3, 120), block_size=st.integers(1, 60), seed=st.integers(0, 99))
 def test_in_one_dimension_kd_tree_blocks_are_intervals_of_the_sorted_points(n, block_size, seed):
     x = points(n, 1, seed)
-    partition = KDTree()(x, block_size, 0.0)
+    partition = KDTree()(x, block_size)
     stored, ordered = x[partition.order, 0], np.sort(x[:, 0])
     for j in range(len(partition)):
         np.testing.assert_array_equal(np.sort(stored[partition.owned(j)]), ordered[partition.owned(j)])
@@ -202,7 +205,7 @@ def test_in_one_dimension_kd_tree_blocks_are_intervals_of_the_sorted_points(n, b
 def test_the_kd_tree_cuts_the_longest_side():
     # 8 × 1 points on a grid ten times as long as wide: the first cut is across the length
     x = torch.cartesian_prod(torch.arange(0.0, 80, 10), torch.arange(0.0, 8, 1))
-    partition = KDTree()(x, 32, 0.0)
+    partition = KDTree()(x, 32)
     assert set(x[partition.order[partition.owned(0)], 0].tolist()) == {0, 10, 20, 30}
 
 
@@ -214,7 +217,7 @@ def across(x, axis):
 @pytest.mark.parametrize(("n", "block_size"), [(400, 50), (400, 390), (390, 100), (401, 40)])
 def test_the_principal_axis_tree_first_cuts_across_the_leading_singular_vector(n, block_size, dtype):
     x = (points(n, 4) @ points(4, 4, seed=1)).to(dtype) + 3
-    partition = PrincipalAxisTree()(x, block_size, 0.0)
+    partition = PrincipalAxisTree()(x, block_size)
     axis = np.linalg.svd(x.double().numpy() - x.double().numpy().mean(0))[2][0]
     left = across(x[partition.order[: (len(partition) // 2) * block_size]], axis)
     right = across(x[partition.order[(len(partition) // 2) * block_size :]], axis)
@@ -227,7 +230,7 @@ def test_the_principal_axis_tree_cuts_each_half_across_its_own_axis():
     along = torch.stack([torch.arange(0.0, 64), torch.zeros(64)], 1)
     up = torch.stack([torch.full((64,), 64.0), torch.arange(0.0, 32, 0.5)], 1)
     x = torch.cat([along, up]).double()
-    partition = PrincipalAxisTree()(x, 32, 0.0)
+    partition = PrincipalAxisTree()(x, 32)
     blocks = {tuple(sorted(partition.order[partition.owned(j)].tolist())) for j in range(4)}
     assert blocks == {tuple(range(k, k + 32)) for k in (0, 32, 64, 96)}
 
@@ -243,7 +246,7 @@ def test_blocks_of_the_principal_axis_tree_are_invariant_under_rotation_shift_an
     # a power of two of full blocks gives equal halves, because the direction of an axis is arbitrary
     x = points(block_size * 2**halvings, d, seed)
     rotation = torch.linalg.qr(points(d, d, seed + 1))[0]
-    partitions = [PrincipalAxisTree()(inputs, block_size, 0.0) for inputs in (x, factor * (x @ rotation) + shift)]
+    partitions = [PrincipalAxisTree()(inputs, block_size) for inputs in (x, factor * (x @ rotation) + shift)]
     first, second = (
         {frozenset(p.order[p.owned(j)].tolist()) for j in range(len(p))} for p in partitions
     )  # fmt: skip
@@ -256,22 +259,22 @@ def test_principal_axis_blocks_are_thinner_if_the_inputs_are_correlated():
     x = torch.tensor(rng.standard_normal((1600, 1)) + 0.05 * rng.standard_normal((1600, 5)))
     spread = {}
     for partitioner in (KDTree(), PrincipalAxisTree()):
-        stored = x.numpy()[partitioner(x, 50, 0.0).order.numpy()].reshape(32, 50, 5)
+        stored = x.numpy()[partitioner(x, 50).order.numpy()].reshape(32, 50, 5)
         spread[type(partitioner)] = stored.var(1).sum(1).mean()
     assert spread[PrincipalAxisTree] < 0.95 * spread[KDTree]
 
 
 def test_shuffled_orders_depend_on_the_seed():
     x = points(40, 1)
-    assert torch.equal(ShuffledRows(seed=3)(x, 5, 0.0).order, ShuffledRows(seed=3)(x, 5, 0.0).order)
-    assert not torch.equal(ShuffledRows(seed=3)(x, 5, 0.0).order, ShuffledRows(seed=4)(x, 5, 0.0).order)
+    assert torch.equal(ShuffledRows(seed=3)(x, 5).order, ShuffledRows(seed=3)(x, 5).order)
+    assert not torch.equal(ShuffledRows(seed=3)(x, 5).order, ShuffledRows(seed=4)(x, 5).order)
 
 
 def test_partitioning_does_not_change_the_global_random_state():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    ShuffledRows(seed=1)(points(40, 1), 5, 0.0)
+    ShuffledRows(seed=1)(points(40, 1), 5)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -304,6 +307,29 @@ def test_a_partitioner_may_be_given_by_name_or_as_an_object_and_an_unknown_name_
     assert partitioner_named(mine) is mine
     with pytest.raises(ValueError, match=r"partition must be one of sequential, shuffled, kd-tree.*, got 'ball-tree'"):
         partitioner_named("ball-tree")
+
+
+@EVERY_PARTITIONER
+@pytest.mark.parametrize("wrong", [-0.1, math.inf, math.nan, "much", None])
+def test_an_overlap_out_of_range_is_named_with_its_value_and_what_is_accepted(partitioner, wrong):
+    message = rf"overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got '?{wrong}"
+    with pytest.raises(ValueError, match=message):
+        replace(partitioner, overlap=wrong)
+
+
+@EVERY_PARTITIONER
+def test_an_overlap_that_is_still_to_be_chosen_makes_no_blocks(partitioner):
+    with pytest.raises(ValueError, match=r"overlap is still 'auto'"):
+        replace(partitioner, overlap="auto")(points(20, 2), 5)
+
+
+def test_an_overlap_beside_a_partition_becomes_one_of_the_partition():
+    plain = {"block_size": 5, "partition": "shuffled", "seed": 3}
+    assert with_overlap(plain | {"overlap": 0.0}) == plain  # the solver's seed still draws the rows
+    assert with_overlap(plain | {"overlap": 0.5})["partition"] == ShuffledRows(overlap=0.5, seed=3)
+    assert with_overlap({"overlap": 0.5, "rank": 7}) == {"rank": 7}
+    assert overlap_of("kd-tree") == 0 and overlap_of(KDTree(overlap="auto")) == "auto"
+    assert overlap_of(lambda inputs, block_size: None) == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -26,7 +26,7 @@ def setup(n=900, d=2, lengthscale=0.5, block_size=60, rank=30, near=200, dtype=t
     system = apviz.KernelSystem(
         x, np.ones(n), apviz.Matern52(lengthscale=lengthscale), noise=NOISE, operator="tiled", dtype=dtype, device="cpu"
     )
-    partition = KDTree()(system.operator.inputs, block_size, 0.5)
+    partition = KDTree(overlap=0.5)(system.operator.inputs, block_size)
     operator = CountingOperator(system.operator).reordered(partition.order)
     factors = BlockFactors(operator, [partition.solved(block) for block in range(len(partition))])
     skeletons = BlockSkeletons(operator, partition, factors, rank, near, seed)
@@ -41,7 +41,7 @@ def image_of(columns, u, block, n):
 
 def test_near_rows_are_the_solved_rows_and_those_nearest_to_the_owned_ones():
     x = torch.as_tensor(np.random.default_rng(1).uniform(0, 1, (300, 3)))
-    partition = KDTree()(x, 40, 0.5)
+    partition = KDTree(overlap=0.5)(x, 40)
     stored = x[partition.order]
     for block, near in enumerate(near_rows(partition, stored, 130)):
         owned, solved = set(range(300)[partition.owned(block)]), set(partition.solved(block).tolist())
@@ -138,7 +138,7 @@ def test_far_rows_that_coincide_with_those_of_a_block_are_drawn_and_fitted(dtype
     system = apviz.KernelSystem(
         x, np.ones(600), apviz.RBF(lengthscale=0.5), noise=NOISE, operator="dense", dtype=dtype, device="cpu"
     )
-    partition = Sequential()(system.operator.inputs, 5, 0.0)
+    partition = Sequential()(system.operator.inputs, 5)
     operator = CountingOperator(system.operator)
     rows = [partition.solved(block) for block in range(len(partition))]
     # skeletons of all rows of a block

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from apviz import RBF, KernelSystem, Matern52, PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator
+from apviz.partitions import PrincipalAxisTree
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.spectrum import DENSE_ROWS, all_eigenvalues, lanczos, largest_eigenvalue, spectrum
 
@@ -190,9 +191,9 @@ def test_pivoted_cholesky_gives_the_eigenvalues_of_its_own_p():
     "settings",
     [
         RandomlyPivotedCholesky(rank=20),
-        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20),
-        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20, coarse="galerkin"),
-        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=0),
+        TwoLevelSchwarz(block_size=40, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=20),
+        TwoLevelSchwarz(block_size=40, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=20, coarse="galerkin"),
+        TwoLevelSchwarz(block_size=40, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=0),
     ],
     ids=repr,
 )

@@ -40,7 +40,7 @@ def with_value(tensor, value, *places):
         ({"noise": math.nan}, "noise is .* finite and positive, got nan"),
         ({"noise": math.inf}, "noise is .* finite and positive, got inf"),
         ({"kernel": RBF(lengthscale=(0.1, 0.2, 0.3))}, "3 lengthscales were given for inputs with 2 columns"),
-        ({"operator": "sparse"}, "operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"),
+        ({"operator": "sparse"}, "operator must be auto, dense, tiled, fourier, keops, .*, got 'sparse'"),
         (
             {"operator": make_operator("dense", X[:5], RBF(lengthscale=0.3), 0.1)},
             "the operator is of 5 points, x has 6",

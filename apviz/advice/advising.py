@@ -25,7 +25,7 @@ from apviz.solvers import (
     checked_hooks,
     overlapping,
 )
-from apviz.solvers.choices import coarse_rank
+from apviz.solvers.recommended import coarse_rank
 from apviz.system import KernelSystem
 
 #: a pilot system has n ÷ TWIN_SHARE rows, between LEAST_ROWS and MOST_ROWS

@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple
 from apviz.advice.cost_model import CALLS, CostModel
 from apviz.advice.pilots import Rehearsal, growth_to
 from apviz.operators import Operator
+from apviz.partitions import overlap_of
 from apviz.preconditioners import TwoLevelSchwarz
+from apviz.settings import chosen
 from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
 
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
@@ -142,15 +144,16 @@ def _of_projections(
     if solver.precision.recursion == "float32":
         costs, item = costs.in_float32, 4
     b, history = _whole(solver.block_size), _whole(solver.step.length)
-    solved = min(n, round(b * (1 + float(solver.overlap))))
+    overlap = float(chosen("overlap", overlap_of(solver.partition)))
+    solved = min(n, round(b * (1 + overlap)))
     blocks = math.ceil(n / b)
     update = costs.projection(solved) + (costs.history(history) if history else 0.0) + CALLS
     entries = whole.projected / max(whole.epochs, 1) * n**2 * costs.entry
     if _whole(solver.columns.rank):
         entries *= SKELETONS
     kept = 2 if solver.precision.factors == "float16" else item
-    memory = kept * n * b * (1 + float(solver.overlap)) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
-    memory += item * n * (1 + float(solver.overlap)) * _whole(solver.columns.rank)
+    memory = kept * n * b * (1 + overlap) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
+    memory += item * n * (1 + overlap) * _whole(solver.columns.rank)
     return Parts(blocks * costs.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
 
 
@@ -171,7 +174,7 @@ def _of_iterations(
         memory += LOW_RANK_ARRAYS * n * rank * item
         work += rank / n
     if isinstance(inner, TwoLevelSchwarz):
-        b, overlap = _whole(inner.block_size), float(inner.overlap)
+        b, overlap = _whole(inner.block_size), float(chosen("overlap", overlap_of(inner.partition)))
         solved = min(n, round(b * (1 + overlap)))
         blocks = math.ceil(n / b)
         setup += blocks * costs.block(solved)

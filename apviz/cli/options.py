@@ -79,6 +79,6 @@ MaxEpochs = Annotated[int, option(METHODS_PANEL, "N", "Limit the epochs, or the 
 
 Dtype = Annotated[str, option(RUN, "DTYPE", "Compute in float32 or float64.")]
 Device = Annotated[str, option(RUN, "DEVICE", "Compute on auto, cpu or cuda.")]
-Engine = Annotated[str, option(RUN, "ENGINE", "Evaluate K by auto, dense, tiled, keops, or fused on a GPU.")]
+Engine = Annotated[str, option(RUN, "ENGINE", "Evaluate K by auto, dense, tiled, fourier, keops, or fused on a GPU.")]
 Scheduler = Annotated[str | None, option(RUN, "URL", "Run on the workers of a Dask scheduler, tcp://….")]
 Workers = Annotated[int | None, option(RUN, "N", "Run on N local workers instead.")]

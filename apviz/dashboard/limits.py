@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from apviz.factors import factor_bytes
+from apviz.partitions import overlap_of
 from apviz.settings import require_number, require_whole
 from apviz.solvers import AlternatingProjection, Solver
 
@@ -70,6 +71,7 @@ class Limits:
 
 def _known_factor_bytes(solver: Solver, x: Tensor) -> float:
     """Return the bytes of a solver's block factors on x: (n, d); 0 if apviz chooses the block size."""
-    if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
+    if not isinstance(solver, AlternatingProjection):
         return 0.0
-    return float(factor_bytes(x, int(solver.block_size), float(solver.overlap)))
+    size, overlap = solver.block_size, overlap_of(solver.partition)
+    return 0.0 if "auto" in (size, overlap) else float(factor_bytes(x, int(size), float(overlap)))

@@ -16,7 +16,7 @@ from apviz.gp.accuracy import weighted_norms
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
 from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
-from apviz.solvers.choices import solved_rows
+from apviz.solvers.recommended import solved_rows
 from apviz.system import KernelSystem
 
 # relative residual of the solves for variances

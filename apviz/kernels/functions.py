@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 
@@ -55,6 +58,14 @@ class Function(ABC):
             f"{type(self).__name__} does not say what its spectrum is, of which functions are drawn: give it a method "
             "`frequencies`, as apviz.Matern52 has one, or draw values from its covariance"
         )
+
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        """Evaluate the spectral density s at frequencies of length w: f(‖δ‖²) = (2π)^−width ∫ s(‖ω‖) cos(ωᵀδ) dω.
+
+        Raises:
+            ValueError: a function whose density is not known.
+        """
+        raise ValueError(f"{type(self).__name__} has no `density`, as apviz.Matern52 has one")
 
     @property
     def power(self) -> int:
@@ -114,6 +125,9 @@ class SquaredExponential(Function):
 
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
+
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        return math.pi ** (width / 2) * np.exp(-0.25 * w * w)
 
 
 def mixture_frequencies(rates: Tensor, width: int, generator: Generator) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from apviz.kernels.functions import SquaredExponential, mixture_frequencies
@@ -42,6 +44,9 @@ class Matern12(Stationary):
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         return _student_frequencies(1, width, count, generator)
 
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        return _student_density(1, w, width)
+
 
 @KERNELS.register("matern32")
 class Matern32(Stationary):
@@ -72,6 +77,9 @@ class Matern32(Stationary):
 
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         return _student_frequencies(3, width, count, generator)
+
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        return _student_density(3, w, width)
 
 
 @KERNELS.register("matern52")
@@ -107,6 +115,9 @@ class Matern52(Stationary):
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         return _student_frequencies(5, width, count, generator)
 
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        return _student_density(5, w, width)
+
 
 @KERNELS.register("rbf")
 class RBF(Stationary, SquaredExponential):
@@ -128,9 +139,17 @@ class RBF(Stationary, SquaredExponential):
     gpytorch = ("RBFKernel", {})
     distance_scale = math.sqrt(0.5)
     frequencies = SquaredExponential.frequencies
+    density = SquaredExponential.density
 
 
 def _student_frequencies(degrees: int, width: int, count: int, generator: Generator) -> Tensor:
     """Frequencies of Matérn-ν in u = 2ν r², degrees = 2ν: Student's, normal ones over the root of a χ²."""
     chi_squared = torch.randn(count, degrees, dtype=torch.float64, generator=generator).square().sum(1, keepdim=True)
     return mixture_frequencies(0.5 / chi_squared, width, generator)
+
+
+def _student_density(degrees: int, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Evaluate the density of Matérn-ν in u = 2ν r², degrees = 2ν (Rasmussen & Williams, equation 4.15)."""
+    nu, power = degrees / 2, (degrees + width) / 2
+    factor = math.lgamma(power) - math.lgamma(nu) + width * math.log(2.0 * math.sqrt(math.pi))
+    return np.exp(factor - power * np.log1p(w * w))

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from apviz.kernels.functions import mixture_frequencies
@@ -68,6 +70,15 @@ class RationalQuadratic(Stationary):
         quantiles = torch.rand(count, 1, dtype=torch.float64, generator=generator)
         rates = torch.from_numpy(gammaincinv(self.alpha, quantiles.numpy()))
         return mixture_frequencies(rates, width, generator)
+
+    def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+        from scipy.special import gammaln, kve
+
+        # the mean of π^(width/2) s^(−width/2) exp(−w²/4s) over gamma distributed s; infinite at 0 where α ≤ width/2
+        order = self.alpha - width / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log = math.log(2.0) + width / 2 * math.log(math.pi) - gammaln(self.alpha) + order * np.log(w / 2) - w
+            return np.asarray(np.exp(log) * kve(order, w))
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.log1p_().mul_(-self.alpha).exp_()

@@ -62,6 +62,8 @@ class Stationary(Leaf):
         cls.form = vars(cls).get("form", "")
         if "frequencies" not in vars(cls):
             cls.frequencies = Function.frequencies  # type: ignore[method-assign]
+        if "density" not in vars(cls):
+            cls.density = Function.density  # type: ignore[method-assign]
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         object.__setattr__(self, "lengthscale", positives("lengthscale", lengthscale))

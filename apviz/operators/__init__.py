@@ -10,16 +10,27 @@ from apviz.kernels import Kernel
 from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
 from apviz.operators.distributed import DistributedOperator
+from apviz.operators.fourier import FourierOperator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator, is_trusted
 from apviz.operators.interface import Noise, Operator
 from apviz.operators.keops import KeOpsOperator
 from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator
 
-__all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
+__all__ = [
+    "DENSE_MAX_N",
+    "OPERATORS",
+    "CountingOperator",
+    "FourierOperator",
+    "Noise",
+    "Operator",
+    "Rows",
+    "make_operator",
+]
 
 OPERATORS: dict[str, type[Operator]] = {
-    each.name: each for each in (DenseOperator, TiledOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
+    each.name: each
+    for each in (DenseOperator, TiledOperator, FourierOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
 }
 # up to this n, where K takes 64 MB in float32, reading a stored K beats evaluating tiles in cache
 DENSE_MAX_N = 4_000
@@ -42,5 +53,7 @@ def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: tor
             name = "fused"
     if name not in OPERATORS:
         raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
+    if name == "fourier" and ranks is not None:
+        raise ValueError("operator 'fourier' runs in one process, not on ranks; use operator='tiled'")
     operator = OPERATORS[name](x, kernel, noise, dtype)
     return operator if ranks is None or name == "dense" else DistributedOperator(operator, ranks)

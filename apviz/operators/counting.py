@@ -1,4 +1,8 @@
-"""An operator that counts the kernel entries evaluated by another operator."""
+"""An operator that counts the kernel entries evaluated by another operator.
+
+A product that evaluates no entries, such as that of the Fourier operator, counts as the entries that its seconds would
+have evaluated at the measured rate (`Operator.counted_entries`).
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,7 @@ class CountingOperator(Operator):
     # --- counted --------------------------------------------------------------------------------------------------
 
     def matmul(self, v: Tensor) -> Tensor:
-        self._entries.number += self.n**2
+        self._entries.number += self._operator.counted_entries(self.n, v.shape[1])
         return self._operator.matmul(v)
 
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
@@ -100,7 +104,7 @@ class CountingOperator(Operator):
         return self._operator.columns(rows)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
-        self._entries.number += len(z) * self.n
+        self._entries.number += self._operator.counted_entries(len(z), v.shape[1])
         return self._operator.cross_matmul(z, v)
 
     def cross_columns(self, z: Tensor) -> Tensor:
@@ -108,7 +112,7 @@ class CountingOperator(Operator):
         return self._operator.cross_columns(z)
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
-        self._entries.number += self.n**2
+        self._entries.number += self._operator.counted_entries(self.n, a.shape[1], derivatives=True)
         return self._operator.bilinear_derivatives(a, b, with_inputs)
 
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
@@ -144,6 +148,9 @@ class CountingOperator(Operator):
 
     def scaled(self, z: Tensor) -> Tensor:
         return self._operator.scaled(z)
+
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+        return self._operator.counted_entries(rows, columns, derivatives=derivatives)
 
     def signal(self) -> Tensor:
         return self._operator.signal()

@@ -196,6 +196,17 @@ class Operator(ABC):
         """Estimate the time of a product with K, relative to evaluating n² entries for this number of columns."""
         return 1.0
 
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+        """Return the entries that count as the work of a product k(Z, X) V for this number of rows of Z: rows · n.
+
+        An engine whose products evaluate no entries converts their seconds, at the rate of entries.
+
+        Args:
+            columns: of V.
+            derivatives: count the derivatives of such a product.
+        """
+        return rows * self.n
+
     def entry_price(self, columns: int) -> float:
         """Estimate the flops of a Cholesky factorisation that take as long as an entry of such a product."""
         each, of_part, of_input, of_column = self._entry_flops

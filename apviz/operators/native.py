@@ -48,8 +48,8 @@ MAX_PARTS = 64
 # number of entries from which compiling, about a second, pays off at about a nanosecond saved per entry
 ENTRIES_THAT_EARN_COMPILING = 5e8
 
-#: a `Formula.structure`; None: the library of functions that need no kernel
-Structure = tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]
+#: a `Formula.structure`; a file: the library of another source; None: that of functions that need no kernel
+Structure = Path | tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]
 # the first set of flags that the compiler accepts; 512-bit vectors, where they exist, are 1.5 times faster at small d
 COMMON = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FLAGS = (
@@ -83,6 +83,8 @@ def compiler() -> list[str]:
 
 def source(structure: Structure) -> str:
     """Write the source of a kernel's library; `native_loops.h` lists the required definitions."""
+    if isinstance(structure, Path):
+        return structure.read_text("utf-8")
     forms, of_product, terms = structure
     parts, each = range(len(forms)), range(len(terms))
 
@@ -201,8 +203,13 @@ def library(structure: Structure | None = None) -> ctypes.CDLL | None:
             build(path, structure)
         return _loaded(path, structure)
     except OSError as error:
+        slower = (
+            "near neighbours are found by SciPy"
+            if isinstance(structure, Path)
+            else "tiled operators run in-place tiles"
+        )
         warnings.warn(
-            f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
+            f"the compiled engine is not available ({error}); {slower} instead, "
             "2 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a writable cache "
             "folder.",
             stacklevel=2,

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
 from apviz.operators import CountingOperator
-from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.partitions import Partition, Partitioner, PrincipalAxisTree, overlap_of, partitioner_named
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import Auto, chosen, require, require_overlap, require_seed, require_whole_or_auto
+from apviz.settings import Auto, chosen, require, require_seed, require_whole_or_auto
 
 Coarse = Literal["low-rank", "galerkin"]
 
@@ -36,10 +36,9 @@ class TwoLevelSchwarz(Preconditioner):
 
     Args:
         block_size: rows a block owns.
-        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns.
-        coarse_rank: r, the number of vectors; holds 2nr numbers; 0: no coarse space. These three may be
-            `auto` (`apviz.solvers.choices`).
-        partition: as in `apviz.AlternatingProjection`.
+        coarse_rank: r, the number of vectors; holds 2nr numbers; 0: no coarse space. These two and the overlap of the
+            partition may be `auto` (`apviz.solvers.recommended`).
+        partition: as in `apviz.AlternatingProjection`; a name stands for blocks without overlap.
         coarse: `low-rank` or `galerkin`.
         seed: seed of the pivots.
 
@@ -50,32 +49,31 @@ class TwoLevelSchwarz(Preconditioner):
         >>> import torch, apviz
         >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
         >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
-        >>> preconditioner = apviz.TwoLevelSchwarz(block_size=50, overlap=0.5, coarse_rank=10)
+        >>> blocks = apviz.partitions.PrincipalAxisTree(overlap=0.5)
+        >>> preconditioner = apviz.TwoLevelSchwarz(block_size=50, partition=blocks, coarse_rank=10)
         >>> preconditioned = apviz.ConjugateGradient(preconditioner=preconditioner, tol=1e-6)
         >>> apviz.solve(system, preconditioned).epochs < apviz.solve(system, apviz.ConjugateGradient(tol=1e-6)).epochs
         True
     """
 
     block_size: int | Auto = "auto"
-    overlap: float | Auto = "auto"
     coarse_rank: int | Auto = "auto"
-    partition: str | Partitioner = "principal-axis-tree"
+    partition: str | Partitioner = PrincipalAxisTree(overlap="auto")  # noqa: RUF009  # frozen
     coarse: Coarse = "low-rank"
     seed: int = 0
 
     def __post_init__(self) -> None:
         require_whole_or_auto("block_size", self.block_size, 1)
-        require_overlap(self.overlap)
         require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
         require_seed(self.seed)
         require(self.coarse in get_args(Coarse), "coarse", self.coarse, f"one of {', '.join(get_args(Coarse))}")
         partitioner_named(self.partition)
 
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
-        size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
-        rank = int(chosen("coarse_rank", self.coarse_rank))
-        check_fits(operator.x, size, overlap)
-        partition = partitioner_named(self.partition, self.seed)(operator.inputs, size, overlap)
+        size, rank = int(chosen("block_size", self.block_size)), int(chosen("coarse_rank", self.coarse_rank))
+        partitioner = partitioner_named(self.partition, self.seed)
+        check_fits(operator.x, size, chosen("overlap", overlap_of(partitioner)))
+        partition = partitioner(operator.inputs, size)
         if rank == 0:
             return OneLevel(operator, partition)
         factor = randomly_pivoted_cholesky(operator, rank, self.seed)

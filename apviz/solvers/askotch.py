@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from apviz.method import Method
-from apviz.operators import CountingOperator, Operator
+from apviz.operators import Operator
 from apviz.preconditioners.nystrom import nystrom
 from apviz.settings import Auto, chosen, require, require_whole, require_whole_or_auto
 from apviz.solvers.interface import SOLVERS, Prepared
@@ -79,10 +79,6 @@ class ASkotch(IterativeSolver):
         else:
             size = min(self.block_size, operator.n)
         return replace(self, block_size=size, rank=min(self.rank, size)), choices
-
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        settings, choices = self.resolve(operator, columns)
-        return Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
 
     def init(self, prepared: Prepared, state: State) -> _Accelerated:
         return _Accelerated(self, state)

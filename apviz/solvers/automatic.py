@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,13 +12,14 @@ from torch import Tensor
 from apviz.memory import SHARE, free_memory
 from apviz.methods import RECOMMENDED
 from apviz.operators import CountingOperator, Operator
+from apviz.partitions import with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
-from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
 from apviz.solvers.cholesky import Cholesky, arrays
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.projection import AlternatingProjection
+from apviz.solvers.recommended import SKELETON_ROWS, coarse_rank
 from apviz.solvers.rehearsal import affordable_iterations, cheapest
 from apviz.solvers.state import Events, State
 
@@ -78,21 +78,15 @@ class Automatic(Solver):
         require_whole("max_epochs", self.max_epochs, 1)
         require_seed(self.seed)
 
-    def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
+    def resolve(self, operator: Operator, columns: int = 1) -> Resolved:
         solver, why = self._choose(operator, columns, None)
         resolved, reasons = solver.resolve(operator, columns)
         return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        return self.build_for(operator, columns, None)
-
-    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
         solver, why = self._choose(operator.uncounted, columns, like)
-        built = solver.build_for(operator, columns, like)
-        return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
-
-    def init(self, prepared: Prepared, state: State) -> State:
-        return prepared.solver.init(prepared, state)
+        resolved, reasons = solver.resolve_for(operator, columns, like)
+        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
     def epochs(self, prepared: Prepared, state: State) -> Events:
         return prepared.solver.epochs(prepared, state)
@@ -159,14 +153,14 @@ def overlapping(**settings: Any) -> AlternatingProjection:
     """Make the alternating projection that apviz recommends: overlapping blocks of neighbours, and a history.
 
     Block size, overlap and history are chosen from n, d, the right-hand sides and the free memory
-    (`apviz.solvers.choices`). `Automatic` uses it if neither Cholesky nor low rank is faster.
+    (`apviz.solvers.recommended`). `Automatic` uses it if neither Cholesky nor low rank is faster.
 
     Args:
         settings: settings of `AlternatingProjection` that replace the recommended ones.
 
     Examples:
         >>> from apviz.solvers.automatic import overlapping
-        >>> overlapping(tol=1e-3, overlap=0.5).partition
-        'principal-axis-tree'
+        >>> overlapping(tol=1e-3).partition
+        PrincipalAxisTree(overlap='auto')
     """
-    return AlternatingProjection(**{**RECOMMENDED, **settings})
+    return AlternatingProjection(**{**with_overlap(RECOMMENDED), **settings})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,15 +12,13 @@ from torch import Tensor
 from apviz.factors import BlockFactors, check_fits
 from apviz.memory import explained
 from apviz.operators import CountingOperator
-from apviz.partitions import Partition, partitioner_named
-from apviz.settings import Auto, chosen
-from apviz.skeletons import BlockSkeletons, Columns, ExactColumns, suggest
-from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes
-from apviz.solvers.columns import Exact, Skeletons
+from apviz.partitions import Partition, overlap_of, partitioner_named
+from apviz.settings import chosen
+from apviz.skeletons import BlockSkeletons, Columns, ExactColumns
 from apviz.solvers.interface import Prepared
-from apviz.solvers.precision import DTYPES, Precision
+from apviz.solvers.precision import DTYPES
 from apviz.solvers.state import State, column_squares
-from apviz.solvers.steps import BoundStep, Subspace
+from apviz.solvers.steps import BoundStep
 from apviz.stacked_factors import factors_of
 
 if TYPE_CHECKING:
@@ -28,9 +26,10 @@ if TYPE_CHECKING:
 
 # The residual falls at most by this factor between two evaluations of B − KW; float32 may round below it.
 REDUCTION = 0.01
-# Drifts beyond these shares of the residual cost more passes than skeletons save. If the estimate is above the
-# first, skeletons are not used. If a pass finds more than the second, better skeletons are built.
-MAX_DRIFT, BAD_DRIFT = 0.3, 0.3
+# If a pass finds that the residual has drifted beyond this share, better skeletons are built.
+BAD_DRIFT = 0.3
+# Near rows of a block, as multiples of its solved rows: minimum and maximum.
+LEAST_NEAR, MOST_NEAR = 3, 12
 # Checks of the residual in an epoch of overlapping blocks, which costs more than a CG iteration.
 LOOKS = 8
 
@@ -43,65 +42,11 @@ class Blocks(Prepared):
     partition: Partition
     factors: BlockFactors
     skeletons: BlockSkeletons | None = None
-    #: whether a solve may build better skeletons for itself if a pass finds that they drift too far
-    may_improve: bool = False
 
 
-#: names under which a user knows the settings of `Choices`
-NAMES: Final = {
-    "history": "step.length", "skeleton_rank": "columns.rank", "inner_dtype": "precision.recursion",
-    "factor_dtype": "precision.factors",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Settings of alternating projection that may be `auto`, in one place for `apviz.solvers.choices.resolve`."""
-
-    block_size: int | Auto
-    overlap: float | Auto
-    history: int | Auto
-    skeleton_rank: int | Auto
-    inner_dtype: Any
-    factor_dtype: Any
-    fallback_rank: int | Auto
-
-    def put_into(self, asked: AlternatingProjection) -> AlternatingProjection:
-        """Return `asked` with these values instead of every `auto`."""
-        columns, step = asked.columns, asked.step
-        if isinstance(columns, Skeletons):
-            columns = replace(columns, rank=self.skeleton_rank) if self.skeleton_rank else Exact()
-        if isinstance(step, Subspace):
-            step = replace(step, length=self.history)
-        precision = Precision(recursion=self.inner_dtype, factors=self.factor_dtype)
-        return replace(
-            asked, block_size=self.block_size, overlap=self.overlap, step=step, columns=columns, precision=precision,
-            fallback_rank=self.fallback_rank,
-        )  # fmt: skip
-
-
-def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
-    """Cut the rows into blocks, factor the blocks, and find skeletons if they pay off.
-
-    Args:
-        asked: settings, some of which may be `auto`.
-        columns: expected number of right-hand sides.
-        like: (n, columns) similar right-hand sides, or None.
-    """
-    settings, choices = asked.resolve(operator, columns)
-    dtype = DTYPES.get(settings.precision.recursion, operator.x.dtype)
-    inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
-    partition, stored = _cut(settings, inner)
-    if asked.columns.rank == "auto" and settings.columns.rank:
-        rank, near, why = _probed(settings, stored, partition, like)
-        if rank:
-            settings = replace(settings, columns=Skeletons(rank=rank, near=near))
-            choices = {**choices, NAMES["skeleton_rank"]: why}
-        else:
-            precision = replace(asked.precision, recursion=settings.precision.recursion)
-            settings, others = replace(asked, columns=Exact(), precision=precision).resolve(inner, columns)
-            choices = {**choices, **others, NAMES["skeleton_rank"]: why}
-            partition, stored = _cut(settings, inner)
+def blocks_of(settings: AlternatingProjection, operator: CountingOperator) -> Blocks:
+    """Cut the rows into blocks, factor the blocks, and find skeletons if settings ask for them."""
+    partition, stored = cut(settings, operator)
     rows = [partition.solved(block) for block in range(len(partition))]
     shared = stored.sharded()
     factors = factors_of(shared, rows, settings.precision.kept(stored.x.dtype))
@@ -110,33 +55,30 @@ def blocks_of(asked: AlternatingProjection, operator: CountingOperator, columns:
         near = settings.columns.near or near_size(partition)
         skeletons = BlockSkeletons(shared, partition, factors, rank, near, settings.seed)
     return Blocks(
-        solver=settings, given=operator.uncounted, operator=shared.uncounted, choices=choices, partition=partition,
-        factors=factors, skeletons=skeletons, may_improve=skeletons is not None and asked.columns.rank == "auto",
+        solver=settings, given=operator.uncounted, operator=shared.uncounted, partition=partition, factors=factors,
+        skeletons=skeletons,
     )  # fmt: skip
 
 
-def _cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
-    """Return the partition, and the operator with its rows in the stored order."""
-    size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+def cut(settings: AlternatingProjection, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
+    """Return the partition, and the operator in the dtype of the recursion with its rows in the stored order."""
+    dtype = DTYPES.get(settings.precision.recursion, operator.x.dtype)
+    if dtype != operator.x.dtype:
+        operator = operator.of(operator.uncounted.in_dtype(dtype))
+    size, partitioner = (
+        int(chosen("block_size", settings.block_size)),
+        partitioner_named(settings.partition, settings.seed),
+    )
+    overlap = chosen("overlap", overlap_of(partitioner))
     check_fits(operator.x, size, overlap, settings.precision.kept(operator.x.dtype), operator.layout.ranks)
-    partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
+    partition = partitioner(operator.inputs, size)
     return partition, operator if partition.is_identity else operator.reordered(partition.order)
 
 
-def _probed(
-    settings: AlternatingProjection, stored: CountingOperator, partition: Partition, like: Tensor | None
-) -> tuple[int, int, str]:
-    """Return the skeleton rank and the near rows that a few blocks suggest, and the reason; rank 0 if none pays off."""
-    first = int(chosen("rank", settings.columns.rank))
-    ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
-    nears = [settings.columns.near] if settings.columns.near else nears
-    if like is not None:
-        like = like if partition.is_identity else like[partition.order]
-    found = stored.layout.agreed(suggest(stored, partition, ranks, nears, settings.tol, like, settings.seed))
-    if found.drift > MAX_DRIFT:
-        return 0, 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
-    why = f"lets the residual drift by about {found.drift:.1%} (an estimate) beyond {found.near:,} near rows"
-    return found.rank, found.near, f"{found.rank}: {why}"
+def near_size(partition: Partition) -> int:
+    """Return the number of near rows of a block: n/5, bounded to 3 to 12 times its solved rows."""
+    n, solved = len(partition.order), max(partition.solved_sizes())
+    return int(min(n, solved * min(max(n / (5 * solved), LEAST_NEAR), MOST_NEAR)))
 
 
 class Projection(State):
@@ -157,7 +99,7 @@ class Projection(State):
         super().__init__(**vars(start))
         settings, partition = prepared.solver, prepared.partition
         self.partition, self.factors, self.skeletons = partition, prepared.factors, prepared.skeletons
-        self._seed, self._may_improve = settings.seed, prepared.may_improve
+        self._seed = settings.seed
         columns: Columns = ExactColumns(self.operator, self.factors.rows)
         if prepared.skeletons is not None:
             columns = prepared.skeletons.bind(self.operator)
@@ -171,7 +113,7 @@ class Projection(State):
             longest = max(partition.owned_sizes())
             self._spare = self.r.new_zeros(max(len(self.r), len(partition) * longest), self.r.shape[1])
         self._norms: Tensor | None = None  # cached ‖R_I‖² of the current residual
-        self._start = self._norm(self.r) if self._may_improve else None  # ‖R‖_F at the last pass
+        self._start = self._norm(self.r) if settings.columns.may_grow else None  # ‖R‖_F at the last pass
 
     @property
     def norms(self) -> Tensor:

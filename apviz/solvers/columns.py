@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apviz.registry import Registry
-from apviz.settings import Auto, require_whole, require_whole_or_auto
+from apviz.settings import Auto, require, require_whole, require_whole_or_auto
 
 
 class ColumnsSetting:
@@ -14,6 +14,7 @@ class ColumnsSetting:
 
     rank: int | Auto = 0
     near: int = 0
+    may_grow: bool = False
 
 
 COLUMNS: Final = Registry[ColumnsSetting]("columns", "apviz.solvers")
@@ -34,6 +35,8 @@ class Skeletons(ColumnsSetting):
         rank: columns that represent those of a block; `auto`: chosen on a few blocks, none if most rows are near.
         near: rows around a block whose entries are always evaluated; 0: chosen with the rank, else n/5 bounded to 3 to
             12 times the solved rows.
+        may_grow: whether a solve doubles both for itself if a pass finds that the residual has drifted too far; a rank
+            that `auto` chose may grow.
 
     Raises:
         ValueError: a setting out of range.
@@ -46,7 +49,9 @@ class Skeletons(ColumnsSetting):
 
     rank: int | Auto = "auto"
     near: int = 0
+    may_grow: bool = False
 
     def __post_init__(self) -> None:
         require_whole_or_auto("rank", self.rank, 1)
         require_whole("near", self.near, 0)
+        require(isinstance(self.may_grow, bool), "may_grow", self.may_grow, "True or False")

@@ -12,12 +12,12 @@ from torch import Tensor
 from apviz.method import Method, settings_of, variant_of
 from apviz.methods import CONJUGATE_GRADIENT
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import PARTITIONS
+from apviz.partitions import PARTITIONS, overlap_of
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.base import Apply
 from apviz.settings import require
-from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.recommended import resolve
 from apviz.solvers.state import EpochEnd, Events, State, Updated
 from apviz.solvers.stopping import Stopping
 
@@ -71,10 +71,11 @@ class ConjugateGradient(Solver):
         if (inner := self.preconditioner) is None:
             return plain
         own = settings_of(inner)
-        common = own.keys() & {"rank", "block_size", "overlap", "coarse_rank"}
+        common = own.keys() & {"rank", "block_size", "coarse_rank"}
         shared: dict[str, Any] = {name: own.pop(name) for name in common}
         if (partition := own.pop("partition", None)) is not None:
             shared["partition"] = partition if isinstance(partition, str) else PARTITIONS.name_of(partition)
+            shared["overlap"] = overlap_of(partition)
         if own.pop("coarse", None) == "galerkin":
             shared["coarse"] = "galerkin"
         own.pop("seed", None)
@@ -87,12 +88,9 @@ class ConjugateGradient(Solver):
         return replace(self, preconditioner=preconditioner), choices
 
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        settings, choices = self.resolve(operator, columns)
-        apply = settings.preconditioner.build(operator) if settings.preconditioner else None
-        return Prepared(
-            solver=settings, given=operator.uncounted, operator=operator.uncounted.sharded(),
-            choices=choices, preconditioner=apply,
-        )  # fmt: skip
+        apply = self.preconditioner.build(operator) if self.preconditioner else None
+        whole = operator.uncounted
+        return Prepared(solver=self, given=whole, operator=whole.sharded(), preconditioner=apply)
 
     def init(self, prepared: Prepared, state: State) -> Directions:
         return Directions(**vars(state), precondition=prepared.preconditioner or _identity)

@@ -13,7 +13,7 @@ from torch import Tensor
 from apviz.factors import cholesky_with_jitter
 from apviz.memory import free_memory, require_memory
 from apviz.method import Method
-from apviz.operators import CountingOperator, Operator
+from apviz.operators import Operator
 from apviz.settings import Auto, chosen, require_number, require_whole_or_auto
 from apviz.solvers.interface import SOLVERS, Prepared
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
@@ -84,10 +84,6 @@ class CoordinateDescentPlusPlus(IterativeSolver):
             kept = max(1, int(MEMORY_SHARE * free_memory(operator.x.device) / (size**2 * item)))
             choices["kept_blocks"] = f"{kept:,}: what half of the free memory holds"
         return replace(self, block_size=size, kept_blocks=kept), choices
-
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        settings, choices = self.resolve(operator, columns)
-        return Prepared(solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices)
 
     def init(self, prepared: Prepared, state: State) -> _Descent:
         return _Descent(self, state)

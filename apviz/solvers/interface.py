@@ -6,10 +6,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from apviz.method import Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
 from apviz.registry import Registry
 from apviz.solvers.state import Events, State
-from apviz.solvers.stopping import LIMITS
+from apviz.solvers.stopping import LIMITS, ending_as
 
 if TYPE_CHECKING:
     from apviz.factors import BlockFactors
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from apviz.solvers.run import Run
 
 
+#: a solver without `auto` settings, and the reasons for the values by setting
+Resolved: TypeAlias = "tuple[Solver, Mapping[str, str]]"
 #: advice if memory is short
 LESS_MEMORY: Final = "take fewer right-hand sides at once, smaller blocks or ranks, float32 or operator='tiled'"
 
@@ -257,7 +259,7 @@ class Solver(ABC):
         own = {name: value for name, value in settings_of(self).items() if name not in (*LIMITS, "seed")}
         return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
-    def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
+    def resolve(self, operator: Operator, columns: int = 1) -> Resolved:
         """Choose a value for every `auto` setting; return the solver with these values, and the reason for each.
 
         Args:
@@ -265,6 +267,10 @@ class Solver(ABC):
             columns: expected number of right-hand sides.
         """
         return self, {}
+
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
+        """Resolve for right-hand sides similar to `like`, (n, columns), also by trials, whose entries count as work."""
+        return self.resolve(operator.uncounted, columns)
 
     def prepare(self, operator: Operator, columns: int = 1, *, like: Tensor | None = None) -> Prepared:
         """Build the parts that do not depend on B (partition, factors, preconditioner), for any number of solves.
@@ -286,18 +292,16 @@ class Solver(ABC):
         with explained(f"the set-up of {self.method.name}", LESS_MEMORY):
             operator.fix_engine(10.0 * operator.n**2, columns)
             counting = CountingOperator(operator)
-            prepared = self.build_for(counting, columns, like)
+            solver, choices = self.resolve_for(counting, columns, like)  # from here on no setting is `auto`
+            prepared = solver.build(counting, columns)
             if operator.x.is_cuda:
                 torch.cuda.synchronize()
-            return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
+            cost = Cost(counting.entries, time.perf_counter() - started)
+            return replace(prepared, asked=self, choices={**choices, **prepared.choices}, cost=cost)
 
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        """Build the result of `prepare`, except `asked` and `cost`; the default builds nothing."""
+        """Build the set-up of settings without `auto`; `prepare` adds `asked`, `choices` and `cost`."""
         return Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted)
-
-    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
-        """Build for right-hand sides similar to `like`, (n, columns); overridden by solvers that choose by them."""
-        return self.build(operator, columns)
 
     def init(self, prepared: Any, state: State) -> State:
         """Make the state of a solve from its initial state, with the additions that this solver needs.
@@ -378,17 +382,9 @@ class Prepared:
         assert self.asked is not None  # `Solver.prepare` sets `asked`
         if solver == self.asked:
             return self
-        limits = {name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)}
-        known = {field.name for field in fields(self.asked)}
-        if (
-            type(solver) is not type(self.asked)
-            or replace(self.asked, **{name: value for name, value in limits.items() if name in known}) != solver
-        ):
+        if type(solver) is not type(self.asked) or ending_as(solver, self.asked) != solver:
             raise ValueError(f"prepared was built by {self.asked!r}, and {solver!r} needs a set-up of its own")
-        known = {field.name for field in fields(self.solver)}
-        return replace(
-            self, solver=replace(self.solver, **{name: value for name, value in limits.items() if name in known})
-        )
+        return replace(self, solver=ending_as(solver, self.solver))
 
     def in_order(self, a: Tensor) -> Tensor:
         """Copy a: (n, p), the local rows, from the user's order to the order of the solve."""

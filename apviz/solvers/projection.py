@@ -17,16 +17,16 @@ from torch import Tensor
 from apviz.method import Method
 from apviz.methods import ALTERNATING_PROJECTION
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import PARTITIONS, Partitioner, partitioner_named
+from apviz.partitions import PARTITIONS, Partitioner, overlap_of, partitioner_named
 from apviz.registry import Registry
 from apviz.rules import Rule, rule_named
-from apviz.settings import Auto, chosen, require_overlap, require_seed, require_whole_or_auto
-from apviz.solvers.blocks import NAMES, Blocks, Choices, Projection, blocks_of
-from apviz.solvers.choices import resolve
+from apviz.settings import Auto, chosen, require_seed, require_whole_or_auto
+from apviz.solvers.blocks import Blocks, Projection, blocks_of
 from apviz.solvers.columns import COLUMNS, ColumnsSetting, Exact
 from apviz.solvers.handover import handing_over
-from apviz.solvers.interface import SOLVERS, Solver
+from apviz.solvers.interface import SOLVERS, Resolved, Solver
 from apviz.solvers.precision import Precision, precision_named
+from apviz.solvers.recommended import resolve, resolve_by_trials
 from apviz.solvers.state import EpochEnd, Events, State, Updated
 from apviz.solvers.steps import STEPS, PlainStep, Step
 from apviz.solvers.stopping import Stopping
@@ -50,12 +50,12 @@ class AlternatingProjection(Solver):
 
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
-            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap and the settings of parts from n, d,
-            the right-hand sides and the free memory (`apviz.solvers.choices`); the trace records choices and reasons.
+            b ≥ n is a Cholesky solve. `auto` here and in parts is chosen from n, d, the right-hand sides and the
+            free memory (`apviz.solvers.recommended`); the trace records choices and reasons.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
-        partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
-        overlap: number of nearest other rows that a block also solves on, as a share of the rows it owns; the paper
-            uses 0. An epoch then costs 1 + overlap work, and on a CPU the last epoch ends once the tolerance is met.
+        partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`,
+            such as `KDTree(overlap=0.5)`. With an overlap, which the paper does not have, an epoch costs 1 + overlap
+            work, and on a CPU the last epoch ends once the tolerance is met.
         step: application of an update, an object or its registered name: `apviz.solvers.PlainStep()`, the paper's, or
             `Subspace(length=…)`, along past updates too.
         columns: update of the residual: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few columns in
@@ -86,7 +86,6 @@ class AlternatingProjection(Solver):
     block_size: int | Auto = 1000
     rule: str | Rule = "gauss-southwell"
     partition: str | Partitioner = "sequential"
-    overlap: float | Auto = 0.0
     tol: float = 1e-2
     max_epochs: int = 1000
     min_epochs: int = 0
@@ -101,7 +100,6 @@ class AlternatingProjection(Solver):
 
     def __post_init__(self) -> None:
         require_whole_or_auto("block_size", self.block_size, 1)
-        require_overlap(self.overlap)
         Stopping.of(self)
         require_whole_or_auto("fallback_rank", self.fallback_rank, 0)
         object.__setattr__(self, "step", part_named(STEPS, Step, self.step))
@@ -118,7 +116,7 @@ class AlternatingProjection(Solver):
             rule=rule_named(self.rule).name,
             partition=self.partition if isinstance(self.partition, str) else PARTITIONS.name_of(self.partition),
             block_size=self.block_size,
-            overlap=self.overlap,
+            overlap=overlap_of(self.partition),
             history=self.step.length,
             skeleton_rank=self.columns.rank or None,
         )
@@ -129,15 +127,13 @@ class AlternatingProjection(Solver):
         return rule_named(self.rule).needs_norms
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
-        asked = Choices(
-            self.block_size, self.overlap, self.step.length, self.columns.rank, self.precision.recursion,
-            self.precision.factors, self.fallback_rank,
-        )  # fmt: skip
-        found, reasons = resolve(asked, operator, columns)
-        return found.put_into(self), {NAMES.get(name, name): why for name, why in reasons.items()}
+        return resolve(self, operator, columns)
 
-    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
-        return blocks_of(self, operator, columns, like)
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
+        return resolve_by_trials(self, operator, columns, like)
+
+    def build(self, operator: CountingOperator, columns: int) -> Blocks:
+        return blocks_of(self, operator)
 
     def init(self, prepared: Blocks, state: State) -> Projection:
         return Projection(prepared, state)

@@ -78,11 +78,8 @@ class StochasticDualDescent(IterativeSolver):
         return replace(self, batch_size=size, averaging=share), choices
 
     def build(self, operator: CountingOperator, columns: int) -> _Prepared:
-        settings, choices = self.resolve(operator, columns)
-        largest = estimated_largest_eigenvalue(operator, settings.seed)
-        return _Prepared(
-            solver=settings, given=operator.uncounted, operator=operator.uncounted, choices=choices, largest=largest
-        )  # fmt: skip
+        largest = estimated_largest_eigenvalue(operator, self.seed)
+        return _Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted, largest=largest)
 
     def init(self, prepared: _Prepared, state: State) -> _Descent:
         return _Descent(prepared, state)

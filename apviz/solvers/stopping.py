@@ -61,3 +61,13 @@ class Stopping:
 
 #: stopping settings, on which a set-up does not depend
 LIMITS = tuple(field.name for field in fields(Stopping))
+
+
+def ending_as(solver: object, other: S) -> S:
+    """Return another solver with the limits of `solver`, for those that both have."""
+    assert is_dataclass(other)
+    limits: dict[str, Any] = {
+        f.name: getattr(solver, f.name) for f in fields(other) if f.name in LIMITS and hasattr(solver, f.name)
+    }
+    changed: S = replace(other, **limits)  # type: ignore[type-var]
+    return changed

@@ -11,6 +11,7 @@ import traitlets
 
 from apviz.datasets.bundled import PICTURE_SHAPE, grid_shape, read_china
 from apviz.kernels import Matern52
+from apviz.partitions import partitioner_named
 from apviz.rkhs import RULES
 from apviz.rkhs.kernels import Floats
 from apviz.solvers import AlternatingProjection
@@ -182,8 +183,8 @@ class Photograph(LiveWidget):
         blocks = -(-self.pixels // self.block_size)
         return {
             name: AlternatingProjection(
-                block_size=self.block_size, rule=self.rule, partition=partition, overlap=self.overlap, tol=self.tol,
-                max_epochs=-(-UPDATES // blocks),
+                block_size=self.block_size, rule=self.rule, tol=self.tol, max_epochs=-(-UPDATES // blocks),
+                partition=partitioner_named(partition, overlap=self.overlap),
             )
             for name, partition in (("scattered", "sequential"), ("neighbours", self.partition))
         }  # fmt: skip

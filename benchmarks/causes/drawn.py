@@ -12,6 +12,7 @@ import torch
 from scipy.spatial import cKDTree
 
 import apviz
+from apviz.partitions import PrincipalAxisTree
 from benchmarks.causes.systems import AUTO, HEALTHY, Case, Data, ap, cg, waves
 
 Rng = np.random.Generator
@@ -220,7 +221,9 @@ def tiny_blocks(rng: Rng) -> Case:
 
 def schwarz(rows: int, **settings: Any) -> apviz.ConjugateGradient:
     return apviz.ConjugateGradient(
-        preconditioner=apviz.TwoLevelSchwarz(block_size=rows, overlap=1.0, **settings), tol=1e-2, max_epochs=200
+        preconditioner=apviz.TwoLevelSchwarz(block_size=rows, partition=PrincipalAxisTree(overlap=1.0), **settings),
+        tol=1e-2,
+        max_epochs=200,
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import apviz
+from apviz.partitions import PrincipalAxisTree
 
 HEALTHY = "NOTHING"
 MATERN = apviz.Matern52(lengthscale=0.3)
@@ -141,15 +142,15 @@ def cg(rank: int = 0, **settings: Any) -> apviz.ConjugateGradient:
     return apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank) if rank else None, **settings)
 
 
-def ap(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
+def ap(block_size: int = 100, overlap: float = 0.5, **settings: Any) -> apviz.AlternatingProjection:
     """Return alternating projection on blocks of neighbours that overlap by half."""
-    settings = {"tol": 1e-2, "partition": "principal-axis-tree", "overlap": 0.5, "max_epochs": 200, **settings}
+    settings = {"tol": 1e-2, "partition": PrincipalAxisTree(overlap=overlap), "max_epochs": 200, **settings}
     return apviz.AlternatingProjection(block_size=block_size, **settings)
 
 
 def disjoint(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
     """Return the same on blocks of consecutive rows, without overlap, as in the paper."""
-    return ap(block_size, **{"partition": "sequential", "overlap": 0.0, **settings})
+    return ap(block_size, **{"partition": "sequential", **settings})
 
 
 M12, M32, M52, RBF = apviz.Matern12, apviz.Matern32, apviz.Matern52, apviz.RBF
@@ -272,7 +273,8 @@ CASES = [
     Case(cause=HEALTHY, why="CG, 8 inputs", data=partial(waves, d=8, frequency=1.0), kernel=M32(lengthscale=2.0),
          noise=0.5, solver=cg()),
     Case(cause=HEALTHY, why="CG with two-level Schwarz", noise=0.01,
-         solver=apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=100, overlap=1.0), tol=1e-2)),
+         solver=apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(
+             block_size=100, partition=PrincipalAxisTree(overlap=1.0)), tol=1e-2)),
     Case(cause=HEALTHY, why="a few rows twice", data=with_some_again, noise=0.5, solver=cg()),
     Case(cause=HEALTHY, why="a rough kernel, cyclic blocks", kernel=M12(lengthscale=0.5), noise=0.3,
          solver=ap(rule="cyclic")),

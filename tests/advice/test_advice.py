@@ -46,7 +46,7 @@ def test_the_memory_of_a_method_is_that_of_its_kept_arrays():
     each = named(apviz.advise(system), "Overlapping")
     prepared = each.solver.prepare(system.operator, 4)
     b, n = each.solver.block_size, system.n
-    squares = math.ceil(n / b / 2) * (b * (1 + each.solver.overlap)) ** 2 * 4
+    squares = math.ceil(n / b / 2) * (b * (1 + each.solver.partition.overlap)) ** 2 * 4
     vectors = (each.solver.step.length + 10) * n * 4 * 4
     assert prepared.factors is not None
     assert each.memory == pytest.approx(squares + vectors, rel=0.4)

@@ -8,6 +8,7 @@ import torch
 
 import apviz
 from apviz.advice.pilots import PilotSystem, Rehearsal, growth_to, on_fewer_rows
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Skeletons, StopReason, attempt, overlapping
 from tests.textbook import matern52
 
@@ -62,7 +63,9 @@ def test_blocks_of_a_pilot_system_are_scaled_with_its_rows_and_ranks_are_not():
     projections = apviz.AlternatingProjection(block_size=1000, columns=Skeletons(rank=80), fallback_rank=100)
     smaller = on_fewer_rows(projections, 0.1)
     assert (smaller.block_size, smaller.columns.rank, smaller.fallback_rank) == (100, 0, 0)
-    schwarz = apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=500, overlap=1.0, coarse_rank=60))
+    schwarz = apviz.ConjugateGradient(
+        preconditioner=apviz.TwoLevelSchwarz(block_size=500, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=60)
+    )
     inner = on_fewer_rows(schwarz, 0.1).preconditioner
     assert (inner.block_size, inner.coarse_rank) == (50, 60)
 

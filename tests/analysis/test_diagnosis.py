@@ -15,6 +15,7 @@ import apviz
 from apviz.analysis import errors
 from apviz.analysis.diagnosis import Limit, diagnose, evidence
 from apviz.analysis.diagnosis.limits import share
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Skeletons
 
 N = 400
@@ -120,7 +121,7 @@ def test_the_drift_of_a_run_without_correcting_passes_is_named():
 
 def test_the_drift_of_skeletons_is_not_taken_for_rounding():
     solver = apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=0.5, columns=Skeletons(rank=3), tol=1e-9, max_epochs=12
+        block_size=40, partition=PrincipalAxisTree(overlap=0.5), columns=Skeletons(rank=3), tol=1e-9, max_epochs=12
     )
     trace = recorded(system(0.01), solver)
     assert not trace.converged and float(trace["epoch"]["drift"].max()) > 0.01
@@ -202,7 +203,7 @@ def test_cg_never_takes_more_iterations_than_the_bound_in_the_diagnosis(lengthsc
 
 
 def test_a_coarse_space_is_advised_for_slow_overlapping_blocks():
-    slow = apviz.AlternatingProjection(block_size=25, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
+    slow = apviz.AlternatingProjection(block_size=25, partition=KDTree(overlap=0.2), tol=1e-6, max_epochs=60)
     found = diagnose(recorded(system(0.01, 1.0), slow))
     assert found.limit is Limit.CONDITIONING and not found.change
     assert "two-level Schwarz" in found.advice
@@ -428,7 +429,7 @@ def test_a_better_test_error_of_an_unconverged_run_counts_against_a_looser_toler
 
 
 def test_the_tolerance_of_a_very_cheap_run_is_not_discussed():
-    overlapping = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=0.5, tol=1e-4)
+    overlapping = apviz.AlternatingProjection(block_size=60, partition=PrincipalAxisTree(overlap=0.5), tol=1e-4)
     trace = recorded(system(), overlapping, predicting(*other_points()))
     assert float(trace["epoch"]["work"][-1]) < 8 and diagnose(trace).limit is Limit.NOTHING
 

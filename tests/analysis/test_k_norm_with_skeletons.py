@@ -8,6 +8,7 @@ import torch
 
 import apviz
 from apviz.analysis.errors import k_norm_error
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace
 
 N = 1_000
@@ -43,8 +44,7 @@ def solved(kind, *hooks, **settings):
     system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu")
     given = {
         "block_size": 100,
-        "partition": "principal-axis-tree",
-        "overlap": 1.0,
+        "partition": PrincipalAxisTree(overlap=1.0),
         "step": Subspace(length=4),
         "columns": Skeletons(rank=20),
     }

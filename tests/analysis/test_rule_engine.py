@@ -13,6 +13,7 @@ import apviz
 from apviz.analysis.diagnosis import Diagnosis, Limit, data, diagnose
 from apviz.analysis.diagnosis.data import Evidence, Odd
 from apviz.analysis.diagnosis.engine import NotMeasured, decide
+from apviz.partitions import PrincipalAxisTree
 
 #: everything measured, and healthy
 GOOD = {
@@ -144,7 +145,7 @@ def test_a_solve_limited_to_three_epochs_hit_its_limit_whatever_the_noise():
 def test_blocks_of_three_rows_in_a_preconditioner_are_too_small():
     """The diagnosis was once "ill-conditioning"."""
     x = np.random.default_rng(0).uniform(-1, 1, (300, 2))
-    tiny = apviz.TwoLevelSchwarz(block_size=3, overlap=1.0, coarse_rank=4)
+    tiny = apviz.TwoLevelSchwarz(block_size=3, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=4)
     trace = traced(x, np.sin(5 * x[:, 0]), apviz.ConjugateGradient(preconditioner=tiny, tol=1e-4), noise=3e-3)
     assert float(trace["epoch"]["work"][-1]) > 20
     found = diagnose(trace)

@@ -31,7 +31,7 @@ def runs():
         "30": run(projection(block_size=30)),
         "100": run(projection(block_size=100)),
         "64 bits": run(projection(block_size=100), dtype=torch.float64),
-        "margin": run(projection(block_size=100, partition="principal-axis-tree", overlap=0.5)),
+        "margin": run(projection(block_size=100, partition=apviz.partitions.PrincipalAxisTree(overlap=0.5))),
         "half": run(projection(block_size=30, precision=Precision(factors="float16"))),
         "cut": run(projection(block_size=60, tol=1e-5, max_epochs=1)),
         "noisy": run(projection(block_size=100), noise=0.5),

@@ -16,6 +16,7 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.gp.training import Training, TrainingError
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
+from apviz.partitions import KDTree, PrincipalAxisTree
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_solves_that_did_not_converge_come_first_and_get_overlapping_blocks(data
 
 
 def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
-    solver = AlternatingProjection(block_size=10, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=1)
+    solver = AlternatingProjection(block_size=10, partition=KDTree(overlap=0.5), tol=1e-9, max_epochs=1)
     found = diagnose_training(trained(data, steps=2, solver=solver))
     assert found.limit is Limit.CONDITIONING and not found.change
 
@@ -79,9 +80,11 @@ def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
 @pytest.mark.parametrize(
     "solver",
     [
-        AlternatingProjection(block_size=10, overlap=0, tol=1e-9, max_epochs=1),
+        AlternatingProjection(block_size=10, tol=1e-9, max_epochs=1),
         ConjugateGradient(
-            preconditioner=TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=5), tol=1e-9, max_epochs=1
+            preconditioner=TwoLevelSchwarz(block_size=20, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=5),
+            tol=1e-9,
+            max_epochs=1,
         ),
     ],
 )

@@ -10,6 +10,7 @@ import apviz
 from apviz.experiments import Options
 from apviz.experiments.measuring import steps_of
 from apviz.experiments.sources import block_size, lanczos_rank, load, prediction_solver, training_solver
+from apviz.partitions import PrincipalAxisTree
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +29,10 @@ def test_a_step_of_training_is_solved_to_one_in_eleven_to_a_thousand_epochs(whol
     assert (cg.tol, cg.min_epochs, cg.max_epochs) == (1.0, 11, 1000)
     assert (ap.tol, ap.min_epochs, ap.max_epochs) == (1.0, 11, 1000)
     assert cg.preconditioner == apviz.PivotedCholesky(rank=300)
-    assert (ap.block_size, ap.rule, ap.partition, ap.overlap, ap.step.length) == (
+    assert (ap.block_size, ap.rule, ap.partition, ap.step.length) == (
         1000,
         "gauss-southwell",
         "sequential",
-        0,
         0,
     )
 
@@ -57,7 +57,7 @@ def test_variances_have_rank_1000_and_500_on_gas_sensors(whole):
 
 def test_our_method_overlaps_and_solves_to_a_hundredth_in_training_too(reduced):
     for solver in (training_solver("AP overlapping", reduced), prediction_solver("AP overlapping", reduced)):
-        assert solver.tol == 0.01 and solver.overlap == "auto" and solver.partition == "principal-axis-tree"
+        assert solver.tol == 0.01 and solver.partition == PrincipalAxisTree(overlap="auto")
 
 
 @pytest.mark.parametrize(("name", "steps"), [("sgemm", 50), ("buzz", 50), ("houseelectric", 100), ("gassensors", 100)])

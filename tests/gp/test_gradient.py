@@ -12,6 +12,7 @@ from apviz.gp.gradient import marginal_likelihood_gradient, step_system
 from apviz.gp.probes import draw, rademacher
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
+from apviz.partitions import PrincipalAxisTree
 
 N, D, NOISE, SCALE, MEAN = 60, 3, 0.3, 1.7, 0.4
 LENGTHSCALE = [0.5, 0.9, 1.3]
@@ -100,7 +101,11 @@ def test_the_exact_gradient_holds_over_many_tiles():
         apviz.ConjugateGradient(),
         apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10)),
         apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=10)),
-        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=10)),
+        apviz.ConjugateGradient(
+            preconditioner=apviz.TwoLevelSchwarz(
+                block_size=20, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10
+            )
+        ),
     ],
     ids=lambda s: s.method.name,
 )

@@ -123,7 +123,9 @@ def test_warm_starts_within_a_budget_reach_smaller_residuals():
 
 @pytest.mark.slow
 def test_the_diagnosis_of_a_training_with_a_budget_states_the_residual_and_no_failure():
-    solver = apviz.solvers.overlapping(block_size=50, overlap=1.0, tol=1e-12)
+    solver = apviz.solvers.overlapping(
+        block_size=50, partition=apviz.partitions.PrincipalAxisTree(overlap=1.0), tol=1e-12
+    )
     trained = training(n=200, steps=150, probes=50, solver=solver, max_epochs=2)
     trained.run()
     found = diagnose_training(trained.trace)

@@ -20,12 +20,13 @@ from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Subspace
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 
 PRECISE = apviz.ConjugateGradient(tol=1e-10)
-OVERLAP = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=1.0, tol=1e-8)
+OVERLAP = apviz.AlternatingProjection(block_size=60, partition=PrincipalAxisTree(overlap=1.0), tol=1e-8)
 
 
 def problem(n=120, m=40, d=2, kernel="matern32", lengthscale=0.5, outputscale=1.5, noise=0.1, mean=0.7, seed=0):
@@ -97,7 +98,11 @@ def test_mean_and_variance_by_solves_agree_with_gpytorch_to_a_millionth(kernel, 
         None,
         apviz.AlternatingProjection(block_size=40),
         apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20)),
-        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20)),
+        apviz.ConjugateGradient(
+            preconditioner=apviz.TwoLevelSchwarz(
+                block_size=40, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=20
+            )
+        ),
         apviz.Cholesky(),
     ],
     ids=["auto", "paper", "pcg", "schwarz", "cholesky"],
@@ -168,9 +173,7 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
 
 
 SMALL_NOISE = {"n": 100, "m": 100, "kernel": "rbf", "noise": 1e-4}
-LOOSE = apviz.AlternatingProjection(
-    block_size=20, partition="principal-axis-tree", overlap=0.5, step="subspace", tol=1e-4
-)
+LOOSE = apviz.AlternatingProjection(block_size=20, partition=PrincipalAxisTree(overlap=0.5), step="subspace", tol=1e-4)
 
 
 def test_a_solve_continues_while_variances_may_be_much_too_large():

@@ -12,6 +12,7 @@ import apviz
 from apviz.gp.checkpoint import can_resume, check_data
 from apviz.gp.gradient import step_system
 from apviz.gp.training_settings import settings_of
+from apviz.partitions import KDTree
 from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_plain, to_plain
 from tests.device import DEVICE
@@ -19,7 +20,7 @@ from tests.device import DEVICE
 SOLVERS = [
     apviz.AlternatingProjection(block_size=20, tol=1e-3, min_epochs=3),
     apviz.AlternatingProjection(
-        block_size=20, rule=GaussSouthwell(short_block="end-of-epoch"), partition="kd-tree", overlap=0.5
+        block_size=20, rule=GaussSouthwell(short_block="end-of-epoch"), partition=KDTree(overlap=0.5)
     ),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
     apviz.ConjugateGradient(),

@@ -51,13 +51,13 @@ def predictions(gp):
         },
         {
             "solver": apviz.AlternatingProjection(
-                block_size="auto", partition="kd-tree", overlap=0.5, step=Subspace(length=np.int64(3))
+                block_size="auto", partition=partitions.KDTree(overlap=0.5), step=Subspace(length=np.int64(3))
             )
         },
         {
             "solver": apviz.ConjugateGradient(
                 preconditioner=apviz.TwoLevelSchwarz(
-                    block_size=10, overlap=0.5, coarse_rank=3, partition=partitions.KDTree()
+                    block_size=10, coarse_rank=3, partition=partitions.KDTree(overlap=0.5)
                 )
             ),
             "training_solver": apviz.ConjugateGradient(
@@ -318,7 +318,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (
             ("settings", "operator"),
             "magic",
-            "gp.npz: operator must be one of auto, dense, tiled, keops, fused, fused-tf32x3, got 'magic'",
+            "gp.npz: operator must be one of auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'magic'",
         ),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),
         (

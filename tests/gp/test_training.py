@@ -20,6 +20,7 @@ from rich.console import Console
 
 import apviz
 from apviz.operators import native
+from apviz.partitions import KDTree
 from apviz.tracing.training_trace import settled_at
 from tests.device import DEVICE, only_on_the_cpu
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
@@ -59,7 +60,7 @@ def test_training_with_many_probes_agrees_with_gpytorch_by_cholesky():
     "solver",
     [
         apviz.AlternatingProjection(block_size=30, tol=1e-8),
-        apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=1.0, tol=1e-8),
+        apviz.AlternatingProjection(block_size=20, partition=KDTree(overlap=1.0), tol=1e-8),
         apviz.ConjugateGradient(tol=1e-8),
     ],
     ids=lambda s: s.method.name,
@@ -187,7 +188,7 @@ def test_a_training_killed_after_its_last_step_still_marks_kappa_as_exact(tmp_pa
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver",
-    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition="kd-tree", overlap=0.5, tol=1e-8)],
+    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition=KDTree(overlap=0.5), tol=1e-8)],
     ids=["exact", "ap"],
 )
 def test_a_training_resumes_with_the_engine_that_it_began_with_to_the_same_bits(
@@ -392,7 +393,7 @@ def test_bad_data_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"y must have shape \(n,\), one target for each row of x, got \(80, 1\)"):
         apviz.Training(x, y[:, None])
     with pytest.raises(
-        ValueError, match="operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"
+        ValueError, match="operator must be auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'sparse'"
     ):
         apviz.Training(x, y, operator="sparse")
     x[3, 1] = float("nan")

@@ -93,7 +93,7 @@ def test_the_solver_is_automatic_or_with_settings_overlapping_projections():
     assert solved_with(block_size=30).method.block_size == 30
     # a block of all rows is a Cholesky solve
     assert solved_with(block_size=1000).converged
-    paper = solved_with(block_size=25, partition="sequential", overlap=0.0, step="plain", tol=0.1)
+    paper = solved_with(block_size=25, partition="sequential", step="plain", tol=0.1)
     assert paper.method_name == "Alternating projection (greedy, b = 25)"
     assert solved_with(solver=apviz.ConjugateGradient(tol=1e-3)).method_name == "CG"
 

@@ -814,7 +814,7 @@ def test_the_numbers_of_notebook_07_are_those_of_its_matrix():
 
 def test_notebooks_07_and_08_name_the_limits_that_apviz_and_gpytorch_have():
     from apviz.solvers.automatic import CHOLESKY_ROWS
-    from apviz.solvers.choices import MAX_HISTORY
+    from apviz.solvers.recommended import MAX_HISTORY
 
     assert f"`apviz.Automatic()`, which takes Cholesky up to {CHOLESKY_ROWS:,} rows" in prose("07")
     assert f"apviz does so up to {CHOLESKY_ROWS:,}" in prose("07")
@@ -934,8 +934,7 @@ def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_f
 
 
 def test_auto_does_without_skeletons_that_drift_by_more_than_notebook_08_says():
-    from apviz.solvers.blocks import MAX_DRIFT
-    from apviz.solvers.choices import SKELETON_ROWS
+    from apviz.solvers.recommended import MAX_DRIFT, SKELETON_ROWS
 
     assert f"would let the residual drift by more than {MAX_DRIFT:.0%}, `auto` does without" in prose("08")
     assert f"from {SKELETON_ROWS:,} rows on with skeletons" in prose("08")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace, attempt
 from apviz.solvers.automatic import overlapping
 from tests.device import DEVICE, only_on_the_cpu
@@ -42,7 +43,7 @@ def system_of(**settings) -> apviz.KernelSystem:
 SOLVERS = {
     "paper": apviz.AlternatingProjection(block_size=BLOCK, tol=1e-2),
     "cyclic, overlapping": apviz.AlternatingProjection(
-        block_size=BLOCK, rule="cyclic", partition="kd-tree", overlap=0.7, tol=1e-6
+        block_size=BLOCK, rule="cyclic", partition=KDTree(overlap=0.7), tol=1e-6
     ),
     "shuffled, history": apviz.AlternatingProjection(
         block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=1e-2
@@ -52,7 +53,8 @@ SOLVERS = {
     "CG": apviz.ConjugateGradient(tol=2e-3),
     "CG, pivots": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-6),
     "CG, Schwarz": apviz.ConjugateGradient(
-        preconditioner=apviz.TwoLevelSchwarz(block_size=100, overlap=0.5, coarse_rank=10), tol=1e-6
+        preconditioner=apviz.TwoLevelSchwarz(block_size=100, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10),
+        tol=1e-6,
     ),
     "Cholesky": apviz.Cholesky(),
     "automatic": apviz.Automatic(tol=1e-6),

@@ -376,7 +376,7 @@ def test_direct_differences_are_used_if_the_product_form_would_cost_accuracy(kin
 
 def test_an_unknown_operator_name_lists_the_known_ones():
     with pytest.raises(
-        ValueError, match="operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"
+        ValueError, match="operator must be auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'sparse'"
     ):
         make_operator("sparse", torch.zeros(3, 1), Matern52(), 0.1)
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace
 
 N = 400
@@ -53,8 +54,7 @@ def runs():
         "skeletons": run(
             projection(
                 block_size=50,
-                partition="principal-axis-tree",
-                overlap=0.5,
+                partition=PrincipalAxisTree(overlap=0.5),
                 step=Subspace(length=2),
                 columns=Skeletons(rank=8),
                 tol=1e-6,

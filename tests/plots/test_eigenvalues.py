@@ -10,6 +10,7 @@ import torch
 
 import apviz
 from apviz import plots
+from apviz.partitions import PrincipalAxisTree
 from apviz.plots._style import THEMES
 
 N = 120
@@ -17,7 +18,7 @@ SOLVERS = {
     "cg": apviz.ConjugateGradient(),
     "pcg": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10)),
     "schwarz": apviz.ConjugateGradient(
-        preconditioner=apviz.TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10)
+        preconditioner=apviz.TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10)
     ),
     "ap": apviz.AlternatingProjection(block_size=30),
 }

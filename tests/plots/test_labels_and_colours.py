@@ -80,7 +80,10 @@ def test_a_method_keeps_its_colour_whatever_its_block_size_rank_and_share_of_ove
     for one, other in (
         (projection(rule="cyclic", block_size=100), projection(rule="cyclic", block_size=500)),
         (pivoted(50), pivoted(500)),
-        (projection(partition="kd-tree", overlap=0.1), projection(partition="kd-tree", overlap=1.0)),
+        (
+            projection(partition=apviz.partitions.KDTree(overlap=0.1)),
+            projection(partition=apviz.partitions.KDTree(overlap=1.0)),
+        ),
     ):
         assert method_color(one) == method_color(other)
 
@@ -233,8 +236,8 @@ def test_the_name_of_a_data_set_is_text_and_not_markup(runs, edited):
 
 
 def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_the_overlap_is_chosen():
-    method = projection(block_size="auto", partition="principal-axis-tree", overlap="auto")
-    solved = projection(block_size=100, partition="principal-axis-tree", overlap=0.5)
+    method = projection(block_size="auto", partition=apviz.partitions.PrincipalAxisTree(overlap="auto"))
+    solved = projection(block_size=100, partition=apviz.partitions.PrincipalAxisTree(overlap=0.5))
     assert method_color(method) == method_color(solved) not in (method_color(PLAIN_CG), rule_color("gauss-southwell"))
 
 

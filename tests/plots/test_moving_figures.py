@@ -13,6 +13,7 @@ import torch
 import apviz
 from apviz import plots
 from apviz.analysis import geometry
+from apviz.partitions import KDTree
 from apviz.plots._style import THEMES
 
 MODULE = sys.modules[plots.residual_map.__module__]
@@ -33,7 +34,7 @@ def inputs(n, d):
 
 @pytest.fixture(scope="module")
 def traces():
-    blocks = apviz.AlternatingProjection(block_size=30, rule="cyclic", partition="kd-tree", overlap=0.5, max_epochs=2)
+    blocks = apviz.AlternatingProjection(block_size=30, rule="cyclic", partition=KDTree(overlap=0.5), max_epochs=2)
     side = torch.linspace(-1, 1, 14)
     return {
         "line": solved(inputs(150, 1), blocks),

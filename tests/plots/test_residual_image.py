@@ -11,10 +11,11 @@ import torch
 
 import apviz
 from apviz import plots
+from apviz.partitions import KDTree, Sequential
 from apviz.plots._style import THEMES
 
 MODULE = sys.modules[plots.residual_image.__module__]
-KD_TREE = apviz.AlternatingProjection(block_size=90, partition="kd-tree", overlap=0.5, max_epochs=2)
+KD_TREE = apviz.AlternatingProjection(block_size=90, partition=KDTree(overlap=0.5), max_epochs=2)
 
 
 def solved(x, y, solver=KD_TREE, dataset="", **recording):
@@ -38,7 +39,11 @@ def picture(china):
 
 @pytest.fixture(scope="module")
 def scattered(china):
-    return solved(china.train_x, china.train_y, apviz.AlternatingProjection(block_size=90, overlap=0.5, max_epochs=1))
+    return solved(
+        china.train_x,
+        china.train_y,
+        apviz.AlternatingProjection(block_size=90, partition=Sequential(overlap=0.5), max_epochs=1),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +144,7 @@ def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
     row, column = torch.meshgrid(torch.arange(107.0), torch.arange(160.0), indexing="ij")
     x = torch.stack([row.ravel() / 53 - 1, column.ravel() / 80 - 1], 1)
     x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:13_696]]
-    solver = apviz.AlternatingProjection(block_size=100, partition="kd-tree", overlap=1.0, max_epochs=2, tol=1e-9)
+    solver = apviz.AlternatingProjection(block_size=100, partition=KDTree(overlap=1.0), max_epochs=2, tol=1e-9)
     trace = solved(x, torch.sin(5 * x).sum(1), solver, snapshots=range(60))
     figure = plots.residual_image(trace)
     assert len(figure.frames) == 60 and len(figure.data[0].z) == 13_696

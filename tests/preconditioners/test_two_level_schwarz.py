@@ -45,7 +45,7 @@ def matrix(operator):
 
 
 def held_rows(operator, chosen):
-    made = partitioner_named(chosen.partition)(operator.inputs, chosen.block_size, chosen.overlap)
+    made = partitioner_named(chosen.partition)(operator.inputs, chosen.block_size)
     return [made.order[made.solved(block)].numpy() for block in range(len(made))]
 
 
@@ -77,7 +77,9 @@ def test_without_a_coarse_space_it_equals_the_weighted_sum_of_inverses_of_blocks
     partition, operator, block_size, overlap
 ):
     counting = make(n=60, operator=operator)
-    chosen = TwoLevelSchwarz(block_size=block_size, overlap=overlap, coarse_rank=0, partition=partition)
+    chosen = TwoLevelSchwarz(
+        block_size=block_size, partition=partitioner_named(partition, overlap=overlap), coarse_rank=0
+    )
     expected = schwarz(held_rows(counting, chosen), matrix(counting))
     np.testing.assert_allclose(applied(counting, chosen), expected, atol=1e-9 * np.abs(expected).max())
 
@@ -87,7 +89,7 @@ def test_without_a_coarse_space_it_equals_the_weighted_sum_of_inverses_of_blocks
 def test_low_rank_is_the_inverse_of_the_blocks_of_the_remainder_plus_the_factor(block_size, overlap, rank, seed):
     counting = make(n=60)
     chosen = TwoLevelSchwarz(
-        block_size=block_size, overlap=overlap, coarse_rank=rank, partition=KDTree(), coarse="low-rank", seed=seed
+        block_size=block_size, partition=KDTree(overlap=overlap), coarse_rank=rank, coarse="low-rank", seed=seed
     )
     factor = randomly_pivoted_cholesky(counting, rank, seed).numpy()
     m = schwarz(held_rows(counting, chosen), matrix(counting) - factor @ factor.T)
@@ -100,7 +102,7 @@ def test_low_rank_is_the_inverse_of_the_blocks_of_the_remainder_plus_the_factor(
 def test_galerkin_balances_the_inverses_of_blocks_by_the_span_of_the_factor(block_size, overlap, rank, seed):
     counting = make(n=60)
     chosen = TwoLevelSchwarz(
-        block_size=block_size, overlap=overlap, coarse_rank=rank, partition=KDTree(), coarse="galerkin", seed=seed
+        block_size=block_size, partition=KDTree(overlap=overlap), coarse_rank=rank, coarse="galerkin", seed=seed
     )
     k, v = matrix(counting), np.linalg.qr(randomly_pivoted_cholesky(counting, rank, seed).numpy())[0]
     q = v @ np.linalg.solve(v.T @ k @ v, v.T)
@@ -117,7 +119,11 @@ def test_galerkin_balances_the_inverses_of_blocks_by_the_span_of_the_factor(bloc
 def test_it_is_symmetric_and_positive_definite(coarse, rank, dtype, block_size, overlap):
     counting = make(n=100, dtype=dtype)
     p = applied(
-        counting, TwoLevelSchwarz(block_size=block_size, overlap=overlap, coarse_rank=rank, coarse=coarse), dtype
+        counting,
+        TwoLevelSchwarz(
+            block_size=block_size, partition=PrincipalAxisTree(overlap=overlap), coarse_rank=rank, coarse=coarse
+        ),
+        dtype,
     )
     np.testing.assert_allclose(p, p.T, atol=50 * torch.finfo(dtype).eps * np.abs(p).max())
     assert np.linalg.eigvalsh((p + p.T) / 2)[0] > 0
@@ -145,7 +151,9 @@ def test_in_float32_it_stays_definite_if_the_largest_eigenvalue_is_1e7_times_the
     x, eigenvalues, vectors = nearly_singular
     noise = outputscale * 3e-5
     counting = make(x=x, kernel=RBF(lengthscale=1.0, outputscale=outputscale), noise=noise, dtype=torch.float32)
-    apply = TwoLevelSchwarz(block_size=block_size, overlap=1.0, coarse_rank=rank, coarse=coarse).build(counting)
+    apply = TwoLevelSchwarz(
+        block_size=block_size, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=rank, coarse=coarse
+    ).build(counting)
     p = apply(torch.eye(500, device=DEVICE)).double().numpy()
     assert np.abs(p - p.T).max() < 1e-4 * np.abs(p).max()
     # all eigenvalues are between 0 and 1/σ², up to rounding
@@ -171,7 +179,9 @@ def test_in_float32_cg_converges_if_the_largest_eigenvalue_is_1e7_times_the_nois
         dtype=torch.float32,
         device=DEVICE,
     )
-    preconditioner = TwoLevelSchwarz(block_size=150, overlap=1.0, coarse_rank=100, coarse=coarse)
+    preconditioner = TwoLevelSchwarz(
+        block_size=150, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=100, coarse=coarse
+    )
     solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-2, max_epochs=100))
     assert solution.stop_reason is StopReason.CONVERGED
 
@@ -180,7 +190,9 @@ def test_in_float32_cg_converges_if_the_largest_eigenvalue_is_1e7_times_the_nois
 @pytest.mark.parametrize(("rank", "block_size"), [(0, 80), (20, 10**6), (500, 80)])
 def test_one_block_of_all_rows_is_exact_and_takes_one_iteration(coarse, rank, block_size):
     problem = system(n=80, kernel=Matern12(lengthscale=0.5, outputscale=1.3))
-    chosen = TwoLevelSchwarz(block_size=block_size, overlap=1.0, coarse_rank=rank, coarse=coarse)
+    chosen = TwoLevelSchwarz(
+        block_size=block_size, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=rank, coarse=coarse
+    )
     operator = CountingOperator(problem.operator)
     np.testing.assert_allclose(applied(operator, chosen) @ matrix(operator), np.eye(80), atol=1e-9)
     solution = apviz.solve(problem, ConjugateGradient(preconditioner=chosen, tol=1e-8, max_epochs=10))
@@ -189,7 +201,7 @@ def test_one_block_of_all_rows_is_exact_and_takes_one_iteration(coarse, rank, bl
 
 def test_blocks_that_all_solve_on_all_rows_are_exact_too():
     counting = make(n=60)
-    p = applied(counting, TwoLevelSchwarz(block_size=20, overlap=1000.0, coarse_rank=0))
+    p = applied(counting, TwoLevelSchwarz(block_size=20, partition=PrincipalAxisTree(overlap=1000.0), coarse_rank=0))
     np.testing.assert_allclose(p @ matrix(counting), np.eye(60), atol=1e-9)
 
 
@@ -198,14 +210,14 @@ def test_blocks_that_all_solve_on_all_rows_are_exact_too():
 def test_permuting_the_rows_permutes_the_result(partition, overlap):
     x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
     order = np.random.default_rng(1).permutation(160)
-    chosen = TwoLevelSchwarz(block_size=20, overlap=overlap, coarse_rank=0, partition=partition)
+    chosen = TwoLevelSchwarz(block_size=20, partition=partitioner_named(partition, overlap=overlap), coarse_rank=0)
     plain, permuted = applied(make(x=x), chosen), applied(make(x=x[order]), chosen)
     np.testing.assert_allclose(permuted, plain[np.ix_(order, order)], atol=1e-10 * np.abs(plain).max())
 
 
 def test_rescaling_inputs_and_lengthscale_together_changes_nothing():
     x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
-    chosen = TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=10)
+    chosen = TwoLevelSchwarz(block_size=20, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10)
     plain = applied(make(x=x, kernel=Matern52(lengthscale=(0.5, 0.1))), chosen)
     scaled = applied(make(x=x * [4.0, 16.0], kernel=Matern52(lengthscale=(2.0, 1.6))), chosen)
     np.testing.assert_allclose(scaled, plain, atol=1e-9 * np.abs(plain).max())
@@ -214,16 +226,20 @@ def test_rescaling_inputs_and_lengthscale_together_changes_nothing():
 def test_only_the_seed_determines_the_coarse_space():
     counting = make()
     first, again, other = (
-        applied(counting, TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10, seed=seed)) for seed in (1, 1, 2)
+        applied(
+            counting,
+            TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10, seed=seed),
+        )
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again) and not np.allclose(first, other, rtol=1e-3)
 
 
 def test_the_seed_determines_the_rows_of_shuffled_blocks():
     counting = make()
-    chosen = [TwoLevelSchwarz(block_size=30, coarse_rank=0, overlap=0.0, partition="shuffled", seed=k) for k in (1, 2)]
+    chosen = [TwoLevelSchwarz(block_size=30, coarse_rank=0, partition="shuffled", seed=k) for k in (1, 2)]
     for seed, each in enumerate(chosen, start=1):
-        made = partitioner_named("shuffled", seed)(counting.inputs, 30, 0.0)
+        made = partitioner_named("shuffled", seed)(counting.inputs, 30)
         rows = [made.order[made.solved(block)].numpy() for block in range(len(made))]
         np.testing.assert_allclose(applied(counting, each), schwarz(rows, matrix(counting)), atol=1e-8)
 
@@ -231,7 +247,9 @@ def test_the_seed_determines_the_rows_of_shuffled_blocks():
 @EVERY_COARSE
 def test_applying_it_does_not_modify_the_residual_and_accepts_any_number_of_columns(coarse):
     counting = make()
-    apply = TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10, coarse=coarse).build(counting)
+    apply = TwoLevelSchwarz(
+        block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10, coarse=coarse
+    ).build(counting)
     r = torch.tensor(np.random.default_rng(0).standard_normal((150, 5)), device=DEVICE)
     kept = r.clone()
     together = apply(r)
@@ -244,7 +262,9 @@ def test_applying_it_does_not_modify_the_residual_and_accepts_any_number_of_colu
 @given(coarse=st.sampled_from(COARSE), rank=RANKS | st.just(0), **BLOCKS)
 def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(coarse, rank, block_size, overlap):
     counting, alone = make(), make()
-    chosen = TwoLevelSchwarz(block_size=block_size, overlap=overlap, coarse_rank=rank, coarse=coarse)
+    chosen = TwoLevelSchwarz(
+        block_size=block_size, partition=PrincipalAxisTree(overlap=overlap), coarse_rank=rank, coarse=coarse
+    )
     expected = sum(len(held) ** 2 for held in held_rows(counting, chosen))
     if rank:
         randomly_pivoted_cholesky(alone, rank, 0)
@@ -260,13 +280,15 @@ PRECONDITIONERS = {
     "none": None,
     "pivoted": PivotedCholesky(rank=20),
     "randomly pivoted": RandomlyPivotedCholesky(rank=20),
-    "one level": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=0),
-    "low rank": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20),
-    "galerkin": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20, coarse="galerkin"),
-    "k-d tree": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20, partition="kd-tree"),
-    "principal axes": TwoLevelSchwarz(block_size=30, overlap=1.0, coarse_rank=20, partition="principal-axis-tree"),
-    "rank above n": TwoLevelSchwarz(block_size=30, overlap=1.0, coarse_rank=1000),
-    "blocks of one row": TwoLevelSchwarz(block_size=1, overlap=0.0, coarse_rank=20),
+    "one level": TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=0),
+    "low rank": TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=20),
+    "galerkin": TwoLevelSchwarz(
+        block_size=30, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=20, coarse="galerkin"
+    ),
+    "k-d tree": TwoLevelSchwarz(block_size=30, partition=KDTree(overlap=0.5), coarse_rank=20),
+    "principal axes": TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=20),
+    "rank above n": TwoLevelSchwarz(block_size=30, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=1000),
+    "blocks of one row": TwoLevelSchwarz(block_size=1, partition=PrincipalAxisTree(overlap=0.0), coarse_rank=20),
 }
 
 
@@ -283,7 +305,9 @@ def test_cg_finds_the_direct_solution(preconditioner):
 def test_duplicate_rows_are_handled(coarse):
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (15, 2)), (8, 1))
     problem = system(x=x)
-    preconditioner = TwoLevelSchwarz(block_size=25, overlap=0.5, coarse_rank=40, coarse=coarse)
+    preconditioner = TwoLevelSchwarz(
+        block_size=25, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=40, coarse=coarse
+    )
     solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-10, max_epochs=100))
     expected = np.linalg.solve(matrix(CountingOperator(problem.operator)), problem.b.numpy())
     np.testing.assert_allclose(solution.weights, expected, rtol=0, atol=1e-6)
@@ -307,16 +331,23 @@ def iterations(problem, preconditioner, tol=1e-3):
 @EVERY_COARSE
 def test_on_a_photograph_it_halves_the_iterations_of_pivoted_cholesky_of_the_same_rank(photograph, coarse):
     assert 2 * iterations(
-        photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=50, coarse=coarse)
+        photograph,
+        TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=50, coarse=coarse),
     ) < iterations(photograph, PivotedCholesky(rank=50))
 
 
 def test_on_a_photograph_both_levels_and_overlap_reduce_iterations(photograph):
-    both = iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=50))
-    assert both < iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=0.0, coarse_rank=50))
+    both = iterations(
+        photograph, TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=50)
+    )
+    assert both < iterations(
+        photograph, TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=0.0), coarse_rank=50)
+    )
     assert (
         both
-        < iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=0))
+        < iterations(
+            photograph, TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=1.0), coarse_rank=0)
+        )
         < iterations(photograph, None)
     )
 
@@ -325,10 +356,6 @@ def test_on_a_photograph_both_levels_and_overlap_reduce_iterations(photograph):
     ("given_settings", "message"),
     [
         ({"block_size": 0}, "block_size must be a whole number, at least 1, got 0"),
-        (
-            {"overlap": float("nan")},
-            "overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got nan",
-        ),
         ({"coarse_rank": -1}, "coarse_rank must be a whole number, at least 0, got -1"),
         ({"block_size": "best"}, "block_size must be a whole number, at least 1, or 'auto', got 'best'"),
         ({"seed": -1}, "seed must be a whole number, at least 0, at most 4611686018427387904, got -1"),

@@ -15,6 +15,7 @@ import torch
 import apviz
 from apviz import comparison, plots
 from apviz.analysis import judge
+from apviz.partitions import KDTree
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, write_report
 
@@ -39,7 +40,7 @@ def pictures(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pictures")
     data = apviz.datasets.load("china", n=600, seed=0)
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, device="cpu")
-    blocks = apviz.AlternatingProjection(block_size=90, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=2)
+    blocks = apviz.AlternatingProjection(block_size=90, partition=KDTree(overlap=0.5), tol=1e-9, max_epochs=2)
     gradients = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50))
     apviz.solve(system, blocks, [apviz.Recorder(folder / "ap.zarr", rows=True, snapshots=range(8))])
     apviz.solve(system, gradients, [apviz.Recorder(folder / "pcg.zarr", eigenvalues=True)])

@@ -9,6 +9,7 @@ import scipy.sparse.linalg
 import torch
 
 import apviz
+from apviz.partitions import Sequential
 from apviz.rkhs import Span, eigen_path, eigenvector_pair, trajectory
 
 N, NOISE, LENGTHSCALE = 24, 0.05, 0.2
@@ -86,7 +87,9 @@ def test_work_equals_that_of_the_solver(overlap, epochs):
     span = Span(x, kernel, NOISE)
     path = eigen_path(trajectory(span, b, block_size=5, overlap=overlap, steps=epochs * 5))
     system = apviz.KernelSystem(x, b, kernel, noise=NOISE, operator="dense", dtype=torch.float64, device="cpu")
-    solver = apviz.AlternatingProjection(block_size=5, overlap=overlap, tol=1e-15, max_epochs=epochs)
+    solver = apviz.AlternatingProjection(
+        block_size=5, partition=Sequential(overlap=overlap), tol=1e-15, max_epochs=epochs
+    )
     # a stopped solve ends with a pass, which measures its residual
     assert path.work[-1] + 1 == pytest.approx(apviz.solve(system, solver).work, rel=1e-12)
     cg = eigen_path(trajectory(span, b, method="cg", steps=epochs))

@@ -63,7 +63,7 @@ def test_every_state_equals_that_of_a_solve(rule, overlap, partition):
     (x, b), kernel = system(), apviz.Matern32(lengthscale=(0.4, 0.9), outputscale=1.5)
     chosen = {"random": rules.Random(seed=3), "shuffled": rules.Shuffled(seed=3)}.get(rule, rule)
     solver = apviz.AlternatingProjection(
-        block_size=9, rule=chosen, partition=partition, overlap=overlap, tol=1e-14, max_epochs=4
+        block_size=9, rule=chosen, partition=partitioner_named(partition, overlap=overlap), tol=1e-14, max_epochs=4
     )
     states = solved(x, b, kernel, solver)
     found = trajectory(
@@ -106,7 +106,7 @@ def test_blocks_equal_those_of_the_partitions(partition, seed):
     x, _ = system(n, d, seed)
     kernel = apviz.Matern52(lengthscale=tuple(0.2 + 0.3 * np.arange(d)))
     for size in (1, 7, 25, n):
-        wanted = partitioner_named(partition)(kernel.features(torch.as_tensor(x)), size, 0.0)
+        wanted = partitioner_named(partition)(kernel.features(torch.as_tensor(x)), size)
         owned = tuple(tuple(wanted.order[wanted.owned(j)].tolist()) for j in range(len(wanted)))
         assert blocks_of(Span(x, kernel, 0.1), size, partition) == owned
 
@@ -114,7 +114,7 @@ def test_blocks_equal_those_of_the_partitions(partition, seed):
 def test_the_margin_of_a_block_equals_that_of_the_partitions():
     x, _ = system(60, 2, 5)
     kernel = apviz.Matern52(lengthscale=0.4)
-    wanted = partitioner_named("sequential")(kernel.features(torch.as_tensor(x)), 8, 0.75)
+    wanted = partitioner_named("sequential", overlap=0.75)(kernel.features(torch.as_tensor(x)), 8)
     found = blocks_with_margins(Span(x, kernel, 0.1), 8, "sequential", 0.75)
     assert found.solved == tuple(tuple(wanted.order[wanted.solved(j)].tolist()) for j in range(len(wanted)))
 

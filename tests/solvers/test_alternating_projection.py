@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
+from apviz.partitions import Partition, Sequential, ShuffledRows, partitioner_named
 from apviz.rules import RULES, GaussSouthwell
 from tests.device import DEVICE
 from tests.solvers.oracle import KERNEL_CLASSES, Watch, problem
@@ -33,8 +34,7 @@ solvers = st.builds(
     apviz.AlternatingProjection,
     block_size=st.integers(1, 40),
     rule=st.sampled_from((*EVERY_RULE, GaussSouthwell(short_block="end-of-epoch"))),
-    partition=st.sampled_from(PARTITIONS),
-    overlap=st.sampled_from((0.0, 0.3, 1.0, 2.5)),
+    partition=st.builds(partitioner_named, st.sampled_from(PARTITIONS), overlap=st.sampled_from((0.0, 0.3, 1.0, 2.5))),
     tol=st.just(NEVER),
     max_epochs=st.integers(1, 4),
     check_every=st.integers(1, 5),
@@ -42,8 +42,7 @@ solvers = st.builds(
 greedy = st.builds(
     apviz.AlternatingProjection,
     block_size=st.integers(1, 40),
-    partition=st.sampled_from(PARTITIONS),
-    overlap=st.sampled_from((0.0, 0.5, 1.5)),
+    partition=st.builds(partitioner_named, st.sampled_from(PARTITIONS), overlap=st.sampled_from((0.0, 0.5, 1.5))),
     tol=st.just(NEVER),
     max_epochs=st.just(6),
 )
@@ -104,7 +103,10 @@ def test_with_jitter_the_recorded_energy_still_equals_h_of_the_weights(rule, ove
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-8, kernel="RBF", dtype=torch.float32)
     with pytest.warns(UserWarning, match="needed jitter"):
-        seen = watched(p, apviz.AlternatingProjection(block_size=20, rule=rule, overlap=overlap, max_epochs=2))
+        seen = watched(
+            p,
+            apviz.AlternatingProjection(block_size=20, rule=rule, partition=Sequential(overlap=overlap), max_epochs=2),
+        )
     assert seen.run.factors.jitter.max() > 0
     for update, before, after in zip(seen.updates, seen.W, seen.W[1:], strict=False):
         # K as float32 rounds it, but summed in float64
@@ -247,7 +249,7 @@ def test_the_authors_schedule_differs_from_the_papers_if_the_last_block_is_short
 def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, rule, partition):
     p = problem(**system)
     solver = apviz.AlternatingProjection(
-        block_size=system["n"] + more, rule=rule, partition=partition, overlap=0.5, tol=1e-9
+        block_size=system["n"] + more, rule=rule, partition=partitioner_named(partition, overlap=0.5), tol=1e-9
     )
     seen = watched(p, solver)
     assert len(seen.updates) == 1 and seen.solution.converged
@@ -286,8 +288,7 @@ def test_a_cyclic_solve_restarted_from_its_weights_continues_it(system, block_si
         solver = apviz.AlternatingProjection(
             block_size=block_size,
             rule="cyclic",
-            partition=partition,
-            overlap=overlap,
+            partition=partitioner_named(partition, overlap=overlap),
             tol=NEVER,
             max_epochs=count,
             check_every=10**6,
@@ -307,7 +308,7 @@ def test_the_same_seed_gives_the_same_trace_bit_for_bit(rule, dtype):
     recorder = apviz.Recorder()
     for _ in range(2):
         solver = apviz.AlternatingProjection(
-            block_size=9, rule=rule, partition="shuffled", overlap=0.3, tol=NEVER, max_epochs=5, check_every=2
+            block_size=9, rule=rule, partition=ShuffledRows(overlap=0.3), tol=NEVER, max_epochs=5, check_every=2
         )
         apviz.solve(p.system, solver, [recorder])
     first, second = recorder.traces
@@ -406,7 +407,8 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
         x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device=DEVICE
     )
     with pytest.raises(MemoryError, match=r"need \d+\.\d GiB, \d+\.\d GiB are free; use a smaller block_size"):
-        apviz.solve(system, apviz.AlternatingProjection(block_size=n if overlap == 0 else n // 2, overlap=overlap))
+        size = n if overlap == 0 else n // 2
+        apviz.solve(system, apviz.AlternatingProjection(block_size=size, partition=Sequential(overlap=overlap)))
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -419,9 +421,6 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
         ("block_size", 2.5, "block_size must be a whole number.* got 2.5"),
         ("block_size", "10", "block_size must be a whole number, at least 1, or 'auto', got '10'"),
         ("block_size", True, "block_size must be a whole number.* got True"),
-        ("overlap", -0.1, "overlap must be .* at least 0, or 'auto', got -0.1"),
-        ("overlap", np.inf, "overlap must be a finite fraction .* got inf"),
-        ("overlap", np.nan, "overlap must be a finite fraction .* got nan"),
         ("tol", 0, "tol must be a positive relative residual.* got 0"),
         ("tol", -1e-3, "tol must be a positive relative residual.* got -0.001"),
         ("tol", np.nan, "tol must be a positive relative residual.* got nan"),
@@ -444,6 +443,23 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
 def test_an_error_about_a_setting_states_its_value_and_the_accepted_range(setting, value, message):
     with pytest.raises(ValueError, match=message):
         apviz.AlternatingProjection(**{setting: value})
+
+
+def test_an_overlap_is_a_setting_of_the_partition_alone():
+    with pytest.raises(TypeError, match="overlap"):
+        apviz.AlternatingProjection(overlap=0.5)
+
+
+def test_a_partition_of_ones_own_solves_on_its_own_margins():
+    p = problem(n=30)
+
+    def halves(inputs, block_size):
+        everything = torch.arange(30, device=inputs.device)
+        return Partition(everything, (0, 10, 30), (everything[10:15], everything[:5]))
+
+    seen = watched(p, apviz.AlternatingProjection(partition=halves, block_size=20, tol=1e-9))
+    assert [len(seen.solved_rows(block)) for block in range(2)] == [15, 25]
+    assert seen.solution.converged
 
 
 def test_integers_of_numpy_are_accepted():

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Hook, PlainStep, Subspace
 from tests.device import DEVICE
 
@@ -41,12 +42,14 @@ class EveryUpdate(Hook):
 
 def states(system, **options):
     watch, recorder = EveryUpdate(), apviz.Recorder()
-    solver = apviz.AlternatingProjection(block_size=40, partition="kd-tree", tol=1e-12, max_epochs=3, **options)
+    solver = apviz.AlternatingProjection(
+        **{"block_size": 40, "partition": "kd-tree", "tol": 1e-12, "max_epochs": 3, **options}
+    )
     apviz.solve(system, solver, [watch, recorder])
     return [(w.numpy(), r.numpy()) for w, r in watch.states], recorder.trace
 
 
-VARIANTS = [{"step": Subspace(length=5)}, {"step": Subspace(length=100), "overlap": 1.0}]
+VARIANTS = [{"step": Subspace(length=5)}, {"step": Subspace(length=100), "partition": KDTree(overlap=1.0)}]
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -68,7 +71,7 @@ def test_after_every_update_the_residual_equals_b_minus_kw_and_the_energy_h(opti
 def test_with_a_history_the_energy_is_minimal_over_the_span_of_the_last_updates():
     system, k, b = problem(columns=1, seed=3)
     length = 4
-    found, _ = states(system, rule="cyclic", overlap=0.5, step=Subspace(length=length))
+    found, _ = states(system, rule="cyclic", partition=KDTree(overlap=0.5), step=Subspace(length=length))
     plain_updates = []  # the projections, before they are combined
     for (w, _), (after, _) in zip(found, found[1:], strict=False):
         plain_updates.append(after - w)
@@ -86,7 +89,7 @@ def test_a_history_takes_less_work_on_an_ill_conditioned_system():
     plain, kept = (
         apviz.solve(
             system,
-            apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, step=step_of(q), tol=1e-8),
+            apviz.AlternatingProjection(block_size=60, partition=KDTree(overlap=1.0), step=step_of(q), tol=1e-8),
         )
         for q in (0, 20)
     )
@@ -97,7 +100,7 @@ def test_an_epoch_of_overlapping_blocks_ends_once_the_tolerance_is_met_and_one_o
     system, _, _ = problem(n=800, d=2, noise=0.5)
     for overlap, whole in ((0.0, True), (1.0, False)):
         recorder = apviz.Recorder()
-        solver = apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=overlap, tol=0.1)
+        solver = apviz.AlternatingProjection(block_size=20, partition=KDTree(overlap=overlap), tol=0.1)
         assert apviz.solve(system, solver, [recorder]).converged
         updates = recorder.trace["update"].sizes["update"]
         assert (updates % 40 == 0) == whole
@@ -113,8 +116,6 @@ def test_an_error_about_a_setting_names_it(setting, value):
 @pytest.mark.parametrize("history", [0, 8])
 def test_the_same_seed_gives_the_same_trace(history):
     system, _, _ = problem()
-    solver = apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=1.0, step=step_of(history)
-    )
+    solver = apviz.AlternatingProjection(block_size=40, partition=PrincipalAxisTree(overlap=1.0), step=step_of(history))
     one, two = apviz.solve(system, solver), apviz.solve(system, solver)
     assert torch.equal(one.weights, two.weights)

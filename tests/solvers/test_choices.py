@@ -2,16 +2,20 @@
 
 import json
 import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 import apviz
+from apviz import solvers
 from apviz.factors import factor_bytes
-from apviz.partitions import partitioner_named
-from apviz.solvers import Precision, Subspace, automatic, choices
+from apviz.partitions import KDTree, Sequential
+from apviz.solvers import Precision, Subspace, automatic, recommended
 from apviz.solvers.automatic import cholesky_work
+from apviz.solvers.serialization import to_plain
 from tests.device import DEVICE
 
 
@@ -27,12 +31,12 @@ def resolve(solver, operator, columns):
     return solver.resolve(operator, columns)
 
 
-AUTO = apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", step="subspace")
+AUTO = apviz.AlternatingProjection(block_size="auto", partition=KDTree(overlap="auto"), step="subspace")
 
 
 def test_every_auto_setting_gets_a_valid_value_and_a_reason_that_starts_with_it():
     solver, reasons = resolve(AUTO, system().operator, 3)
-    values = {"block_size": solver.block_size, "overlap": solver.overlap, "step.length": solver.step.length}
+    values = {"block_size": solver.block_size, "overlap": solver.partition.overlap, "step.length": solver.step.length}
     assert not any(isinstance(value, str) for value in values.values())
     assert {name: reason.partition(":")[0] for name, reason in reasons.items()} == {
         name: str(value) for name, value in values.items()
@@ -41,16 +45,18 @@ def test_every_auto_setting_gets_a_valid_value_and_a_reason_that_starts_with_it(
 
 
 def test_given_values_always_take_precedence():
-    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, step=Subspace(length=3))
+    given = apviz.AlternatingProjection(block_size=77, partition=Sequential(overlap=0.25), step=Subspace(length=3))
     assert resolve(given, system().operator, 3) == (given, {})
-    mixed, reasons = resolve(apviz.AlternatingProjection(block_size="auto", overlap=3.0), system().operator, 3)
-    assert mixed.overlap == 3.0 and set(reasons) == {"block_size"}
+    mixed, reasons = resolve(
+        apviz.AlternatingProjection(block_size="auto", partition=Sequential(overlap=3.0)), system().operator, 3
+    )
+    assert mixed.partition.overlap == 3.0 and set(reasons) == {"block_size"}
 
 
 @pytest.mark.parametrize("d", [3, 5])
 def test_the_rows_of_a_block_do_not_depend_on_the_overlap_and_double_with_four_times_the_points(d):
     def solved(n, overlap):
-        given = apviz.AlternatingProjection(block_size="auto", overlap=overlap)
+        given = apviz.AlternatingProjection(block_size="auto", partition=Sequential(overlap=overlap))
         return resolve(given, system(n, d).operator, 3)[0].block_size * (1 + overlap)
 
     for overlap in (0.5, 1.0, 3.0):
@@ -63,13 +69,13 @@ def test_the_rows_of_a_block_do_not_depend_on_the_overlap_and_double_with_four_t
 def test_factoring_the_blocks_costs_less_than_an_iteration_at_any_n(d, n):
     operator = system(n, d).operator
     chosen, _ = resolve(AUTO, operator, 3)
-    blocks = partitioner_named(chosen.partition)(operator.inputs, chosen.block_size, chosen.overlap)
+    blocks = chosen.partition(operator.inputs, chosen.block_size)
     factoring = sum(size**3 / 3 for size in blocks.solved_sizes())
     assert 0.2 < factoring / (90 * n**2) < 0.8  # an entry of K takes some 90 flops
 
 
 MEMORY = apviz.AlternatingProjection(
-    block_size="auto", overlap=1.0, step="subspace", precision=Precision(factors="auto")
+    block_size="auto", partition=Sequential(overlap=1.0), step="subspace", precision=Precision(factors="auto")
 )
 
 
@@ -79,7 +85,7 @@ def test_with_little_memory_factors_use_half_precision_and_then_blocks_become_sm
     assert wished.precision.factors == "recursion"
     sizes = []
     for free in (3_200_000, 1_600_000, 800_000):
-        monkeypatch.setattr(choices, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(recommended, "free_memory", lambda device, free=free: free)
         found, why = resolve(MEMORY, operator, 3)
         sizes.append(found.block_size)
         assert found.precision.factors == "float16" and "GiB" in why["precision.factors"]
@@ -90,7 +96,7 @@ def test_with_little_memory_factors_use_half_precision_and_then_blocks_become_sm
 
 
 def test_factors_never_use_half_precision_if_they_may_exceed_its_range(monkeypatch):
-    monkeypatch.setattr(choices, "free_memory", lambda device: 800_000)
+    monkeypatch.setattr(recommended, "free_memory", lambda device: 800_000)
     assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].precision.factors == "recursion"
 
 
@@ -175,3 +181,46 @@ def test_building_a_preconditioner_with_auto_settings_tells_to_resolve_them_firs
 
     with pytest.raises(ValueError, match=r"block_size is still 'auto': .*resolve\(operator\) first"):
         apviz.TwoLevelSchwarz().build(CountingOperator(system().operator))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        apviz.Automatic(tol=1e-3), apviz.solvers.overlapping(), apviz.solvers.ASkotch(rank=10),
+        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz()), apviz.solvers.CoordinateDescentPlusPlus(),
+        apviz.solvers.StochasticDualDescent(),
+    ],
+    ids=lambda solver: solver.name,
+)  # fmt: skip
+def test_every_auto_is_chosen_before_anything_is_built(solver, monkeypatch):
+    seen = []
+    for kind in solvers.SOLVERS.values():
+
+        def build(self, operator, columns, build=kind.build):
+            seen.append(json.dumps(to_plain(self)))
+            return build(self, operator, columns)
+
+        monkeypatch.setattr(kind, "build", build)
+    prepared = solver.prepare(system(2100).operator, 3)
+    assert seen and not any('"auto"' in each for each in seen) and seen[-1] == json.dumps(to_plain(prepared.solver))
+    assert prepared.choices and prepared.asked == solver
+
+
+def test_a_solver_of_ones_own_builds_with_what_it_chose_and_its_reasons_are_recorded():
+    @dataclass(frozen=True, kw_only=True)
+    class Halving(apviz.solvers.Solver):
+        share: float | str = "auto"
+        name: ClassVar[str] = "Halving"
+
+        def resolve(self, operator, columns=1):
+            return replace(self, share=0.5), {"share": "0.5: half"}
+
+        def build(self, operator, columns):
+            assert self.share == 0.5
+            return super().build(operator, columns)
+
+        def epochs(self, prepared, state):
+            raise NotImplementedError
+
+    prepared = Halving().prepare(system().operator)
+    assert prepared.solver == Halving(share=0.5) and prepared.choices == {"share": "0.5: half"}

@@ -8,12 +8,13 @@ import torch
 
 import apviz
 from apviz import stacked_factors
+from apviz.partitions import PrincipalAxisTree, Sequential
 from apviz.rules import GaussSouthwell
 from apviz.solvers import Exact, PlainStep, Skeletons, Subspace, attempt
 from tests.solvers.dispatches import Dispatches, counted
 
 N, SIDES, BLOCK, EPOCHS = 220, 3, 30, 2
-PARTITIONS = {"sequential": 0.0, "principal-axis-tree": 0.5}
+PARTITIONS = {"sequential": Sequential(), "principal-axis-tree": PrincipalAxisTree(overlap=0.5)}
 STEPS = {"plain": PlainStep(), "subspace": Subspace(length=3)}
 COLUMNS = {"exact": Exact(), "skeletons": Skeletons(rank=8, near=120)}
 
@@ -27,7 +28,7 @@ def system():
 
 def solver(rule, partition="sequential", step="plain", columns="exact"):
     return apviz.AlternatingProjection(
-        block_size=BLOCK, rule=rule, partition=partition, overlap=PARTITIONS[partition], step=STEPS[step],
+        block_size=BLOCK, rule=rule, partition=PARTITIONS[partition], step=STEPS[step],
         columns=COLUMNS[columns], tol=1e-9, max_epochs=EPOCHS,
     )  # fmt: skip
 
@@ -113,7 +114,7 @@ def test_a_solve_with_a_stack_chooses_the_same_blocks_and_finds_the_same_weights
 
 def test_stacked_skeletons_with_more_than_the_nearest_rows_reach_the_tolerance(monkeypatch, system):
     made = apviz.AlternatingProjection(
-        block_size=BLOCK, partition="principal-axis-tree", overlap=0.5, columns=COLUMNS["skeletons"]
+        block_size=BLOCK, partition=PrincipalAxisTree(overlap=0.5), columns=COLUMNS["skeletons"]
     )  # fmt: skip
     monkeypatch.setattr(stacked_factors, "STACKED_ON", ("cpu",))
     solution = attempt(system, made)

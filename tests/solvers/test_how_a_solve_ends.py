@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import apviz
 from apviz import StopReason
+from apviz.partitions import KDTree, partitioner_named
 from apviz.solvers import Subspace
 from tests.device import DEVICE
 from tests.solvers.oracle import Watch, problem
@@ -19,7 +20,7 @@ from tests.solvers.oracle import Watch, problem
 NEVER = 1e-300
 SOLVERS = (
     apviz.AlternatingProjection(block_size=9, tol=1e-9),
-    apviz.AlternatingProjection(block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-9),
+    apviz.AlternatingProjection(block_size=9, rule="cyclic", partition=KDTree(overlap=0.5), tol=1e-9),
     apviz.AlternatingProjection(block_size=9, rule="random", partition="shuffled", tol=1e-9),
     apviz.ConjugateGradient(tol=1e-9),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-9),
@@ -351,7 +352,12 @@ def test_initial_weights_that_are_not_finite_are_refused(value):
 def test_work_counts_factors_columns_of_updates_checks_and_the_initial_residual(n, b, partition, overlap, warm, epochs):
     p, seen = problem(n=n), Watch()
     solver = apviz.AlternatingProjection(
-        block_size=b, rule="cyclic", partition=partition, overlap=overlap, tol=NEVER, max_epochs=epochs, check_every=2
+        block_size=b,
+        rule="cyclic",
+        partition=partitioner_named(partition, overlap=overlap),
+        tol=NEVER,
+        max_epochs=epochs,
+        check_every=2,
     )
     start = torch.ones_like(p.system.b) if warm else None
     solution = apviz.solve(p.system, solver, [seen], initial_weights=start)

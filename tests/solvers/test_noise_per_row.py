@@ -8,6 +8,7 @@ import apviz
 from apviz.operators import CountingOperator
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
+from apviz.partitions import PrincipalAxisTree
 from apviz.plots._labels import settings_labels
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
 from apviz.solvers import overlapping
@@ -27,7 +28,8 @@ SOLVERS = {
     "CG": apviz.ConjugateGradient(tol=1e-8),
     "CG, low rank": apviz.ConjugateGradient(tol=1e-8, preconditioner=apviz.RandomlyPivotedCholesky(rank=40)),
     "CG, Schwarz": apviz.ConjugateGradient(
-        tol=1e-8, preconditioner=apviz.TwoLevelSchwarz(block_size=50, overlap=0.5, coarse_rank=10)
+        tol=1e-8,
+        preconditioner=apviz.TwoLevelSchwarz(block_size=50, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=10),
     ),
     "overlapping": overlapping(block_size=60, tol=1e-8, max_epochs=3000),
 }

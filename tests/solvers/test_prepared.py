@@ -7,6 +7,7 @@ import torch
 
 import apviz
 from apviz.gp.posterior import Posterior
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Subspace
 from apviz.solvers.cholesky import Factored
 from tests.solvers.oracle import problem
@@ -14,13 +15,14 @@ from tests.solvers.oracle import problem
 SOLVERS = (
     apviz.AlternatingProjection(block_size=9, tol=1e-6),
     apviz.AlternatingProjection(
-        block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, step=Subspace(length=4)
+        block_size=9, rule="cyclic", partition=KDTree(overlap=0.5), tol=1e-6, step=Subspace(length=4)
     ),
-    apviz.AlternatingProjection(
-        block_size="auto", partition="kd-tree", overlap="auto", step=Subspace(length=3), tol=1e-6
-    ),
+    apviz.AlternatingProjection(block_size="auto", partition=KDTree(overlap="auto"), step=Subspace(length=3), tol=1e-6),
     apviz.ConjugateGradient(tol=1e-6),
-    apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=9, overlap=0.5, coarse_rank=5), tol=1e-6),
+    apviz.ConjugateGradient(
+        preconditioner=apviz.TwoLevelSchwarz(block_size=9, partition=PrincipalAxisTree(overlap=0.5), coarse_rank=5),
+        tol=1e-6,
+    ),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-6),
     apviz.Cholesky(tol=1e-6),
     apviz.Automatic(tol=1e-6),
@@ -81,7 +83,7 @@ def test_the_factor_of_all_of_k_is_available():
 def test_variances_of_ten_batches_factor_the_blocks_once():
     x = torch.rand(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     h = apviz.Hyperparameters("matern52", (0.3,), 1.0, 0.1)
-    solver = apviz.AlternatingProjection(block_size=50, overlap=0.5, partition="kd-tree")
+    solver = apviz.AlternatingProjection(block_size=50, partition=KDTree(overlap=0.5))
     posterior = Posterior(x, x[:, 0], h, solver, batch_size=10, dtype=torch.float64)
     z = torch.rand(95, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     recorder = apviz.Recorder()

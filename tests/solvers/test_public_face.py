@@ -99,7 +99,7 @@ def test_a_registered_custom_preconditioner_is_named_with_its_settings_and_recor
 
 
 def test_the_method_of_a_trace_is_read_in_full_or_rejected():
-    method = apviz.AlternatingProjection(block_size=10, overlap=0.5).method
+    method = apviz.AlternatingProjection(block_size=10, partition=apviz.partitions.Sequential(overlap=0.5)).method
     assert Method.from_plain(method.plain() | {"of a later version": 1}) == method
     assert not Method(family="conjugate-gradient", source="gpytorch").is_plain_cg
     for wrong in ({"rule": 3}, {"overlap": [1]}, {"partition": {}}, {"family": None}):

@@ -9,8 +9,9 @@ import torch
 import apviz
 import apviz.solvers.blocks as prepared_blocks
 from apviz.comparison import build_system, choose_hyperparameters
+from apviz.partitions import KDTree
 from apviz.skeletons import Suggestion
-from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, choices
+from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, recommended
 from tests.device import DEVICE
 
 
@@ -32,7 +33,7 @@ def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.flo
 
 def blocks(**settings):
     given = {
-        "block_size": 60, "partition": "kd-tree", "overlap": 0.5, "step": Subspace(length=8),
+        "block_size": 60, "partition": KDTree(overlap=0.5), "step": Subspace(length=8),
         "columns": Skeletons(rank=20),
     }  # fmt: skip
     return apviz.AlternatingProjection(**{**given, **settings})
@@ -79,7 +80,7 @@ def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
 def test_float32_inside_a_system_in_float64_is_as_accurate_as_float64(noise):
     system, residual = problem(dtype=torch.float64, noise=noise, lengthscale=0.2)
-    solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, overlap=1.0))
+    solution = attempt(system, blocks(precision="float32", columns="exact", tol=1e-8, partition=KDTree(overlap=1.0)))
     assert solution.converged and residual(solution.weights) < 1e-8
 
 
@@ -89,7 +90,9 @@ def test_factors_in_half_precision_give_equally_accurate_solutions(noise, histor
     system, residual = problem(dtype=torch.float32, noise=noise, lengthscale=0.2)
     columns = Skeletons(rank=skeleton_rank) if skeleton_rank else Exact()
     step = Subspace(length=history) if history else "plain"
-    solver = blocks(precision=Precision(factors="float16"), columns=columns, step=step, tol=1e-8, overlap=1.0)
+    solver = blocks(
+        precision=Precision(factors="float16"), columns=columns, step=step, tol=1e-8, partition=KDTree(overlap=1.0)
+    )
     solution = attempt(system, solver)
     assert solution.converged and residual(solution.weights) < 1e-8
 
@@ -147,7 +150,7 @@ def test_skeletons_that_make_the_recursion_diverge_are_dropped(monkeypatch):
 
 @pytest.mark.slow
 def test_skeletons_that_would_not_pay_off_are_not_chosen_and_the_reason_is_given(monkeypatch):
-    monkeypatch.setattr(choices, "SKELETON_ROWS", 2000)
+    monkeypatch.setattr(recommended, "SKELETON_ROWS", 2000)
     system, _ = problem(n=3000, d=3, noise=1e-4, lengthscale=1.5, columns=1)
     prepared = apviz.solvers.overlapping().prepare(system.operator)
     assert prepared.skeletons is None and prepared.solver.columns == Exact()
@@ -186,9 +189,9 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
 @pytest.mark.slow
 def test_skeletons_are_improved_if_a_pass_finds_them_too_inaccurate(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
-    monkeypatch.setattr(choices, "SKELETON_ROWS", 0)
+    monkeypatch.setattr(recommended, "SKELETON_ROWS", 0)
     poor = lambda operator, partition, *_: Suggestion(12, max(partition.solved_sizes()), 0.01)  # noqa: E731
-    monkeypatch.setattr(prepared_blocks, "suggest", poor)
+    monkeypatch.setattr(recommended, "suggest", poor)
     solver = apviz.solvers.overlapping(block_size=100, tol=1e-4, fallback_rank=0)
     passes, works = [], []
     for bad in (0.3, np.inf):

@@ -12,6 +12,7 @@ from apviz import StopReason
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.posterior import Posterior
 from apviz.operators import make_operator, native
+from apviz.partitions import KDTree, PrincipalAxisTree, partitioner_named
 from apviz.solvers import Precision, Skeletons, Subspace
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
@@ -43,10 +44,11 @@ def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
 
 # --- B in any units ------------------------------------------------------------------------------------------------
 
+NEIGHBOURS = PrincipalAxisTree(overlap=0.5)
 SOLVERS = (
     apviz.AlternatingProjection(block_size=20, tol=1e-3),
     apviz.AlternatingProjection(
-        block_size=20, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-3, step=Subspace(length=4)
+        block_size=20, rule="cyclic", partition=KDTree(overlap=0.5), tol=1e-3, step=Subspace(length=4)
     ),
     apviz.ConjugateGradient(tol=1e-3),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
@@ -436,15 +438,19 @@ class Random:
         if kind < 0.45:
             preconditioner = (
                 None, apviz.PivotedCholesky(rank=min(n, 10)), apviz.RandomlyPivotedCholesky(rank=min(n, 10)),
-                apviz.TwoLevelSchwarz(block_size=size, overlap=0.5, coarse_rank=min(n // 2, 5)),
-                apviz.TwoLevelSchwarz(block_size=size, overlap=0.5, coarse_rank=min(n // 2, 5), coarse="galerkin"),
+                apviz.TwoLevelSchwarz(block_size=size, partition=NEIGHBOURS, coarse_rank=min(n // 2, 5)),
+                apviz.TwoLevelSchwarz(
+                    block_size=size, partition=NEIGHBOURS, coarse_rank=min(n // 2, 5), coarse="galerkin"
+                ),
             )[int(rng.integers(5))]  # fmt: skip
             return apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol, max_epochs=60)
         return apviz.AlternatingProjection(
             block_size=size,
             rule=str(rng.choice(["gauss-southwell", "cyclic", "random", "shuffled"])),
-            partition=str(rng.choice(["sequential", "shuffled", "kd-tree", "principal-axis-tree"])),
-            overlap=float(rng.choice([0.0, 0.5, 1.0])),
+            partition=partitioner_named(
+                str(rng.choice(["sequential", "shuffled", "kd-tree", "principal-axis-tree"])),
+                overlap=float(rng.choice([0.0, 0.5, 1.0])),
+            ),
             tol=tol,
             max_epochs=int(max(2, min(40, 4000 // max(1, n // size)))),
             step=["plain", "plain", Subspace(length=3), Subspace(length=16)][rng.integers(4)],

@@ -15,7 +15,7 @@ import apviz
 from apviz.factors import BlockFactors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator, TiledOperator, make_operator
-from apviz.partitions import KDTree
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.rules import GaussSouthwell
 from apviz.skeletons import BlockSkeletons, ExactColumns
 from apviz.solvers import Exact, PlainStep, Skeletons, Subspace, attempt
@@ -35,7 +35,7 @@ N, SIDES, BLOCK = 400, 3, 100
 def prepared():
     x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0))
     operator = CountingOperator(TiledOperator(x, apviz.Matern32(lengthscale=0.3), 0.1, compiled=False))
-    partition = KDTree()(operator.inputs, BLOCK, 0.5)
+    partition = KDTree(overlap=0.5)(operator.inputs, BLOCK)
     stored = operator.reordered(partition.order)
     rows = [partition.solved(block) for block in range(len(partition))]
     factors = BlockFactors(stored, rows)
@@ -116,7 +116,7 @@ def test_no_epoch_on_a_gpu_waits_for_the_device(monkeypatch, overlap, rule, step
     x, b = torch.rand(6050, 3, generator=generator), torch.randn(6050, 5, generator=generator)
     system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.4), noise=0.1, device=DEVICE)
     solver = apviz.AlternatingProjection(
-        block_size=500, rule=rule, partition="principal-axis-tree", overlap=overlap, step=step, columns=columns,
+        block_size=500, rule=rule, partition=PrincipalAxisTree(overlap=overlap), step=step, columns=columns,
         tol=1e-9, max_epochs=3,
     )  # fmt: skip
     prepared = solver.prepare(system.operator)

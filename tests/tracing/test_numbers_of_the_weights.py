@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.report.table import table_row
 from apviz.solvers import Skeletons, Subspace
 from apviz.tracing.trace import residual_words
@@ -20,11 +21,10 @@ Z = np.random.default_rng(2).uniform(-1, 1, (20, 1)) * np.ones((1, 2))
 LIMITS = {"tol": 1e-5, "max_epochs": 7, "check_every": 3}
 SOLVERS = (
     apviz.AlternatingProjection(block_size=40, **LIMITS),
-    apviz.AlternatingProjection(block_size=40, step=Subspace(length=3), partition="kd-tree", overlap=0.5, **LIMITS),
+    apviz.AlternatingProjection(block_size=40, step=Subspace(length=3), partition=KDTree(overlap=0.5), **LIMITS),
     apviz.AlternatingProjection(
         block_size=40,
-        partition="principal-axis-tree",
-        overlap=0.5,
+        partition=PrincipalAxisTree(overlap=0.5),
         columns=Skeletons(rank=5),
         precision="float32",
         **LIMITS,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.partitions import PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace
 from apviz.tracing.archive import pack, unpack
 from apviz.tracing.opening import check_complete
@@ -22,8 +23,7 @@ K = (1 + R) * np.exp(-R) + 0.05 * np.eye(300)
 
 SKELETONS = apviz.AlternatingProjection(
     block_size=40,
-    partition="principal-axis-tree",
-    overlap=0.5,
+    partition=PrincipalAxisTree(overlap=0.5),
     step=Subspace(length=2),
     columns=Skeletons(rank=8),
     tol=1e-6,
@@ -31,7 +31,7 @@ SKELETONS = apviz.AlternatingProjection(
 SOLVERS = (
     SKELETONS,
     apviz.AlternatingProjection(
-        block_size=40, partition="principal-axis-tree", overlap=1.0, precision="float32", tol=1e-6, check_every=3
+        block_size=40, partition=PrincipalAxisTree(overlap=1.0), precision="float32", tol=1e-6, check_every=3
     ),
     apviz.ConjugateGradient(tol=1e-6, check_every=7),
 )

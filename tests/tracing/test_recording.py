@@ -18,6 +18,7 @@ from rich.console import Console
 import apviz
 from apviz.analysis import errors
 from apviz.operators import CountingOperator
+from apviz.partitions import KDTree
 from apviz.preconditioners import Preconditioner
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.tracing.opening import attributes_of
@@ -28,7 +29,7 @@ NEVER = 1e-300
 AP = apviz.AlternatingProjection(block_size=7, tol=NEVER, max_epochs=5, check_every=2)
 SOLVERS = (
     AP,
-    apviz.AlternatingProjection(block_size=7, rule="cyclic", partition="kd-tree", overlap=0.6, tol=NEVER, max_epochs=5),
+    apviz.AlternatingProjection(block_size=7, rule="cyclic", partition=KDTree(overlap=0.6), tol=NEVER, max_epochs=5),
     apviz.AlternatingProjection(block_size=7, rule="random", partition="shuffled", tol=NEVER, max_epochs=5),
     apviz.ConjugateGradient(tol=1e-8),
     apviz.Cholesky(),

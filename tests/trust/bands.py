@@ -18,6 +18,7 @@ import torch
 
 import apviz
 from apviz.analysis import k_norm_error
+from apviz.partitions import partitioner_named
 from apviz.solvers import Precision, Skeletons, Subspace
 from apviz.tracing.trace import sign_of
 from tests.textbook import CORRELATIONS
@@ -81,7 +82,8 @@ def solve_of(seed: int) -> Solve:
     if hasattr(solver, "check_every"):
         solver = replace(solver, check_every=int(one_of(1, 3, 10, 50)))
     if isinstance(solver, apviz.AlternatingProjection):
-        tree = {"partition": one_of("kd-tree", "principal-axis-tree"), "overlap": float(one_of(0.3, 1.0))}
+        name = one_of("kd-tree", "principal-axis-tree")
+        tree = {"partition": partitioner_named(name, overlap=float(one_of(0.3, 1.0)))}
         solver = replace(solver, **one_of(
             {}, {}, {"columns": Skeletons(rank=int(rng.integers(1, 9))), **tree},
             {"step": Subspace(length=int(rng.integers(1, 6)))}, {"fallback_rank": int(rng.integers(20, 60))},

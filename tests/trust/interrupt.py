@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 import apviz
+from apviz.partitions import KDTree
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
 from apviz.solvers import Subspace, attempt
 from tests.processes import FRESH
@@ -37,7 +38,7 @@ SOLVERS: dict[str, Callable[[], Any]] = {
         block_size=8, rule="random", step=Subspace(length=4), tol=1e-9, max_epochs=12
     ),
     "overlapping": lambda: apviz.AlternatingProjection(
-        block_size=10, overlap=0.5, partition="kd-tree", tol=1e-9, max_epochs=12
+        block_size=10, partition=KDTree(overlap=0.5), tol=1e-9, max_epochs=12
     ),
     "cg": lambda: apviz.ConjugateGradient(tol=1e-9, max_epochs=20),
     "schwarz": lambda: apviz.ConjugateGradient(preconditioner=TwoLevelSchwarz(block_size=10, coarse_rank=5), tol=1e-9),

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 import apviz
+from apviz.partitions import KDTree
 
 #: timeout of a command, in seconds
 ENDS_WITHIN = 240
@@ -52,7 +53,7 @@ def a_solve_and_a_training_are_right() -> None:
     x = rng.uniform(size=(400, 2))
     y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(400)
     system = apviz.KernelSystem(x, y, apviz.Matern32(lengthscale=0.4), noise=0.01, dtype=torch.float64, device="cpu")
-    blocks = apviz.AlternatingProjection(block_size=50, overlap=0.5, partition="kd-tree", tol=1e-6)
+    blocks = apviz.AlternatingProjection(block_size=50, partition=KDTree(overlap=0.5), tol=1e-6)
     for solver in (blocks, apviz.ConjugateGradient(tol=1e-6)):
         solution = apviz.solve(system, solver)
         r = np.sqrt(3) * np.linalg.norm(x[:, None] - x[None], axis=2) / 0.4

@@ -33,6 +33,7 @@ from apviz.experiments.running import folder_of
 from apviz.gp.checkpoint import can_resume
 from apviz.gp.training_settings import TrainingHook
 from apviz.operators import native
+from apviz.partitions import KDTree
 from apviz.solvers import attempt
 from tests.processes import FRESH
 from tests.trust.truth import Verdict
@@ -45,7 +46,7 @@ KINDS = (
 )  # fmt: skip
 SOLVERS: tuple[Callable[..., Any], ...] = (
     lambda **limits: apviz.AlternatingProjection(block_size=6, rule="random", check_every=10**6, **limits),
-    lambda **limits: apviz.AlternatingProjection(block_size=9, overlap=0.5, partition="kd-tree", **limits),
+    lambda **limits: apviz.AlternatingProjection(block_size=9, partition=KDTree(overlap=0.5), **limits),
     lambda **limits: apviz.ConjugateGradient(**limits),
 )
 

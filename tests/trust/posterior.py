@@ -18,6 +18,7 @@ import torch
 import apviz
 from apviz.gp import lanczos_log_determinant, marginal_likelihood_gradient
 from apviz.operators import CountingOperator
+from apviz.partitions import KDTree
 from tests.trust.exact import Exact, Expression, exact
 from tests.trust.truth import ENDLESS, LEAVES, REFUSALS, Verdict
 
@@ -112,7 +113,7 @@ def case(seed: int) -> Case:
         apviz.Cholesky(),
         apviz.ConjugateGradient(tol=tol, max_epochs=300),
         apviz.AlternatingProjection(block_size=max(2, n // 3), tol=tol, max_epochs=300),
-        apviz.AlternatingProjection(tol=tol, partition="kd-tree", overlap=0.3, max_epochs=3),
+        apviz.AlternatingProjection(tol=tol, partition=KDTree(overlap=0.3), max_epochs=3),
     )
     dtype = one_of(torch.float64, torch.float64, torch.float32)
     face = one_of("posterior", "posterior", "estimator", "estimator, scaled", "determinant", "samples")

@@ -16,6 +16,7 @@ import torch
 
 import apviz
 from apviz.factors import NotPositiveDefinite
+from apviz.partitions import partitioner_named
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
 from apviz.solvers import Subspace
 from tests.textbook import CORRELATIONS
@@ -159,8 +160,8 @@ def _solver(rng: np.random.Generator, n: int) -> Any:
     if which < 3:
         overlap = float(one_of(0.0, 0.0, 0.3, 1.0))
         return apviz.AlternatingProjection(
-            block_size=size, rule=one_of("gauss-southwell", "cyclic", "random", "shuffled"), overlap=overlap,
-            partition=one_of(*(TREES if overlap else PARTITIONS)),
+            block_size=size, rule=one_of("gauss-southwell", "cyclic", "random", "shuffled"),
+            partition=partitioner_named(one_of(*(TREES if overlap else PARTITIONS)), overlap=overlap),
             step=one_of("plain", "plain", Subspace(length=4)), **common,
         )  # fmt: skip
     if which < 5:

@@ -13,6 +13,7 @@ import apviz
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.step_job import StepJob, changed_solver
 from apviz.dashboard.store.trainings import Trainings
+from apviz.partitions import KDTree
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
 
 
@@ -35,4 +36,4 @@ def test_the_solve_of_a_step_is_repeated_exactly_or_with_a_change(tmp_path):
 
 def test_the_automatic_solver_takes_over_the_tolerance():
     assert changed_solver(replace(SOLVER, tol=0.5), {"solver": "auto"}) == apviz.Automatic(tol=0.5)
-    assert changed_solver(SOLVER, {"overlap": 1.0}).overlap == 1.0
+    assert changed_solver(SOLVER, {"partition": KDTree(overlap=1.0)}).method.overlap == 1.0

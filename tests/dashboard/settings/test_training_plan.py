@@ -27,7 +27,7 @@ def test_the_solvers_of_the_paper_have_its_settings():
         preconditioner=apviz.PivotedCholesky(rank=500), tol=1.0, max_epochs=1000, min_epochs=11
     )
     plan.solver = "overlap"
-    assert plan.choose_solver().overlap == "auto" and plan.choose_solver().tol == 0.01
+    assert plan.choose_solver().method.overlap == "auto" and plan.choose_solver().tol == 0.01
     plan.solver = "auto"
     assert plan.choose_solver() == apviz.Automatic(tol=0.01, max_epochs=1000)
 

@@ -50,7 +50,7 @@ def check(found: dict[str, Any], of: dict[str, Any]) -> int:
     # blocks equal those of Python, for rows in random order
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     features = kernel.features(torch.as_tensor(span.x)[order])
-    wanted = partitioner_named(of["partition"])(features, of["size"], 0.0)
+    wanted = partitioner_named(of["partition"])(features, of["size"])
     assert found["sets"] == [order[wanted.order[wanted.owned(j)]].tolist() for j in range(len(wanted))]
     # margins: no omitted row is nearer than an included one
     gaps = np.linalg.norm(x[:, None] - x, axis=2)
@@ -124,5 +124,5 @@ def test_complete_pictures_have_the_blocks_of_python(compute, partition):
         ])  # fmt: skip
         order = torch.randperm(pixels, generator=torch.Generator().manual_seed(0))
         system = widget.system
-        wanted = partitioner_named(partition)(system.kernel.features(system.x), size, 0.0)
+        wanted = partitioner_named(partition)(system.kernel.features(system.x), size)
         assert found["sets"] == [order[wanted.order[wanted.owned(j)]].tolist() for j in range(len(wanted))]

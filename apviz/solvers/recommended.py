@@ -1,20 +1,39 @@
-"""Values of `auto` settings, from n, d, the right-hand sides and the free memory, with the reasons."""
+"""What `auto` means: values of settings from n, d, the right-hand sides and the free memory, with the reasons.
+
+A solver resolves its settings once, before it builds anything (`apviz.solvers.interface.Solver.prepare`). Everything
+after that has values only.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
+from torch import Tensor
 
 from apviz.memory import free_memory
-from apviz.operators import Operator
+from apviz.operators import CountingOperator, Operator
 from apviz.partitions import Partition
+from apviz.settings import chosen
+from apviz.skeletons import suggest
+from apviz.solvers.blocks import LEAST_NEAR, MOST_NEAR, cut, near_size
+from apviz.solvers.columns import Exact, Skeletons
+
+if TYPE_CHECKING:
+    from apviz.solvers.projection import AlternatingProjection
 
 S = TypeVar("S")
 
+#: settings that may be `auto`, by the names under which their reasons are recorded
+CHOSEN: Final = {
+    "precision.recursion": "precision.recursion", "columns.rank": "columns.rank", "overlap": "partition.overlap",
+    "precision.factors": "precision.factors", "block_size": "block_size", "step.length": "step.length",
+    "fallback_rank": "fallback_rank", "coarse_rank": "coarse_rank",
+}  # fmt: skip
 # With at most this number of inputs a block has little surface and few neighbours.
 FEW_INPUTS = 3
 # Share of the free memory for the set-up: factors, skeletons, near rows and history.
@@ -33,55 +52,107 @@ RANK_STEPS = (0.25, 0.5, 1.0, 2.0)
 FALLBACK_RANK = 500
 # Noise below this share of the outputscale makes blocks need jitter in float32.
 FLOAT32_NOISE = 1e-6
-# Near rows of a block, as multiples of its solved rows: minimum and maximum.
-LEAST_NEAR, MOST_NEAR = 3, 12
+# Skeletons with which the residual drifts beyond this share, by an estimate, cost more passes than they save.
+MAX_DRIFT = 0.3
 # Bytes of a row index, and of a half-precision number.
 INDEX, HALF = 8, 2
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
-    """Choose a value for every `auto` field of a dataclass; return the dataclass and the reasons.
+    """Choose a value for every `auto` of a solver, a preconditioner and their parts; return them and the reasons.
 
     Args:
         operator: operator of the system.
         columns: number of right-hand sides.
     """
-    if not dataclasses.is_dataclass(settings):
-        return settings, {}
-    n, d = operator.inputs.shape
-    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    given = {name: _value(settings, path.split(".")) for name, path in CHOSEN.items()}
     if "auto" not in given.values():
         return settings, {}
-    found: dict[str, Any] = {}
-    reasons: dict[str, str] = {}
+    n, d = operator.inputs.shape
+    found, reasons = dict(given), dict[str, str]()
 
     def choose(name: str, value: float | int | str, why: str) -> None:
-        if given.get(name) == "auto":
+        if given[name] == "auto":
             found[name], reasons[name] = value, f"{value}: {why}"
 
     flat = d <= FEW_INPUTS
-    choose("inner_dtype", *inner_dtype(operator))
-    rank, why = skeleton_rank(n)
-    choose("skeleton_rank", rank, why)
-    skeleton = int(found.get("skeleton_rank", given.get("skeleton_rank", 0)))
+    choose("precision.recursion", *inner_dtype(operator))
+    choose("columns.rank", *skeleton_rank(n))
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
-    overlap = found.get("overlap", given["overlap"])
-    item = 4 if found.get("inner_dtype", given.get("inner_dtype")) == "float32" else operator.inputs.element_size()
+    skeleton, overlap = int(found["columns.rank"] or 0), found["overlap"] or 0.0
+    item = 4 if found["precision.recursion"] == "float32" else operator.inputs.element_size()
     layout = operator.layout  # the ranks share the stored factors
     free = layout.ranks * layout.agreed(free_memory(operator.inputs.device))
     plan = _Plan(n, columns, overlap, skeleton, item, free)
     wished = solved_rows(n, d, has_skeletons=skeleton > 0) / (1 + overlap)
-    dtype, why = plan.factor_dtype(wished, operator)
-    choose("factor_dtype", dtype, why)
-    kept = HALF if found.get("factor_dtype", given.get("factor_dtype")) == "float16" else item
+    choose("precision.factors", *plan.factor_dtype(wished, operator))
+    kept = HALF if found["precision.factors"] == "float16" else item
     choose("block_size", *plan.block_size(wished, kept, d))
-    b = found.get("block_size", given["block_size"])
     choose(
-        "history", plan.history(b), f"{columns} right-hand sides; stepping along more would cost as much as the entries"
-    )
+        "step.length", plan.history(found["block_size"]),
+        f"{columns} right-hand sides; stepping along more would cost as much as the entries",
+    )  # fmt: skip
     choose("fallback_rank", min(FALLBACK_RANK, n // 8), "of CG, should the epochs turn out to be slow")
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
-    return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
+    for name in reasons:
+        if name == "columns.rank" and not found[name]:
+            settings = replace(settings, columns=Exact())  # type: ignore[type-var]
+        else:
+            settings = _with(settings, CHOSEN[name].split("."), found[name])
+    return settings, reasons
+
+
+def resolve_by_trials(
+    asked: AlternatingProjection, operator: CountingOperator, columns: int, like: Tensor | None
+) -> tuple[AlternatingProjection, dict[str, str]]:
+    """Resolve settings, and try skeletons on a few blocks, whose entries count; without them if none pay off.
+
+    Args:
+        asked: settings, some of which may be `auto`.
+        columns: expected number of right-hand sides.
+        like: (n, columns) similar right-hand sides, or None.
+    """
+    settings, reasons = resolve(asked, operator.uncounted, columns)
+    if asked.columns.rank != "auto" or not settings.columns.rank:
+        return settings, reasons
+    partition, stored = cut(settings, operator)
+    rank, near, why = _tried(settings, stored, partition, like)
+    others = dict[str, str]()
+    if rank:
+        settings = replace(settings, columns=Skeletons(rank=rank, near=near, may_grow=True))
+    else:
+        precision = replace(asked.precision, recursion=settings.precision.recursion)
+        settings, others = resolve(replace(asked, columns=Exact(), precision=precision), stored.uncounted, columns)
+    return settings, {**reasons, **others, "columns.rank": why}
+
+
+def _tried(
+    settings: AlternatingProjection, stored: CountingOperator, partition: Partition, like: Tensor | None
+) -> tuple[int, int, str]:
+    """Return the skeleton rank and the near rows that a few blocks suggest, and the reason; rank 0 if none pays off."""
+    first = int(chosen("rank", settings.columns.rank))
+    ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
+    nears = [settings.columns.near] if settings.columns.near else nears
+    if like is not None:
+        like = like if partition.is_identity else like[partition.order]
+    found = stored.layout.agreed(suggest(stored, partition, ranks, nears, settings.tol, like, settings.seed))
+    if found.drift > MAX_DRIFT:
+        return 0, 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
+    why = f"lets the residual drift by about {found.drift:.1%} (an estimate) beyond {found.near:,} near rows"
+    return found.rank, found.near, f"{found.rank}: {why}"
+
+
+def _value(settings: object, path: Iterable[str]) -> Any:
+    """Return a setting of an object or of a part of it; None if there is no such setting."""
+    return reduce(lambda part, name: getattr(part, name, None), path, settings)
+
+
+def _with(settings: Any, path: list[str], value: Any) -> Any:
+    """Return settings with another value of one setting, or of a setting of a part."""
+    name, *inside = path
+    if not inside:
+        return replace(settings, **{name: value})
+    return replace(settings, **{name: _with(getattr(settings, name), inside, value)})
 
 
 def inner_dtype(operator: Operator) -> tuple[str, str]:
@@ -100,12 +171,6 @@ def skeleton_rank(n: int) -> tuple[int, str]:
     if n < SKELETON_ROWS:
         return 0, f"n = {n:,} is below {SKELETON_ROWS:,}"
     return SKELETON_RANK, "to begin with"
-
-
-def near_size(partition: Partition) -> int:
-    """Return the number of near rows of a block: n/5, bounded to 3 to 12 times its solved rows."""
-    n, solved = len(partition.order), max(partition.solved_sizes())
-    return int(min(n, solved * min(max(n / (5 * solved), LEAST_NEAR), MOST_NEAR)))
 
 
 def near_sizes(partition: Partition) -> list[int]:

@@ -1,0 +1,269 @@
+"""The Fourier operator: products with kernel matrices at a cost that grows with n, not n², for up to three inputs.
+
+Only whole products are approximated: `matmul`, `cross_matmul` and derivatives. Blocks, columns and rows of K, products
+with them, and the diagonal are those of the tiles, exactly. Claims of convergence use products in float64 to 1e-8, whose
+error is measured on random rows and counted (`apviz.solvers.residuals`).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from apviz.kernels import Gradients, Kernel
+from apviz.kernels.radial import Metric, metrics_of, parts_of
+from apviz.operators import cell_list
+from apviz.operators.interface import Noise
+from apviz.operators.radial_product import RadialProduct, Unreachable
+from apviz.operators.tiled import TiledOperator, exact
+from apviz.settings import require
+
+#: allowed error of an entry, relative to k(0), and the smallest that can be asked for
+ERRORS = {torch.float32: 1e-5, torch.float64: 1e-8}
+SMALLEST = {torch.float32: 5e-6, torch.float64: 1e-11}
+LARGEST = 1e-2
+#: entries that are evaluated rather than a larger box made for points outside of that of X
+FEW_ENTRIES = 5_000_000
+#: rows and columns of the product that measures the rate of entries
+RATED_ROWS = 1_000
+
+Array = NDArray[np.float64]
+
+
+class FourierOperator(TiledOperator):
+    """An operator whose products are a Fourier series of low frequencies plus near neighbours.
+
+    Kernels: Matérn-1/2, 3/2, 5/2, RBF, rational quadratic, and sums of them, each of one to three inputs (a kernel
+    `on` few columns of many will do). On the CPU only. Products of different kernels are not supported.
+
+    Args:
+        x, kernel, noise, dtype: as of `Operator`.
+        error: the largest error of an entry, relative to k(0), of products; of a sum with several metrics, to the k(0)
+            of each. It is measured on the finished series. None: 1e-5 in float32, 1e-8 in float64: the residual of a
+            recursion drifts by some 100 times as much, which passes correct.
+
+    Raises:
+        ValueError: a kernel or number of inputs that is not supported, an error that cannot be reached.
+
+    Examples:
+        >>> import torch, apviz
+        >>> from apviz.operators import FourierOperator
+        >>> x = torch.linspace(0, 1, 5_000, dtype=torch.float64)[:, None]
+        >>> k = FourierOperator(x, apviz.Matern32(lengthscale=0.1), noise=0.1)
+        >>> rows, v = torch.arange(0, 5_000, 500), torch.ones(5_000, 1, dtype=torch.float64)
+        >>> torch.allclose(k.matmul(v)[rows], k.rows_matmul(rows, v), atol=5_000 * k.error, rtol=0)
+        True
+    """
+
+    name = "fourier"
+
+    def __init__(
+        self,
+        x: Tensor,
+        kernel: Kernel,
+        noise: Noise,
+        dtype: torch.dtype | None = None,
+        compiled: bool | None = None,
+        direct: bool = False,
+        error: float | None = None,
+    ) -> None:
+        super().__init__(x, kernel, noise, dtype, compiled, direct)
+        if x.device.type != "cpu":
+            raise ValueError(f"operator 'fourier' runs on the CPU, got inputs on {x.device}; use operator='tiled'")
+        smallest = SMALLEST[self.x.dtype]
+        accepted = f"from {smallest:g} to {LARGEST:g} in {self.x.dtype}, or None"
+        require(error is None or smallest <= error <= LARGEST, "error", error, accepted)
+        self._asked = error
+        #: the largest error of an entry of products, relative to k(0)
+        self.error = ERRORS[self.x.dtype] if error is None else float(error)
+        try:
+            self._metrics = metrics_of(self._lowered, x.shape[1])
+            self._parts = parts_of(self._lowered, x.shape[1])
+        except ValueError as found:
+            raise ValueError(
+                "operator 'fourier' has Matérn, RBF and rational quadratic kernels of 1 to 3 inputs each, and sums of "
+                f"them, not {found}; use operator='tiled'"
+            ) from found
+        self._products: dict[Metric, RadialProduct] = {}
+        self._wider: dict[Metric, RadialProduct] = {}
+        self._slopes: dict[Metric, RadialProduct] = {}
+        self._by_trees, self._prices = False, dict[int, float]()
+
+    @property
+    def engine(self) -> str:
+        near = "SciPy's k-d trees" if self._by_trees else "cell list"
+        return f"Fourier series (FINUFFT) and {near} to {self.error:g}; {super().engine}"
+
+    def with_error(self, error: float | None, dtype: torch.dtype | None = None) -> FourierOperator:
+        """Make the operator of the same points with another error of entries, and perhaps in another dtype."""
+        return self._like(self.given, self.noise_of(), dtype or self.x.dtype, error)
+
+    def _like(self, x: Tensor, noise: Noise, dtype: torch.dtype, error: float | None) -> FourierOperator:
+        return FourierOperator(x, self.kernel, noise, dtype, self._compiled, error=error)
+
+    def in_dtype(self, dtype: torch.dtype) -> FourierOperator:
+        """Make the operator in another dtype; an error that was given remains, if that dtype has it."""
+        asked = self._asked
+        return self._like(self.given, self.noise_of(), dtype, None if asked is None else max(asked, SMALLEST[dtype]))
+
+    def reordered(self, order: Tensor) -> FourierOperator:
+        return self._like(self.given[order], self.noise_of(order), self.x.dtype, self._asked)
+
+    def exact(self) -> TiledOperator:
+        """Make the tiled operator in float64, which evaluates all entries."""
+        return exact(self)
+
+    def certifying(self) -> FourierOperator:
+        """Make the operator in float64, with products to 1e-8 of k(0) and that `entry_error`."""
+        found = self.with_error(None, torch.float64)
+        found.entry_error = found.error * self.largest_signal
+        return found
+
+    def prepare(self, columns: int = 1) -> None:
+        super().prepare(columns)
+        for metric in self._metrics:
+            self._product(metric)
+
+    @property
+    def measured_error(self) -> float:
+        """The largest error of an entry that was measured on the series, without that of the transforms."""
+        return max(self._product(metric).far.error for metric in self._metrics)
+
+    # --- products -------------------------------------------------------------------------------------------------
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """Compute K v for v: (n, p), to (n, p), each entry of K to `error` of k(0)."""
+        self._check(v, self.n, "v")
+        out = self._noise_times(v)
+        given = np.ascontiguousarray(v.numpy())
+        for metric in self._metrics:
+            out += torch.from_numpy(self._product(metric).matmul(given))
+        return out
+
+    def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        """Compute k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p), each entry to `error` of k(0).
+
+        Rows outside of the box of X are evaluated exactly where they are few, or where the series of a box that
+        contains them would have many more frequencies.
+        """
+        if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
+            raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
+        self._check(v, self.n, "v")
+        out = torch.empty(len(z), v.shape[1], dtype=v.dtype)
+        inside, products = self._covering(z)
+        if inside.any():
+            given = np.ascontiguousarray(v.numpy())
+            features = self._lowered.features(z[inside], self._centre)
+            found = torch.zeros(int(inside.sum()), v.shape[1], dtype=v.dtype)
+            for metric, product in products.items():
+                place = product.place(features[metric.part].numpy())
+                found += torch.from_numpy(product.matmul(given, place))
+            out[inside] = found
+        if not inside.all():
+            out[~inside] = super().cross_matmul(z[~inside], v)
+        return out
+
+    def matmul_price(self, columns: int) -> float:
+        """Return the seconds of a product relative to those of n² entries: converted, not counted.
+
+        Both are measured on this machine, once for each number of columns; the price is kept to one digit.
+        """
+        if columns not in self._prices:
+            v = torch.ones(self.n, columns, dtype=self.x.dtype)
+            self.matmul(v[:, :1])  # makes the series and plans
+            started = time.process_time()
+            self.matmul(v)
+            seconds = time.process_time() - started
+            self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
+        return self._prices[columns]
+
+    def _seconds_of_entry(self, columns: int) -> float:
+        rows = min(self.n, RATED_ROWS)
+        a, u = self.inputs[:rows], torch.ones(rows, columns, dtype=self.x.dtype)
+        out, repeats = torch.zeros_like(u), max(2, 1_000_000 // rows**2)
+        self._accumulate(out, a, a, u)
+        started = time.process_time()
+        for _ in range(repeats):
+            self._accumulate(out, a, a, u)
+        return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
+
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+        """Convert the seconds of a product into entries, see `matmul_price`; of rows of Z, by their share of n.
+
+        Derivatives take both transforms of a column and one more transform an input, for twice the columns.
+        """
+        price = self.matmul_price(columns) * (self.x.shape[1] + 2.0 if derivatives else 1.0)
+        return max(1, round(price * self.n * rows))
+
+    def _covering(self, z: Tensor) -> tuple[Tensor, dict[Metric, RadialProduct]]:
+        """Return which rows of z are left to the series, and its products by metric."""
+        features = [each.numpy() for each in self._lowered.features(z, self._centre)]
+        inside, products = np.ones(len(z), dtype=bool), {}
+        for metric in self._metrics:
+            at, product = features[metric.part], self._product(metric)
+            within = product.box.contains(at)
+            if (~within).sum() * self.n > FEW_ENTRIES:
+                wider = self._wider.get(metric)
+                if wider is None or not wider.box.contains(at).all():
+                    wider = (wider or product).around(at)
+                if wider is not None:
+                    self._wider[metric] = product = wider
+                    within[:] = True
+            products[metric] = product
+            inside &= within
+        return torch.from_numpy(inside), products
+
+    def _product(self, metric: Metric) -> RadialProduct:
+        if metric not in self._products:
+            self._products[metric] = self._made(metric)
+        return self._products[metric]
+
+    def _made(self, metric: Metric) -> RadialProduct:
+        self._by_trees = not cell_list.is_compiled()
+        x = self._lowered.features(self.given, self._centre)[metric.part].numpy()
+        dtype = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
+        try:
+            return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees)
+        except Unreachable as found:
+            raise ValueError(
+                f"error must be larger, got {self.error:g}: {found}; use a larger error or operator='tiled'"
+            ) from found
+
+    # --- derivatives ----------------------------------------------------------------------------------------------
+
+    def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
+        """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) by the series, if X is on both sides; otherwise by tiles."""
+        if rows is not self.inputs or columns is not self.inputs:
+            return super()._gradients(rows, columns, a, b)
+        left, right = np.ascontiguousarray(a.numpy()), np.ascontiguousarray(b.numpy())
+        features, shapes, values = [], [], []
+        for part in self._parts:
+            weight = float(self._lowered.weights[self._lowered.terms.index((part.part,))])
+            found = self._unweighted_gradients(part, left, right)
+            features.append(torch.from_numpy(np.ascontiguousarray(weight * found[:, 1:])))
+            values.append(found[:, 0].sum())
+            shapes.append(weight * self._in_shape(part, left, right))
+        weights = torch.tensor([values[part] for (part,) in self._lowered.terms], dtype=torch.float64)
+        shape = torch.tensor(shapes, dtype=torch.float64)
+        return Gradients(torch.cat(features, 1), shape, weights, torch.zeros(0, dtype=torch.float64))
+
+    def _unweighted_gradients(self, part: Metric, a: Array, b: Array) -> Array:
+        """Compute Σⱼ (aᵢᵀbⱼ) f(rᵢⱼ) and its gradient for one part of the kernel, without its weight."""
+        if len(self._parts) == 1:
+            return self._product(self._metrics[0]).gradients(a, b) / self._metrics[0].radial.weights[0]
+        if part not in self._slopes:
+            self._slopes[part] = self._made(part)
+        return self._slopes[part].gradients(a, b)
+
+    def _in_shape(self, part: Metric, a: Array, b: Array) -> float:
+        """Compute Σᵢⱼ (aᵢᵀbⱼ) ∂f/∂α, 0 if the function has no parameter."""
+        if not part.radial.functions[0].shape:
+            return 0.0
+        changed = Metric(part.radial.derivative_in_shape(), part.part)
+        if changed not in self._slopes:
+            self._slopes[changed] = self._made(changed)
+        return float((a * self._slopes[changed].matmul(b)).sum(dtype=np.float64))
