@@ -1,8 +1,8 @@
 """The Fourier operator: products with kernel matrices at a cost that grows with n, not n², for up to three inputs.
 
 Only whole products are approximated: `matmul`, `cross_matmul` and derivatives. Blocks, columns and rows of K, products
-with them, and the diagonal are those of the tiles, exactly. Claims of convergence use products in float64 to 1e-8; their
-error is measured on random rows and counted (`apviz.solvers.residuals`).
+with them, and the diagonal are those of the tiles, exactly. Claims of convergence use products in float64 to 1e-8;
+their error is measured on random rows and counted (`apviz.solvers.residuals`).
 """
 
 from __future__ import annotations
