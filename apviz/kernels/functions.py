@@ -127,7 +127,7 @@ class SquaredExponential(Function):
         return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
 
     def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-        return math.pi ** (width / 2) * np.exp(-0.25 * w * w)
+        return np.asarray(math.pi ** (width / 2) * np.exp(-0.25 * w * w))
 
 
 def mixture_frequencies(rates: Tensor, width: int, generator: Generator) -> Tensor:

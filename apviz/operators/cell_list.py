@@ -49,7 +49,8 @@ class Near:
 
     def slopes(self, r: Array) -> Array:
         """Evaluate its derivative at distances r."""
-        return self._evaluated(r, np.polynomial.chebyshev.chebder(self.chebyshev)) * (2.0 / self.cutoff)
+        derivative = np.asarray(np.polynomial.chebyshev.chebder(self.chebyshev), dtype=np.float64)
+        return self._evaluated(r, derivative) * (2.0 / self.cutoff)
 
     def _evaluated(self, r: Array, chebyshev: Array) -> Array:
         z = np.minimum(r * (2.0 / self.cutoff), 2.0) - 1.0
@@ -175,7 +176,7 @@ def gradients(
     )
     del held
     out[1:] /= grid.cutoff
-    return targets.scattered(out)
+    return np.asarray(targets.scattered(out), dtype=np.float64)
 
 
 def _arguments(grid: Grid, near: Near, sources: Sorted, targets: Sorted) -> tuple[object, list[object]]:

@@ -213,7 +213,8 @@ class Transforms:
 
     def __init__(self, far: FarField, x: Array) -> None:
         middle = (far.box.low + far.box.high) / 2.0
-        self._far, self._plans, self.n = far, {}, len(x)
+        self._far, self.n = far, len(x)
+        self._plans: dict[tuple[int, int], Any] = {}
         angles = (x - middle) * (2.0 * math.pi / far.periods)
         self._angles = [np.ascontiguousarray(angles[:, k].astype(far.dtype)) for k in range(x.shape[1])]
         self._complex = np.dtype(np.complex64 if far.dtype == np.float32 else np.complex128)

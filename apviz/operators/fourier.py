@@ -225,7 +225,7 @@ class FourierOperator(TiledOperator):
     def _made(self, metric: Metric) -> RadialProduct:
         self._by_trees = not cell_list.is_compiled()
         x = self._lowered.features(self.given, self._centre)[metric.part].numpy()
-        dtype = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
+        dtype: np.dtype[np.floating] = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
         try:
             return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees)
         except Unreachable as found:

@@ -118,7 +118,7 @@ def fitted(radial: Radial, band: float, product: float, degree: int, error: floa
     best: tuple[float, Array] | None = None
     for _ in range(REWEIGHTINGS):
         scale = np.sqrt(reweights * weights * shell)
-        found = np.linalg.lstsq(transforms * scale[:, None], density * scale, rcond=1e-14)[0]
+        found = np.asarray(np.linalg.lstsq(transforms * scale[:, None], density * scale, rcond=1e-14)[0], np.float64)
         misfit = density - transforms @ found
         reached = float(np.abs(waves @ (misfit * weights)).max())
         if best is None or reached < best[0]:

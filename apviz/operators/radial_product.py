@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from apviz.kernels.radial import Radial
 from apviz.memory import require_memory
@@ -83,7 +84,9 @@ class RadialProduct:
         self.far = self._far_of(split) if split is not None else self._chosen()
         self.split = self.far.split
         near = self.split.near
-        self.grid = near and Grid.of(self.box.low, self.box.high, near.cutoff, len(x), self.neighbours(near.cutoff))
+        self.grid: Grid | None = None
+        if near is not None:
+            self.grid = Grid.of(self.box.low, self.box.high, near.cutoff, len(x), self.neighbours(near.cutoff))
         self.home = self.place(x)
 
     def neighbours(self, cutoff: float) -> float:
@@ -99,10 +102,10 @@ class RadialProduct:
         double = 1.0 if self.dtype == np.float32 else DOUBLE
         far = POINT_COST[self.radial.width] * len(self.x) + MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
         if split.near is None:
-            return double * far
+            return float(double * far)
         degree = len(split.near.chebyshev) - 1
         pairs = len(self.x) * (5.0 + self.neighbours(split.near.cutoff))
-        return double * (far + NEAR_COST * (0.5 + degree / 16) * pairs)
+        return float(double * (far + NEAR_COST * (0.5 + degree / 16) * pairs))
 
     def _chosen(self) -> FarField:
         """Choose the split of least cost whose measured error is as small as allowed."""
@@ -126,10 +129,8 @@ class RadialProduct:
     def _far_of(self, split: Split) -> FarField:
         reach = window_for(self.radial, split.band, self.box.diagonal, self.error).reach
         modes = modes_of(series_shape(split.band, self.box.sides, reach)[1])
-        require_memory(
-            modes * memory_of_mode(self.dtype), _CPU, f"{modes:,} frequencies of the Fourier operator need",
-            "use operator='tiled', or a larger error",
-        )  # fmt: skip
+        needed, words = modes * memory_of_mode(self.dtype), f"{modes:,} frequencies of the Fourier operator need"
+        require_memory(needed, torch.device("cpu"), words, "use operator='tiled', or a larger error")
         return FarField(split, self.box, self.error, self.dtype)
 
     def place(self, z: Array) -> Place:
@@ -152,7 +153,7 @@ class RadialProduct:
     def matmul(self, v: AnyArray, targets: Place | None = None) -> AnyArray:
         """Compute k(targets, X) v for v: (n, p), to (m, p); targets None: X."""
         at = targets or self.home
-        out = np.empty((at.transforms.n, v.shape[1]), dtype=self.dtype)
+        out: AnyArray = np.empty((at.transforms.n, v.shape[1]), dtype=self.dtype)
         for q in range(0, v.shape[1], 2):
             spectrum = self.home.transforms.spectrum(v[:, q : q + 2])
             spectrum *= self.far.coefficients
@@ -170,7 +171,7 @@ class RadialProduct:
             transposed: differentiate in X, with a: (n, p) and b: (m, p), to (n, 1 + d).
         """
         here, there = (self.home, targets or self.home) if transposed else (targets or self.home, self.home)
-        out = np.zeros((here.transforms.n, 1 + self.x.shape[1]))
+        out: Array = np.zeros((here.transforms.n, 1 + self.x.shape[1]))
         for q in range(0, a.shape[1], 2):
             of_a = a[:, q : q + 2].astype(np.float64)
             spectrum = there.transforms.spectrum(b[:, q : q + 2])
@@ -208,12 +209,3 @@ def _sampled_distances(x: Array) -> tuple[Array, float]:
     for k in range(x.shape[1]):
         squares += np.subtract.outer(rows[:, k], points[:, k]) ** 2
     return np.sort(np.sqrt(squares.ravel())), len(x) / squares.size
-
-
-def _cpu() -> object:
-    import torch
-
-    return torch.device("cpu")
-
-
-_CPU = _cpu()
