@@ -80,7 +80,9 @@ def fitted(by_n: dict[int, float]) -> Law:
     if len(done) < LEAST_SIZES:
         return Law(math.nan, math.nan, math.nan, tuple(done))
     fit = linregress(np.log(list(done)), np.log(list(done.values())))
-    return Law(fit.slope, fit.stderr, fit.intercept, tuple(done))
+    # equal values leave SciPy's correlation, and so its standard error, undefined
+    error = 0.0 if fit.slope == 0.0 else fit.stderr
+    return Law(fit.slope, error, fit.intercept, tuple(done))
 
 
 def words(law: Law) -> str:
