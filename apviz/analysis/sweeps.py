@@ -27,7 +27,7 @@ _NOT_SETTINGS: Final = frozenset({
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
     "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "method_details", "data",
     "distinct_rows", "input_spreads", "zero_right_hand_sides", "target_mean_square", "duplicate_disagreement", "signal",
-    "nearest_correlation", "smallest_correlation", "oddities",
+    "nearest_correlation", "smallest_correlation", "oddities", "certificate", "certificate_error",
 })  # fmt: skip
 
 #: Relative difference of numbers of two traces that differ only by rounding.

@@ -85,8 +85,8 @@ class FourierOperator(TiledOperator):
             self._parts = parts_of(self._lowered, x.shape[1])
         except ValueError as found:
             raise ValueError(
-                "operator 'fourier' has Matérn, RBF and rational quadratic kernels of 1 to 3 inputs each, and sums of "
-                f"them, not {found}; use operator='tiled'"
+                "operator 'fourier' takes Matérn, RBF and rational quadratic kernels, and sums, of 1 to 3 inputs each. "
+                f"It lacks {found}; use operator='tiled'"
             ) from found
         self._products: dict[Metric, RadialProduct] = {}
         self._wider: dict[Metric, RadialProduct] = {}

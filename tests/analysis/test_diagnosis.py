@@ -15,7 +15,7 @@ import apviz
 from apviz.analysis import errors
 from apviz.analysis.diagnosis import Limit, diagnose, evidence
 from apviz.analysis.diagnosis.limits import share
-from apviz.partitions import KDTree, PrincipalAxisTree
+from apviz.partitions import KDTree, PrincipalAxisTree, with_overlap
 from apviz.solvers import Skeletons
 
 N = 400
@@ -103,7 +103,7 @@ def test_blocks_in_float32_that_needed_jitter_should_be_in_float64():
     found, jitter = diagnose(trace), float(trace["block"]["jitter"].max())
     assert found.limit is Limit.PRECISION and found.change == {"precision": "float64"} and jitter > 0
     assert f"a jitter of up to {jitter:.2g}" in found.evidence and "drifted" not in found.evidence
-    assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **found.change)).converged
+    assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **with_overlap(found.change))).converged
 
 
 def test_the_drift_of_a_run_without_correcting_passes_is_named():
@@ -147,7 +147,7 @@ def test_a_tolerance_tighter_than_predictions_need_is_loosened_to_the_flat_part_
     trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), hook)
     found = diagnose(trace)
     assert found.limit is Limit.TOLERANCE
-    looser = apviz.solve(problem, apviz.AlternatingProjection(block_size=50, **found.change))
+    looser = apviz.solve(problem, apviz.AlternatingProjection(block_size=50, **with_overlap(found.change)))
     predicted = problem.kernel(test_x, problem.x) @ looser.weights[:, 0]
     rmse = float((predicted - test_y).square().mean().sqrt())
     assert rmse == pytest.approx(float(trace["epoch"]["test_rmse"][-1]), rel=0.05)
@@ -163,7 +163,7 @@ def test_neighbouring_blocks_and_a_margin_are_advised_if_blocks_undo_each_others
     before = recorded(problem, slow)
     found = diagnose(before)
     assert found.limit is Limit.BLOCKS and "an epoch keeps" in found.evidence
-    after = recorded(problem, dataclasses.replace(slow, **found.change))
+    after = recorded(problem, dataclasses.replace(slow, **with_overlap(found.change)))
     assert float(after["epoch"]["work"][-1]) < 0.5 * float(before["epoch"]["work"][-1])
 
 
@@ -216,7 +216,7 @@ def test_every_change_is_a_setting_that_exists():
         recorded(system(0.01), apviz.ConjugateGradient(tol=1e-3)),
         recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3)),
     ):
-        assert set(diagnose(trace).change) <= fields
+        assert set(with_overlap(diagnose(trace).change)) <= fields
 
 
 def test_the_end_of_an_unconverged_run_does_not_judge_its_tolerance():
@@ -241,7 +241,9 @@ def test_an_unconverged_run_is_judged_by_a_converged_one_on_the_same_system():
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
     assert found.limit is Limit.TOLERANCE and "the best that runs on this system ended at" in found.evidence
-    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*other))
+    looser = recorded(
+        problem, apviz.AlternatingProjection(block_size=10, **with_overlap(found.change)), predicting(*other)
+    )
     assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
 
 

@@ -220,7 +220,7 @@ def test_a_product_counts_as_the_entries_that_its_seconds_would_have_evaluated()
         (Matern52() * RBF(), 2, "not a product of kernels; use operator='tiled'"),
         (apviz.Linear(), 2, "not Linear, which is not a function of the distance"),
         (Matern52(), 4, "not Matern52 of 4 inputs"),
-        (apviz.PiecewisePolynomial(), 2, "operator 'fourier' has Matérn, RBF and rational quadratic kernels"),
+        (apviz.PiecewisePolynomial(), 2, "operator 'fourier' takes Matérn, RBF and rational quadratic kernels"),
     ],
 )
 def test_what_is_not_supported_is_refused_with_what_to_take(kernel, d, message):

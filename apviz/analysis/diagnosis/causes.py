@@ -18,7 +18,6 @@ from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, QUICK_WORK, mor
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.methods import CHOLESKY, CONJUGATE_GRADIENT
-from apviz.partitions import PrincipalAxisTree
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 
@@ -44,7 +43,8 @@ LOW_RANK_SHARE = 0.5
 # share of the residual kept per epoch if blocks undo each other's work, and share that is reported as all of it
 KEPT_PER_EPOCH, ALL_KEPT_PER_EPOCH = 0.8, 0.995
 
-OVERLAP = {"partition": PrincipalAxisTree(overlap="auto")}
+# plain settings, which `apviz.partitions.with_overlap` makes a partition of: a trace is diagnosed without PyTorch
+OVERLAP = {"partition": "principal-axis-tree", "overlap": "auto"}
 
 
 def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:

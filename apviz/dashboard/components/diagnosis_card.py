@@ -14,7 +14,6 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape
-from apviz.partitions import PARTITIONS, overlap_of
 from apviz.tracing import Trace, TrainingTrace
 
 
@@ -83,8 +82,6 @@ def _diagnose(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
 
 def _setting(pair: tuple[str, Any]) -> str:
     name, value = pair
-    if name == "partition" and not isinstance(value, str):
-        return f"partition = {PARTITIONS.name_of(value)}, overlap = {overlap_of(value)}"
     return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
 
 

@@ -21,6 +21,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
 from apviz.dashboard.store.own_data import OwnTable
 from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.partitions import with_overlap
 from apviz.solvers import AlternatingProjection, Automatic, Hook, Solver
 from apviz.solvers.run import Run
 from apviz.solvers.serialization import from_plain
@@ -199,4 +200,4 @@ def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable
     solver = solver_of(trace)
     if isinstance(solver, AlternatingProjection) and "precision" in change:  # factors keep their dtype
         change["precision"] = replace(solver.precision, recursion=change["precision"])
-    return spec, replace(solver, **change)
+    return spec, replace(solver, **with_overlap(change))

@@ -14,6 +14,7 @@ from apviz.dashboard.settings.systems import SystemSpec
 from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system
 from apviz.gp.training_settings import TrainingSettings
+from apviz.partitions import with_overlap
 from apviz.solvers import Automatic, Solver, attempt
 from apviz.tracing import Recorder, Trace, TrainingTrace
 
@@ -99,4 +100,4 @@ def changed_solver(solver: Solver, change: Mapping[str, Any]) -> Solver:
     """Return a solver with some settings changed, or the automatic solver with the same tolerance."""
     if change.get("solver") == "auto":
         return Automatic(tol=float(getattr(solver, "tol", 1e-2)))
-    return replace(solver, **change)
+    return replace(solver, **with_overlap(change))

@@ -49,9 +49,9 @@ def test_an_import_gets_a_name_inside_the_folder(folder, tmp_path, filename):
         (lambda members: members.clear(), "there is no trace in it"),
         (
             lambda members: members.update({
-                "zarr.json": members["zarr.json"].replace(b'"schema_version": 4', b'"schema_version": 99')
+                "zarr.json": members["zarr.json"].replace(b'"schema_version": 5', b'"schema_version": 99')
             }),
-            "has schema 99, this apviz reads schema 4: record it again",
+            "has schema 99, this apviz reads schema 5: record it again",
         ),
         (
             lambda members: members.update({"zarr.json": members["zarr.json"].replace(b'"method"', b'"meth"')}),

@@ -101,8 +101,8 @@ def test_the_newest_run_is_the_first(folder):
         (lambda path: (path / "zarr.json").unlink(), "it has no zarr.json"),
         (lambda path: (path / "zarr.json").write_text("[1]"), "not that of an apviz trace"),
         (lambda path: rewrite(path, lambda a: a.clear()), "it has no schema_version"),
-        (lambda path: rewrite(path, lambda a: a.update(schema_version=99)), "has schema 99, this apviz reads schema 4"),
-        (lambda path: rewrite(path, lambda a: a.update(schema_version=1)), "has schema 1, this apviz reads schema 4"),
+        (lambda path: rewrite(path, lambda a: a.update(schema_version=99)), "has schema 99, this apviz reads schema 5"),
+        (lambda path: rewrite(path, lambda a: a.update(schema_version=1)), "has schema 1, this apviz reads schema 5"),
         (lambda path: rewrite(path, lambda a: a.update(work=[])), "not that of an apviz trace"),
     ],
 )
