@@ -126,7 +126,7 @@ def test_the_dashboard_of_the_image_starts_with_the_usual_first_runs(tmp_path):
 def test_no_page_of_the_dashboard_of_the_image_is_empty(tmp_path):
     made = runs_made(tmp_path)
     assert any("training" in name for name in made) and any("n1712" in name for name in made)
-    noises = {apviz.open_trace(tmp_path / "runs" / name).attrs["noise"] for name in made if "n300-ap" in name}
+    noises = {apviz.open_trace(tmp_path / "runs" / name).attrs["noise"] for name in made if "n300-alternating" in name}
     assert len(noises) == 5
 
 

@@ -233,8 +233,9 @@ def test_a_solve_under_a_limit_of_address_space_ends_with_a_message_or_continues
 
 
 def test_the_campaign_finds_raw_errors_of_an_allocator(monkeypatch):
-    module = importlib.import_module("apviz.solvers.solve")  # the package has a function of that name
-    monkeypatch.setattr(module, "explained", lambda what, instead: nullcontext())
+    for name in ("solve", "interface"):  # the package has a function `solve`
+        module = importlib.import_module(f"apviz.solvers.{name}")
+        monkeypatch.setattr(module, "explained", lambda what, instead: nullcontext())
     seed = next(seed for seed in range(600) if memory.case(seed) == ("solve by gauss-southwell", 0) and seed > 200)
     assert memory.judge(seed).how == "false"
 
