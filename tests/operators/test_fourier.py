@@ -217,9 +217,9 @@ def test_a_product_counts_as_the_entries_that_its_seconds_would_have_evaluated()
 @pytest.mark.parametrize(
     ("kernel", "d", "message"),
     [
-        (Matern52() * RBF(), 2, "not a product of kernels; use operator='tiled'"),
-        (apviz.Linear(), 2, "not Linear, which is not a function of the distance"),
-        (Matern52(), 4, "not Matern52 of 4 inputs"),
+        (Matern52() * RBF(), 2, "It lacks a product of kernels; use operator='tiled'"),
+        (apviz.Linear(), 2, "It lacks Linear, which is not a function of the distance"),
+        (Matern52(), 4, "It lacks Matern52 of 4 inputs"),
         (apviz.PiecewisePolynomial(), 2, "operator 'fourier' takes Matérn, RBF and rational quadratic kernels"),
     ],
 )
