@@ -96,7 +96,8 @@ class FourierOperator(TiledOperator):
     @property
     def engine(self) -> str:
         near = "SciPy's k-d trees" if self._by_trees else "cell list"
-        return f"Fourier series (FINUFFT) and {near} to {self.error:g}; {super().engine}"
+        products = f"Fourier series (FINUFFT) and {near} to {self.error:g}, as work by their seconds"
+        return f"{products}; {super().engine}"
 
     def with_error(self, error: float | None, dtype: torch.dtype | None = None) -> FourierOperator:
         """Make the operator of the same points with another error of entries, and perhaps in another dtype."""

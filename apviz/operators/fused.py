@@ -181,11 +181,11 @@ class FusedOperator(Operator):
 
     def exact(self) -> Operator:
         if is_trusted(self.given, self.kernel, self.noise_of(), torch.float64):
-            return super().in_dtype(torch.float64)
+            return self.in_dtype(torch.float64)
         return exact(self)
 
     def compensated(self) -> CompensatedOperator:
-        return CompensatedOperator(self.given, self.kernel, self.noise_of())
+        return CompensatedOperator(self.given, self.kernel, self.noise_of(), torch.float32)
 
     def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
         return of_rows(self, rows, noise)
@@ -198,8 +198,8 @@ class CompensatedOperator(FusedOperator):
     so for claims of convergence (`certify="compensated"`).
     """
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: Noise) -> None:
-        super().__init__(x, kernel, noise, torch.float32)
+    def in_dtype(self, dtype: torch.dtype) -> Operator:
+        return FusedOperator(self.given, self.kernel, self.noise_of(), self.x.dtype).in_dtype(dtype)
 
     def matmul(self, v: Tensor) -> Tensor:
         """Compute K v for v: (n, p) in float64, to (n, p) in float64. Evaluates n² entries."""

@@ -251,7 +251,7 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     for name in ("lengthscale", "block_sizes", "outputscale"):
         someone.says(f"{name}={wrong[name]} in the address is left out")
     someone.says("there is no run gone")
-    someone.says("nosuch is none of the runs that are shown")
+    someone.says("nosuch is not among the runs shown")
     someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
     someone.says("'../../secret' is not a name of a run")
     assert someone.field("Right-hand sides", exact=False).input_value() == "2"

@@ -93,7 +93,7 @@ def test_a_selected_run_that_is_not_shown_is_rejected_and_removed_from_the_addre
     page = BatchSize(shared)
     address.apply(f"runs={','.join(job.done)}&selected=nosuch", page.models)
     page.open()
-    assert page.choice.selected == "" and "nosuch is none of the runs that are shown" in page._bar._text.object
+    assert page.choice.selected == "" and "nosuch is not among the runs shown" in page._bar._text.object
 
 
 def test_an_impossible_setting_is_rejected_with_the_reason(shared):

@@ -203,7 +203,7 @@ def test_a_selected_run_that_is_not_shown_is_rejected_and_removed_from_the_addre
     page = page_in(runs)
     assert address.apply(query, page.models) == []
     page.open()
-    assert "nosuch is none of the runs that are shown" in message(page)
+    assert "nosuch is not among the runs shown" in message(page)
     assert (page.choice.selected, page.choice.update) == ("gs", None)
 
 
@@ -211,7 +211,7 @@ def test_every_invalid_part_of_an_address_is_named(runs):
     page = page_in(runs)
     address.apply("runs=gone,gs&selected=nosuch", page.models)
     page.open()
-    assert "there is no run gone" in message(page) and "nosuch is none of the runs" in message(page)
+    assert "there is no run gone" in message(page) and "nosuch is not among the runs" in message(page)
 
 
 def test_the_cursor_of_an_address_is_shown_whatever_the_order_of_its_parts(runs):

@@ -224,7 +224,7 @@ class Compare(SolvingPage):
             update = None if name else self.choice.update
             self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
             if name and name not in self.choice.runs:
-                problems.append(f"{name} is none of the runs that are shown")
+                problems.append(f"{name} is not among the runs shown")
         trace, update = self._traces.get(self.choice.selected), self.choice.update
         if update is not None and cursor_at(trace, update) is None:
             self.choice.update = None

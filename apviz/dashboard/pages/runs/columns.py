@@ -50,7 +50,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "dtype": Column("dtype", "text", lambda run, now: run.dtype or None),
     "epochs": Column("epochs", "integer", lambda run, now: run.epochs),
     "of": Column("of", "text", lambda run, now: run.kind or None),
-    "begun": Column("begun (UTC)", "text", lambda run, now: run.created[:16].replace("T", " ") or None),
+    "begun": Column("started (UTC)", "text", lambda run, now: run.created[:16].replace("T", " ") or None),
 }
 #: Columns shown by default.
 DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]

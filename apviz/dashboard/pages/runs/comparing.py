@@ -171,7 +171,7 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
             table=performance_profile, axes=380, lecture=lecture,
         ),
         "parallel": ChartCard(
-            "Settings, and what they cost", "A line a run, from the settings in which runs differ to what came out. "
+            "Settings and cost", "One line for each run, from the settings that differ to the results. "
             "Point at a line to see it alone in all charts; click it to look at its run.",
             lambda traces, theme: plots.parallel_coordinates(traces, theme=theme), takes=is_solve,
             table=varied, axes=420, lecture=lecture,

@@ -49,10 +49,10 @@ class BatchSize(SweepPage):
         limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture
         return {
             "sweep": ChartCard(
-                "What the batch size costs",
+                "Cost of each batch size",
                 "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
-                "run that ended without converging, at what it had reached by then; an open circle one that is on its "
-                "way or was interrupted. Click a point for its diagnosis.",
+                "run that ended without converging, at what it had reached by then; an open circle one that still "
+                "runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
                 takes=_has_block_size, table=sweep_table,
                 empty="Nothing to draw yet: Sweep b solves the chosen system once for every batch size, and every run "

@@ -66,7 +66,7 @@ class Conditioning(SweepPage):
         lecture = self.shared.lecture
         return {
             "sweep": ChartCard(
-                "What a smaller noise costs",
+                "Cost of a smaller noise σ²",
                 "Up and to the right is harder: κ grows as σ² falls. A cross is a run that ended without converging, "
                 "an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.noise_sweep(traces, theme=theme), table=sweep_table, axes=520,
@@ -76,11 +76,11 @@ class Conditioning(SweepPage):
             ),
             "training": ChartCard(
                 "The noise in a training",
-                "Figure 4 of the paper: as σ² falls in a training, CG needs more iterations, alternating projection "
-                "not. A cross is a step whose solve did not converge.",
+                "Figure 4 of the paper: as σ² falls in a training, CG needs more iterations and alternating "
+                "projection does not. A cross is a step whose solve did not converge.",
                 lambda traces, theme: plots.training(traces, theme=theme), takes=lambda trace: "step" in trace,
                 table=steps_table, axes=520,
-                empty="No training is chosen. Where there is none yet: start one on the page Training, or put the "
+                empty="No training is chosen. If there is none yet, start one on the page Training, or put the "
                 "authors' published runs (paper_runs.jsonl.gz) into the folder that APVIZ_DATA names.",
                 lecture=lecture,
             ),

@@ -159,7 +159,7 @@ class SweepPage(SolvingPage):
         name = self.choice.selected
         if name and name not in found:
             if name not in self.choice.runs:
-                problems.append(f"{name} is none of the runs that are shown")
+                problems.append(f"{name} is not among the runs shown")
             self.choice.selected = ""
         if problems:
             self._bar.refuse("; ".join(problems))
