@@ -96,7 +96,7 @@ class FourierOperator(TiledOperator):
     @property
     def engine(self) -> str:
         near = "SciPy's k-d trees" if self._by_trees else "cell list"
-        products = f"Fourier series (FINUFFT) and {near} to {self.error:g}, as work by their seconds"
+        products = f"Fourier series (FINUFFT) and {near} to {self.error:g} (work counts their seconds)"
         return f"{products}; {super().engine}"
 
     def with_error(self, error: float | None, dtype: torch.dtype | None = None) -> FourierOperator:
