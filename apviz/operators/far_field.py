@@ -224,9 +224,10 @@ class Transforms:
         if (kind, threads) not in self._plans:
             far = self._far
             finer = {"upsampfac": 1.25} if far.tolerance >= FINER_GRID_BELOW else {}
+            # in float32 FINUFFT narrows its window by one, to 1e-7 or so, and would print that for every plan
             plan = _finufft().Plan(
                 kind, far.modes, eps=far.tolerance, isign=-1 if kind == 1 else 1, dtype=self._complex.name,
-                nthreads=threads, **finer,
+                nthreads=threads, showwarn=0, **finer,
             )  # fmt: skip
             plan.setpts(*self._angles)
             self._plans[kind, threads] = plan

@@ -23,6 +23,7 @@ from tests.trust import (
     addresses,
     arguments,
     bands,
+    certificates,
     gradients,
     install,
     interrupt,
@@ -37,8 +38,8 @@ from tests.trust import (
 )  # fmt: skip
 
 CAMPAIGNS: dict[str, ModuleType] = {
-    "truth": truth, "bands": bands, "posterior": posterior, "kill": kill, "write": write, "memory": memory,
-    "interrupt": interrupt,
+    "truth": truth, "bands": bands, "certificates": certificates, "posterior": posterior, "kill": kill,
+    "write": write, "memory": memory, "interrupt": interrupt,
     "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
     "long": long, "install": install, "gradients": gradients,
 }  # fmt: skip

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import apviz
+from apviz.solvers.residuals import ApproximateResidual, ExactResidual
 from tests.trust import __main__ as campaigns
 from tests.trust import (
     addresses,
     arguments,
     bands,
+    certificates,
     install,
     interrupt,
     journey,
@@ -74,6 +76,21 @@ def test_the_cases_have_what_users_have():
     assert {type(case.solver).__name__ for case in cases} >= {
         "AlternatingProjection", "ConjugateGradient", "Cholesky", "Automatic", "ASkotch", "StochasticDualDescent",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 40, 2)))
+def test_no_certificate_of_a_fourier_solve_is_false(first):
+    wrong = {seed: verdict for seed in range(first, first + 2) if (verdict := certificates.judge(seed)).is_wrong}
+    assert not wrong
+
+
+def test_the_campaign_finds_a_certificate_that_leaves_its_error_out(monkeypatch):
+    def careless(self, b, w, tol):
+        found = ExactResidual.residual(self, b, w, tol)
+        return found._replace(squared=found.squared * 0.9)
+
+    monkeypatch.setattr(ApproximateResidual, "residual", careless)
+    assert {certificates.judge(seed).how for seed in range(2)} & {"false"}
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 100, 10)))
