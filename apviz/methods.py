@@ -14,6 +14,7 @@ from typing import Any, Final
 ALTERNATING_PROJECTION: Final = "alternating-projection"
 CONJUGATE_GRADIENT: Final = "conjugate-gradient"
 CHOLESKY: Final = "cholesky"
+COLOURED_PROJECTION: Final = "coloured-projection"
 
 #: Settings of alternating projection recommended by apviz: overlapping blocks of neighbours, and steps along past ones.
 RECOMMENDED: Final[dict[str, Any]] = {
@@ -92,6 +93,11 @@ METHODS: Final[dict[str, MethodEntry]] = {
         name="Overlapping projections", family=ALTERNATING_PROJECTION, fixed=RECOMMENDED, named=("rule",),
         usual={"rule": "gauss-southwell", "partition": "principal-axis-tree"},
         description="Alternating projection on overlapping blocks of neighbours, with everything chosen by apviz.",
+    ),
+    "colours": MethodEntry(
+        name="Coloured projections", family=COLOURED_PROJECTION, colours=("#00808A", "#2FB7C0"),
+        usual={"partition": "principal-axis-tree", "overlap": 0.5, "rank": 500},
+        description="Sweeps over overlapping blocks, far-apart ones at once; fast with the Fourier operator.",
     ),
     "cg": MethodEntry(
         name="CG", family=CONJUGATE_GRADIENT, colours=("#A83600", "#E8592F"),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, count
 from apviz.operators.layout import Rows
+from apviz.operators.running_product import Count, RunningProduct
 
 
 @dataclass
@@ -106,6 +107,9 @@ class CountingOperator(Operator):
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         self._entries.number += self._operator.counted_entries(len(z), v.shape[1])
         return self._operator.cross_matmul(z, v)
+
+    def running_product(self, groups: Sequence[Tensor], evaluated: Count | None = None) -> RunningProduct:
+        return self._operator.running_product(groups, self.evaluated_elsewhere)
 
     def cross_columns(self, z: Tensor) -> Tensor:
         self._entries.number += len(z) * self.n

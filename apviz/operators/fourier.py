@@ -8,6 +8,7 @@ their error is measured on random rows and counted (`apviz.solvers.residuals`).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from apviz.kernels.radial import Metric, metrics_of, parts_of
 from apviz.operators import cell_list
 from apviz.operators.interface import Noise
 from apviz.operators.radial_product import RadialProduct, Unreachable
+from apviz.operators.running_fourier import FourierRunningProduct
+from apviz.operators.running_product import Count, RunningProduct
 from apviz.operators.tiled import TiledOperator, exact
 from apviz.settings import require
 
@@ -30,6 +33,8 @@ LARGEST = 1e-2
 FEW_ENTRIES = 5_000_000
 #: rows and columns of the product that measures the rate of entries
 RATED_ROWS = 1_000
+#: products with all points to which the points and neighbours of a sweep amount: those of its groups and one of all
+TRANSFORMS_SHARE = 2.5
 
 Array = NDArray[np.float64]
 
@@ -145,6 +150,12 @@ class FourierOperator(TiledOperator):
             out += torch.from_numpy(self._product(metric).matmul(given))
         return out
 
+    def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
+        # every group transforms all frequencies, so that near neighbours pay off up to a larger cut-off
+        often = max(1.0, len(groups) / TRANSFORMS_SHARE)
+        products = [self._made(metric, transforms=often) for metric in self._metrics]
+        return FourierRunningProduct(self, groups, products, evaluated, self._seconds_of_entry(1))
+
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Compute k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p), each entry to `error` of k(0).
 
@@ -223,12 +234,12 @@ class FourierOperator(TiledOperator):
             self._products[metric] = self._made(metric)
         return self._products[metric]
 
-    def _made(self, metric: Metric) -> RadialProduct:
+    def _made(self, metric: Metric, transforms: float = 1.0) -> RadialProduct:
         self._by_trees = not cell_list.is_compiled()
         x = self._lowered.features(self.given, self._centre)[metric.part].numpy()
         dtype: np.dtype[np.floating] = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
         try:
-            return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees)
+            return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees, transforms=transforms)
         except Unreachable as found:
             raise ValueError(
                 f"error must be larger, got {self.error:g}: {found}; use a larger error or operator='tiled'"

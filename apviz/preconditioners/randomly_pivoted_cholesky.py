@@ -53,8 +53,8 @@ class RandomlyPivotedCholesky(Preconditioner):
         return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise_of())
 
 
-def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
-    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding.
+def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: float = 0.0) -> Tensor:
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding, or at most `enough` in the mean.
 
     Pivots are proposed in blocks and accepted by rejection. This draws from the same law as one at a time, and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
@@ -67,7 +67,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major, so that a round reads whole rows
     left = signal.clone()
     k = idle = 0
-    while k < rank and left.max() > floor * (k + 1):
+    while k < rank and left.max() > floor * (k + 1) and left.mean() > enough:
         proposed = torch.multinomial(left.cpu(), min(PROPOSALS, rank), replacement=True, generator=generator)
         rows = proposed.to(x.device)
         submatrix = operator.block(rows)
