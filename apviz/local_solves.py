@@ -18,8 +18,8 @@ from apviz.factors import cholesky_with_jitter
 from apviz.operators import Operator
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
-#: largest mean of the diagonal that the low rank leaves out, relative to the noise
-LEFT_OUT = 0.03
+#: largest sum of the diagonal that the low rank leaves out, per vector and relative to the noise
+LEFT_OUT = 0.2
 #: multiple of it that Λ contains
 COUNTED = 2.0
 #: ranks above this share of the rows cost more than exact factors
@@ -106,6 +106,6 @@ class LocalSolves:
         most = min(self.rank, int(LARGEST_SHARE * len(rows)))
         factor = randomly_pivoted_cholesky(part, most, self.seed, LEFT_OUT * part.noise).T.contiguous()
         left = (part.signal() - factor.double().square().sum(0)).clamp_(min=0.0)
-        if float(left.mean()) > LEFT_OUT * part.noise:
+        if float(left.sum()) > LEFT_OUT * part.noise * len(factor):
             return ExactSolve(operator, rows, self.kept)
         return LowRankSolve(factor, noise + COUNTED * left, self.kept)

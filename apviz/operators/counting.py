@@ -73,8 +73,9 @@ class CountingOperator(Operator):
     # --- counted --------------------------------------------------------------------------------------------------
 
     def matmul(self, v: Tensor) -> Tensor:
-        self._entries.number += self._operator.counted_entries(self.n, v.shape[1])
-        return self._operator.matmul(v)
+        out = self._operator.matmul(v)
+        self._entries.number += self._operator.counted_entries(self.n, v.shape[1])  # the product may have been timed
+        return out
 
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
         self._entries.number += self.n * count(rows)
@@ -105,8 +106,9 @@ class CountingOperator(Operator):
         return self._operator.columns(rows)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        out = self._operator.cross_matmul(z, v)
         self._entries.number += self._operator.counted_entries(len(z), v.shape[1])
-        return self._operator.cross_matmul(z, v)
+        return out
 
     def running_product(self, groups: Sequence[Tensor], evaluated: Count | None = None) -> RunningProduct:
         return self._operator.running_product(groups, self.evaluated_elsewhere)

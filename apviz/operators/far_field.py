@@ -240,6 +240,11 @@ class Transforms:
             plan.setpts(*self._angles)
         return plan
 
+    def prepare(self) -> None:
+        """Plan the transforms of all points."""
+        for kind in (1, 2):
+            self._plan(kind, None)
+
     def spectrum(self, v: AnyArray, rows: Rows | None = None) -> NDArray[np.complexfloating]:
         """Return Σⱼ exp(−iω·xⱼ) (v[j, 0] + i v[j, 1]) for v: (n, 1 or 2), or of some rows only, v: (|rows|, 1 or 2)."""
         z = np.empty(len(v), dtype=self.complex_dtype)

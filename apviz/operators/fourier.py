@@ -97,6 +97,7 @@ class FourierOperator(TiledOperator):
         self._wider: dict[Metric, RadialProduct] = {}
         self._slopes: dict[Metric, RadialProduct] = {}
         self._by_trees, self._prices = False, dict[int, float]()
+        self._seconds = dict[int, float]()  # of the first product, by its number of columns
 
     @property
     def engine(self) -> str:
@@ -144,10 +145,14 @@ class FourierOperator(TiledOperator):
     def matmul(self, v: Tensor) -> Tensor:
         """Compute K v for v: (n, p), to (n, p), each entry of K to `error` of k(0)."""
         self._check(v, self.n, "v")
-        out = self._noise_times(v)
+        products = [self._product(metric) for metric in self._metrics]
+        for product in products:
+            product.home.transforms.prepare()
+        out, started = self._noise_times(v), time.process_time()
         given = np.ascontiguousarray(v.numpy())
-        for metric in self._metrics:
-            out += torch.from_numpy(self._product(metric).matmul(given))
+        for product in products:
+            out += torch.from_numpy(product.matmul(given))
+        self._seconds.setdefault(v.shape[1], time.process_time() - started)
         return out
 
     def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
@@ -182,14 +187,13 @@ class FourierOperator(TiledOperator):
     def matmul_price(self, columns: int) -> float:
         """Return the seconds of a product relative to those of n² entries: converted, not counted.
 
-        Both are measured on this machine, once for each number of columns; the price is kept to one digit.
+        Both are measured on this machine, once for each number of columns: the seconds are those of the first product.
+        The price is kept to one digit.
         """
         if columns not in self._prices:
-            v = torch.ones(self.n, columns, dtype=self.x.dtype)
-            self.matmul(v[:, :1])  # makes the series and plans
-            started = time.process_time()
-            self.matmul(v)
-            seconds = time.process_time() - started
+            if columns not in self._seconds:
+                self.matmul(torch.ones(self.n, columns, dtype=self.x.dtype))
+            seconds = self._seconds[columns]
             self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
         return self._prices[columns]
 
