@@ -53,7 +53,8 @@ def _near(inputs: Tensor, blocks: Sequence[Rows], distance: float, seed: int) ->
     of_blocks = [inputs[rows] for rows in blocks]
     sampled = torch.cat([x[torch.randint(len(x), (SAMPLED,), generator=generator)] for x in of_blocks])
     nearest = squared_distances(sampled)
-    for block, own in enumerate(sampled.split(SAMPLED)):
+    for block in range(len(blocks)):
+        own = sampled[block * SAMPLED : (block + 1) * SAMPLED]
         near[block] |= (nearest(sampled, own).view(-1, SAMPLED).amin(1) < distance**2).cpu()
     near |= near.T.clone()
     return near.fill_diagonal_(False)

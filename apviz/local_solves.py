@@ -22,8 +22,6 @@ from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cho
 LEFT_OUT = 0.2
 #: multiple of it that Λ contains
 COUNTED = 2.0
-#: ranks above this share of the rows cost more than exact factors
-LARGEST_SHARE = 0.4
 #: rounding of (I + LᵀΛ⁻¹L), relative to I, above which it is factored in float64
 ROUNDED = 1e-2
 
@@ -91,21 +89,25 @@ class LocalSolves:
     """Settings of local solves.
 
     Args:
-        rank: largest rank; a block that needs more is solved exactly.
+        most: largest rank, as a share of the rows; a block that needs more is solved exactly, and with 0 every block.
         seed: of the pivots.
         kept: dtype of what is stored.
     """
 
-    rank: int
+    most: float
     seed: int
     kept: torch.dtype
 
     def of(self, operator: Operator, rows: Tensor) -> LocalSolve:
         """Return the local solve for some rows of K."""
+        found = self.low_rank(operator, rows, round(self.most * len(rows))) if self.most else None
+        return found or ExactSolve(operator, rows, self.kept)
+
+    def low_rank(self, operator: Operator, rows: Tensor, most: int) -> LowRankSolve | None:
+        """Return the local solve for some rows of K by at most this rank; None if that leaves out too much."""
         part, noise = operator.reordered(rows), operator.noise_of(rows)
-        most = min(self.rank, int(LARGEST_SHARE * len(rows)))
         factor = randomly_pivoted_cholesky(part, most, self.seed, LEFT_OUT * part.noise).T.contiguous()
         left = (part.signal() - factor.double().square().sum(0)).clamp_(min=0.0)
         if float(left.sum()) > LEFT_OUT * part.noise * len(factor):
-            return ExactSolve(operator, rows, self.kept)
+            return None
         return LowRankSolve(factor, noise + COUNTED * left, self.kept)

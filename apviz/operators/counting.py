@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, count
@@ -141,6 +142,9 @@ class CountingOperator(Operator):
     @cached_property
     def entry_rounding(self) -> float:
         return self._operator.entry_rounding
+
+    def product_error(self, dtype: torch.dtype) -> float:
+        return self._operator.product_error(dtype)
 
     @property
     def traffic(self) -> tuple[int, int] | None:

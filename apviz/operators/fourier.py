@@ -105,6 +105,9 @@ class FourierOperator(TiledOperator):
         products = f"Fourier series (FINUFFT) and {near} to {self.error:g} (work counts their seconds)"
         return f"{products}; {super().engine}"
 
+    def product_error(self, dtype: torch.dtype) -> float:
+        return max(self._asked or 0.0, ERRORS[dtype])
+
     def with_error(self, error: float | None, dtype: torch.dtype | None = None) -> FourierOperator:
         """Make the operator of the same points with another error of entries, and perhaps in another dtype."""
         return self._like(self.given, self.noise_of(), dtype or self.x.dtype, error)
@@ -243,7 +246,8 @@ class FourierOperator(TiledOperator):
         x = self._lowered.features(self.given, self._centre)[metric.part].numpy()
         dtype: np.dtype[np.floating] = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
         try:
-            return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees, transforms=transforms)
+            compiled = not self._by_trees
+            return RadialProduct(metric.radial, x, self.error, dtype, compiled=compiled, transforms=transforms)
         except Unreachable as found:
             raise ValueError(
                 f"error must be larger, got {self.error:g}: {found}; use a larger error or operator='tiled'"

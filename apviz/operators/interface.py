@@ -160,6 +160,10 @@ class Operator(ABC):
         largest = float(self.inputs.abs().max())
         return torch.finfo(self.x.dtype).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
 
+    def product_error(self, dtype: torch.dtype) -> float:
+        """Return the usual error of an entry in products in a dtype, relative to the largest entry."""
+        return torch.finfo(dtype).eps
+
     @property
     def traffic(self) -> tuple[int, int] | None:
         """The number of messages of this rank, and the bytes of their payload; None for a single process."""

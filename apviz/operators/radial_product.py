@@ -103,7 +103,8 @@ class RadialProduct:
         if modes > MOST_MODES:
             return math.inf
         double = 1.0 if self.dtype == np.float32 else DOUBLE
-        far = POINT_COST[self.radial.width] * len(self.x) + self._transforms * MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
+        transforms = self._transforms * MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
+        far = POINT_COST[self.radial.width] * len(self.x) + transforms
         if split.near is None:
             return float(double * far)
         degree = len(split.near.chebyshev) - 1

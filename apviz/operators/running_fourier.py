@@ -92,8 +92,8 @@ class _RadialRunning:
 
     def add_(self, group: int, u: AnyArray) -> None:
         rows, transforms = self._groups[group], self._product.home.transforms
-        for k, spectrum in enumerate(self._spectra):
-            spectrum += transforms.spectrum(u[:, 2 * k : 2 * k + 2], rows)
+        for k in range(len(self._spectra)):
+            self._spectra[k] += transforms.spectrum(u[:, 2 * k : 2 * k + 2], rows)
         if self._product.home.sorted is not None:
             self._near[:, self._places[rows]] += u.T
 

@@ -55,8 +55,7 @@ class RandomlyPivotedCholesky(Preconditioner):
 
 
 def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: float = 0.0) -> Tensor:
-    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding, or adds up to
-    at most `enough` per column.
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding, or sums to at most `enough` · r.
 
     Pivots are proposed in blocks and accepted by rejection. This draws from the same law as one at a time, and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).

@@ -21,9 +21,9 @@ from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 from apviz.solvers.stopping import Stopping
 
 __all__ = [
-    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Certificate", "Cholesky", "ColouredProjection", "ConjugateGradient",
-    "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent", "Hook", "NotConverged",
-    "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run", "Skeletons", "Solution", "Solver",
-    "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace", "Update", "Updated", "attempt",
-    "checked_hooks", "overlapping", "solve",
+    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Certificate", "Cholesky", "ColouredProjection",
+    "ConjugateGradient", "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent",
+    "Hook", "NotConverged", "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run",
+    "Skeletons", "Solution", "Solver", "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace",
+    "Update", "Updated", "attempt", "checked_hooks", "overlapping", "solve",
 ]  # fmt: skip

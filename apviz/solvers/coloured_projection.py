@@ -10,8 +10,8 @@ subspace optimisation (Narkiss & Zibulevsky, 2005).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from apviz.colours import colours_of
 from apviz.local_solves import LocalSolve, LocalSolves
+from apviz.memory import free_memory, require_memory
 from apviz.method import Method
 from apviz.methods import COLOURED_PROJECTION
 from apviz.operators import CountingOperator, Operator
@@ -28,14 +29,25 @@ from apviz.partitions import PrincipalAxisTree
 from apviz.settings import Auto, chosen, require_overlap, require_seed, require_whole, require_whole_or_auto
 from apviz.solvers.blocks import REDUCTION
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
-from apviz.solvers.precision import DTYPES, Precision, precision_named
-from apviz.solvers.recommended import inner_dtype
+from apviz.solvers.precision import DTYPES, Precision, Recursion, precision_named
 from apviz.solvers.state import EpochEnd, Events, State, Updated, column_inner
 from apviz.solvers.steps import minimum
 from apviz.solvers.stopping import Stopping
 
+#: distance in lengthscales below which two blocks have different colours
+DISTANCE = 2.0
 #: largest number of past sweeps
 MOST_SWEEPS = 12
+#: sizes of blocks that are tried, and the number of trials of each
+SIZES, TRIALS = (8192, 4096, 2048, 1024, 512, 256), 2
+#: size of blocks that are solved exactly, and the share of the free memory for their factors
+EXACT_SIZE, MEMORY_SHARE = 1024, 0.45
+#: largest rank of a block, as a share of its rows: above it exact factors cost less
+MOST_RANK = 0.4
+#: blocks after which the memory for the others is checked
+CHECKED = (3, 30)
+#: share of σ² that the errors of products may add up to, by √n of them
+ERROR_SHARE = 3.0
 #: rounding of the products of sweeps, in units of their dtype's
 RIDGE = 8.0
 
@@ -49,14 +61,16 @@ class ColouredProjection(Solver):
     With other operators it evaluates (1 + overlap) n² entries. An epoch is a sweep.
 
     Args:
-        block_size: rows a block owns; `auto`: chosen by trial solves of a few blocks.
-        rank: largest rank of a block's solve; a block that needs more is solved exactly (`apviz.local_solves`).
+        block_size: rows a block owns; `auto`: the most for which trial blocks need at most `rank` vectors; about 1,000
+            if even small ones need more, for then blocks are solved exactly.
+        rank: rank of a block's solve for which the block size is chosen; a block that needs more vectors gets more, up
+            to a share of its rows, and is solved exactly if these are not enough. 0: all blocks are solved exactly.
         overlap: rows a block also solves on, as a share of its own.
-        distance: in lengthscales, below which two blocks have different colours.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in sweeps.
         check_every: sweeps between evaluations of B − KW without another reason for one.
-        precision: of local solves and residual, as of `AlternatingProjection`.
+        precision: of local solves and residual, as of `AlternatingProjection`; `auto` is float64 where the noise is too
+            small for the products of float32.
         seed: of pivots and trials.
 
     Raises:
@@ -71,9 +85,8 @@ class ColouredProjection(Solver):
     """
 
     block_size: int | Auto = "auto"
-    rank: int = 500
+    rank: int = 300
     overlap: float = 0.5
-    distance: float = 2.0
     tol: float = 1e-2
     max_epochs: int = 1000
     min_epochs: int = 0
@@ -85,7 +98,7 @@ class ColouredProjection(Solver):
 
     def __post_init__(self) -> None:
         require_whole_or_auto("block_size", self.block_size, 1)
-        require_whole("rank", self.rank, 1)
+        require_whole("rank", self.rank, 0)
         require_overlap(self.overlap)
         Stopping.of(self)
         object.__setattr__(self, "precision", precision_named(self.precision))
@@ -99,32 +112,87 @@ class ColouredProjection(Solver):
         )  # fmt: skip
 
     def resolve(self, operator: Operator, columns: int = 1) -> Resolved:
-        return self, {}
+        return self.resolve_for(CountingOperator(operator), columns, None)
+
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
+        solver, reasons = self, dict[str, str]()
+        if self.precision.recursion == "auto":
+            recursion, reasons["precision.recursion"] = _recursion(operator)
+            solver = replace(solver, precision=replace(self.precision, recursion=recursion))
+        if self.precision.factors == "auto":
+            solver = replace(solver, precision=replace(solver.precision, factors="recursion"))
+        if self.block_size == "auto":
+            size, rank, reasons["block_size"] = _block_size(solver, _in_dtype(operator, solver.precision))
+            solver = replace(solver, block_size=size, rank=rank)
+        return solver, reasons
 
     def build(self, operator: CountingOperator, columns: int) -> Coloured:
-        dtype = DTYPES.get(self.precision.recursion, operator.x.dtype)
-        if dtype != operator.x.dtype:
-            operator = operator.of(operator.uncounted.in_dtype(dtype))
-        size = int(chosen("block_size", self.block_size))
+        if operator.layout.ranks > 1:
+            raise ValueError("ColouredProjection runs in one process; with ranks use AlternatingProjection")
+        operator, size = _in_dtype(operator, self.precision), int(chosen("block_size", self.block_size))
         partition = PrincipalAxisTree(overlap=self.overlap)(operator.inputs, size)
         rows = [partition.order[partition.solved(block)] for block in range(len(partition))]
-        local = LocalSolves(self.rank, self.seed, self.precision.kept(operator.x.dtype))
-        solves = [local.of(operator, each) for each in rows]
-        colours = colours_of(operator.inputs, rows, self.distance, self.seed)
-        return Coloured(
-            solver=self, given=operator.uncounted, operator=operator.uncounted,
-            colours=tuple(_Colour.of([rows[block] for block in blocks], [solves[block] for block in blocks])
-                          for blocks in colours),
-        )  # fmt: skip
+        local, solves = self._local(operator), []
+        for number, each in enumerate(rows):
+            solves.append(local.of(operator, each))
+            if number in CHECKED:
+                held = sum(solve.numbers for solve in solves) / len(solves) * local.kept.itemsize
+                what = f"the local solves of {len(rows)} blocks of {size:,} rows need"
+                require_memory(held * (len(rows) - len(solves)), operator.x.device, what, "use a smaller block_size")
+        colours = [
+            _Colour.of([rows[block] for block in blocks], [solves[block] for block in blocks])
+            for blocks in colours_of(operator.inputs, rows, DISTANCE, self.seed)
+        ]
+        return Coloured(solver=self, given=operator.uncounted, operator=operator.uncounted, colours=colours)
+
+    def _local(self, operator: Operator) -> LocalSolves:
+        return LocalSolves(MOST_RANK if self.rank else 0.0, self.seed, self.precision.kept(operator.x.dtype))
 
     def init(self, prepared: Coloured, state: State) -> Sweeps:
         return Sweeps(**vars(state), colours=prepared.colours)
 
     def epochs(self, prepared: Coloured, state: Sweeps) -> Events:
-        for number in itertools.count():
-            decrease = state.sweep_(backwards=number % 2 == 1)
+        while True:
+            decrease = state.sweep_()
             yield Updated(-1, decrease, is_whole_epoch=True)
             yield EpochEnd()
+
+
+def _in_dtype(operator: CountingOperator, precision: Precision) -> CountingOperator:
+    dtype = DTYPES.get(precision.recursion, operator.x.dtype)
+    return operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
+
+
+def _recursion(operator: Operator) -> tuple[Recursion, str]:
+    """Choose the dtype of the recursion, and return it with the reason."""
+    error = operator.product_error(torch.float32) * math.sqrt(operator.n)
+    if operator.noise * ERROR_SHARE < error * operator.largest_signal:
+        return "float64", f"float64: σ² is below {error / ERROR_SHARE:.1g} of the outputscale"
+    return "float32", "float32: the residual is evaluated in float64, so this is no less exact"
+
+
+def _block_size(settings: ColouredProjection, operator: CountingOperator) -> tuple[int, int, str]:
+    """Choose the rows a block owns by trial solves around random rows; return them, the rank and the reason."""
+    n, local = operator.n, settings._local(operator)
+    generator = torch.Generator().manual_seed(settings.seed)
+    centres = torch.randint(n, (TRIALS,), generator=generator).tolist()
+    distances = [torch.cdist(operator.inputs[k : k + 1], operator.inputs)[0] for k in centres]
+    for size in SIZES if settings.rank else ():
+        solved = round(size * (1 + settings.overlap))
+        if solved > n:
+            continue
+        needed, most = 0, min(settings.rank, round(MOST_RANK * solved))
+        for distance in distances:
+            trial = local.low_rank(operator, distance.topk(solved, largest=False).indices, most)
+            if trial is None:
+                break
+            needed = max(needed, trial.rank)
+        else:
+            return size, settings.rank, f"{size}: trial blocks need {needed} vectors"
+    each = local.kept.itemsize * n * (1 + settings.overlap) ** 2
+    fits = MEMORY_SHARE * free_memory(operator.x.device) / each
+    size = max(1, min(EXACT_SIZE, n, int(fits)))
+    return size, 0, f"{size}, solved exactly: low rank would need more than {settings.rank} vectors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,13 +248,16 @@ class Sweeps(State):
         columns = self.r.shape[1]
         self._gram = torch.zeros(columns, 0, 0, dtype=torch.float64)
 
-    def sweep_(self, *, backwards: bool) -> Tensor:
-        """Go over all colours, and move to the minimum of h over the last sweeps; return its decreases, (p,)."""
-        running, order = self._running, list(enumerate(self.colours))
+    def sweep_(self) -> Tensor:
+        """Go over all colours, and move to the minimum of h over the last sweeps; return its decreases, (p,).
+
+        The order is always the same: if sweeps went back and forth, the last colour would be solved twice in a row.
+        """
+        running = self._running
         running.begin(self.r.shape[1])
-        for number, (group, colour) in enumerate(reversed(order) if backwards else order):
+        for group, colour in enumerate(self.colours):
             left = self.r[colour.rows]
-            if number:
+            if group:
                 left -= running.at(group)
             running.add_(group, colour.project(left))
         return self._move_(running.z, running.product())
@@ -206,4 +277,3 @@ class Sweeps(State):
         self._updates, self._images, self._gram = updates, images, gram
         curvature = (gram @ steps[..., None])[..., 0]
         return torch.sum(steps * (gradient - 0.5 * curvature), dim=1)
-

@@ -250,6 +250,7 @@ class SubspaceUpdates:
     def _add_to_(self, w: Tensor, slot: int) -> None:
         add_rows_(w, self.rows[slot], (self.updates[slot] * self.taken[slot]).to(w))
 
+
 def minimum(gram: Tensor, gradient: Tensor, newest: int, ridge: float) -> Tensor:
     """Return Gram⁻¹ gradient per right-hand side, (p, q); if Gram is singular, step along the newest update alone.
 
