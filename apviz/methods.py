@@ -94,11 +94,6 @@ METHODS: Final[dict[str, MethodEntry]] = {
         usual={"rule": "gauss-southwell", "partition": "principal-axis-tree"},
         description="Alternating projection on overlapping blocks of neighbours, with everything chosen by apviz.",
     ),
-    "colours": MethodEntry(
-        name="Coloured projections", family=COLOURED_PROJECTION, colours=("#00808A", "#2FB7C0"),
-        usual={"partition": "principal-axis-tree", "overlap": 0.5, "rank": 500},
-        description="Sweeps over overlapping blocks, far-apart ones at once; fast with the Fourier operator.",
-    ),
     "cg": MethodEntry(
         name="CG", family=CONJUGATE_GRADIENT, colours=("#A83600", "#E8592F"),
         description="Conjugate gradients without a preconditioner.",
@@ -122,6 +117,11 @@ METHODS: Final[dict[str, MethodEntry]] = {
         name="CG + two-level Schwarz", family=CONJUGATE_GRADIENT, preconditioner="two-level-schwarz",
         usual={"partition": "principal-axis-tree"}, colours=("#A88454", "#E9D694"),
         description="CG preconditioned by overlapping blocks and a coarse space, with everything chosen by apviz.",
+    ),
+    "colours": MethodEntry(
+        name="Coloured projections", family=COLOURED_PROJECTION, colours=("#00808A", "#2FB7C0"),
+        usual={"partition": "principal-axis-tree", "overlap": 0.5, "rank": 500},
+        description="Sweeps over overlapping blocks, far-apart ones at once; fast with the Fourier operator.",
     ),
     "auto": MethodEntry(
         name="Automatic (recommended)", family="automatic",

@@ -7,6 +7,7 @@ their error is measured on random rows and counted (`apviz.solvers.residuals`).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -194,11 +195,20 @@ class FourierOperator(TiledOperator):
         The price is kept to one digit.
         """
         if columns not in self._prices:
-            if columns not in self._seconds:
-                self.matmul(torch.ones(self.n, columns, dtype=self.x.dtype))
-            seconds = self._seconds[columns]
+            seconds = self.seconds_of_product(columns)
             self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
         return self._prices[columns]
+
+    def seconds_of_product(self, columns: int) -> float:
+        """Return the processor seconds of the first product with this number of columns; make one if there was none."""
+        if columns not in self._seconds:
+            self.matmul(torch.ones(self.n, columns, dtype=self.x.dtype))
+        return self._seconds[columns]
+
+    @property
+    def modes(self) -> int:
+        """The number of frequencies of all series."""
+        return sum(math.prod(self._product(metric).far.modes) for metric in self._metrics)
 
     def _seconds_of_entry(self, columns: int) -> float:
         rows = min(self.n, RATED_ROWS)

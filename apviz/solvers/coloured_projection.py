@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -24,9 +24,10 @@ from apviz.memory import free_memory, require_memory
 from apviz.method import Method
 from apviz.methods import COLOURED_PROJECTION
 from apviz.operators import CountingOperator, Operator
+from apviz.operators.fourier import FourierOperator
 from apviz.operators.running_product import RunningProduct
 from apviz.partitions import PrincipalAxisTree
-from apviz.settings import Auto, chosen, require_overlap, require_seed, require_whole, require_whole_or_auto
+from apviz.settings import Auto, chosen, require, require_overlap, require_seed, require_whole, require_whole_or_auto
 from apviz.solvers.blocks import REDUCTION
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.precision import DTYPES, Precision, Recursion, precision_named
@@ -66,6 +67,8 @@ class ColouredProjection(Solver):
         rank: rank of a block's solve for which the block size is chosen; a block that needs more vectors gets more, up
             to a share of its rows, and is solved exactly if these are not enough. 0: all blocks are solved exactly.
         overlap: rows a block also solves on, as a share of its own.
+        products: `system`, those of the system's operator; `fourier`, those of the Fourier operator, on the CPU and for
+            kernels of up to three inputs that it supports. `solution.certificate` says how the residual is known.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in sweeps.
         check_every: sweeps between evaluations of B − KW without another reason for one.
@@ -87,6 +90,7 @@ class ColouredProjection(Solver):
     block_size: int | Auto = "auto"
     rank: int = 300
     overlap: float = 0.5
+    products: Literal["system", "fourier"] = "system"
     tol: float = 1e-2
     max_epochs: int = 1000
     min_epochs: int = 0
@@ -100,6 +104,7 @@ class ColouredProjection(Solver):
         require_whole_or_auto("block_size", self.block_size, 1)
         require_whole("rank", self.rank, 0)
         require_overlap(self.overlap)
+        require(self.products in ("system", "fourier"), "products", self.products, "system or fourier")
         Stopping.of(self)
         object.__setattr__(self, "precision", precision_named(self.precision))
         require_seed(self.seed)
@@ -115,21 +120,22 @@ class ColouredProjection(Solver):
         return self.resolve_for(CountingOperator(operator), columns, None)
 
     def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
-        solver, reasons = self, dict[str, str]()
+        solver, reasons, operator = self, dict[str, str](), self._with_products(operator)
         if self.precision.recursion == "auto":
             recursion, reasons["precision.recursion"] = _recursion(operator)
             solver = replace(solver, precision=replace(self.precision, recursion=recursion))
         if self.precision.factors == "auto":
             solver = replace(solver, precision=replace(solver.precision, factors="recursion"))
         if self.block_size == "auto":
-            size, rank, reasons["block_size"] = _block_size(solver, _in_dtype(operator, solver.precision))
+            size, rank, reasons["block_size"] = _block_size(solver, solver._in_dtype(operator))
             solver = replace(solver, block_size=size, rank=rank)
         return solver, reasons
 
     def build(self, operator: CountingOperator, columns: int) -> Coloured:
         if operator.layout.ranks > 1:
             raise ValueError("ColouredProjection runs in one process; with ranks use AlternatingProjection")
-        operator, size = _in_dtype(operator, self.precision), int(chosen("block_size", self.block_size))
+        given, operator = operator.uncounted, self._in_dtype(self._with_products(operator))
+        size = int(chosen("block_size", self.block_size))
         partition = PrincipalAxisTree(overlap=self.overlap)(operator.inputs, size)
         rows = [partition.order[partition.solved(block)] for block in range(len(partition))]
         local, solves = self._local(operator), []
@@ -143,7 +149,17 @@ class ColouredProjection(Solver):
             _Colour.of([rows[block] for block in blocks], [solves[block] for block in blocks])
             for blocks in colours_of(operator.inputs, rows, DISTANCE, self.seed)
         ]
-        return Coloured(solver=self, given=operator.uncounted, operator=operator.uncounted, colours=colours)
+        return Coloured(solver=self, given=given, operator=operator.uncounted, colours=colours)
+
+    def _with_products(self, operator: CountingOperator) -> CountingOperator:
+        plain = operator.uncounted
+        if self.products == "system" or isinstance(plain, FourierOperator):
+            return operator
+        return operator.of(FourierOperator(plain.given, plain.kernel, plain.noise_of(), plain.x.dtype))
+
+    def _in_dtype(self, operator: CountingOperator) -> CountingOperator:
+        dtype = DTYPES.get(self.precision.recursion, operator.x.dtype)
+        return operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
 
     def _local(self, operator: Operator) -> LocalSolves:
         return LocalSolves(MOST_RANK if self.rank else 0.0, self.seed, self.precision.kept(operator.x.dtype))
@@ -156,11 +172,6 @@ class ColouredProjection(Solver):
             decrease = state.sweep_()
             yield Updated(-1, decrease, is_whole_epoch=True)
             yield EpochEnd()
-
-
-def _in_dtype(operator: CountingOperator, precision: Precision) -> CountingOperator:
-    dtype = DTYPES.get(precision.recursion, operator.x.dtype)
-    return operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
 
 
 def _recursion(operator: Operator) -> tuple[Recursion, str]:

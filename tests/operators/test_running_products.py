@@ -18,11 +18,10 @@ N = 700
 
 def grown(operator, groups, columns, steps, seed):
     """Additions on groups in some order; each reading and the final product, next to dense ones."""
-    k = operator.kernel
-    matrix = sum(
-        each.outputscale * CORRELATIONS[each.name](cdist(operator.given / each.lengthscale, operator.given / each.lengthscale))
-        for each in getattr(k, "kernels", (k,))
-    ) + operator.noise * np.eye(N)  # fmt: skip
+    distances, parts = cdist(operator.given, operator.given), getattr(operator.kernel, "kernels", (operator.kernel,))
+    matrix = operator.noise * np.eye(N)
+    for part in parts:
+        matrix += part.outputscale * CORRELATIONS[part.name](distances / part.lengthscale)
     rng, z = np.random.default_rng(seed), np.zeros((N, columns))
     running = operator.running_product([torch.from_numpy(rows) for rows in groups])
     running.begin(columns)

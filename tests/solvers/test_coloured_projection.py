@@ -68,7 +68,9 @@ def test_recorded_decreases_add_up_to_the_dense_energy():
 def test_every_right_hand_side_is_solved():
     x, y = maps(1000, 2)
     b = np.stack([y, np.cos(3 * y), np.zeros(1000)], 1)
-    solution = apviz.solve(system_of(x, b, Matern52(lengthscale=0.1), 0.1), ColouredProjection(block_size=200, tol=1e-7))
+    solution = apviz.solve(
+        system_of(x, b, Matern52(lengthscale=0.1), 0.1), ColouredProjection(block_size=200, tol=1e-7)
+    )
     k = dense(Matern52(lengthscale=0.1), x, 0.1)
     w = solution.weights.cpu().numpy()
     assert all(relative(k, w[:, j], b[:, j]) < 3e-7 for j in (0, 1))
@@ -88,7 +90,7 @@ def test_blocks_of_a_colour_share_no_row_and_keep_their_distance():
     partition = apviz.partitions.PrincipalAxisTree(overlap=0.5)(x, 100)
     blocks = [partition.order[partition.solved(j)] for j in range(len(partition))]
     colours = colours_of(x, blocks, distance=2.0)
-    assert sorted(sum(colours, [])) == list(range(30))
+    assert sorted(block for colour in colours for block in colour) == list(range(30))
     for colour in colours:
         rows = torch.cat([blocks[j] for j in colour])
         assert len(rows.unique()) == len(rows)
@@ -163,9 +165,39 @@ def test_a_sweep_of_fourier_products_costs_less_work_than_a_product_of_all_entri
     ("settings", "message"),
     [
         ({"block_size": 0}, "block_size must be"), ({"rank": -1}, "rank must be"), ({"overlap": -1}, "overlap must be"),
-        ({"precision": "half"}, "precision must be"), ({"tol": 0.0}, "tol must be"),
+        ({"products": "tiles"}, "products must be"), ({"precision": "half"}, "precision must be"),
+        ({"tol": 0.0}, "tol must be"),
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_by_name(settings, message):
     with pytest.raises(ValueError, match=message):
         ColouredProjection(**settings)
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_inputs():
+    x = np.random.default_rng(0).uniform(0, 1, (60_000, 2))
+    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+    resolved, reasons = apviz.Automatic().resolve(system.operator)
+    assert isinstance(resolved, ColouredProjection)
+    assert "with Fourier products" in reasons["method"]
+    solution = apviz.solve(system, apviz.Automatic())
+    assert solution.converged
+    assert solution.certificate.kind in ("bounded", "sampled")
+    rows = np.arange(0, 60_000, 300)
+    r = cdist(x[rows] / 0.05, x / 0.05)
+    left = np.sin(9 * x[rows, 0]) - CORRELATIONS["matern52"](r) @ solution.weights.cpu().numpy()
+    left -= 0.1 * solution.weights.cpu().numpy()[rows]
+    assert np.sqrt((left**2).mean() / (np.sin(9 * x[:, 0]) ** 2).mean()) < 1.5 * 0.01
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_sweeps_are_forecast_without_a_rehearsal():
+    x = np.random.default_rng(0).uniform(0, 1, (40_000, 2))
+    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+    sweeps = ColouredProjection(products="fourier")
+    forecast = apviz.advise(system, {"sweeps": sweeps, "blocks": apviz.solvers.overlapping()}).methods["sweeps"]
+    assert 0 < forecast.seconds.low < forecast.seconds.likely < forecast.seconds.high < np.inf
+    few = system_of(x[:900], x[:900, 0], Matern52(lengthscale=0.05), 0.1)
+    with pytest.raises(MemoryError, match="sweeps: it needs at least 30,000 rows"):
+        apviz.advise(few, {"sweeps": sweeps})
