@@ -66,6 +66,7 @@ class FourierOperator(TiledOperator):
     """
 
     name = "fourier"
+    converts_seconds = True
 
     def __init__(
         self,

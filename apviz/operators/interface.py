@@ -96,6 +96,8 @@ class Operator(ABC):
     layout: Layout = ALL_HERE
     #: bound on the error of an entry in products, beyond rounding; 0: products evaluate every entry
     entry_error: float = 0.0
+    #: whether products evaluate no entries, so that their seconds count as work at the rate of entries
+    converts_seconds: bool = False
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
         self.given, self.kernel = x, kernel
@@ -115,6 +117,7 @@ class Operator(ABC):
         self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
         self._centre, self._lowered = operator._centre, operator._lowered
         self.layout, self.entry_error = operator.layout, operator.entry_error
+        self.converts_seconds = operator.converts_seconds
         self.name = operator.name  # type: ignore[misc]
 
     def _check_span(self) -> None:

@@ -143,6 +143,10 @@ def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dic
     return layout
 
 
+#: note on runs with `Trace.work_converts_seconds`
+CONVERTED: Final = "seconds of Fourier products count as work at the measured rate of entries"
+
+
 def with_looks(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trace, str, Look]]:
     """Yield each run with its name and the look that distinguishes its curve from the others."""
     return zip(traces, run_names(traces), looks([trace.method for trace in traces], theme), strict=True)
@@ -338,10 +342,12 @@ class Curves:
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
         """Return the figure of everything added, with `notes` and the notes on its curves."""
         self.add_ends()
-        grid = self.grid
+        grid, said = self.grid, [*notes, *self.notes]
+        if any(trace.work_converts_seconds for trace in traces):
+            said.append(CONVERTED)
         entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
         around = frame(
-            traces, self.theme, title, uirevision, [*notes, *self.notes], buttons="updatemenus" in grid.layout,
+            traces, self.theme, title, uirevision, said, buttons="updatemenus" in grid.layout,
             rows=grid.rows, entries=entries,
         )  # fmt: skip
         # plotly's checks would take two thirds of the time needed for a figure

@@ -42,7 +42,7 @@ ENTRIES, PASS = 1.0, 2.0
 # Share of the free memory for coloured projections.
 MEMORY_SHARE = 0.6
 # Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
-WORTH = 0.5
+WORTH = 0.6
 
 
 @SOLVERS.register("automatic")

@@ -25,9 +25,9 @@ LEAST_ROWS = 30_000
 #: seconds of a set-up: a constant for the series, and each row's share of partition and local solves
 SETUP, SETUP_OF_ROW = 2.5, 50e-6
 #: a sweep, and a pass in float64, in products of float32
-SWEEP, PASS = 4.0, 6.0
+SWEEP, PASS = 3.3, 5.0
 #: usual sweeps: the first, and those for each factor of ten in the residual
-FIRST, PER_DIGIT = 1.0, 1.2
+FIRST, PER_DIGIT = 1.0, 0.8
 #: factor of ten in the residual after which another pass is due
 DIGITS_OF_PASS = 2.0
 #: bytes of a row: its parts of local solves, transforms and near neighbours; and of a frequency in float64

@@ -44,6 +44,7 @@ def solve_attributes(run: Run) -> dict[str, Any]:
         "choices": json.dumps(run.choices),
         "operator": system.operator.name,
         "engine": run.operator.engine,
+        "work_converts_seconds": run.operator.converts_seconds,
         "recursion_dtype": str(run.operator.x.dtype).removeprefix("torch."),
         "entry_rounding": run.operator.entry_rounding,
         "setup_work": run.setup_work,

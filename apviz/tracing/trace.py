@@ -244,6 +244,11 @@ class Trace:
         return self.attrs.get("stop_reason") == "converged"
 
     @property
+    def work_converts_seconds(self) -> bool:
+        """Whether products without kernel entries count as work by their seconds, at the measured rate of entries."""
+        return bool(self.attrs.get("work_converts_seconds", False))
+
+    @property
     def residual_is_measured(self) -> bool:
         """Test whether the last residual is that of B − KW, as a claim needs it; else it is the recursion's."""
         epoch = self["epoch"]

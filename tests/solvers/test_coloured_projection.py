@@ -1,5 +1,7 @@
 """Coloured projections against dense NumPy: weights, energies, local solves, colours and choices."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -201,3 +203,15 @@ def test_sweeps_are_forecast_without_a_rehearsal():
     few = system_of(x[:900], x[:900, 0], Matern52(lengthscale=0.05), 0.1)
     with pytest.raises(MemoryError, match="sweeps: it needs at least 30,000 rows"):
         apviz.advise(few, {"sweeps": sweeps})
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+@pytest.mark.parametrize("operator", ["tiled", "fourier"])
+def test_traces_and_figures_say_whether_work_was_converted_from_seconds(tmp_path, operator):
+    x, y = maps(900, 2)
+    system = system_of(x, y, Matern52(lengthscale=0.1), 0.1, operator=operator)
+    apviz.solve(system, ColouredProjection(block_size=200), hooks=[apviz.Recorder(tmp_path / "run.zarr")])
+    trace = apviz.open_trace(tmp_path / "run.zarr")
+    assert trace.work_converts_seconds is (operator == "fourier")
+    said = re.sub("(<[^>]*>)+", " ", apviz.plots.residuals(trace).layout.title.text)
+    assert ("count as work at the measured rate of entries" in said) is (operator == "fourier")
