@@ -32,6 +32,8 @@ PAPER_LANCZOS_RANK = 1000
 
 # largest number of test points in a chunk without n × batch arrays
 CHUNK = 8192
+# the same for means by products that are not made of entries: each chunk transforms all weights again
+CHUNK_OF_TRANSFORMS = 2**18
 # engines that work in float32; naming one selects this dtype
 SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
@@ -197,7 +199,7 @@ class Posterior:
         self.solver = solver
         self.variance_solver = to_tolerance(solver, VARIANCE_TOL) if self._variances_by is None else self._variances_by
         self.operator = CountingOperator(self.system.operator)
-        self.double = self.operator if self.system.dtype is torch.float64 else self.operator.exact()
+        self.double = self.operator if self.system.dtype is torch.float64 else self.operator.certifying()
         self._by_batches = Variances(
             self.system, self.double, self.variance_solver, self._variances_by is None, self.batch_size
         )
@@ -274,8 +276,9 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
             out: Tensor = self.weights.new_empty(len(points))
-            for rows, chunk in self._in_chunks(points):
-                out[rows] = self._mean(chunk)
+            of_transforms = self.batch_size == "auto" and self.operator.converts_seconds
+            for rows in _chunks(len(points), CHUNK_OF_TRANSFORMS if of_transforms else self._chunk()):
+                out[rows] = self._mean(self._chunk_of(points, rows))
         return out
 
     def variance(
