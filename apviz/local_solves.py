@@ -16,7 +16,7 @@ from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
 from apviz.operators import Operator
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.preconditioners.randomly_pivoted_cholesky import pivoted_rows
 
 #: largest sum of the diagonal that the low rank leaves out, per vector and relative to the noise
 LEFT_OUT = 0.2
@@ -106,7 +106,7 @@ class LocalSolves:
     def low_rank(self, operator: Operator, rows: Tensor, most: int) -> LowRankSolve | None:
         """Return the local solve for some rows of K by at most this rank; None if that leaves out too much."""
         part, noise = operator.reordered(rows), operator.noise_of(rows)
-        factor = randomly_pivoted_cholesky(part, most, self.seed, LEFT_OUT * part.noise).T.contiguous()
+        factor = pivoted_rows(part, most, self.seed, LEFT_OUT * part.noise)
         left = (part.signal() - factor.double().square().sum(0)).clamp_(min=0.0)
         if float(left.sum()) > LEFT_OUT * part.noise * len(factor):
             return None

@@ -54,8 +54,13 @@ class RandomlyPivotedCholesky(Preconditioner):
         return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise_of())
 
 
-def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: float = 0.0) -> Tensor:
-    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding, or sums to at most `enough` · r.
+def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding."""
+    return pivoted_rows(operator, rank, seed).T.contiguous()
+
+
+def pivoted_rows(operator: Operator, rank: int, seed: int, enough: float = 0.0) -> Tensor:
+    """Compute Lᵀ (r, n), r ≤ rank; stop early if the remaining diagonal is rounding, or sums to at most `enough` · r.
 
     Pivots are proposed in blocks and accepted by rejection. This draws from the same law as one at a time, and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
@@ -65,7 +70,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: 
     signal = operator.signal()
     floor = 4 * torch.finfo(x.dtype).eps * operator.largest_signal
     generator = torch.Generator().manual_seed(int(seed))
-    factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major, so that a round reads whole rows
+    factor = torch.empty(rank, n, dtype=x.dtype, device=x.device)  # row-major, so that a round reads whole rows
     left = signal.clone()
     k = idle = 0
     while k < rank and left.max() > floor * (k + 1) and left.sum() > enough * k:
@@ -86,7 +91,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: 
         left = (left - new.double().square().sum(0)).clamp_(min=0)
         left[pivots] = 0
         k += len(pivots)
-    return factor[:k].T.contiguous()
+    return factor[:k]
 
 
 def _accept(

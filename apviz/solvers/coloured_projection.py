@@ -155,7 +155,9 @@ class ColouredProjection(Solver):
         plain = operator.uncounted
         if self.products == "system" or isinstance(plain, FourierOperator):
             return operator
-        return operator.of(FourierOperator(plain.given, plain.kernel, plain.noise_of(), plain.x.dtype))
+        found = FourierOperator(plain.given, plain.kernel, plain.noise_of(), plain.x.dtype)
+        found.fix_engine(float(self.rank * found.n), 1)  # the entries of the local solves
+        return operator.of(found)
 
     def _in_dtype(self, operator: CountingOperator) -> CountingOperator:
         dtype = DTYPES.get(self.precision.recursion, operator.x.dtype)
