@@ -129,7 +129,6 @@ def race(
 
     Args:
         turns: the scheduler; None: by work.
-        recording: what to record, as in `apviz.comparison.compare`.
         hooks: returns the hooks of a solver's run; they must not be shared between runs.
 
     Yields:
