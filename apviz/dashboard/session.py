@@ -109,27 +109,31 @@ class Session:
             object="", severity="info", visible=False, closeable=True, title="Connected again",
             sizing_mode="stretch_width",
         )  # fmt: skip
-        of_others = _that_follow_busy()
-        self._template = pmui.Page(
-            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
-            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
-                  self._bodies.view],
-            sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
-            busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
-        )  # fmt: skip
-        # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
-        # page, and such watchers are never released.
-        for watcher in _that_follow_busy():
-            if watcher not in of_others:
-                pn.state.param.unwatch(watcher)
-        with edit_readonly(self._template):
-            self._template.busy = False
+        self._template = self._make_template()
         self._template.param.watch(self._theme_changed, "dark_theme")
         self._show_page()
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
         system.param.watch(lambda *events: self._write_address(), address.settings(system))
         pn.state.onload(self._loaded)
         pn.state.on_session_destroyed(lambda context: self._end(context._document))
+
+    def _make_template(self) -> pmui.Page:
+        lecture, of_others = self.shared.lecture, _that_follow_busy()
+        template = pmui.Page(
+            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
+            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
+                  self._bodies.view],
+            sidebar_width=430 if lecture else 340, dark_theme=self.shared.theme == "dark", theme_toggle=True,
+            site_url="./", busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
+        )  # fmt: skip
+        # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
+        # page, and such watchers are never released.
+        for watcher in _that_follow_busy():
+            if watcher not in of_others:
+                pn.state.param.unwatch(watcher)
+        with edit_readonly(template):
+            template.busy = False
+        return template
 
     def view(self) -> pmui.Page:
         """Return the HTML page that the server sends."""

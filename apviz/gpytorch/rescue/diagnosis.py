@@ -117,10 +117,17 @@ def diagnose(
         or inspecting.inputs_not_finite(model.train_inputs)
         or inspecting.parameters_not_finite(model, likelihood, losses)
     )
-    remarks = tuple(inspecting.remarks(model, likelihood))
     if found is not None:
-        return reported(found, n, remarks)
+        return reported(found, n, tuple(inspecting.remarks(model, likelihood)))
     tests = (test_inputs,) if isinstance(test_inputs, Tensor) else test_inputs
+    return _by_solving(model, likelihood, tests, losses)
+
+
+def _by_solving(
+    model: ExactGP, likelihood: Any, tests: Sequence[Tensor] | None, losses: Sequence[float]
+) -> ModelDiagnosis:
+    """Diagnose a model whose data and hyperparameters are finite."""
+    n, remarks = model.train_inputs[0].shape[-2], tuple(inspecting.remarks(model, likelihood))
     try:
         given = copy_of(model, likelihood, tests)
     except Exception as error:  # whatever torch or the model cannot copy
