@@ -32,6 +32,7 @@ from tests.trust import (
 )  # fmt: skip
 from tests.trust.__main__ import seconds
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
+from tests.trust.verdicts import Verdict
 
 torch.set_num_threads(1)
 
@@ -476,7 +477,7 @@ def test_failed_cases_are_tried_again(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
     is_mended = False
-    judge = lambda seed: truth.Verdict("false" if seed == 3 and not is_mended else "ended")  # noqa: E731
+    judge = lambda seed: Verdict("false" if seed == 3 and not is_mended else "ended")  # noqa: E731
     monkeypatch.setattr(campaigns, "FIGURES", tmp_path / "trust.json")
     monkeypatch.setitem(campaigns.CAMPAIGNS, "made", SimpleNamespace(judge=judge, described=lambda seed: {}))
     found = campaigns.work_on("made", 0.05)

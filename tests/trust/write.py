@@ -35,7 +35,7 @@ from apviz.solvers import attempt
 from tests.processes import FRESH
 from tests.trust.disk import ERRORS, FailingDisk
 from tests.trust.kill import Small
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict, judged
 
 ROWS, STEPS = 30, 4
 #: the single warning of a solve or a training about a failing disk
@@ -380,17 +380,11 @@ def case(seed: int) -> Case:
     return Case(name, first, several, number, kilobytes)
 
 
+@judged()
 def judge(seed: int) -> Verdict:
     """Run the case of a seed on a failing disk."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            made = case(seed)
-            return _small(made) if made.kilobytes else _injected(made)
-    except AssertionError as wrong:
-        return Verdict("false", str(wrong))
-    except Exception as error:
-        return Verdict("error", f"{type(error).__name__}: {error}")
+    made = case(seed)
+    return _small(made) if made.kilobytes else _injected(made)
 
 
 def _injected(made: Case) -> Verdict:
