@@ -194,9 +194,9 @@ def by_gauss_southwell(solver: Solver) -> bool:
     return solver.method.rule == "gauss-southwell"
 
 
-def choose_block_sizes(n: int, count: int = 6) -> list[int]:
-    """Return block sizes to sweep: n/2, n/4, and so on, rounded to two digits, in increasing order."""
-    return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
+def choose_block_sizes(n: int) -> list[int]:
+    """Return block sizes to sweep: n/2, n/4, … n/64, rounded to two digits, in increasing order."""
+    return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, 7)})
 
 
 @dataclass(frozen=True)
