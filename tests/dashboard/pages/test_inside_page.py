@@ -9,22 +9,18 @@ pytest.importorskip("panel")
 
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
-from apviz.dashboard import Limits, address
+from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
-from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.visiting import drawn, visitor
 
 
 @pytest.fixture
 def shared(tmp_path):
-    limits = Limits()
-    system = SystemChoice(limits, rhs=2)
-    system.dataset, system.n = "china-profile", 120
-    return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
+    shared = visitor(tmp_path, rhs=2)
+    shared.system.dataset, shared.system.n = "china-profile", 120
+    return shared
 
 
 def record(shared, snapshots=5, **settings):
@@ -43,14 +39,6 @@ def page(shared):
     page = Inside(shared)
     page.main()
     page.open()
-    return page
-
-
-def drawn(page):
-    """Draw all pending charts."""
-    for _ in range(6):
-        page._next_drawing = 0.0
-        page.draw_next()
     return page
 
 
