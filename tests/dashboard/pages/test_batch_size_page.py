@@ -9,7 +9,6 @@ pytest.importorskip("panel")
 from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.sweeps.batch_size import BatchSize
-from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep
 from apviz.dashboard.settings.systems import BY_HAND
 from tests.dashboard.coming_back import comes_back_while_it_solves
@@ -25,14 +24,6 @@ def shared(tmp_path):
 def sweep(shared, sizes, **settings):
     solvers = BatchSizeSweep(sizes=sizes, **settings).solvers(200)
     return finished(ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), solvers))
-
-
-def test_the_settings_survive_the_address():
-    before = [BatchSizeSweep(sizes=[20, 50], rule="random", tol=1e-3), SweepView(runs=["a", "b=2"], selected="b=2")]
-    after = [BatchSizeSweep(), SweepView()]
-    assert address.apply(address.to_query(before), after) == []
-    for old, new in zip(before, after, strict=True):
-        assert old.param.values() == {**new.param.values(), "name": old.name}
 
 
 def test_the_page_opens_with_the_newest_sweep_of_the_folder(shared):

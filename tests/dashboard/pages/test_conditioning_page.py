@@ -10,9 +10,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard import address
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
-from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
 from apviz.dashboard.settings.systems import BY_HAND
 from tests.dashboard.visiting import drawn, visitor
 
@@ -36,14 +34,6 @@ def training(shared):
         warnings.simplefilter("ignore")
         apviz.Training(x, x[:, 0], settings, operator="dense", path=shared.runs.path / "mine.zarr").run()
     return "mine"
-
-
-def test_the_settings_survive_the_address():
-    before = [NoiseSweep(below=3, per_decade=2), MethodChoice(methods=["cg", "auto"], block_sizes=[50])]
-    after = [NoiseSweep(), MethodChoice()]
-    assert address.apply(address.to_query(before), after) == []
-    assert after[0].factors() == before[0].factors()
-    assert after[1].methods == ["cg", "auto"] and after[1].block_sizes == [50]
 
 
 def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened(shared):

@@ -9,9 +9,8 @@ pytest.importorskip("panel")
 
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
-from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
+from apviz.dashboard.pages.inside import Inside, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
 from tests.dashboard.visiting import drawn, visitor
 
@@ -48,17 +47,6 @@ def test_a_run_of_any_method_is_recorded_with_rows_residuals_and_weights(shared,
     updates = [0, *trace["update"]["update"].values[:5]]
     np.testing.assert_array_equal(trace["snapshot"]["update"], updates)
     assert "weights" in trace["snapshot"] and "coordinates" in trace["rows"]
-
-
-def test_the_settings_survive_the_address():
-    before = [RecordChoice(method="pcg", updates=7, overlap=0.25), InsideView(run="a b=2", update=4, interval=250)]
-    after = [RecordChoice(), InsideView()]
-    assert address.apply(address.to_query(before), after) == []
-    assert [each.param.values() | {"name": ""} for each in after] == [
-        each.param.values() | {"name": ""} for each in before
-    ]
-    (problem,) = address.apply("?interval=1", after)
-    assert "from 100 to 10,000 is accepted" in problem
 
 
 def test_only_runs_with_pictures_can_be_chosen(shared):
