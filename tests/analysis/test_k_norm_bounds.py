@@ -14,8 +14,6 @@ from apviz.partitions import KDTree
 from tests.device import DEVICE
 
 NEVER = 1e-300
-
-
 SOLVERS = (
     apviz.AlternatingProjection(block_size=7, tol=NEVER, max_epochs=5, check_every=2),
     apviz.AlternatingProjection(block_size=7, rule="cyclic", partition=KDTree(overlap=0.6), tol=NEVER, max_epochs=5),
@@ -23,8 +21,6 @@ SOLVERS = (
     apviz.ConjugateGradient(tol=1e-8),
     apviz.Cholesky(),
 )
-
-
 X = np.random.default_rng(0).uniform(size=(40, 2))
 B = np.random.default_rng(1).standard_normal((40, 3))
 # Matérn-3/2, lengthscale 0.5, noise 0.3, written out
