@@ -12,6 +12,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 import param
+from panel.io.resources import LOCAL_DIST
 from panel.util import edit_readonly
 from panel.viewable import Viewable
 
@@ -138,7 +139,11 @@ class Session:
     def view(self) -> pmui.Page:
         """Return the HTML page that the server sends."""
         if pn.state.curdoc is not None:
-            pn.state.curdoc.template_variables["first_sight"] = self.first_sight()
+            variables = pn.state.curdoc.template_variables
+            variables["first_sight"] = self.first_sight()
+            # Panel sets this with the HTML. A tab that connects after its session has ended gets another session
+            # without HTML, and its styles would come from a CDN.
+            variables.setdefault("dist_url", LOCAL_DIST)
         return self._template
 
     def first_sight(self) -> str:
