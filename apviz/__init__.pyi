@@ -44,6 +44,7 @@ from .preconditioners import TwoLevelSchwarz as TwoLevelSchwarz
 from .solvers import AlternatingProjection as AlternatingProjection
 from .solvers import Automatic as Automatic
 from .solvers import Cholesky as Cholesky
+from .solvers import ColouredProjection as ColouredProjection
 from .solvers import ConjugateGradient as ConjugateGradient
 from .solvers import Hook as Hook
 from .solvers import NotConverged as NotConverged

@@ -14,6 +14,7 @@ from typing import Any, Final
 ALTERNATING_PROJECTION: Final = "alternating-projection"
 CONJUGATE_GRADIENT: Final = "conjugate-gradient"
 CHOLESKY: Final = "cholesky"
+COLOURED_PROJECTION: Final = "coloured-projection"
 
 #: Settings of alternating projection recommended by apviz: overlapping blocks of neighbours, and steps along past ones.
 RECOMMENDED: Final[dict[str, Any]] = {
@@ -116,6 +117,11 @@ METHODS: Final[dict[str, MethodEntry]] = {
         name="CG + two-level Schwarz", family=CONJUGATE_GRADIENT, preconditioner="two-level-schwarz",
         usual={"partition": "principal-axis-tree"}, colours=("#A88454", "#E9D694"),
         description="CG preconditioned by overlapping blocks and a coarse space, with everything chosen by apviz.",
+    ),
+    "colours": MethodEntry(
+        name="Coloured projections", family=COLOURED_PROJECTION, colours=("#00808A", "#2FB7C0"),
+        usual={"partition": "principal-axis-tree", "overlap": 0.5, "rank": 500},
+        description="Sweeps over overlapping blocks, far-apart ones at once; fast with the Fourier operator.",
     ),
     "auto": MethodEntry(
         name="Automatic (recommended)", family="automatic",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from apviz.advice.alternatives import Alternative, what_would_change
 from apviz.advice.cost_model import CostModel
-from apviz.advice.forecast import PARTS, Forecast, in_words, memory_of_a_factor
+from apviz.advice.forecast import PARTS, UNREHEARSED, Forecast, in_words, memory_of_a_factor
 from apviz.advice.progress import Progress, ProgressOfAll
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
@@ -18,6 +18,7 @@ from apviz.settings import require, require_kind, require_seed, require_toleranc
 from apviz.solvers import (
     Automatic,
     Cholesky,
+    ColouredProjection,
     ConjugateGradient,
     Hook,
     NotPositiveDefinite,
@@ -25,6 +26,8 @@ from apviz.solvers import (
     checked_hooks,
     overlapping,
 )
+from apviz.solvers.coloured_cost import LEAST_ROWS as ROWS_OF_SWEEPS
+from apviz.solvers.coloured_cost import expected
 from apviz.solvers.recommended import coarse_rank
 from apviz.system import KernelSystem
 
@@ -171,12 +174,15 @@ def advise(
     require_seed(seed)
     hooks = checked_hooks(hooks)
     began = clock()
-    n, columns = system.n, system.b.shape[1]
-    asked = _methods(n, tol, max_epochs, seed) if solvers is None else dict(solvers)
-    system.operator.fix_engine(10.0 * n**2, columns)
+    operator, columns, n = system.operator, system.b.shape[1], system.n
+    if solvers is None:
+        asked = _methods(n, tol, max_epochs, seed, sweeps=expected(operator, columns, tol) is not None)
+    else:
+        asked = dict(solvers)
+    operator.fix_engine(10.0 * n**2, columns)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    rehearsing = Rehearsing(system, CostModel(system.operator, columns, clock), rows, seed, hooks)
-    candidates, unfit = _begin(rehearsing, asked, only_one=solvers is None and n <= FEW_ROWS)
+    rehearsing = Rehearsing(system, CostModel(operator, columns, clock), rows, seed, hooks)
+    candidates, unfit = _begin(rehearsing, asked, tol, only_one=solvers is None and n <= FEW_ROWS)
     rehearsing.decide(candidates.values())
     ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
     alternatives = what_would_change(rehearsing, ordered, tol)
@@ -195,7 +201,7 @@ def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None) -> None:
 
 
 def _begin(
-    rehearsing: Rehearsing, chosen: Mapping[str, Solver], *, only_one: bool
+    rehearsing: Rehearsing, chosen: Mapping[str, Solver], tol: float, *, only_one: bool
 ) -> tuple[dict[str, Candidate], dict[str, str]]:
     """Rehearse every method that fits the memory; return these, and the reason why each of the others does not fit.
 
@@ -206,12 +212,16 @@ def _begin(
     free = MEMORY_SHARE * free_memory(operator.x.device)
     candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
-        solver = asked.resolve(operator, columns)[0]
-        if type(solver) not in (*PARTS, Cholesky):
+        solver = asked if isinstance(asked, UNREHEARSED) else asked.resolve(operator, columns)[0]
+        if type(solver) not in (*PARTS, *UNREHEARSED):
             raise ValueError(
-                f"{name}: {type(solver).__name__} cannot be forecast; alternating projection, conjugate gradients and "
-                "Cholesky can"
+                f"{name}: {type(solver).__name__} cannot be forecast; alternating and coloured projections, conjugate "
+                "gradients and Cholesky can"
             )
+        if isinstance(solver, ColouredProjection) and expected(operator, columns, tol) is None:
+            what = f"at least {ROWS_OF_SWEEPS:,} rows of at most three inputs on the CPU"
+            unfit[name] = f"it needs {what}, and a kernel with Fourier products"
+            continue
         if only_one and candidates:
             unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation is over before it has been rehearsed"
             continue
@@ -233,10 +243,10 @@ def _begin(
 
 def can_forecast(solver: Solver) -> bool:
     """Return whether `advise` accepts a solver."""
-    return isinstance(solver, (*PARTS, Cholesky, Automatic))
+    return isinstance(solver, (*PARTS, *UNREHEARSED, Automatic))
 
 
-def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:
+def _methods(n: int, tol: float, max_epochs: int, seed: int, *, sweeps: bool) -> dict[str, Solver]:
     """Return the methods to compare, usually the fastest first, so that rehearsals of slow ones stop early."""
     limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs}
     rank = coarse_rank(n)
@@ -247,7 +257,11 @@ def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver
         ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), **limits),
         ConjugateGradient(**limits),
     ]
-    return {solver.method.name: solver for solver in solvers}
+    found: dict[str, Solver] = {solver.method.name: solver for solver in solvers}
+    if sweeps:
+        coloured = ColouredProjection(products="fourier", **limits, seed=seed)
+        found = {coloured.method.name: coloured, **found}
+    return found
 
 
 def _rank(each: Forecast) -> tuple[bool, float]:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import torch
 
-from apviz.advice.forecast import Band, Forecast, direct, forecast, in_words
+from apviz.advice.cost_model import CostModel
+from apviz.advice.forecast import UNREHEARSED, Band, Forecast, forecast, in_words, without_rehearsal
 from apviz.advice.pilots import Rehearsal
 from apviz.advice.rehearsing import Candidate, Rehearsing
-from apviz.solvers import Cholesky
+from apviz.operators import Operator
+from apviz.solvers import Solver
 
 #: seconds that differ by a smaller factor count as equal
 NOTABLE: Final = 1.5
@@ -69,13 +71,19 @@ def what_would_change(
     return tuple(each for each in found if each is not None)
 
 
+def _known(name: str, solver: Solver, operator: Operator, columns: int, costs: CostModel) -> dict[str, Forecast]:
+    """Return the forecast of a method that needs no rehearsal, by its name; empty if it cannot be used there."""
+    forecast = without_rehearsal(solver, operator, columns, costs)
+    return {} if forecast is None else {name: forecast}
+
+
 def _looser(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float) -> tuple[str, dict[str, Forecast]]:
     """Forecast solves to a larger tolerance, from the curves of the rehearsals."""
-    found = {}
+    found: dict[str, Forecast] = {}
     for name, each in candidates.items():
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
         if each.half is None:
-            found[name] = replace(each.forecast, solver=solver)
+            found |= _known(name, solver, rehearsing.system.operator, rehearsing.system.b.shape[1], rehearsing.costs)
         elif half := each.half.to(tol):
             found[name] = rehearsing.of(solver, half, each.whole.to(tol) if each.whole else None)
     return f"to {tol:g}", found
@@ -85,11 +93,11 @@ def _tighter(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[str, dict[str, Forecast]]:
     """Forecast solves to a smaller tolerance by rehearsing the likely methods again, with limited work."""
-    found = {}
+    found: dict[str, Forecast] = {}
     for name, each in _likely(candidates):
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
         if each.half is None:
-            found[name] = replace(each.forecast, solver=solver)
+            found |= _known(name, solver, rehearsing.system.operator, rehearsing.system.b.shape[1], rehearsing.costs)
         elif each.half.converged:
             half = rehearsing.rehearse_again(solver, MOST_TIMES * each.half.work)
             found[name] = rehearsing.of(solver, half, _larger(each, half))
@@ -106,8 +114,8 @@ def _other_sides(
     costs, found = rehearsing.costs.of_columns(columns), dict[str, Forecast]()
     for name, each in _likely(candidates):
         solver = each.asked.resolve(system.operator, columns)[0]
-        if each.half is None or isinstance(solver, Cholesky):
-            found[name] = direct(Cholesky(), system.operator, costs)
+        if each.half is None or isinstance(solver, UNREHEARSED):
+            found |= _known(name, solver, system.operator, columns, costs)
             continue
         half = each.half.to(tol, alone=True) if one else rehearsing.of_other_sides(solver)
         if half is not None:
@@ -122,8 +130,8 @@ def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) ->
     operator, costs = system.operator.in_dtype(dtype), rehearsing.costs.in_dtype(dtype)
     for name, each in _likely(candidates):
         solver = each.asked.resolve(operator, columns)[0]
-        if each.half is None or isinstance(solver, Cholesky):
-            found[name] = direct(Cholesky(), operator, costs)
+        if each.half is None or isinstance(solver, UNREHEARSED):
+            found |= _known(name, solver, operator, columns, costs)
             continue
         half, now = each.half, each.forecast
         then = forecast(solver, operator, columns, costs, half, _larger(each, half))

@@ -13,13 +13,16 @@ from apviz.operators import Operator
 from apviz.partitions import overlap_of
 from apviz.preconditioners import TwoLevelSchwarz
 from apviz.settings import chosen
-from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
+from apviz.solvers import AlternatingProjection, Cholesky, ColouredProjection, ConjugateGradient, Solver, StopReason
+from apviz.solvers.coloured_cost import expected, seconds_of_entry
 
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
 #: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.
 NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
 #: factor of uncertainty of seconds in either direction (`benchmarks/advisor.py`)
 SPREAD: Final = 1.35
+#: the same for coloured projections, and the chance that they converge within the usual number of sweeps
+SPREAD_OF_SWEEPS, CHANCE_OF_SWEEPS = 2.0, 0.9
 #: power of the rows by which epochs may grow or shrink if only one pilot system was solved
 UNKNOWN: Final = 0.15
 #: number of rows of the measured factor from which the cost for all rows is scaled
@@ -86,6 +89,10 @@ class Parts(NamedTuple):
     setup_work: float
 
 
+#: methods whose costs are known from prices alone
+UNREHEARSED: Final = (Cholesky, ColouredProjection)
+
+
 def forecast(
     solver: Solver, operator: Operator, columns: int, costs: CostModel, half: Rehearsal, whole: Rehearsal | None = None
 ) -> Forecast:
@@ -123,6 +130,24 @@ def direct(solver: Cholesky, operator: Operator, costs: CostModel) -> Forecast:
     why = f"a factor of all {n:,} rows; n³ multiplications and three n × n arrays"
     band = Band(seconds, seconds / SPREAD, seconds * SPREAD)
     return Forecast(solver, band, Band(2.0, 2.0, 2.0), memory_of_a_factor(operator), 0.99, why)
+
+
+def without_rehearsal(solver: Solver, operator: Operator, columns: int, costs: CostModel) -> Forecast | None:
+    """Forecast a method from prices alone; None if it needs a rehearsal, or has no Fourier products to price."""
+    if isinstance(solver, ColouredProjection):
+        return coloured(solver, operator, columns)
+    return direct(solver, operator, costs) if isinstance(solver, Cholesky) else None
+
+
+def coloured(solver: ColouredProjection, operator: Operator, columns: int) -> Forecast | None:
+    """Forecast coloured projections, which need no rehearsal; None where there are no Fourier products."""
+    found = expected(operator, columns, solver.tol)
+    if found is None:
+        return None
+    work = found.seconds / (operator.n**2 * seconds_of_entry(operator, columns))
+    why = f"{found.sweeps:.1f} sweeps of {in_words(found.sweep)}, which cost a few products that grow with n"
+    bands = [Band(each, each / SPREAD_OF_SWEEPS, each * SPREAD_OF_SWEEPS) for each in (found.seconds, work)]
+    return Forecast(solver, bands[0], bands[1], found.memory, CHANCE_OF_SWEEPS, why)
 
 
 def memory_of_a_factor(operator: Operator) -> float:

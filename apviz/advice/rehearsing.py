@@ -11,9 +11,9 @@ from functools import cached_property
 import torch
 
 from apviz.advice.cost_model import CostModel
-from apviz.advice.forecast import PARTS, Forecast, direct, forecast
+from apviz.advice.forecast import PARTS, Forecast, forecast, without_rehearsal
 from apviz.advice.pilots import MOST_SIDES, PilotSystem, Rehearsal
-from apviz.solvers import Cholesky, Hook, Solver, StopReason
+from apviz.solvers import Hook, Solver, StopReason
 from apviz.system import KernelSystem
 
 #: A rehearsal stops if its method would take TIMES_THE_BEST times the best seconds so far. A method beyond RIVALS times
@@ -65,8 +65,9 @@ class Rehearsing:
 
     def begin(self, solver: Solver, asked: Solver) -> Candidate:
         """Rehearse a method on the smaller pilot system, until it would take far longer than the best so far."""
-        if isinstance(solver, Cholesky):
-            found = Candidate(solver, asked, direct(solver, self.system.operator, self.costs))
+        known = without_rehearsal(solver, self.system.operator, self._columns, self.costs)
+        if known is not None:
+            found = Candidate(solver, asked, known)
         else:
             half = self._rehearse(self._half, solver, self._affordable(solver))
             found = Candidate(solver, asked, self.of(solver, half), half)

@@ -62,10 +62,10 @@ struct Range {
   int64_t low, high;
 };
 
-// calls target(t, ranges) for every target t of a task, with the ranges of sources that may be nearer than 1
+// calls target(t, ranges) for every wanted target t of a task, with the ranges of sources that may be nearer than 1
 template <typename T, int D, typename F>
-void over_targets(const Grid& grid, const Points<T>& sources, const Points<T>& targets, int64_t column, int64_t begin,
-                  int64_t end, F&& target) {
+void over_targets(const Grid& grid, const Points<T>& sources, const Points<T>& targets, const uint8_t* wanted,
+                  int64_t column, int64_t begin, int64_t end, F&& target) {
   struct Column {
     int64_t low, high, stop;
     T half;
@@ -90,6 +90,7 @@ void over_targets(const Grid& grid, const Points<T>& sources, const Points<T>& t
     }
   std::vector<Range> ranges(columns.size());
   for (int64_t t = begin; t < end; ++t) {
+    if (wanted && !wanted[t]) continue;
     const T z = of_target[t];
     size_t count = 0;
     for (Column& c : columns) {
@@ -103,15 +104,19 @@ void over_targets(const Grid& grid, const Points<T>& sources, const Points<T>& t
   }
 }
 
+// wanted: a flag for each target, null if all are wanted
 template <typename T, int D, typename F>
-void over_tasks(const Grid& grid, const Points<T>& targets, int64_t threads, F&& task) {
+void over_tasks(const Grid& grid, const Points<T>& targets, const uint8_t* wanted, int64_t threads, F&& task) {
   struct Task {
     int64_t column, begin, end;
   };
   std::vector<Task> tasks;
   for (int64_t c = 0; c < grid.dims[0] * grid.dims[1]; ++c)
-    for (int64_t t = targets.starts[c]; t < targets.starts[c + 1]; t += kTargets)
-      tasks.push_back({c, t, std::min(t + kTargets, targets.starts[c + 1])});
+    for (int64_t t = targets.starts[c]; t < targets.starts[c + 1]; t += kTargets) {
+      const int64_t end = std::min(t + kTargets, targets.starts[c + 1]);
+      const int64_t first = wanted ? std::find_if(wanted + t, wanted + end, [](uint8_t w) { return w; }) - wanted : t;
+      if (first < end) tasks.push_back({c, first, end});
+    }
   const int64_t count = int64_t(tasks.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t k = 0; k < count; ++k) task(tasks[k].column, tasks[k].begin, tasks[k].end);
@@ -138,11 +143,12 @@ inline void distances(const Points<T>& sources, const T* y, int64_t j, int64_t e
 // out[q][t] += Σ_j P(|y_t − x_j|) u[q][j] for up to Q right-hand sides
 template <typename T, int D, int Q>
 void products(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* u,
-              int columns, T* out, int64_t threads) {
+              int columns, const uint8_t* wanted, T* out, int64_t threads) {
   const int sides = Q == 1 ? 1 : columns;
   constexpr int L = kLanes<T>;
-  over_tasks<T, D>(grid, targets, threads, [&](int64_t column, int64_t begin, int64_t end) {
-    over_targets<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, const Range* ranges, size_t count) {
+  over_tasks<T, D>(grid, targets, wanted, threads, [&](int64_t column, int64_t begin, int64_t end) {
+    over_targets<T, D>(grid, sources, targets, wanted, column, begin, end,
+                       [&](int64_t t, const Range* ranges, size_t count) {
       T y[D], sums[Q][L] = {};
       for (int d = 0; d < D; ++d) y[d] = targets.x[d * targets.stride + t];
       for (size_t k = 0; k < count; ++k) for (int64_t j = ranges[k].low, high = ranges[k].high; j < high; j += L) {
@@ -165,11 +171,11 @@ void products(const Grid& grid, const Points<T>& sources, const Points<T>& targe
 
 template <typename T, int D>
 void matmul(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* u,
-            int64_t columns, T* out, int64_t threads) {
+            int64_t columns, const uint8_t* wanted, T* out, int64_t threads) {
   for (int64_t q = 0; q < columns; q += kColumns) {
     const int some = int(std::min<int64_t>(kColumns, columns - q));
     (some == 1 ? products<T, D, 1> : products<T, D, kColumns>)(grid, sources, targets, p, u + q * sources.stride, some,
-                                                                out + q * targets.stride, threads);
+                                                                wanted, out + q * targets.stride, threads);
   }
 }
 
@@ -178,8 +184,9 @@ template <typename T, int D>
 void gradients(const Grid& grid, const Points<T>& sources, const Points<T>& targets, Polynomial<T> p, const T* a,
                const T* b, int64_t columns, double* out, int64_t threads) {
   constexpr int L = kLanes<T>;
-  over_tasks<T, D>(grid, targets, threads, [&](int64_t column, int64_t begin, int64_t end) {
-    over_targets<T, D>(grid, sources, targets, column, begin, end, [&](int64_t t, const Range* ranges, size_t count) {
+  over_tasks<T, D>(grid, targets, nullptr, threads, [&](int64_t column, int64_t begin, int64_t end) {
+    over_targets<T, D>(grid, sources, targets, nullptr, column, begin, end,
+                       [&](int64_t t, const Range* ranges, size_t count) {
       T y[D], sums[D + 1][L] = {};
       for (int d = 0; d < D; ++d) y[d] = targets.x[d * targets.stride + t];
       for (size_t k = 0; k < count; ++k) for (int64_t j = ranges[k].low, high = ranges[k].high; j < high; j += L) {
@@ -215,11 +222,11 @@ void gradients(const Grid& grid, const Points<T>& sources, const Points<T>& targ
   const Points<T> targets{target_stride, y, target_starts}; \
   const Polynomial<T> p{int(degree), value, slope};
 #define APVIZ_EXPORT(T, NAME)                                                                                      \
-  extern "C" void near_matmul_##NAME(int64_t d, APVIZ_ARGUMENTS(T), const T* u, int64_t columns, T* out,           \
-                                     int64_t threads) {                                                            \
+  extern "C" void near_matmul_##NAME(int64_t d, APVIZ_ARGUMENTS(T), const T* u, int64_t columns,                   \
+                                     const uint8_t* wanted, T* out, int64_t threads) {                             \
     APVIZ_LOCALS(T)                                                                                                \
-    (d == 1 ? matmul<T, 1> : d == 2 ? matmul<T, 2> : matmul<T, 3>)(grid, sources, targets, p, u, columns, out,     \
-                                                                   threads);                                       \
+    (d == 1 ? matmul<T, 1> : d == 2 ? matmul<T, 2> : matmul<T, 3>)(grid, sources, targets, p, u, columns, wanted,  \
+                                                                   out, threads);                                  \
   }                                                                                                                \
   extern "C" void near_gradients_##NAME(int64_t d, APVIZ_ARGUMENTS(T), const T* a, const T* b, int64_t columns,    \
                                         double* out, int64_t threads) {                                            \

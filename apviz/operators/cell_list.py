@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -156,10 +156,30 @@ def matmul(grid: Grid, near: Near, sources: Sorted, targets: Sorted, v: AnyArray
         return _by_trees(near, sources, targets, v)
     u = sources.gathered(v)
     out = np.zeros((v.shape[1], targets.scaled.shape[1]), dtype=u.dtype)
-    held, arguments = _arguments(grid, near, sources, targets)
-    _function("near_matmul", u.dtype)(*arguments, _pointer(u), _int(len(u)), _pointer(out), _threads(len(targets.x)))
-    del held
+    add_product_(out, grid, near, sources, targets, u, compiled=True)
     return targets.scattered(out)
+
+
+def add_product_(
+    out: AnyArray, grid: Grid, near: Near, sources: Sorted, targets: Sorted, u: AnyArray,
+    wanted: NDArray[np.uint8] | None = None, *, compiled: bool,
+) -> None:  # fmt: skip
+    """Add near(targets, sources) u to `out`, both in the order of the grid, as `Sorted.gathered` returns them.
+
+    Args:
+        wanted: (m,) 0 for targets to leave out; None: all are wanted.
+    """
+    if not compiled:
+        where = np.arange(len(targets.order)) if wanted is None else wanted.nonzero()[0]
+        some = replace(targets, x=targets.x[targets.order[where]])
+        out[:, where] += _by_trees(near, sources, some, sources.scattered(u)).T
+        return
+    held, arguments = _arguments(grid, near, sources, targets)
+    which = None if wanted is None else _pointer(wanted)
+    _function("near_matmul", u.dtype)(
+        *arguments, _pointer(u), _int(len(u)), which, _pointer(out), _threads(len(targets.x))
+    )
+    del held
 
 
 def gradients(

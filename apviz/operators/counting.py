@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, count
 from apviz.operators.layout import Rows
+from apviz.operators.running_product import Count, RunningProduct
 
 
 @dataclass
@@ -72,8 +74,9 @@ class CountingOperator(Operator):
     # --- counted --------------------------------------------------------------------------------------------------
 
     def matmul(self, v: Tensor) -> Tensor:
-        self._entries.number += self._operator.counted_entries(self.n, v.shape[1])
-        return self._operator.matmul(v)
+        out = self._operator.matmul(v)
+        self._entries.number += self._operator.counted_entries(self.n, v.shape[1])  # the product may have been timed
+        return out
 
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
         self._entries.number += self.n * count(rows)
@@ -104,8 +107,12 @@ class CountingOperator(Operator):
         return self._operator.columns(rows)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        out = self._operator.cross_matmul(z, v)
         self._entries.number += self._operator.counted_entries(len(z), v.shape[1])
-        return self._operator.cross_matmul(z, v)
+        return out
+
+    def running_product(self, groups: Sequence[Tensor], evaluated: Count | None = None) -> RunningProduct:
+        return self._operator.running_product(groups, self.evaluated_elsewhere)
 
     def cross_columns(self, z: Tensor) -> Tensor:
         self._entries.number += len(z) * self.n
@@ -135,6 +142,9 @@ class CountingOperator(Operator):
     @cached_property
     def entry_rounding(self) -> float:
         return self._operator.entry_rounding
+
+    def product_error(self, dtype: torch.dtype) -> float:
+        return self._operator.product_error(dtype)
 
     @property
     def traffic(self) -> tuple[int, int] | None:

@@ -29,6 +29,7 @@ from apviz.operators.near_far import Split
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[np.floating]
+Rows = NDArray[np.int64]
 
 #: shares of the allowed error that the images of the box, the window, and a transform may take
 IMAGE_SHARE, WINDOW_SHARE, TRANSFORM_SHARE = 0.03, 0.03, 0.3
@@ -214,34 +215,45 @@ class Transforms:
     def __init__(self, far: FarField, x: Array) -> None:
         middle = (far.box.low + far.box.high) / 2.0
         self._far, self.n = far, len(x)
-        self._plans: dict[tuple[int, int], Any] = {}
+        self._plans: dict[tuple[int, int, bool], Any] = {}
         angles = (x - middle) * (2.0 * math.pi / far.periods)
         self._angles = [np.ascontiguousarray(angles[:, k].astype(far.dtype)) for k in range(x.shape[1])]
-        self._complex = np.dtype(np.complex64 if far.dtype == np.float32 else np.complex128)
+        self.complex_dtype = np.dtype(np.complex64 if far.dtype == np.float32 else np.complex128)
 
-    def _plan(self, kind: int) -> Any:
+    def _plan(self, kind: int, rows: Rows | None) -> Any:
+        """Return the plan of all points, or one whose points are set to those of some rows."""
         threads = torch.get_num_threads()
-        if (kind, threads) not in self._plans:
+        key = (kind, threads, rows is None)
+        is_new = key not in self._plans
+        if is_new:
             far = self._far
             finer = {"upsampfac": 1.25} if far.tolerance >= FINER_GRID_BELOW else {}
             # in float32 FINUFFT narrows its window by one, to 1e-7 or so, and would print that for every plan
-            plan = _finufft().Plan(
-                kind, far.modes, eps=far.tolerance, isign=-1 if kind == 1 else 1, dtype=self._complex.name,
+            self._plans[key] = _finufft().Plan(
+                kind, far.modes, eps=far.tolerance, isign=-1 if kind == 1 else 1, dtype=self.complex_dtype.name,
                 nthreads=threads, showwarn=0, **finer,
             )  # fmt: skip
+        plan = self._plans[key]
+        if rows is not None:
+            plan.setpts(*(angle[rows] for angle in self._angles))
+        elif is_new:
             plan.setpts(*self._angles)
-            self._plans[kind, threads] = plan
-        return self._plans[kind, threads]
+        return plan
 
-    def spectrum(self, v: AnyArray) -> NDArray[np.complexfloating]:
-        """Return Σⱼ exp(−iω·xⱼ) (v[j, 0] + i v[j, 1]) for v: (n, 1 or 2)."""
-        z = np.empty(self.n, dtype=self._complex)
+    def prepare(self) -> None:
+        """Plan the transforms of all points."""
+        for kind in (1, 2):
+            self._plan(kind, None)
+
+    def spectrum(self, v: AnyArray, rows: Rows | None = None) -> NDArray[np.complexfloating]:
+        """Return Σⱼ exp(−iω·xⱼ) (v[j, 0] + i v[j, 1]) for v: (n, 1 or 2), or of some rows only, v: (|rows|, 1 or 2)."""
+        z = np.empty(len(v), dtype=self.complex_dtype)
         z.real, z.imag = v[:, 0], v[:, 1] if v.shape[1] > 1 else 0.0
-        return np.asarray(self._plan(1).execute(z))
+        return np.asarray(self._plan(1, rows).execute(z))
 
-    def values(self, spectrum: NDArray[np.complexfloating], columns: int) -> AnyArray:
-        """Return Σ_ω exp(iω·xⱼ) spectrum(ω), real and imaginary part as (n, columns)."""
-        z = self._plan(2).execute(spectrum)
+    def values(self, spectrum: NDArray[np.complexfloating], columns: int, rows: Rows | None = None) -> AnyArray:
+        """Return Σ_ω exp(iω·xⱼ) spectrum(ω), real and imaginary part as (n, columns), or of some rows only."""
+        z = self._plan(2, rows).execute(spectrum)
         return np.stack([z.real, z.imag][:columns], axis=1)
 
 

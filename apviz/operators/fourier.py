@@ -7,7 +7,9 @@ their error is measured on random rows and counted (`apviz.solvers.residuals`).
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,6 +21,8 @@ from apviz.kernels.radial import Metric, metrics_of, parts_of
 from apviz.operators import cell_list
 from apviz.operators.interface import Noise
 from apviz.operators.radial_product import RadialProduct, Unreachable
+from apviz.operators.running_fourier import FourierRunningProduct
+from apviz.operators.running_product import Count, RunningProduct
 from apviz.operators.tiled import TiledOperator, exact
 from apviz.settings import require
 
@@ -30,6 +34,8 @@ LARGEST = 1e-2
 FEW_ENTRIES = 5_000_000
 #: rows and columns of the product that measures the rate of entries
 RATED_ROWS = 1_000
+#: products with all points to which the points and neighbours of a sweep amount: those of its groups and one of all
+TRANSFORMS_SHARE = 2.5
 
 Array = NDArray[np.float64]
 
@@ -92,12 +98,16 @@ class FourierOperator(TiledOperator):
         self._wider: dict[Metric, RadialProduct] = {}
         self._slopes: dict[Metric, RadialProduct] = {}
         self._by_trees, self._prices = False, dict[int, float]()
+        self._seconds = dict[int, float]()  # of the first product, by its number of columns
 
     @property
     def engine(self) -> str:
         near = "SciPy's k-d trees" if self._by_trees else "cell list"
         products = f"Fourier series (FINUFFT) and {near} to {self.error:g} (work counts their seconds)"
         return f"{products}; {super().engine}"
+
+    def product_error(self, dtype: torch.dtype) -> float:
+        return max(self._asked or 0.0, ERRORS[dtype])
 
     def with_error(self, error: float | None, dtype: torch.dtype | None = None) -> FourierOperator:
         """Make the operator of the same points with another error of entries, and perhaps in another dtype."""
@@ -139,11 +149,21 @@ class FourierOperator(TiledOperator):
     def matmul(self, v: Tensor) -> Tensor:
         """Compute K v for v: (n, p), to (n, p), each entry of K to `error` of k(0)."""
         self._check(v, self.n, "v")
-        out = self._noise_times(v)
+        products = [self._product(metric) for metric in self._metrics]
+        for product in products:
+            product.home.transforms.prepare()
+        out, started = self._noise_times(v), time.process_time()
         given = np.ascontiguousarray(v.numpy())
-        for metric in self._metrics:
-            out += torch.from_numpy(self._product(metric).matmul(given))
+        for product in products:
+            out += torch.from_numpy(product.matmul(given))
+        self._seconds.setdefault(v.shape[1], time.process_time() - started)
         return out
+
+    def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
+        # every group transforms all frequencies, so that near neighbours pay off up to a larger cut-off
+        often = max(1.0, len(groups) / TRANSFORMS_SHARE)
+        products = [self._made(metric, transforms=often) for metric in self._metrics]
+        return FourierRunningProduct(self, groups, products, evaluated, self._seconds_of_entry(1))
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Compute k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p), each entry to `error` of k(0).
@@ -171,16 +191,24 @@ class FourierOperator(TiledOperator):
     def matmul_price(self, columns: int) -> float:
         """Return the seconds of a product relative to those of n² entries: converted, not counted.
 
-        Both are measured on this machine, once for each number of columns; the price is kept to one digit.
+        Both are measured on this machine, once for each number of columns: the seconds are those of the first product.
+        The price is kept to one digit.
         """
         if columns not in self._prices:
-            v = torch.ones(self.n, columns, dtype=self.x.dtype)
-            self.matmul(v[:, :1])  # makes the series and plans
-            started = time.process_time()
-            self.matmul(v)
-            seconds = time.process_time() - started
+            seconds = self.seconds_of_product(columns)
             self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
         return self._prices[columns]
+
+    def seconds_of_product(self, columns: int) -> float:
+        """Return the processor seconds of the first product with this number of columns; make one if there was none."""
+        if columns not in self._seconds:
+            self.matmul(torch.ones(self.n, columns, dtype=self.x.dtype))
+        return self._seconds[columns]
+
+    @property
+    def modes(self) -> int:
+        """The number of frequencies of all series."""
+        return sum(math.prod(self._product(metric).far.modes) for metric in self._metrics)
 
     def _seconds_of_entry(self, columns: int) -> float:
         rows = min(self.n, RATED_ROWS)
@@ -223,12 +251,13 @@ class FourierOperator(TiledOperator):
             self._products[metric] = self._made(metric)
         return self._products[metric]
 
-    def _made(self, metric: Metric) -> RadialProduct:
+    def _made(self, metric: Metric, transforms: float = 1.0) -> RadialProduct:
         self._by_trees = not cell_list.is_compiled()
         x = self._lowered.features(self.given, self._centre)[metric.part].numpy()
         dtype: np.dtype[np.floating] = np.dtype(np.float32 if self.x.dtype == torch.float32 else np.float64)
         try:
-            return RadialProduct(metric.radial, x, self.error, dtype, compiled=not self._by_trees)
+            compiled = not self._by_trees
+            return RadialProduct(metric.radial, x, self.error, dtype, compiled=compiled, transforms=transforms)
         except Unreachable as found:
             raise ValueError(
                 f"error must be larger, got {self.error:g}: {found}; use a larger error or operator='tiled'"

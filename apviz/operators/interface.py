@@ -19,6 +19,7 @@ from torch import Tensor
 from apviz.kernels import Gradients, Kernel, centre_of, pairwise_distances
 from apviz.memory import require_memory
 from apviz.operators.layout import ALL_HERE, Layout, Rows
+from apviz.operators.running_product import Count, RunningProduct
 from apviz.settings import without_tf32
 
 #: largest span of the inputs in lengthscales; its square is far inside the range of float32
@@ -159,6 +160,10 @@ class Operator(ABC):
         largest = float(self.inputs.abs().max())
         return torch.finfo(self.x.dtype).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
 
+    def product_error(self, dtype: torch.dtype) -> float:
+        """Return the usual error of an entry in products in a dtype, relative to the largest entry."""
+        return torch.finfo(dtype).eps
+
     @property
     def traffic(self) -> tuple[int, int] | None:
         """The number of messages of this rank, and the bytes of their payload; None for a single process."""
@@ -217,6 +222,15 @@ class Operator(ABC):
     def _entry_flops(self) -> tuple[float, float, float, float]:
         """Return the summands of `entry_price`: a constant, and flops per kernel part, per input, and per column."""
         return TORCH_ENTRY_FLOPS
+
+    def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
+        """Return K Z for a Z that grows on one group of rows after another, as in a sweep over blocks.
+
+        Args:
+            groups: (|I|,) int64 rows of each group, each row once.
+            evaluated: counts entries, or seconds converted to entries.
+        """
+        return RunningProduct(self, groups, evaluated)
 
     @without_tf32()
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ class RadialProduct:
         compiled: whether near neighbours are found by the compiled cell list, or by SciPy.
         split: of another box; None: the one of least cost.
         box: that contains x; None: the smallest.
+        transforms: how often the frequencies are transformed for every pass through points and neighbours.
 
     Raises:
         Unreachable: no split has this error; the message says why.
@@ -76,7 +77,9 @@ class RadialProduct:
         compiled: bool,
         split: Split | None = None,
         box: Box | None = None,
+        transforms: float = 1.0,
     ) -> None:
+        self._transforms = transforms
         self.radial, self.x, self.error, self.dtype, self.compiled = radial, x, error, dtype, compiled
         self.box = box or Box(x.min(axis=0), x.max(axis=0))
         self._allowed = SERIES_SHARE * error - ROUNDING[dtype.name]
@@ -100,7 +103,8 @@ class RadialProduct:
         if modes > MOST_MODES:
             return math.inf
         double = 1.0 if self.dtype == np.float32 else DOUBLE
-        far = POINT_COST[self.radial.width] * len(self.x) + MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
+        transforms = self._transforms * MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
+        far = POINT_COST[self.radial.width] * len(self.x) + transforms
         if split.near is None:
             return float(double * far)
         degree = len(split.near.chebyshev) - 1

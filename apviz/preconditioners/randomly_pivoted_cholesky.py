@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,8 +54,8 @@ class RandomlyPivotedCholesky(Preconditioner):
         return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise_of())
 
 
-def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
-    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding.
+def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int, enough: float = 0.0) -> Tensor:
+    """Compute L (n, r), r ≤ rank; stop early if the remaining diagonal is rounding, or sums to at most `enough` · r.
 
     Pivots are proposed in blocks and accepted by rejection. This draws from the same law as one at a time, and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
@@ -67,7 +68,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major, so that a round reads whole rows
     left = signal.clone()
     k = idle = 0
-    while k < rank and left.max() > floor * (k + 1):
+    while k < rank and left.max() > floor * (k + 1) and left.sum() > enough * k:
         proposed = torch.multinomial(left.cpu(), min(PROPOSALS, rank), replacement=True, generator=generator)
         rows = proposed.to(x.device)
         submatrix = operator.block(rows)
@@ -96,17 +97,17 @@ def _accept(
     A proposal drawn with weight uᵢ is accepted with probability (its remaining diagonal)/uᵢ; `submatrix` (s, s)
     is the remainder before the round.
     """
-    left, size = submatrix.clone(), len(submatrix)
-    lower = torch.zeros_like(left)
-    chances = torch.rand(size, generator=generator, dtype=torch.float64) * proposed_with
+    # NumPy, because a step is a few thousand operations
+    left, size = submatrix.numpy().copy(), len(submatrix)
+    lower = np.zeros_like(left)
+    chances = (torch.rand(size, generator=generator, dtype=torch.float64) * proposed_with).numpy()
     accepted: list[int] = []
     for i in range(size):
-        pivot = float(left[i, i])
-        if len(accepted) == at_most or pivot <= floor or float(chances[i]) >= pivot:
+        pivot = left[i, i]
+        if len(accepted) == at_most or pivot <= floor or chances[i] >= pivot:
             continue
         column = left[i:, i] / pivot**0.5
         lower[i:, i] = column
-        left[i:, i:] -= torch.outer(column, column)
+        left[i:, i:] -= np.outer(column, column)
         accepted.append(i)
-    chosen = torch.tensor(accepted, dtype=torch.int64)
-    return chosen, lower[chosen][:, chosen]
+    return torch.tensor(accepted, dtype=torch.int64), torch.from_numpy(lower[np.ix_(accepted, accepted)])

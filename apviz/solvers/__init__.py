@@ -4,6 +4,7 @@ from apviz.factors import NotPositiveDefinite
 from apviz.solvers.askotch import ASkotch
 from apviz.solvers.automatic import Automatic, overlapping
 from apviz.solvers.cholesky import Cholesky
+from apviz.solvers.coloured_projection import ColouredProjection
 from apviz.solvers.columns import Exact, Skeletons
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.coordinate_descent import CoordinateDescentPlusPlus
@@ -20,9 +21,9 @@ from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 from apviz.solvers.stopping import Stopping
 
 __all__ = [
-    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Certificate", "Cholesky", "ConjugateGradient",
-    "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent", "Hook", "NotConverged",
-    "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run", "Skeletons", "Solution", "Solver",
-    "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace", "Update", "Updated", "attempt",
-    "checked_hooks", "overlapping", "solve",
+    "SOLVERS", "ASkotch", "AlternatingProjection", "Automatic", "Certificate", "Cholesky", "ColouredProjection",
+    "ConjugateGradient", "CoordinateDescentPlusPlus", "Epoch", "EpochEnd", "Events", "Exact", "GradientDescent",
+    "Hook", "NotConverged", "NotPositiveDefinite", "PlainStep", "Precision", "Prepared", "Remeasure", "Run",
+    "Skeletons", "Solution", "Solver", "State", "StochasticDualDescent", "StopReason", "Stopping", "Subspace",
+    "Update", "Updated", "attempt", "checked_hooks", "overlapping", "solve",
 ]  # fmt: skip

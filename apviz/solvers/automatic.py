@@ -16,6 +16,8 @@ from apviz.partitions import with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky, arrays
+from apviz.solvers.coloured_cost import expected, seconds_of_entry
+from apviz.solvers.coloured_projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.projection import AlternatingProjection
@@ -37,12 +39,19 @@ USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
 SKELETON_WORK = 0.65
 # Work of a factorisation in addition to its flops: the entries of K, and a pass in float64.
 ENTRIES, PASS = 1.0, 2.0
+# Share of the free memory for coloured projections.
+MEMORY_SHARE = 0.6
+# Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
+WORTH = 0.5
 
 
 @SOLVERS.register("automatic")
 @dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
     """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
+
+    For 30,000 rows and more of up to three inputs, coloured projections with Fourier products, if these are expected to
+    take less time than blocks that evaluate entries.
 
     Cholesky up to 2,000 rows, where it takes less time than blocks of any size. Beyond 2,000 rows, Cholesky if its
     n³/3 flops take less time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++
@@ -95,6 +104,8 @@ class Automatic(Solver):
         """Return the solver and the reason."""
         n = operator.n
         operator.fix_engine(10.0 * n**2, columns)  # the engine sets the cost of an entry
+        if (found := self._coloured(operator, columns)) is not None:
+            return found
         if n <= (few := cholesky_rows(operator)):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
@@ -118,6 +129,18 @@ class Automatic(Solver):
         solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
         how = f"with rank {plan.rank} would take" if plan.rank else "would take"
         return solver, f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+
+    def _coloured(self, operator: Operator, columns: int) -> tuple[Solver, str] | None:
+        """Return coloured projections with Fourier products where they are expected to be faster; None elsewhere."""
+        sweeps = expected(operator, columns, self.tol)
+        if sweeps is None or sweeps.memory > MEMORY_SHARE * free_memory(operator.x.device):
+            return None
+        usual = (USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)) * SKELETON_WORK
+        entries = usual * operator.n**2 * seconds_of_entry(operator, columns)
+        if sweeps.seconds > WORTH * entries:
+            return None
+        solver = ColouredProjection(products="fourier", tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)
+        return solver, f"about {sweeps.seconds:.2g} s with Fourier products, blocks {entries:.2g} s (estimates)"
 
 
 def cholesky_rows(operator: Operator) -> int:

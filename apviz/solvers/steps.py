@@ -229,7 +229,7 @@ class SubspaceUpdates:
         products = [self.operator.gathered_products(updates, held, of).T for of in (image, r)]
         inner, gradient = self.operator.layout.sum(torch.stack(products))  # Uᵢᵀ K U and Uᵢᵀ R, (l+1, used)
         self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
-        steps = self._minimum(used, slot, gradient)  # (l+1, used)
+        steps = minimum(self.gram[:, :used, :used], gradient, slot, self.ridge)  # (l+1, used)
         taken = steps.T.to(r)
         self.taken[:used] += taken
         self.operator.subtract_combination_(r, self.images[:used], taken)
@@ -250,14 +250,21 @@ class SubspaceUpdates:
     def _add_to_(self, w: Tensor, slot: int) -> None:
         add_rows_(w, self.rows[slot], (self.updates[slot] * self.taken[slot]).to(w))
 
-    def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:
-        """Return Gram⁻¹ gradient per right-hand side, (l+1, used); if Gram is singular, step along the new update."""
-        gram = self.gram[:, :used, :used]
-        scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-        scaled = gram * scale[:, :, None] * scale[:, None, :]
-        scaled.diagonal(dim1=1, dim2=2).add_(self.ridge)
-        factor, info = torch.linalg.cholesky_ex(scaled)
-        steps = torch.cholesky_solve((gradient * scale)[..., None], factor)[..., 0] * scale
-        alone = torch.zeros_like(steps)
-        alone[:, slot] = 1.0
-        return torch.where((info == 0)[:, None] & steps.isfinite().all(1, keepdim=True), steps, alone)
+
+def minimum(gram: Tensor, gradient: Tensor, newest: int, ridge: float) -> Tensor:
+    """Return Gram⁻¹ gradient per right-hand side, (p, q); if Gram is singular, step along the newest update alone.
+
+    Args:
+        gram: (p, q, q) float64, the products Uᵢᵀ K Uⱼ of updates.
+        gradient: (p, q), the products Uᵢᵀ R.
+        newest: number of the newest update.
+        ridge: relative rounding of Gram, below which two updates count as one.
+    """
+    scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+    scaled = gram * scale[:, :, None] * scale[:, None, :]
+    scaled.diagonal(dim1=1, dim2=2).add_(ridge)
+    factor, info = torch.linalg.cholesky_ex(scaled)
+    steps = torch.cholesky_solve((gradient * scale)[..., None], factor)[..., 0] * scale
+    alone = torch.zeros_like(steps)
+    alone[:, newest] = 1.0
+    return torch.where((info == 0)[:, None] & steps.isfinite().all(1, keepdim=True), steps, alone)

@@ -103,7 +103,7 @@ def test_custom_solvers_are_compared_and_unsuitable_ones_are_rejected_by_name():
     system = made(n=2_500)
     advice = apviz.advise(system, {"mine": apviz.AlternatingProjection(block_size=250), "auto": apviz.Automatic()})
     assert set(advice.methods) == {"mine", "auto"}
-    with pytest.raises(ValueError, match="mine: GradientDescent cannot be forecast; alternating projection"):
+    with pytest.raises(ValueError, match="mine: GradientDescent cannot be forecast; alternating and coloured"):
         apviz.advise(system, {"mine": apviz.solvers.GradientDescent()})
 
 

@@ -1,0 +1,203 @@
+"""Coloured projections against dense NumPy: weights, energies, local solves, colours and choices."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+import apviz
+from apviz import ColouredProjection, Matern12, Matern32, Matern52
+from apviz.colours import colours_of
+from apviz.local_solves import ExactSolve, LocalSolves, LowRankSolve
+from apviz.operators import make_operator
+from tests.device import DEVICE, only_on_the_cpu
+from tests.textbook import CORRELATIONS
+
+
+def dense(kernel, x, noise):
+    r = cdist(x / np.array(kernel.lengthscale), x / np.array(kernel.lengthscale))
+    return kernel.outputscale * CORRELATIONS[kernel.name](r) + noise * np.eye(len(x))
+
+
+def maps(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 1, (n, d))
+    return x, np.sin(7 * x.sum(1)) + 0.2 * rng.standard_normal(n)
+
+
+def system_of(x, y, kernel, noise, **settings):
+    return apviz.KernelSystem(torch.from_numpy(x), torch.from_numpy(y), kernel, noise=noise, device=DEVICE, **settings)
+
+
+def relative(k, w, y):
+    return np.linalg.norm(y - k @ w) / np.linalg.norm(y)
+
+
+CASES = [
+    (Matern12(lengthscale=0.1), 1, 0.1), (Matern32(lengthscale=0.1), 2, 0.1), (Matern52(lengthscale=0.2), 3, 0.01),
+    (Matern52(lengthscale=0.1, outputscale=2.0), 2, 1e-5), (apviz.RBF(lengthscale=0.05), 1, 1e-3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", ["tiled", pytest.param("fourier", marks=only_on_the_cpu("it runs there"))])
+@pytest.mark.parametrize(("kernel", "d", "noise"), CASES)
+def test_the_weights_solve_the_dense_system(kernel, d, noise, operator):
+    x, y = maps(1500, d)
+    solution = apviz.solve(
+        system_of(x, y, kernel, noise, operator=operator), ColouredProjection(block_size=200, tol=1e-6)
+    )
+    assert solution.converged
+    assert relative(dense(kernel, x, noise), solution.weights.cpu().numpy(), y) < 1e-6
+
+
+def test_recorded_decreases_add_up_to_the_dense_energy():
+    x, y = maps(1200, 2)
+    kernel = Matern32(lengthscale=0.1)
+    decreases = []
+
+    class Sum(apviz.Hook):
+        def on_update(self, update):
+            decreases.append(float(update.energy_decrease))
+
+    solver = ColouredProjection(block_size=150, tol=1e-8, precision="float64")
+    w = apviz.solve(system_of(x, y, kernel, 0.01), solver, hooks=[Sum()]).weights.cpu().numpy()
+    assert min(decreases) > 0
+    assert sum(decreases) == pytest.approx(y @ w - w @ dense(kernel, x, 0.01) @ w / 2, rel=1e-9)
+
+
+def test_every_right_hand_side_is_solved():
+    x, y = maps(1000, 2)
+    b = np.stack([y, np.cos(3 * y), np.zeros(1000)], 1)
+    solution = apviz.solve(
+        system_of(x, b, Matern52(lengthscale=0.1), 0.1), ColouredProjection(block_size=200, tol=1e-7)
+    )
+    k = dense(Matern52(lengthscale=0.1), x, 0.1)
+    w = solution.weights.cpu().numpy()
+    assert all(relative(k, w[:, j], b[:, j]) < 3e-7 for j in (0, 1))
+    assert (w[:, 2] == 0).all()
+
+
+def test_a_noise_for_every_row_is_solved():
+    x, y = maps(1000, 2)
+    noise = np.random.default_rng(1).uniform(0.01, 1.0, 1000)
+    system = system_of(x, y, Matern52(lengthscale=0.1), torch.from_numpy(noise))
+    w = apviz.solve(system, ColouredProjection(block_size=200, tol=1e-7)).weights.cpu().numpy()
+    assert relative(dense(Matern52(lengthscale=0.1), x, 0) + np.diag(noise), w, y) < 1e-7
+
+
+def test_blocks_of_a_colour_share_no_row_and_keep_their_distance():
+    x = torch.from_numpy(maps(3000, 2)[0]) * 30
+    partition = apviz.partitions.PrincipalAxisTree(overlap=0.5)(x, 100)
+    blocks = [partition.order[partition.solved(j)] for j in range(len(partition))]
+    colours = colours_of(x, blocks, distance=2.0)
+    assert sorted(block for colour in colours for block in colour) == list(range(30))
+    for colour in colours:
+        rows = torch.cat([blocks[j] for j in colour])
+        assert len(rows.unique()) == len(rows)
+        between = [cdist(x[blocks[i]], x[blocks[j]]).min() for i in colour for j in colour if i < j]
+        assert min(between, default=9.0) > 1.5  # distances are measured between sampled rows
+    assert len(colours) < 12
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.01])
+def test_a_local_solve_of_low_rank_is_nearly_the_dense_one(noise):
+    x, y = maps(600, 2)
+    kernel, rows = Matern52(lengthscale=0.5), np.arange(100, 500)
+    operator = make_operator("tiled", torch.from_numpy(x), kernel, noise)
+    solve = LocalSolves(0.4, 0, torch.float64).of(operator, torch.from_numpy(rows))
+    assert isinstance(solve, LowRankSolve)
+    assert solve.rank < 160
+    k = dense(kernel, x[rows], noise)
+    found = solve(torch.from_numpy(y[rows, None])).numpy()[:, 0]
+    # of the energy that an exact solve gains, the low rank gains all but a few percent
+    gained = y[rows] @ found - found @ k @ found / 2
+    assert 0.9 < gained / (y[rows] @ np.linalg.solve(k, y[rows]) / 2) <= 1.0
+
+
+def test_a_block_whose_rank_would_be_too_high_is_solved_exactly():
+    x, y = maps(300, 3)
+    operator = make_operator("tiled", torch.from_numpy(x), Matern12(lengthscale=0.1), 0.01)
+    rows = torch.arange(300)
+    solve = LocalSolves(0.4, 0, torch.float64).of(operator, rows)
+    assert isinstance(solve, ExactSolve)
+    exact = np.linalg.solve(dense(Matern12(lengthscale=0.1), x, 0.01), y)
+    assert np.allclose(solve(torch.from_numpy(y[:, None])).numpy()[:, 0], exact, rtol=1e-9, atol=1e-9)
+
+
+def test_small_noise_is_solved_in_float64_by_exact_blocks():
+    x, y = maps(4000, 3)
+    solver = ColouredProjection(tol=1e-3)
+    resolved, reasons = solver.resolve(make_operator("tiled", torch.from_numpy(x), Matern32(lengthscale=0.3), 1e-6))
+    assert (resolved.rank, resolved.precision.recursion) == (0, "float64")
+    assert "solved exactly" in reasons["block_size"]
+    assert "σ² is below" in reasons["precision.recursion"]
+    assert apviz.solve(system_of(x, y, Matern32(lengthscale=0.3), 1e-6), solver).converged
+
+
+def test_smooth_kernels_get_large_blocks_of_low_rank():
+    x, _ = maps(20_000, 2)
+    operator = make_operator("tiled", torch.from_numpy(x), Matern52(lengthscale=0.5), 0.1)
+    resolved, _ = ColouredProjection().resolve(operator)
+    assert (resolved.block_size, resolved.rank) == (8192, 300)
+
+
+def test_a_sweep_is_recorded_and_named(tmp_path):
+    x, y = maps(800, 2)
+    solver = ColouredProjection(block_size=100)
+    system = system_of(x, y, Matern52(lengthscale=0.1), 0.1)
+    solution = apviz.solve(system, solver, hooks=[apviz.Recorder(tmp_path / "run.zarr")])
+    trace = apviz.open_trace(tmp_path / "run.zarr")
+    assert trace.method_name == "Coloured projections"
+    assert trace.status() == "Converged"
+    assert trace["update"].sizes["update"] == solution.epochs
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_a_sweep_of_fourier_products_costs_less_work_than_a_product_of_all_entries():
+    x, y = maps(30_000, 2)
+    system = system_of(x, y, Matern52(lengthscale=0.05), 0.1, operator="fourier")
+    solution = apviz.solve(system, ColouredProjection(tol=1e-2))
+    assert solution.converged
+    assert solution.work < 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"block_size": 0}, "block_size must be"), ({"rank": -1}, "rank must be"), ({"overlap": -1}, "overlap must be"),
+        ({"products": "tiles"}, "products must be"), ({"precision": "half"}, "precision must be"),
+        ({"tol": 0.0}, "tol must be"),
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused_by_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ColouredProjection(**settings)
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_inputs():
+    x = np.random.default_rng(0).uniform(0, 1, (60_000, 2))
+    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+    resolved, reasons = apviz.Automatic().resolve(system.operator)
+    assert isinstance(resolved, ColouredProjection)
+    assert "with Fourier products" in reasons["method"]
+    solution = apviz.solve(system, apviz.Automatic())
+    assert solution.converged
+    assert solution.certificate.kind in ("bounded", "sampled")
+    rows = np.arange(0, 60_000, 300)
+    r = cdist(x[rows] / 0.05, x / 0.05)
+    left = np.sin(9 * x[rows, 0]) - CORRELATIONS["matern52"](r) @ solution.weights.cpu().numpy()
+    left -= 0.1 * solution.weights.cpu().numpy()[rows]
+    assert np.sqrt((left**2).mean() / (np.sin(9 * x[:, 0]) ** 2).mean()) < 1.5 * 0.01
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_sweeps_are_forecast_without_a_rehearsal():
+    x = np.random.default_rng(0).uniform(0, 1, (40_000, 2))
+    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+    sweeps = ColouredProjection(products="fourier")
+    forecast = apviz.advise(system, {"sweeps": sweeps, "blocks": apviz.solvers.overlapping()}).methods["sweeps"]
+    assert 0 < forecast.seconds.low < forecast.seconds.likely < forecast.seconds.high < np.inf
+    few = system_of(x[:900], x[:900, 0], Matern52(lengthscale=0.05), 0.1)
+    with pytest.raises(MemoryError, match="sweeps: it needs at least 30,000 rows"):
+        apviz.advise(few, {"sweeps": sweeps})
