@@ -50,7 +50,7 @@ def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened
     again = Conditioning(shared)
     again.open()
     assert sorted(again.choice.runs) == sorted(page.job.done)
-    assert len(drawn(again)["sweep"].drawn) == 4
+    assert len(drawn(again)._cards["sweep"].drawn) == 4
 
 
 def test_without_a_method_nothing_runs(shared):
