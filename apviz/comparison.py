@@ -194,24 +194,14 @@ def by_gauss_southwell(solver: Solver) -> bool:
     return solver.method.rule == "gauss-southwell"
 
 
-def choose_block_sizes(n: int, count: int = 6) -> list[int]:
-    """Return block sizes to sweep: n/2, n/4, and so on, rounded to two digits, in increasing order."""
-    return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
+def choose_block_sizes(n: int) -> list[int]:
+    """Return block sizes to sweep: n/2, n/4, … n/64, rounded to two digits, in increasing order."""
+    return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, 7)})
 
 
-def compare(
-    system: KernelSystem,
-    solvers: Iterable[Solver],
-    out: str | Place,
-    *,
-    data: Dataset | None = None,
-    mean: float = 0.0,
-    hooks: Sequence[Hook] = (),
-    pictures: int = 0,
-    pictured: Callable[[Solver], bool] = by_gauss_southwell,
-    eigenvalues: bool = False,
-) -> Iterator[Outcome]:
-    """Run one solver after another, each with a trace in `out`; a failed solver does not end the others.
+@dataclass(frozen=True)
+class Recording:
+    """What every solve of a comparison records.
 
     Args:
         data: Data whose test RMSE is evaluated after every epoch.
@@ -220,14 +210,30 @@ def compare(
             if d = 2, `residual_image`; if d = 1 also the weights, for `apviz.plots.fitted_function`.
         pictured: Function that returns whether a solver has pictures.
         eigenvalues: Record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
+    """
+
+    data: Dataset | None = None
+    mean: float = 0.0
+    pictures: int = 0
+    pictured: Callable[[Solver], bool] = by_gauss_southwell
+    eigenvalues: bool = False
+
+
+def compare(
+    system: KernelSystem,
+    solvers: Iterable[Solver],
+    out: str | Place,
+    recording: Recording | None = None,
+    hooks: Sequence[Hook] = (),
+) -> Iterator[Outcome]:
+    """Run one solver after another, each with a trace in `out`; a failed solver does not end the others.
 
     Yields:
         One outcome per solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
     """
     system.operator.prepare()
-    recording = Recording(data, mean, pictures, pictured, eigenvalues)
     for solver in solvers:
-        outcome, interrupt = recorded_solve(system, solver, out, recording, hooks)
+        outcome, interrupt = recorded_solve(system, solver, out, recording or Recording(), hooks)
         if outcome.trace is not None or interrupt is None:
             yield outcome
         if interrupt is not None:
@@ -245,7 +251,6 @@ def compare_on(
 
     Args:
         build: Function that makes the system on every worker that solves, such as a `partial` of `build_system`.
-        recording: Recording settings, as in `compare`.
 
     Yields:
         One outcome per solver, in order of completion. On Ctrl-C the outcomes so far come before the exception;
@@ -298,17 +303,6 @@ def brought(trace: Path, out: Place) -> Place:
             place.put((path.relative_to(trace).as_posix(), path.read_bytes()) for path in files)
             (place / "zarr.json").write_bytes((trace / "zarr.json").read_bytes())
     return place
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Recording settings of every solve of a comparison; the arguments of `compare`."""
-
-    data: Dataset | None = None
-    mean: float = 0.0
-    pictures: int = 0
-    pictured: Callable[[Solver], bool] = by_gauss_southwell
-    eigenvalues: bool = False
 
 
 def recorded_solve(

@@ -129,7 +129,6 @@ def race(
 
     Args:
         turns: the scheduler; None: by work.
-        recording: what to record, as in `apviz.comparison.compare`.
         hooks: returns the hooks of a solver's run; they must not be shared between runs.
 
     Yields:
@@ -166,24 +165,28 @@ def race(
     ]  # fmt: skip
     for thread in threads:
         thread.start()
-    interrupt: KeyboardInterrupt | None = None
-    left = len(threads)
     try:
-        while left:
-            try:
-                outcome = ended.get()
-            except KeyboardInterrupt as signal:
-                interrupt = signal
-                turns.stop("interrupted")
-                continue
-            left -= 1
-            if isinstance(outcome, BaseException):
-                raise outcome
-            if outcome is not None:
-                yield outcome
+        yield from _outcomes(ended, len(threads), turns)
     finally:
         turns.stop(turns.stopped_because or "the race was abandoned")
         for thread in threads:
             thread.join()
+
+
+def _outcomes(ended: queue.SimpleQueue[Outcome | BaseException | None], count: int, turns: Turns) -> Iterator[Outcome]:
+    """Yield outcomes until all solves have ended; Ctrl-C stops the solves and is raised at the end."""
+    interrupt: KeyboardInterrupt | None = None
+    while count:
+        try:
+            outcome = ended.get()
+        except KeyboardInterrupt as signal:
+            interrupt = signal
+            turns.stop("interrupted")
+            continue
+        count -= 1
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome is not None:
+            yield outcome
     if interrupt is not None:
         raise interrupt

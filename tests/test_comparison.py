@@ -103,7 +103,7 @@ def test_every_combination_of_rule_partition_and_block_size_is_a_solver():
 def test_every_method_given_by_name_solves_the_same_system(tmp_path, data):
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, dtype=torch.float64)
     solvers = comparison.choose_solvers(list(METHODS), block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)
-    outcomes = list(comparison.compare(system, solvers, tmp_path, eigenvalues=True))
+    outcomes = list(comparison.compare(system, solvers, tmp_path, comparison.Recording(eigenvalues=True)))
     assert len(outcomes) == 3 + len(METHODS) - 1
     *outcomes, gradient, steepest = outcomes  # gradient descent needs κ times as long
     assert all(outcome.trace.converged for outcome in outcomes)
@@ -117,7 +117,8 @@ def test_pictures_are_recorded_for_gauss_southwell_projections(tmp_path):
     data = apviz.datasets.load("china", n=300)
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=1)
     solvers = comparison.choose_solvers(["ap", "overlap", "cg"], block_sizes=[50], rules=["cyclic", "gauss-southwell"])
-    traces = [outcome.trace for outcome in comparison.compare(system, solvers, tmp_path, pictures=3)]
+    recording = comparison.Recording(pictures=3)
+    traces = [outcome.trace for outcome in comparison.compare(system, solvers, tmp_path, recording)]
     assert ["snapshot" in trace for trace in traces] == [False, True, True, False]
     assert traces[1]["snapshot"]["update"].values.tolist() == [0, 1, 2, 3]
 
@@ -126,7 +127,8 @@ def test_pictures_of_every_solver_are_recorded_on_request_with_weights_for_one_i
     data = apviz.datasets.load("china-profile", n=120)
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2)
     solvers = comparison.choose_solvers(["ap", "cg"], block_sizes=[30], rules=["cyclic"])
-    outcomes = comparison.compare(system, solvers, tmp_path, pictures=3, pictured=lambda solver: True)
+    recording = comparison.Recording(pictures=3, pictured=lambda solver: True)
+    outcomes = comparison.compare(system, solvers, tmp_path, recording)
     for trace in [outcome.trace for outcome in outcomes]:
         assert trace["snapshot"]["update"].values.tolist() == [0, 1, 2, 3]
         assert trace["snapshot"]["weights"].shape == (4, 120) and not trace["snapshot"]["weights"][0].any()

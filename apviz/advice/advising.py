@@ -168,12 +168,7 @@ def advise(
         >>> next(iter(apviz.advise(system).methods))
         'Cholesky'
     """
-    require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
-    if solvers is not None:
-        require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
-        require(len(solvers) > 0, "solvers", solvers, "at least one, or None")
-        for name, solver in solvers.items():
-            require_kind(f"solvers[{name!r}]", solver, Solver, "a solver, such as apviz.Automatic()")
+    _check(system, solvers)
     require_tolerance(tol)
     require_whole("max_epochs", max_epochs, 1)
     require_seed(seed)
@@ -181,13 +176,40 @@ def advise(
     began = clock()
     operator, columns, n = system.operator, system.b.shape[1], system.n
     if solvers is None:
-        chosen = _methods(n, tol, max_epochs, seed, sweeps=expected(operator, columns, tol) is not None)
+        asked = _methods(n, tol, max_epochs, seed, sweeps=expected(operator, columns, tol) is not None)
     else:
-        chosen = dict(solvers)
+        asked = dict(solvers)
     operator.fix_engine(10.0 * n**2, columns)
-    costs, free = CostModel(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    rehearsing = Rehearsing(system, costs, rows, seed, hooks)
+    rehearsing = Rehearsing(system, CostModel(operator, columns, clock), rows, seed, hooks)
+    candidates, unfit = _begin(rehearsing, asked, tol, only_one=solvers is None and n <= FEW_ROWS)
+    rehearsing.decide(candidates.values())
+    ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
+    alternatives = what_would_change(rehearsing, ordered, tol)
+    methods = {name: each.forecast for name, each in ordered.items()}
+    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began)
+
+
+def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None) -> None:
+    require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
+    if solvers is None:
+        return
+    require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
+    require(len(solvers) > 0, "solvers", solvers, "at least one, or None")
+    for name, solver in solvers.items():
+        require_kind(f"solvers[{name!r}]", solver, Solver, "a solver, such as apviz.Automatic()")
+
+
+def _begin(
+    rehearsing: Rehearsing, chosen: Mapping[str, Solver], tol: float, *, only_one: bool
+) -> tuple[dict[str, Candidate], dict[str, str]]:
+    """Rehearse every method that fits the memory; return these, and the reason why each of the others does not fit.
+
+    Args:
+        only_one: Leave out all methods after the first that fits.
+    """
+    operator, columns = rehearsing.system.operator, rehearsing.system.b.shape[1]
+    free = MEMORY_SHARE * free_memory(operator.x.device)
     candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
         solver = asked if isinstance(asked, UNREHEARSED) else asked.resolve(operator, columns)[0]
@@ -200,7 +222,7 @@ def advise(
             what = f"at least {ROWS_OF_SWEEPS:,} rows of at most three inputs on the CPU"
             unfit[name] = f"it needs {what}, and a kernel with Fourier products"
             continue
-        if solvers is None and n <= FEW_ROWS and candidates:
+        if only_one and candidates:
             unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation is over before it has been rehearsed"
             continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
@@ -216,11 +238,7 @@ def advise(
             unfit[name] = f"it would take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
     if not candidates:
         raise MemoryError("no method fits. " + "; ".join(f"{name}: {why}" for name, why in unfit.items()))
-    rehearsing.decide(candidates.values())
-    ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
-    alternatives = what_would_change(rehearsing, ordered, tol)
-    methods = {name: each.forecast for name, each in ordered.items()}
-    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began)
+    return candidates, unfit
 
 
 def can_forecast(solver: Solver) -> bool:

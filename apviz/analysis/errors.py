@@ -161,8 +161,8 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
     return np.full(len(epochs), np.nan), "no bound is known", False, ""
 
 
-def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
-    """Find the row of `epoch` from which the test RMSE stays within `share` of its last value.
+def sufficient_epoch(trace: Trace, end: float | None = None) -> int | None:
+    """Find the row of `epoch` from which the test RMSE stays within `RMSE_SHARE`, 1%, of its last value.
 
     If the run converged, more epochs do not change the predictions; the end of an unconverged run is only its last
     epoch. None if fewer than two epochs have a test RMSE.
@@ -185,7 +185,7 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
     if len(known) < 2:
         return None
     end = float(rmse[known[-1]]) if end is None else end
-    far = np.flatnonzero(np.abs(rmse[known] - end) > share * end)
+    far = np.flatnonzero(np.abs(rmse[known] - end) > RMSE_SHARE * end)
     if not len(far):
         return int(known[0])
     return int(known[far[-1] + 1]) if far[-1] + 1 < len(known) else None

@@ -28,6 +28,7 @@ from apviz.cli.on_workers import asked_for, told
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
+from apviz.hyperparameters import Hyperparameters
 from apviz.method import distinct_names
 from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
@@ -79,6 +80,12 @@ def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
     return {name: mark for name, _, mark in split}
 
 
+def _dtype(name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise ValueError(f"--dtype must be float32 or float64, got {name!r}")
+    return DTYPES[name]
+
+
 def _load(
     name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
 ) -> datasets.Dataset:
@@ -98,6 +105,23 @@ def _load(
             warnings.simplefilter("ignore")
             return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, **choices)
     return datasets.load(name, seed=seed)  # raises, with the known names
+
+
+Forecast = Annotated[
+    bool | None,
+    options.option(
+        options.RUN, None, f"Forecast the time of each method first; default: from {FORECAST_ROWS:,} rows on.",
+        "--forecast/--no-forecast",
+    ),
+]  # fmt: skip
+Pictures = Annotated[
+    int, options.option(options.OUTPUT, "N", "Draw N updates of gauss-southwell as pictures, if d = 2.")
+]
+Eigenvalues = Annotated[
+    bool,
+    options.option(options.OUTPUT, None, "Record all eigenvalues of K and P⁻¹K, up to n = 4,000.", "--eigenvalues"),
+]
+TracesAndReport = Annotated[str, options.option(options.OUTPUT, "FOLDER", "Write traces and report here, or to a URL.")]
 
 
 @app.command(
@@ -131,87 +155,74 @@ def compare(
     dtype: options.Dtype = "float32",
     device: options.Device = "auto",
     operator: options.Engine = "auto",
-    forecast: Annotated[
-        bool | None,
-        options.option(
-            options.RUN,
-            None,
-            f"Forecast the time of each method first; default: from {FORECAST_ROWS:,} rows on.",
-            "--forecast/--no-forecast",
-        ),
-    ] = None,
+    forecast: Forecast = None,
     scheduler: options.Scheduler = None,
     workers: options.Workers = None,
-    pictures: Annotated[
-        int, options.option(options.OUTPUT, "N", "Draw N updates of gauss-southwell as pictures, if d = 2.")
-    ] = 0,
-    eigenvalues: Annotated[
-        bool,
-        options.option(options.OUTPUT, None, "Record all eigenvalues of K and P⁻¹K, up to n = 4,000.", "--eigenvalues"),
-    ] = False,
-    out: Annotated[
-        str, options.option(options.OUTPUT, "FOLDER", "Write traces and report here, or to a URL.")
-    ] = "runs",
+    pictures: Pictures = 0,
+    eigenvalues: Eigenvalues = False,
+    out: TracesAndReport = "runs",
 ) -> None:
     """Solve one system with many methods: print a table, write traces and a report. Runs under torchrun too."""
     ranks = join_ranks()
     try:
         folder = place_of(out)
-        if dtype not in DTYPES:
-            raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
-        scales = _floats(lengthscale, "--lengthscale")
+        precision = _dtype(dtype)
         solvers = comparison.choose_solvers(
-            _words(methods),
-            rules=_words(rules),
-            block_sizes=_integers(block_sizes, "--block-sizes"),
-            partitions=_words(partition),
-            overlap=overlap,
-            ranks=_integers(rank, "--rank"),
-            tol=tol,
-            max_epochs=max_epochs,
-            seed=seed,
-        )
-        chosen_inputs = None if inputs is None else _words(inputs)
+            _words(methods), rules=_words(rules), block_sizes=_integers(block_sizes, "--block-sizes"),
+            partitions=_words(partition), overlap=overlap, ranks=_integers(rank, "--rank"), tol=tol,
+            max_epochs=max_epochs, seed=seed,
+        )  # fmt: skip
+        scales = _floats(lengthscale, "--lengthscale")
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
-                dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies,
-                decimal=_decimal(decimal),
+                dataset, target, n, seed, precision, inputs=None if inputs is None else _words(inputs),
+                missing=missing, copies=copies, decimal=_decimal(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
         build = partial(
-            comparison.build_system, data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device,
+            comparison.build_system, data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device,
             operator=operator,
         )  # fmt: skip
         system = build()
-        if ranks is not None and forecast:
-            raise ValueError("--forecast measures one process; leave it out on many ranks")
-        if ranks is not None and (scheduler is not None or workers is not None):
-            raise ValueError("many solves on workers, or one on many ranks: leave out --scheduler and --workers")
-        if pictures and system.d != 2:
-            raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
+        on_ranks = ranks is not None
+        _check_run(data, system, on_ranks, forecast, scheduler is not None or workers is not None, pictures)
     except (ValueError, OSError, ImportError) as error:
         fail(error)
+    _introduce(data, system, chosen)
+    hooks: list[Hook] = [ProgressHook(errors)]
+    if not on_ranks and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
+        hooks = _forecasting(system, solvers, tol, max_epochs)
+    recording = comparison.Recording(data, chosen.mean, pictures, eigenvalues=eigenvalues)
+    with asked_for(scheduler, workers) as cluster:
+        if cluster is None:
+            outcomes = comparison.compare(system, solvers, folder, recording, hooks)
+        else:
+            console.print(f"on {cluster}; seconds are of solves that share a machine", highlight=False, markup=False)
+            outcomes = told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
+        status = _present(outcomes, folder, solvers)
+    raise typer.Exit(status)
+
+
+def _check_run(
+    data: datasets.Dataset, system: KernelSystem, on_ranks: bool, forecast: bool | None, on_workers: bool, pictures: int
+) -> None:
+    """Raise ValueError for options of `compare` that exclude each other, or do not suit the system."""
+    if on_ranks and forecast:
+        raise ValueError("--forecast measures one process; leave it out on many ranks")
+    if on_ranks and on_workers:
+        raise ValueError("many solves on workers, or one on many ranks: leave out --scheduler and --workers")
+    if pictures and system.d != 2:
+        raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
+
+
+def _introduce(data: datasets.Dataset, system: KernelSystem, chosen: Hyperparameters) -> None:
+    """Print the data, what was done to them, and the hyperparameters."""
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{escape(data.card.title)}[/]: {size}")
     for note in data.notes:
         console.print(f"  {note}", highlight=False, markup=False)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
-    hooks: list[Hook] = [ProgressHook(errors)]
-    if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
-        hooks = _forecasting(system, solvers, tol, max_epochs)
-    with asked_for(scheduler, workers) as cluster:
-        if cluster is None:
-            outcomes = comparison.compare(
-                system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures,
-                eigenvalues=eigenvalues,
-            )  # fmt: skip
-        else:
-            console.print(f"on {cluster}; seconds are of solves that share a machine", highlight=False, markup=False)
-            recording = comparison.Recording(data, chosen.mean, pictures, eigenvalues=eigenvalues)
-            outcomes = told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
-        status = _present(outcomes, folder, solvers)
-    raise typer.Exit(status)
 
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
@@ -260,12 +271,10 @@ def advise(
     """Recommend a method, and forecast the time and memory of each, before you solve."""
     refuse_ranks("advise")
     try:
-        if dtype not in DTYPES:
-            raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
-        scales = _floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, DTYPES[dtype], decimal=_decimal(decimal))
+        precision, scales = _dtype(dtype), _floats(lengthscale, "--lengthscale")
+        data = _load(dataset, target, n, seed, precision, decimal=_decimal(decimal))
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
-        system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device)
+        system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device)
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
     except (ValueError, OSError, ImportError, MemoryError) as error:
         fail(error)
@@ -286,9 +295,8 @@ def advise(
     if solve:
         data, progress = data.for_comparison(), advice.progress()
         shown = ProgressHook(errors, also=lambda: progress.words)
-        outcomes = comparison.compare(
-            system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[progress, shown]
-        )  # fmt: skip
+        recording = comparison.Recording(data, chosen.mean)
+        outcomes = comparison.compare(system, [advice.best.solver], out, recording, [progress, shown])
         raise typer.Exit(_present(outcomes, out))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from apviz import datasets
-from apviz.comparison import build_system, choose_hyperparameters, choose_solvers, compare
+from apviz.comparison import Recording, build_system, choose_hyperparameters, choose_solvers, compare
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import NoiseSweep
@@ -80,8 +80,8 @@ def sweep_noise(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambda: N
     solvers = _sweep_solvers()
     for factor in NoiseSweep().factors():
         loaded = spec.at_noise(chosen, factor)
-        mean = loaded.hyperparameters.mean
-        for _ in compare(loaded.system, solvers, folder, data=loaded.data, mean=mean, hooks=hooks):
+        recording = Recording(loaded.data, loaded.hyperparameters.mean)
+        for _ in compare(loaded.system, solvers, folder, recording, hooks):
             done()
 
 
@@ -91,7 +91,7 @@ def compare_methods(folder: Path, hooks: Sequence[Hook] = (), done: Done = lambd
     chosen = choose_hyperparameters(data)
     solvers = _comparison_solvers()
     system = build_system(data, chosen, rhs=4)
-    for _ in compare(system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=PICTURES):
+    for _ in compare(system, solvers, folder, Recording(data, chosen.mean, PICTURES), hooks):
         done()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 import param
+from panel.io.resources import LOCAL_DIST
 from panel.util import edit_readonly
 from panel.viewable import Viewable
 
@@ -109,21 +110,7 @@ class Session:
             object="", severity="info", visible=False, closeable=True, title="Connected again",
             sizing_mode="stretch_width",
         )  # fmt: skip
-        of_others = _that_follow_busy()
-        self._template = pmui.Page(
-            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
-            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
-                  self._bodies.view],
-            sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
-            busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
-        )  # fmt: skip
-        # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
-        # page, and such watchers are never released.
-        for watcher in _that_follow_busy():
-            if watcher not in of_others:
-                pn.state.param.unwatch(watcher)
-        with edit_readonly(self._template):
-            self._template.busy = False
+        self._template = self._make_template()
         self._template.param.watch(self._theme_changed, "dark_theme")
         self._show_page()
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
@@ -131,10 +118,32 @@ class Session:
         pn.state.onload(self._loaded)
         pn.state.on_session_destroyed(lambda context: self._end(context._document))
 
+    def _make_template(self) -> pmui.Page:
+        lecture, of_others = self.shared.lecture, _that_follow_busy()
+        template = pmui.Page(
+            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
+            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
+                  self._bodies.view],
+            sidebar_width=430 if lecture else 340, dark_theme=self.shared.theme == "dark", theme_toggle=True,
+            site_url="./", busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
+        )  # fmt: skip
+        # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
+        # page, and such watchers are never released.
+        for watcher in _that_follow_busy():
+            if watcher not in of_others:
+                pn.state.param.unwatch(watcher)
+        with edit_readonly(template):
+            template.busy = False
+        return template
+
     def view(self) -> pmui.Page:
         """Return the HTML page that the server sends."""
         if pn.state.curdoc is not None:
-            pn.state.curdoc.template_variables["first_sight"] = self.first_sight()
+            variables = pn.state.curdoc.template_variables
+            variables["first_sight"] = self.first_sight()
+            # Panel sets this with the HTML. A tab that connects after its session has ended gets another session
+            # without HTML, and its styles would come from a CDN.
+            variables.setdefault("dist_url", LOCAL_DIST)
         return self._template
 
     def first_sight(self) -> str:

@@ -21,6 +21,7 @@ from apviz.gp.posterior import PAPER_LANCZOS_RANK
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, overlapping
+from apviz.system import KernelSystem
 
 # --- data sets --------------------------------------------------------------------------------------------------------
 
@@ -90,6 +91,12 @@ class Source:
             ValueError: The card has none.
         """
         return hyperparameters_of(self.name)
+
+    def system(self, h: Hyperparameters, b: torch.Tensor, options: Options, seed: int) -> KernelSystem:
+        """Return K W = b over the training rows."""
+        return KernelSystem(
+            self.data.train_x, b, h.build_kernel(), noise=h.noise, device=options.device, dataset=self.name, seed=seed
+        )
 
 
 def hyperparameters_of(name: str) -> Hyperparameters:

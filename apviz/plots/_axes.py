@@ -259,12 +259,12 @@ def without_buttons(figure: go.Figure) -> go.Figure:
 FACTOR: Final = 1.4
 
 
-def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
-    """Return the figure for a projector: text, lines, markers and the margins around them `factor` times as large."""
+def enlarged(figure: go.Figure) -> go.Figure:
+    """Return the figure for a projector: text, lines, markers and the margins around them `FACTOR` times as large."""
     # part by part, because plotly converts numbers of a whole figure to text;
     # the template is shared by figures, and sets the size of all text without its own size
-    layout = _scaled(figure.layout.to_plotly_json(), factor)
-    data = [_scaled(each.to_plotly_json(), factor) for each in figure.data]
+    layout = _scaled(figure.layout.to_plotly_json())
+    data = [_scaled(each.to_plotly_json()) for each in figure.data]
     return go.Figure(data, layout, figure.frames)
 
 
@@ -275,19 +275,18 @@ _PLACES: Final = {"font", "tickfont", "titlefont", "line", "marker", "colorbar",
 _PIXELS: Final = re.compile(r"font-size:([\d.]+)px")
 
 
-def _scaled(value: Any, factor: float, place: str = "") -> Any:
+def _scaled(value: Any, place: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _scaled_entry(key, each, factor, place) for key, each in value.items()}
+        return {key: _scaled_entry(key, each, place) for key, each in value.items()}
     if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
-        return [_scaled(each, factor, place) for each in value]
+        return [_scaled(each, place) for each in value]
     return value
 
 
-def _scaled_entry(key: str, value: Any, factor: float, place: str) -> Any:
-    if key in {"height", *_GAPS} and isinstance(value, int | float):
-        return value * factor
-    if key in _SIZES and place in _PLACES and isinstance(value, int | float):
-        return value * factor
+def _scaled_entry(key: str, value: Any, place: str) -> Any:
+    is_size = key in {"height", *_GAPS} or (key in _SIZES and place in _PLACES)
+    if is_size and isinstance(value, int | float):
+        return value * FACTOR
     if key == "text" and isinstance(value, str):
-        return _PIXELS.sub(lambda found: f"font-size:{float(found[1]) * factor:.0f}px", value)
-    return _scaled(value, factor, key if isinstance(value, dict) else place)
+        return _PIXELS.sub(lambda found: f"font-size:{float(found[1]) * FACTOR:.0f}px", value)
+    return _scaled(value, key if isinstance(value, dict) else place)

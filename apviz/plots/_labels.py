@@ -262,7 +262,3 @@ def system_label(span: Span) -> str:
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:
     """Format blocks as sets of points, such as {1, 2} {3}, counting points from 1."""
     return " ".join("{" + ", ".join(str(point + 1) for point in block) + "}" for block in blocks)
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

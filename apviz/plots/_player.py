@@ -9,10 +9,6 @@ from apviz.plots._style import CAPTION_SIZE, Theme
 
 #: Milliseconds between two frames while playing.
 PAUSE: Final = 450
-#: Height in pixels of the slider and the line above it that names the current frame.
-PLAYER: Final = 62
-#: Width in pixels of two buttons with one sign each.
-BUTTONS_WIDTH: Final = 106
 
 
 def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = None, **place: Any) -> dict[str, Any]:

@@ -73,11 +73,11 @@ def _details(rows: Sequence[Row]) -> list[str]:
     ]  # fmt: skip
 
 
-def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
+def terminal_table(traces: Sequence[Trace]) -> Table:
     """Return the table for a terminal: words and colour mark runs that did not converge; details are below it."""
     lines = table_rows(traces)
     table = Table(
-        title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False,
+        box=box.SIMPLE, padding=0, show_edge=False,
         caption="\n".join(map(escape, _details(lines))) or None, caption_justify="left",
     )  # fmt: skip
     for index, heading in enumerate(TERMINAL_HEADINGS):

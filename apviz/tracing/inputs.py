@@ -1,4 +1,4 @@
-"""Root attributes about inputs and targets: distinct rows, spreads, correlations, oddities; κ of distinct rows."""
+"""What a trace says about inputs and targets: rows, spreads, correlations, oddities, κ of distinct rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from apviz.datasets.oddities import find_oddities
 from apviz.kernels import pairwise_distances
+from apviz.solvers.run import Run
 from apviz.spectrum import Method, spectrum
 from apviz.system import KernelSystem
+from apviz.tracing.store import Record
 
 #: rows that are searched for oddities
 ODDITY_ROWS = 100_000
@@ -104,3 +106,21 @@ def _row_keys(x: Tensor) -> np.ndarray:
     hashed = pd.util.hash_pandas_object(pd.DataFrame(x.cpu().numpy() + 0.0), index=False)
     keys: np.ndarray = hashed.to_numpy()
     return keys
+
+
+def put_rows(record: Record, run: Run) -> None:
+    """Record inputs, target and owning block of each row, and all pairs of a row and a block that solves on it."""
+    record.put(
+        rows={"coordinates": run.system.operator.given.double().cpu(), "target": run.system.b[:, 0].double().cpu()}
+    )
+    if run.partition is None:
+        return
+    owner = torch.empty(run.system.n, dtype=torch.int64)
+    pairs = []
+    order = run.partition.order.cpu()
+    for block in range(len(run.partition)):
+        owner[order[run.partition.owned(block)]] = block
+        rows = run.partition.solved(block)
+        held = order[rows.cpu() if isinstance(rows, torch.Tensor) else rows]
+        pairs.append(torch.stack([held, torch.full_like(held, block)], dim=1))
+    record.put(rows={"owner": owner, "membership": torch.cat(pairs)})

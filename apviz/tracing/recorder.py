@@ -18,7 +18,7 @@ from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.attributes import solve_attributes
-from apviz.tracing.inputs import input_attributes, kappa_of_distinct_rows
+from apviz.tracing.inputs import input_attributes, kappa_of_distinct_rows, put_rows
 from apviz.tracing.lock import Lock
 from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record, TraceStore, what_to_do
@@ -194,7 +194,7 @@ class Recorder(Hook):
         self._times_chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
         self._squared_residual = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
         if self.rows:
-            _put_rows(record, run)
+            put_rows(record, run)
         if 0 in self.snapshots:
             self._snapshot(0)
 
@@ -390,21 +390,3 @@ def _put_eigenvalues(record: Record, run: Run) -> None:
         # rounding can make the smallest one negative: no condition number
         if values[-1] > 0:
             attrs["kappa"] = float(values[0] / values[-1])
-
-
-def _put_rows(record: Record, run: Run) -> None:
-    """Record inputs, target and owning block of each row, and all pairs of a row and a block that solves on it."""
-    record.put(
-        rows={"coordinates": run.system.operator.given.double().cpu(), "target": run.system.b[:, 0].double().cpu()}
-    )
-    if run.partition is None:
-        return
-    owner = torch.empty(run.system.n, dtype=torch.int64)
-    pairs = []
-    order = run.partition.order.cpu()
-    for block in range(len(run.partition)):
-        owner[order[run.partition.owned(block)]] = block
-        rows = run.partition.solved(block)
-        held = order[rows.cpu() if isinstance(rows, torch.Tensor) else rows]
-        pairs.append(torch.stack([held, torch.full_like(held, block)], dim=1))
-    record.put(rows={"owner": owner, "membership": torch.cat(pairs)})

@@ -92,7 +92,7 @@ data = datasets.load("china", n=int(sys.argv[1]))
 chosen = comparison.choose_hyperparameters(data)
 system = comparison.build_system(data, chosen, rhs=16)
 solvers = comparison.choose_solvers(["ap"], rules=["cyclic"], block_sizes=[500], max_epochs=int(sys.argv[2]))
-for outcome in comparison.compare(system, solvers, Path(sys.argv[3]), data=data, mean=chosen.mean):
+for outcome in comparison.compare(system, solvers, Path(sys.argv[3]), comparison.Recording(data, chosen.mean)):
     print(time.process_time() - started, outcome.trace["epoch"]["seconds"].values[-1])
 """
 

@@ -27,7 +27,7 @@ def make_twelve(folder: Path) -> Path:
     rules = ["gauss-southwell", "cyclic", "random", "shuffled"]
     solvers = comparison.choose_solvers(["ap", "overlap", "cg", "pcg"], rules=rules, block_sizes=[100, 200, 400])[-12:]
     assert len(solvers) == 12
-    for _ in comparison.compare(system, solvers, folder, data=data, mean=chosen.mean, pictures=20):
+    for _ in comparison.compare(system, solvers, folder, comparison.Recording(data, chosen.mean, 20)):
         pass
     return folder
 

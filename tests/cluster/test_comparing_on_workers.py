@@ -43,7 +43,7 @@ def test_traces_and_weights_of_workers_equal_those_of_one_process_bit_for_bit(tw
     recording = Recording(pictures=20)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    alone = [*compare(small.a_system(), SOLVERS, tmp_path / "alone", pictures=20)]
+    alone = [*compare(small.a_system(), SOLVERS, tmp_path / "alone", recording)]
     torch.set_num_threads(threads)
     outcomes = [*compare_on(two_workers, small.a_system, SOLVERS, tmp_path / "on workers", recording)]
     assert [each.error for each in outcomes] == [""] * 4

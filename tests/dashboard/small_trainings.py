@@ -15,7 +15,7 @@ SOLVER = apviz.AlternatingProjection(block_size=50, tol=1.0, min_epochs=3)
 SETTINGS = apviz.TrainingSettings(solver=SOLVER, steps=3, probes=2)
 
 
-def finished(job, seconds=60):
+def finished(job, seconds=300):
     job.start()
     job.join(seconds)
     assert not job.is_active

@@ -10,8 +10,12 @@ pytest.importorskip("panel")
 
 from apviz.dashboard import address
 from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.inside import InsideView
+from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.training import TrainingPlan
 
 
 @pytest.mark.parametrize(
@@ -29,17 +33,43 @@ from apviz.dashboard.settings.system_choice import SystemChoice
         ("ranks=0", "whole numbers above 0, separated by commas, are accepted"),
         ("sizes=-20", "whole numbers above 0, separated by commas, are accepted"),
         ("below=-inf", "a number from 0 to 6 is accepted"),
+        ("interval=1", "a whole number from 100 to 10,000 is accepted"),
         ("rhs=65", "a whole number from 1 to 64 is accepted"),
         ("rules=best", "one of gauss-southwell, cyclic, random, shuffled is accepted"),
     ],
 )
 def test_a_bad_value_is_reported_and_removed(query, reason):
-    models = [SystemChoice(Limits()), MethodChoice(), BatchSizeSweep(), NoiseSweep()]
+    models = [SystemChoice(Limits()), MethodChoice(), BatchSizeSweep(), NoiseSweep(), InsideView()]
     models = [model for model in models if query.partition("=")[0] in address.settings(model)]
     before = address.to_query(models)
     (problem,) = address.apply(query, models)
     assert problem.startswith(f"{query} in the address is left out: {reason}")
     assert address.to_query(models) == before
+
+
+PLAN = TrainingPlan(
+    solver="cg", rank=7, steps=9, step_size=0.05, noise_floor=1e-6, ard=False, warm_start=True, less_work=True
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "others"),
+    [
+        ([BatchSizeSweep(sizes=[20, 50], rule="random", tol=1e-3)], [BatchSizeSweep()]),
+        ([BatchSizeSweep()], [BatchSizeSweep(sizes=[3])]),
+        ([SweepView(runs=["a", "b=2"], selected="b=2")], [SweepView()]),
+        ([NoiseSweep(below=3, per_decade=2)], [NoiseSweep()]),
+        ([MethodChoice(methods=["cg", "auto"], block_sizes=[50])], [MethodChoice()]),
+        ([RecordChoice(method="pcg", updates=7, overlap=0.25), InsideView(run="a b=2", update=4, interval=250)],
+         [RecordChoice(), InsideView()]),
+        ([PLAN], [TrainingPlan()]),
+    ],
+    ids=lambda models: type(models[0]).__name__,
+)  # fmt: skip
+def test_an_address_restores_the_settings_it_was_written_from(chosen, others):
+    assert address.apply(address.to_query(chosen), others) == []
+    for one, other in zip(chosen, others, strict=True):
+        assert other.param.values() | {"name": one.name} == one.param.values()
 
 
 def test_good_values_are_used_unchanged():

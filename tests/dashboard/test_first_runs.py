@@ -8,21 +8,17 @@ pytest.importorskip("panel")
 
 from apviz.dashboard.first_runs import FirstRuns, first_runs, sweep_noise, train
 from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
-from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.visiting import drawn, visitor
 
 
 def opened(name, folder):
     """Open the page of a new visitor, and draw all pending charts."""
-    page = PAGES[name](Shared(Limits(), JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
+    page = PAGES[name](visitor(folder))
     page.main()
     page.open()
-    while page._to_draw:
-        page._next_drawing = 0.0
-        page.tick()
+    drawn(page)
     page.shared.end()
     return page
 
@@ -75,15 +71,14 @@ def test_the_job_reports_its_progress_and_can_be_stopped(tmp_path):
 def test_the_landing_page_waits_for_the_first_runs(tmp_path):
     sweep_noise(tmp_path)
     runs, filling = RunsFolder(tmp_path), FirstRuns(JobQueue(1), RunsFolder(tmp_path))
-    shared = Shared(Limits(), JobQueue(1), runs, False, View(), SystemChoice(Limits()), first_runs=filling)
-    page = PAGES["compare"](shared)
+    page = PAGES["compare"](visitor(runs, first_runs=filling))
     page.main()
     page.open()
     assert page.choice.runs == []
     filling.state = "done"
     page.open()
     assert page.choice.runs
-    shared.end()
+    page.shared.end()
 
 
 @pytest.mark.slow

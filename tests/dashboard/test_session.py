@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("panel")
 
 from bokeh.document import Document
+from bokeh.models import ImportedStyleSheet
 from panel.io.state import set_curdoc
 
 from apviz.dashboard import session as session_module
@@ -222,3 +223,15 @@ def test_pages_are_reopened_once_a_new_folder_is_filled(tmp_path, recorded_runs)
         session._tick()
         assert session._elsewhere.jobs == [] and session.page.choice.runs == ["cg"]
         session.shared.end()
+
+
+def test_a_document_made_again_without_a_page_takes_its_styles_from_the_server(tmp_path, recorded_runs):
+    """A slow tab connects after its session has ended; the server then makes another without writing any HTML."""
+    shutil.copytree(recorded_runs / "cg.zarr", tmp_path / "cg.zarr")
+    document = Document()
+    with set_curdoc(document):
+        session = loaded(tmp_path)
+        session.view().server_doc(document)
+        session.shared.end()
+    sheets = [sheet.url for root in document.roots for sheet in root.select({"type": ImportedStyleSheet})]
+    assert sheets and not [url for url in sheets if url.startswith("http")]

@@ -6,7 +6,8 @@ import pytest
 import torch
 from gpytorch.kernels import LCMKernel, MaternKernel, MultitaskKernel, RBFKernel, ScaleKernel
 
-from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple, tasks
+from benchmarks.model_cases import MODELS, Case, data, jitter, simple, tasks
+from benchmarks.models import PAGE, by_solves, distances
 
 REFUSED = {"SGPR (inducing points)": "a low-rank approximation, which GPyTorch itself solves fast"}
 # GPyTorch computes parts of these in float32, or distances with visible rounding

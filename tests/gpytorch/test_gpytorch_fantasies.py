@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import apviz
-from benchmarks.models import MODELS, batch, data, native
+from benchmarks.model_cases import MODELS, batch, data
+from benchmarks.models import native
 
 X, Y, Z = data(2)
 SHAPES = {

@@ -43,22 +43,6 @@ class Centred(kernels.RBFKernel):
         return super().forward(2 * x1 / x1.max(), x2, **params)
 
 
-class OtherDistance(kernels.RBFKernel):
-    def covar_dist(self, *args, **kwargs):
-        return 4 * super().covar_dist(*args, **kwargs)
-
-
-class OtherCall(kernels.MaternKernel):
-    def __call__(self, *args, **kwargs):
-        return super().__call__(*args, **kwargs)
-
-
-class OtherScale(kernels.ScaleKernel):
-    @property
-    def outputscale(self):
-        return 2 * super().outputscale
-
-
 class Named(kernels.RBFKernel):
     """An RBF kernel with another constructor and an attribute of its own."""
 

@@ -60,9 +60,8 @@ def test_a_notebook_without_a_slide_is_left_out_and_asked_for_alone_says_so(tmp_
     plain, other = made("1"), typed(made("2"), "slide", "-")
     write_slides([("01-plain", plain), ("02-other", other)], tmp_path)
     assert {path.name for path in tmp_path.glob("*.html")} == {"02-other.html", "index.html"}
-    assert (
-        "02-other" in (tmp_path / "index.html").read_text() and "01-plain" not in (tmp_path / "index.html").read_text()
-    )
+    index = (tmp_path / "index.html").read_text()
+    assert "02-other" in index and "01-plain" not in index
     with pytest.raises(ValueError, match="01-plain has no cell on a slide"):
         slides(plain, "01-plain")
 

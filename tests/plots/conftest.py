@@ -34,9 +34,9 @@ def runs():
     kernel = apviz.Matern52(lengthscale=0.5)
     test = (x[N:], y[N:])
 
-    def run(solver, *hooks, noise=0.05):
+    def run(solver, *hooks, noise=0.05, **recording):
         system = apviz.KernelSystem(x[:N], targets, kernel, noise=noise, operator="dense")
-        recorder = apviz.Recorder()
+        recorder = apviz.Recorder(**recording)
         with contextlib.suppress(KeyboardInterrupt):
             apviz.solve(system, solver, hooks=[*hooks, recorder])
         return recorder.trace
@@ -64,6 +64,8 @@ def runs():
         "cg": run(gradient(), apviz.PredictionHook(*test)),
         "pcg": run(gradient(preconditioner=apviz.PivotedCholesky(rank=20))),
         "cholesky": run(apviz.Cholesky()),
+        "ap eigenvalues": run(projection(block_size=50), eigenvalues=True),
+        "pcg eigenvalues": run(gradient(preconditioner=apviz.PivotedCholesky(rank=20)), eigenvalues=True),
     }
     torch.set_num_threads(threads)
     return traces

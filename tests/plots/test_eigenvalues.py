@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -124,30 +122,9 @@ def test_both_axes_are_logarithmic_and_a_line_marks_the_perfect_preconditioner(t
     assert layout.annotations[0].y == 0  # annotations on a log axis take the logarithm
 
 
-def test_the_title_states_the_settings_and_fits_a_phone(traces):
-    title = plots.eigenvalues(traces["ap"]).layout.title.text
-    for stated in (f"n = {N}", "d = 2", "b = 30", "Matérn-5/2", "σ² = 0.05", "float64"):
-        assert stated in title
-    lines = [line.partition(">")[2].partition("<")[0] for line in title.split("<br>")]
-    assert all(len(line) <= 52 for line in lines) and len(lines[0]) <= 43
-
-
 def test_runs_without_eigenvalues_are_left_out_and_counted_and_alone_are_an_error(traces):
     without = solved(SOLVERS["cg"], eigenvalues=False)
     title = plots.eigenvalues([traces["cg"], without]).layout.title.text
     assert "1 of 2 runs recorded no eigenvalues" in title
     with pytest.raises(ValueError, match=r"4,000 rows with hooks=\[apviz\.Recorder\(eigenvalues=True\)\]"):
         plots.eigenvalues(without)
-
-
-def test_nothing_to_draw_and_an_unknown_theme_are_errors(traces):
-    with pytest.raises(ValueError, match="no trace to draw; pass one or several"):
-        plots.eigenvalues([])
-    with pytest.raises(ValueError, match="light, dark, got 'blue'"):
-        plots.eigenvalues(traces["cg"], theme="blue")
-
-
-def test_one_trace_equals_a_sequence_of_one_and_the_figure_is_valid_json(traces):
-    text = plots.eigenvalues(traces["pcg"]).to_json()
-    assert text == plots.eigenvalues([traces["pcg"]]).to_json()
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -25,6 +25,8 @@ FIGURES = {
     plots.condition_numbers: ["ap", "cyclic", "cg", "noisy"],
     plots.block_timeline: ["ap", "cyclic", "skeletons"],
     plots.block_norms: ["ap", "cyclic"],
+    plots.update_times: ["ap", "ap100", "cg"],
+    plots.eigenvalues: ["ap eigenvalues", "pcg eigenvalues"],
     plots.lengthscales: ["training ap", "training one", "training cut"],
     plots.training: ["training ap", "training cg", "training kappa", "training cut"],
 }
@@ -92,7 +94,7 @@ def test_zoom_survives_an_update_because_uirevision_is_constant(plot, traces):
 
 
 def test_no_figure_uses_a_webgl_context(plot, traces):
-    assert {each.type for each in plot(traces).data} <= {"scatter", "heatmap"}
+    assert {each.type for each in plot(traces).data} <= {"scatter", "heatmap", "box"}
 
 
 def test_legend_and_colour_bar_do_not_reduce_the_width_of_the_chart(plot, traces):

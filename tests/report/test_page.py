@@ -30,7 +30,7 @@ def page(tmp_path_factory) -> Path:
     solvers = comparison.choose_solvers(
         ["ap", "cg", "cholesky"], rules=["gauss-southwell", "cyclic"], block_sizes=[30, 90], max_epochs=5
     )
-    list(comparison.compare(system, solvers, folder, data=data))
+    list(comparison.compare(system, solvers, folder, comparison.Recording(data)))
     return write_report(find_traces(folder), folder / "report.html")
 
 

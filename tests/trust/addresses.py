@@ -38,7 +38,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 MARK = "<img src=x onerror=stolen()>"
 ODD = (

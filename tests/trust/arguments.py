@@ -26,7 +26,7 @@ from tests.trust import calls
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 from tests.trust.odd import FLAGS, NUMBERS, TEXTS, arrays_like
 from tests.trust.recipes import Recipe, recipes
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 #: documented errors of public functions
 KINDS: tuple[type[BaseException], ...] = (

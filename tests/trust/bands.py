@@ -8,7 +8,6 @@ if that has too few digits; ‖W−W*‖²_K is RᵀK⁻¹R by its Cholesky fact
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +23,8 @@ from apviz.tracing.trace import sign_of
 from tests.textbook import CORRELATIONS
 from tests.trust import truth
 from tests.trust.exact import DIGITS
-from tests.trust.truth import ENDLESS, LONG, REFUSALS, Case, Verdict
+from tests.trust.truth import LONG, Case
+from tests.trust.verdicts import ENDLESS, REFUSALS, Verdict, judged
 
 #: first seed: these cases differ from those of the campaign `truth`
 FIRST_SEED = 39_000_000
@@ -294,25 +294,21 @@ def _of_predictions(made: Solve, exact: Exact, trace: Any, watch: Watch) -> list
     return []
 
 
+@judged(*REFUSALS)
 def judge(seed: int) -> Verdict:
     """Solve the case of a seed, and compare every claim with the truth."""
     made = solve_of(seed)
     case, began = made.case, time.process_time()  # CPU time, because the machine may be busy
     watch = Watch()
     recorder = apviz.Recorder(spectrum=made.spectrum, spectrum_rows=made.spectrum_rows, rows=True)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            system = apviz.KernelSystem(
-                case.x, case.b, case.kernel, noise=case.noise, dtype=case.dtype, operator=case.operator, device="cpu"
-            )
-            hooks: list[Any] = [apviz.PredictionHook(made.z, np.zeros(len(made.z))), watch, recorder]
-            if made.max_work is not None:
-                hooks.append(apviz.StopHook(max_work=made.max_work))
-            solution = apviz.solve(system, case.solver, hooks, made.start)
-        except REFUSALS as refused:
-            said = str(refused)
-            return Verdict("refused" if said else "error", said or f"{type(refused).__name__} without a word")
+    with np.errstate(all="ignore"):
+        system = apviz.KernelSystem(
+            case.x, case.b, case.kernel, noise=case.noise, dtype=case.dtype, operator=case.operator, device="cpu"
+        )
+        hooks: list[Any] = [apviz.PredictionHook(made.z, np.zeros(len(made.z))), watch, recorder]
+        if made.max_work is not None:
+            hooks.append(apviz.StopHook(max_work=made.max_work))
+        solution = apviz.solve(system, case.solver, hooks, made.start)
         if time.process_time() - began > ENDLESS:
             return Verdict("endless", f"{time.process_time() - began:.0f} s")
         trace = recorder.trace

@@ -26,7 +26,7 @@ import apviz
 import apviz.gpytorch
 from apviz.operators import interface
 from tests.trust.gradient_kernels import GPYTORCH, REFUSED, USER, Family, grid
-from tests.trust.truth import ENDLESS, Verdict
+from tests.trust.verdicts import ENDLESS, Verdict
 
 FAMILIES = GPYTORCH | USER | REFUSED
 #: tolerance, relative to the largest derivative in a tensor

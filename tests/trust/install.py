@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.machine import RESULTS
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 ROOT: Final = Path(__file__).parents[2]
 JOURNEY: Final = Path(__file__).with_name("journey.py")

@@ -27,7 +27,7 @@ from apviz.partitions import KDTree
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
 from apviz.solvers import Subspace, attempt
 from tests.processes import FRESH
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict, judged
 
 ROWS = 40
 APVIZ = str(Path(apviz.__file__).parent)
@@ -278,20 +278,10 @@ def surroundings() -> dict[str, Any]:
     }  # fmt: skip
 
 
+@judged()
 def judge(seed: int) -> Verdict:
     """Disturb the solve of a seed, and solve again."""
     made = case(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return _judged(made)
-        except AssertionError as wrong:
-            return Verdict("false", str(wrong))
-        except Exception as error:
-            return Verdict("error", f"{type(error).__name__}: {error}")
-
-
-def _judged(made: Case) -> Verdict:
     want, want_trained = fresh(made.solver, made.operator, made.dtype, made.trains)
     given, recorder = made.system(), apviz.Recorder()
     one = training(made) if made.trains else None

@@ -36,7 +36,7 @@ from apviz.operators import native
 from apviz.partitions import KDTree
 from apviz.solvers import attempt
 from tests.processes import FRESH
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import judged
 
 NEVER, ROWS, EPOCHS, STEPS = 1e-300, 48, 30, 15
 #: seconds within which an unkilled process must end
@@ -256,18 +256,13 @@ def read_until(folder: Path, process: Any, made: Case, delay: float) -> None:
     assert not process.is_alive(), "it did not end"
 
 
-def judge(seed: int) -> Verdict:
+@judged()
+def judge(seed: int) -> str:
     """Kill the process of a seed, and check its files."""
     made = case(seed)
-    with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder = Path(temporary)
-        try:
-            return Verdict(_two(folder, made) if made.kind.startswith("two") else _killed(folder, made))
-        except AssertionError as wrong:
-            return Verdict("false", str(wrong))
-        except Exception as error:
-            return Verdict("error", f"{type(error).__name__}: {error}")
+        return _two(folder, made) if made.kind.startswith("two") else _killed(folder, made)
 
 
 def _killed(folder: Path, made: Case) -> str:

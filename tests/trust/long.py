@@ -27,7 +27,7 @@ import psutil
 
 from tests.dashboard.browser.server import ENDLESS, Server
 from tests.trust.tabs import Tab
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 VISITORS = 20
 #: limits of the server, in seconds; the defaults are 15 and 600

@@ -26,7 +26,7 @@ import apviz
 from apviz.solvers import attempt
 from tests.processes import FRESH
 from tests.trust.interrupt import SOLVERS, system
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict, judged
 
 #: smallest counted allocation in bytes, the size of a right-hand side
 LEAST = 300
@@ -183,17 +183,11 @@ def allocation(seed: int) -> int:
     return 1 + (seed // len(SCENARIOS) * 11) % undisturbed(name)[1]
 
 
+@judged()
 def judge(seed: int) -> Verdict:
     """Run the scenario of a seed with too little memory, and then again with enough."""
     name, limit = case(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return _limited(seed, limit) if limit else _injected(name, allocation(seed))
-        except AssertionError as wrong:
-            return Verdict("false", str(wrong))
-        except Exception as error:
-            return Verdict("error", f"{type(error).__name__}: {error}")
+    return _limited(seed, limit) if limit else _injected(name, allocation(seed))
 
 
 def _injected(name: str, k: int) -> Verdict:

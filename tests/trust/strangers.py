@@ -21,7 +21,7 @@ import torch
 import apviz
 from apviz.report.page import find_traces, write_report
 from apviz.report.table import table_rows
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 #: markup that a shown text must not become
 MARK = "<img src=x onerror=stolen()>"

@@ -20,7 +20,7 @@ from apviz.dashboard.store import own_data
 from apviz.datasets.tables import TableChoices
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 from tests.trust.table_files import Case, case
-from tests.trust.truth import Verdict
+from tests.trust.verdicts import Verdict
 
 #: limit of an upload to a dashboard, in MB
 UPLOAD_MB = 100

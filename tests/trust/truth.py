@@ -7,7 +7,6 @@ A case is its seed. Residuals are recomputed in extended precision from the give
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +14,14 @@ import numpy as np
 import torch
 
 import apviz
-from apviz.factors import NotPositiveDefinite
 from apviz.partitions import partitioner_named
 from apviz.preconditioners import Nystrom, TwoLevelSchwarz
 from apviz.solvers import Subspace
 from tests.textbook import CORRELATIONS
+from tests.trust.verdicts import ENDLESS, REFUSALS, Verdict, judged
 
 MARGIN = 1.01
 LONG = np.longdouble
-#: wall-clock limit on a busy machine for at most 160 rows, in seconds
-ENDLESS = 120.0
-#: documented errors
-REFUSALS = (ValueError, NotPositiveDefinite, MemoryError)
 
 
 @dataclass
@@ -49,20 +44,6 @@ class Case:
     operator: str
     solver: Any
     words: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Outcome: `converged`, `ended` (and says so), `refused`, or the failure: `false`, `error`, `endless`."""
-
-    how: str
-    said: str = ""
-    claimed: float = float("nan")
-    true: float = float("nan")
-
-    @property
-    def is_wrong(self) -> bool:
-        return self.how in ("false", "error", "endless")
 
 
 #: partitions for overlapping blocks, and for others
@@ -198,22 +179,15 @@ def true_residual(case: Case, weights: np.ndarray) -> float:
     return float((np.sqrt((r**2).sum(0)) / np.where(norms > 0, norms, 1)).mean())
 
 
+@judged(*REFUSALS)
 def judge(seed: int) -> Verdict:
     """Solve the case of a seed, and check its claims."""
     made = case(seed)
     began = time.monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            system = apviz.KernelSystem(
-                made.x, made.b, made.kernel, noise=made.noise, dtype=made.dtype, operator=made.operator, device="cpu"
-            )
-            solution = apviz.solve(system, made.solver)
-        except REFUSALS as refused:
-            said = str(refused)
-            return Verdict("refused" if said else "error", said or f"{type(refused).__name__} without a word")
-        except Exception as error:  # any other error is undocumented
-            return Verdict("error", f"{type(error).__name__}: {error}")
+    system = apviz.KernelSystem(
+        made.x, made.b, made.kernel, noise=made.noise, dtype=made.dtype, operator=made.operator, device="cpu"
+    )
+    solution = apviz.solve(system, made.solver)
     if time.monotonic() - began > ENDLESS:
         return Verdict("endless", f"{time.monotonic() - began:.0f} s")
     if not solution.converged:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from apviz.advice import Advice
 from apviz.analysis.diagnosis import Diagnosis
-from apviz.comparison import Outcome, compare
+from apviz.comparison import Outcome, Recording, compare
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import LiveHook, duration
 from apviz.dashboard.limits import Limits
@@ -113,12 +113,15 @@ class ComparisonJob(Job):
     def _compare(self, loaded: Loaded) -> None:
         progress = [] if self._progress is None else [self._progress]
         outcomes = compare(
-            loaded.system, self._until_stopped(loaded.system), self._runs.path,
-            data=loaded.data if self._predict else None, mean=loaded.hyperparameters.mean,
-            hooks=[self.stop_hook, *progress, self.live], pictures=self._snapshots, pictured=lambda solver: True,
+            loaded.system, self._until_stopped(loaded.system), self._runs.path, self._recording(loaded),
+            [self.stop_hook, *progress, self.live],
         )  # fmt: skip
         for outcome in outcomes:
             self._keep(outcome)
+
+    def _recording(self, loaded: Loaded) -> Recording:
+        data = loaded.data if self._predict else None
+        return Recording(data, loaded.hyperparameters.mean, self._snapshots, pictured=lambda solver: True)
 
     def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
         """Yield one solver after another, until the job is stopped."""

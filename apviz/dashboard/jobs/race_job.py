@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from apviz.comparison import Recording
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.live import LiveHook
 from apviz.dashboard.settings.systems import Loaded
@@ -53,12 +52,10 @@ class RaceJob(ComparisonJob):
         return sum(lane.progress for lane in list(self._lanes)) / max(1, self._count)
 
     def _compare(self, loaded: Loaded) -> None:
-        recording = Recording(
-            loaded.data if self._predict else None, loaded.hyperparameters.mean, self._snapshots, lambda solver: True
-        )
         outcomes = race(
-            loaded.system, self._solvers, self._runs.path, self._turns, recording=recording, hooks=self._hooks_of
-        )
+            loaded.system, self._solvers, self._runs.path, self._turns,
+            recording=self._recording(loaded), hooks=self._hooks_of,
+        )  # fmt: skip
         for outcome in outcomes:
             self._keep(outcome)
 

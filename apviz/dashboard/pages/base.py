@@ -25,6 +25,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice, SystemPanel
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import ThemeName
 from apviz.solvers import Solver
@@ -222,6 +223,17 @@ class SolvingPage(Page):
             return
         self.start(spec, [solver])
 
+    def current(self, solvers: Callable[[SystemSpec], list[Solver]]) -> tuple[SystemSpec, list[Solver]] | None:
+        """Return the chosen system and the solvers for it; None, with a message, if a setting is invalid."""
+        if not self.fields.ready():
+            return None
+        try:
+            spec = self.shared.system.spec()
+            return spec, solvers(spec)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return None
+
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
     ) -> bool:
@@ -250,6 +262,19 @@ class SolvingPage(Page):
     def adopt(self, job: Job) -> None:
         if isinstance(job, ComparisonJob) and (self.job is None or not self.job.is_active):
             self.job, self._taken = job, 0
+
+    def opened(self, names: Sequence[str]) -> tuple[dict[str, Trace], list[str]]:
+        """Open solves of the folder; return them by name, and why others do not open, in sentences."""
+        found, problems = dict[str, Trace](), list[str]()
+        for name in names:
+            try:
+                trace = self.shared.runs.open(name)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+                continue
+            if is_solve(trace):
+                found[name] = trace
+        return found, problems
 
     @property
     def expects_runs(self) -> bool:

@@ -114,15 +114,9 @@ class Inside(SolvingPage):
 
     def run(self) -> None:
         """Record the selected system, solved by the selected method."""
-        if not self.fields.ready():
-            return
-        try:
-            spec = self.shared.system.spec()
-            solver = self.recording.solver(spec.n, spec.seed)
-        except ValueError as error:
-            self._bar.refuse(str(error))
-            return
-        self.start(spec, [solver])
+        current = self.current(lambda spec: [self.recording.solver(spec.n, spec.seed)])
+        if current is not None:
+            self.start(*current)
 
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any

@@ -13,7 +13,6 @@ from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table,
 from apviz.experiments.measuring import ending, machines, solved, traces_of, when
 from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.solvers import AlternatingProjection
-from apviz.system import KernelSystem
 
 PAIRS = (("3droad", "airquality"),)
 #: Sizes for the full set. The paper trains with the last one, and does not name the sizes of its figure.
@@ -65,12 +64,9 @@ class BatchSize(Experiment):
 
 def _solve(pair: tuple[str, str], size: int, seed: int, options: Options, trace: Path) -> Row:
     source = load(*pair, options, seed)
-    h, y = source.hyperparameters, source.data.train_y[:, None]
+    y = source.data.train_y[:, None]
     probes = torch.randn(source.n, 15, generator=torch.Generator().manual_seed(seed))
-    system = KernelSystem(
-        source.data.train_x, torch.cat([y, probes.to(y)], 1), h.build_kernel(), noise=h.noise, device=options.device,
-        dataset=source.name, seed=seed,
-    )  # fmt: skip
+    system = source.system(source.hyperparameters, torch.cat([y, probes.to(y)], 1), options, seed)
     solver = AlternatingProjection(block_size=source.scaled(size), tol=LEVELS[-1] / 10, max_epochs=MAX_EPOCHS)
     row = solved(system, solver, trace, options, LEVELS)
     return row | {"full_size": size, "block_size": solver.block_size, "data": source.heading, "seed": seed}

@@ -11,7 +11,6 @@ from apviz.experiments.measuring import machines, residual_chart, traces_of
 from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.rules import Random
 from apviz.solvers import AlternatingProjection, attempt
-from apviz.system import KernelSystem
 from apviz.tracing import Recorder
 
 PAIRS = (("airquality", "sgemm"),)
@@ -56,11 +55,8 @@ class Rules(Experiment):
 
 def _solve(rule: str, seed: int, options: Options, trace: Path) -> Row:
     source = load(*PAIRS[0], options, seed)
-    h, size = source.hyperparameters, source.scaled(1000)
-    system = KernelSystem(
-        source.data.train_x, source.data.train_y, h.build_kernel(), noise=h.noise, device=options.device,
-        dataset=source.name, seed=seed,
-    )  # fmt: skip
+    size = source.scaled(1000)
+    system = source.system(source.hyperparameters, source.data.train_y, options, seed)
     chosen = Random(seed=seed) if rule == "random" else rule
     recorder = Recorder(trace)
     # an unreachable tolerance, because the figure shows the complete curve

@@ -13,7 +13,6 @@ from apviz.experiments.published import full_rows
 from apviz.experiments.sources import MAX_TEST_EPOCHS, TEST_TOL, Source, block_size, load, name_of, pairs
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
-from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"), ("buzz", "protein"))
 METHODS = (published.AP, published.CG)
@@ -67,10 +66,7 @@ def _solver(method: str, source: Source, cap: int) -> Solver:
 def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trace: Path) -> Row:
     source = load(*pair, options, seed)
     h = hyperparameters(source.name, seed, trace.parent)
-    system = KernelSystem(
-        source.data.train_x, source.data.train_y - h.mean, h.build_kernel(), noise=h.noise, device=options.device,
-        dataset=source.name, seed=seed,
-    )  # fmt: skip
+    system = source.system(h, source.data.train_y - h.mean, options, seed)
     row = solved(
         system,
         _solver(method, source, MAX_TEST_EPOCHS if options.n is None else REDUCED_MAX_EPOCHS),

@@ -24,7 +24,8 @@ FEW_STEPS = 1e4
 NO_CORRELATION = 1e-8
 #: largest number of names or columns in a message
 SHOWN = 4
-DAY, YEAR = 86_400.0, 3.2e7
+#: in seconds
+YEAR = 3.2e7
 
 
 def targets_not_finite(targets: Tensor) -> Diagnosis | None:

@@ -93,7 +93,7 @@ def recorded(tmp_path_factory) -> Path:
     system = comparison.build_system(data, hyperparameters, rhs=2)
     rules = ["gauss-southwell", "cyclic"]
     solvers = comparison.choose_solvers(["ap", "cg", "pcg"], rules=rules, block_sizes=[50], ranks=[40])
-    list(comparison.compare(system, solvers, folder, data=data, mean=hyperparameters.mean))
+    list(comparison.compare(system, solvers, folder, comparison.Recording(data, hyperparameters.mean)))
     return folder
 
 

@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+import apviz
 from tests.dashboard.browser.server import ENDLESS, PATIENCE, SHOWN, Server
 from tests.ports import wait_until
 
@@ -49,7 +50,7 @@ def answers(url: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit, tmp_path):
+def test_a_page_reconnects_after_a_kill_and_the_run_is_listed_as_interrupted(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
     before = {path.name for path in server.runs.iterdir()}
     try:
@@ -57,7 +58,9 @@ def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit,
         someone.press("Run")
         someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
-        someone.tab.wait_for_timeout(2_000)  # until the run is announced and something is on disk
+        someone.tab.wait_for_timeout(2_000)  # until the run is announced
+        while apviz.open_trace(new)["epoch"].sizes["epoch"] < 3:
+            someone.tab.wait_for_timeout(100)
         someone.server_may_go = True
         server.kill()
         someone.says("No connection to the server since")
@@ -70,6 +73,11 @@ def test_a_page_reconnects_after_a_kill_and_says_what_continued(recorded, visit,
         assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
         assert "max_epochs=100000" in someone.tab.url
         someone.chart("Residual.")
+        other = visit(to=server).go(runs=new.stem)
+        assert "interrupted" in other.chart("Residual.").get_attribute("aria-label")
+        trace = apviz.open_trace(new)
+        assert trace.outcome == "interrupted" and not trace.converged
+        other.server_may_go = True
     finally:
         server.kill()
 
@@ -113,7 +121,7 @@ def test_slow_parts_show_a_spinner_until_they_are_ready(visit, server):
         someone.tab.wait_for_function(f"() => {BUSY}")
     finally:
         server.process.send_signal(signal.SIGCONT)
-    someone.tab.get_by_text("Noise from").or_(someone.tab.get_by_text("Sweep")).locator(SHOWN).first.wait_for()
+    someone.tab.get_by_text("Sweep").locator(SHOWN).first.wait_for()
     someone.tab.wait_for_function(f"() => !{BUSY}")
 
 

@@ -133,7 +133,7 @@ def test_in_a_race_runs_are_named_next_to_their_curves_while_rows_are_updated(vi
     someone.tab.wait_for_function("([row, before]) => row.innerText !== before",
                                   arg=[table.get_by_role("row").nth(1).element_handle(), before])  # fmt: skip
     # the name once, and only the marker next to it
-    assert all(text.count("AP ") == 1 for text in names.all_inner_texts()) and names.count() == 2
+    assert all(text.count("Alternating projection") == 1 for text in names.all_inner_texts()) and names.count() == 2
     assert table.locator(".swatch svg").count() == 2
     someone.press("Stop")
     someone.says("None of the 2 runs converged")
@@ -152,7 +152,7 @@ def test_the_table_next_to_the_first_chart_is_its_legend_and_its_image_has_one(v
     chart = someone.chart("Residual.")
     assert chart.locator(".legendtext").count() == 0
     legend = someone.chart("Test error").locator(".legendtext").all_inner_texts()
-    assert not [text for text in legend if "b=50" in text]
+    assert not [text for text in legend if "b = 50" in text]
     hover(chart, "CG")
     with someone.tab.expect_download() as downloading:
         chart.locator("[data-title='Download plot as SVG']").click()
@@ -166,9 +166,9 @@ def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
     # the last chart, so that nothing moves away from the pointer
     someone.chart("Where the residual is")
-    hover(chart, "CG")
+    hover(chart, "Alternating projection (cyclic")
     faded = "chart.data.some(each => each.opacity < 0.5) && chart.data.every(each => !each.legendgroup || " \
-            "each.legendgroup.startsWith('CG') === !(each.opacity < 0.5))"  # fmt: skip
+            "each.legendgroup.startsWith('Alternating projection (cyclic') === !(each.opacity < 0.5))"  # fmt: skip
     for each in (chart, other):
         someone.until(faded, each)
     someone.tab.mouse.move(5, 5)
@@ -206,13 +206,14 @@ def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(visit):
     someone = visit(height=2200).go()
     chart = someone.chart("Residual.")
     moment = someone.tab.get_by_text("Moment marked in every chart")
-    for place, rule in enumerate(("cyclic", "gauss-southwell", "cyclic")):
+    for place, rule in enumerate(("cyclic", "greedy", "cyclic")):
         # at a point where the curves are separate
         epoch = 9 + place
-        click(chart, f"AP {rule} b=50", epoch)
-        someone.says(f"Moment marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
+        name = f"Alternating projection ({rule}, b = 50)"
+        click(chart, name, epoch)
+        someone.says(f"Moment marked in every chart: {name}, update {8 * epoch}, epoch {epoch},")
         someone.tab.wait_for_function(f"new URLSearchParams(location.search).get('selected').includes('{rule}')")
-        someone.says(f"Diagnosis of AP {rule} b=50")
+        someone.says(f"Diagnosis of {name}")
     assert moment.count() == 1
 
 

@@ -17,8 +17,7 @@ from bokeh.util.token import generate_jwt_token, generate_session_id
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-import apviz
-from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
+from tests.dashboard.browser.server import PATIENCE, Server
 
 
 def test_an_address_that_others_can_reach_requires_a_login_choice(tmp_path):
@@ -111,31 +110,5 @@ def test_a_password_is_required_and_gives_access(recorded, browser, tmp_path):
         tab.locator("[type=submit]").click()
         tab.wait_for_selector("[role=img] .main-svg", timeout=60_000)
         tab.close()
-    finally:
-        server.kill()
-
-
-@pytest.mark.slow
-def test_a_run_killed_with_the_server_is_listed_as_interrupted_after_a_restart(recorded, visit, tmp_path):
-    server = Server(shutil.copytree(recorded, tmp_path / "runs"))
-    before = {path.name for path in server.runs.iterdir()}
-    try:
-        someone = visit(to=server).go(**ENDLESS)
-        someone.press("Run")
-        someone.says("Running: Alternating projection (cyclic, b = 60): epoch")
-        (new,) = {path for path in server.runs.iterdir() if path.name not in before}
-        while apviz.open_trace(new)["epoch"].sizes["epoch"] < 3:
-            someone.tab.wait_for_timeout(100)
-        someone.server_may_go = True
-        server.kill()
-        someone.context.close()
-
-        server.start()
-        other = visit(to=server).go(runs=new.stem)
-        chart = other.chart("Residual.")
-        assert "interrupted" in chart.get_attribute("aria-label")
-        trace = apviz.open_trace(new)
-        assert trace.outcome == "interrupted" and not trace.converged
-        other.server_may_go = True
     finally:
         server.kill()

@@ -125,12 +125,12 @@ def test_with_two_slots_the_third_solve_waits_visibly(visit):
     visitors = [visit().go(**ENDLESS) for _ in range(3)]
     for visitor in visitors[:2]:
         visitor.press("Run")
-        visitor.says("Running: AP")
+        visitor.says("Running: Alternating projection (cyclic")
     last = visitors[2]
     last.press("Run")
     last.says("Queued: number 1 of those that wait")
     visitors[0].press("Stop")
-    last.says("Running: AP")
+    last.says("Running: Alternating projection (cyclic")
     for visitor in visitors[1:]:
         visitor.press("Stop")
         visitor.says("Stopped: ")

@@ -6,20 +6,16 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.compare.page import Compare
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
-from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.visiting import visitor
 
 CHINA = {"dataset": "china", "n": 2_400, "source": BY_HAND, "lengthscale": "0.3", "noise": 0.01, "rhs": 2}
 
 
-def page_in(folder, *, limits=Limits(), lecture=False, **system):  # noqa: B008 (limits are never changed)
-    shared = Shared(limits, JobQueue(1), RunsFolder(folder), lecture, View(), SystemChoice(limits, **system))
-    page = Compare(shared)
+def page_in(folder, **settings):
+    page = Compare(visitor(folder, **settings))
     page.main()
     return page
 

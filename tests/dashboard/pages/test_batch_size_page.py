@@ -8,37 +8,22 @@ pytest.importorskip("panel")
 
 from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.batch_size import BatchSize
-from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
-from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.coming_back import comes_back_while_it_solves
 from tests.dashboard.small_trainings import finished
+from tests.dashboard.visiting import drawn, visitor
 
 
 @pytest.fixture
 def shared(tmp_path):
-    limits = Limits()
-    system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
-    return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
+    return visitor(tmp_path, n=200, source=BY_HAND, rhs=1)
 
 
 def sweep(shared, sizes, **settings):
     solvers = BatchSizeSweep(sizes=sizes, **settings).solvers(200)
     return finished(ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), solvers))
-
-
-def test_the_settings_survive_the_address():
-    before = [BatchSizeSweep(sizes=[20, 50], rule="random", tol=1e-3), SweepView(runs=["a", "b=2"], selected="b=2")]
-    after = [BatchSizeSweep(), SweepView()]
-    assert address.apply(address.to_query(before), after) == []
-    for old, new in zip(before, after, strict=True):
-        assert old.param.values() == {**new.param.values(), "name": old.name}
 
 
 def test_the_page_opens_with_the_newest_sweep_of_the_folder(shared):
@@ -54,10 +39,7 @@ def test_a_sweep_is_drawn_and_the_slowest_or_the_chosen_run_is_diagnosed(shared)
     job = sweep(shared, [20, 50])
     page = BatchSize(shared)
     page.open()
-    while page._to_draw:
-        page._next_drawing = 0.0
-        page.tick()
-    cards = page._cards
+    cards = drawn(page)._cards
     assert [trace.method.block_size for trace in cards["sweep"].drawn] == [20, 50]
     assert '"ring: b = ' in cards["sweep"].chart.base or "ring: b" in cards["sweep"].chart.base
     assert "the slowest run" in page._diagnosis._of.object

@@ -19,17 +19,14 @@ pytest.importorskip("panel")
 import apviz
 from apviz.analysis import errors, judge
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.compare import page as compare_page
 from apviz.dashboard.pages.compare.page import Compare
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
+from tests.dashboard.visiting import drawn, visitor
 
 #: a solve that runs until it is stopped
 ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1e-14, "max_epochs": 100_000}
@@ -70,18 +67,8 @@ def runs(recorded):
 
 
 def page_in(folder, **system):
-    limits = Limits()
-    shared = Shared(limits, JobQueue(1), folder, False, View(), SystemChoice(limits, **system))
-    page = Compare(shared)
+    page = Compare(visitor(folder, **system))
     page.main()
-    return page
-
-
-def drawn(page):
-    """Draw all pending charts."""
-    while page._to_draw:
-        page._next_drawing = 0.0
-        page.draw_next()
     return page
 
 

@@ -10,24 +10,16 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard import address
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
-from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
-from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.visiting import drawn, visitor
 
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
     # the published runs are not available everywhere
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
-    limits = Limits()
-    system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
-    return Shared(limits, JobQueue(1), RunsFolder(tmp_path / "runs"), False, View(), system)
+    return visitor(tmp_path / "runs", n=200, source=BY_HAND, rhs=1)
 
 
 @pytest.fixture
@@ -44,21 +36,6 @@ def training(shared):
     return "mine"
 
 
-def drawn(page):
-    while page._to_draw:
-        page._next_drawing = 0.0
-        page.tick()
-    return page._cards
-
-
-def test_the_settings_survive_the_address():
-    before = [NoiseSweep(below=3, per_decade=2), MethodChoice(methods=["cg", "auto"], block_sizes=[50])]
-    after = [NoiseSweep(), MethodChoice()]
-    assert address.apply(address.to_query(before), after) == []
-    assert after[0].factors() == before[0].factors()
-    assert after[1].methods == ["cg", "auto"] and after[1].block_sizes == [50]
-
-
 def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened(shared):
     page = Conditioning(shared)
     page.main()
@@ -73,7 +50,7 @@ def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened
     again = Conditioning(shared)
     again.open()
     assert sorted(again.choice.runs) == sorted(page.job.done)
-    assert len(drawn(again)["sweep"].drawn) == 4
+    assert len(drawn(again)._cards["sweep"].drawn) == 4
 
 
 def test_without_a_method_nothing_runs(shared):
@@ -87,7 +64,7 @@ def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, train
     page = Conditioning(shared)
     page.open()
     assert page.trainings.trainings == [training]
-    card = drawn(page)["training"]
+    card = drawn(page)._cards["training"]
     assert not card.text.is_empty
     assert card.drawn[0]["step"].sizes["step"] == 2
     assert "2 Adam steps" in card.words()
@@ -96,7 +73,7 @@ def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, train
 def test_without_a_training_the_page_says_how_to_make_one(shared):
     page = Conditioning(shared)
     page.open()
-    cards = drawn(page)
+    cards = drawn(page)._cards
     assert page.trainings.trainings == [] and cards["training"].drawn == []
     assert cards["training"].text.is_empty and "start one on the page Training" in cards["training"].text.empty
     assert cards["sweep"].text.is_empty and "every run becomes a point" in cards["sweep"].text.empty

@@ -9,22 +9,17 @@ pytest.importorskip("panel")
 
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
-from apviz.dashboard import Limits, address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
+from apviz.dashboard.pages.inside import Inside, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
-from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.visiting import drawn, visitor
 
 
 @pytest.fixture
 def shared(tmp_path):
-    limits = Limits()
-    system = SystemChoice(limits, rhs=2)
-    system.dataset, system.n = "china-profile", 120
-    return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
+    shared = visitor(tmp_path, rhs=2)
+    shared.system.dataset, shared.system.n = "china-profile", 120
+    return shared
 
 
 def record(shared, snapshots=5, **settings):
@@ -46,31 +41,12 @@ def page(shared):
     return page
 
 
-def drawn(page):
-    """Draw all pending charts."""
-    for _ in range(6):
-        page._next_drawing = 0.0
-        page.draw_next()
-    return page
-
-
 @pytest.mark.parametrize("method", ["ap", "cg", "pcg"])
 def test_a_run_of_any_method_is_recorded_with_rows_residuals_and_weights(shared, method):
     trace = shared.runs.open(record(shared, method=method, rule="cyclic", rank=5))
     updates = [0, *trace["update"]["update"].values[:5]]
     np.testing.assert_array_equal(trace["snapshot"]["update"], updates)
     assert "weights" in trace["snapshot"] and "coordinates" in trace["rows"]
-
-
-def test_the_settings_survive_the_address():
-    before = [RecordChoice(method="pcg", updates=7, overlap=0.25), InsideView(run="a b=2", update=4, interval=250)]
-    after = [RecordChoice(), InsideView()]
-    assert address.apply(address.to_query(before), after) == []
-    assert [each.param.values() | {"name": ""} for each in after] == [
-        each.param.values() | {"name": ""} for each in before
-    ]
-    (problem,) = address.apply("?interval=1", after)
-    assert "from 100 to 10,000 is accepted" in problem
 
 
 def test_only_runs_with_pictures_can_be_chosen(shared):

@@ -12,14 +12,11 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.training.page import Training
-from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trainings import Trainings
-from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
+from tests.dashboard.small_trainings import SETTINGS, SOLVER, SPEC, finished, job_in
 from tests.dashboard.store.on_disk import rewrite
+from tests.dashboard.visiting import visitor
 
 
 @pytest.fixture
@@ -27,8 +24,7 @@ def page(tmp_path):
     pages = []
 
     def open_page(folder, **choice):
-        shared = Shared(LIMITS, JobQueue(2), RunsFolder(folder), False, View(), SystemChoice(LIMITS))
-        pages.append(page := Training(shared))
+        pages.append(page := Training(visitor(folder, slots=2)))
         page.choice.param.update(**choice)
         page.shared.system.n = 200
         page.sidebar()

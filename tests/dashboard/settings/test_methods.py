@@ -52,12 +52,6 @@ def test_every_requested_b_has_one_solver_with_the_settings():
     assert {(s.rule, s.partition, s.tol, s.max_epochs) for s in solvers} == {("cyclic", KDTree(overlap=0.5), 0.1, 7)}
 
 
-def test_no_chosen_b_survives_the_address_too():
-    after = [BatchSizeSweep(sizes=[3])]
-    assert address.apply(address.to_query([BatchSizeSweep()]), after) == []
-    assert after[0].sizes == []
-
-
 def test_noises_are_decades_from_the_largest_including_the_chosen_one():
     assert NoiseSweep().factors() == [100, 10, 1, 0.1, 0.01]
     assert NoiseSweep(below=1, above=0.5, per_decade=2).factors() == [3.16, 1, 0.316, 0.1]

@@ -32,15 +32,6 @@ def test_the_solvers_of_the_paper_have_its_settings():
     assert plan.choose_solver() == apviz.Automatic(tol=0.01, max_epochs=1000)
 
 
-def test_a_plan_survives_the_address():
-    plan = TrainingPlan(
-        solver="cg", rank=7, steps=9, step_size=0.05, noise_floor=1e-6, ard=False, warm_start=True, less_work=True
-    )
-    other = TrainingPlan()
-    assert address.apply(address.to_query([plan]), [other]) == []
-    assert other.settings(SPEC) == plan.settings(SPEC)
-
-
 def test_less_work_equals_that_of_the_library_and_a_sentence_describes_the_steps():
     plan = TrainingPlan(steps=70, less_work=True)
     settings = plan.settings(SPEC)

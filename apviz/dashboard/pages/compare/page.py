@@ -26,7 +26,6 @@ from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.store.run_entry import is_solve
 from apviz.plots._still import still
 from apviz.racing import By
 from apviz.tracing import Trace
@@ -169,17 +168,10 @@ class Compare(SolvingPage):
 
     def run(self) -> None:
         """Solve the selected system by the selected methods."""
-        if not self.fields.ready():
-            return
-        try:
-            spec = self.shared.system.spec()
-            solvers = self.methods.solvers(spec.seed)
-        except ValueError as error:
-            self._bar.refuse(str(error))
-            return
         by = RACES.get(self.choice.order)
-        started = self.start(spec, solvers) if by is None else self.start(spec, solvers, RaceJob, by=by)
-        if started:
+        race: dict[str, Any] = {} if by is None else {"kind": RaceJob, "by": by}
+        current = self.current(lambda spec: self.methods.solvers(spec.seed))
+        if current is not None and self.start(*current, **race):
             self.choice.param.update(runs=[], selected="", update=None, x=by or self.choice.x)
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
@@ -199,16 +191,7 @@ class Compare(SolvingPage):
     def _changed(self) -> None:
         if not self._is_open:
             return
-        found, problems = {}, []
-        for name in self.choice.runs:
-            try:
-                trace = self.shared.runs.open(name)
-            except (ValueError, OSError) as error:
-                problems.append(str(error))
-                continue
-            if is_solve(trace):
-                found[name] = trace
-        self._traces = found
+        self._traces, problems = self.opened(self.choice.runs)
         # Draw first, because charts appear on the page in the order of drawing.
         self._draw_all()
         problems += self._drop_what_is_not_there()

@@ -19,7 +19,6 @@ from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.method import Method
 from apviz.solvers import Solver
@@ -120,15 +119,8 @@ class SweepPage(SolvingPage):
 
     def run(self) -> None:
         """Start the sweep with the current settings."""
-        if not self.fields.ready():
-            return
-        try:
-            spec = self.shared.system.spec()
-            solvers = self._solvers(spec)
-        except ValueError as error:
-            self._bar.refuse(str(error))
-            return
-        if self.start(spec, solvers, noise_factors=self._noise_factors()):
+        current = self.current(self._solvers)
+        if current is not None and self.start(*current, noise_factors=self._noise_factors()):
             self.choice.param.update(runs=[], selected="")
 
     def _take(self, job: ComparisonJob) -> None:
@@ -142,22 +134,9 @@ class SweepPage(SolvingPage):
     # --- selection ------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        found, problems = {}, []
-        for name in self.choice.runs:
-            known = self.traces.get(name)
-            if known is not None and known.finished:
-                found[name] = known
-                continue
-            try:
-                trace = self.shared.runs.open(name)
-            except (ValueError, OSError) as error:
-                problems.append(str(error))
-                continue
-            if is_solve(trace):
-                found[name] = trace
-        self.traces = found
+        self.traces, problems = self.opened(self.choice.runs)
         name = self.choice.selected
-        if name and name not in found:
+        if name and name not in self.traces:
             if name not in self.choice.runs:
                 problems.append(f"{name} is not among the runs shown")
             self.choice.selected = ""
