@@ -140,7 +140,14 @@ class Automatic(Solver):
         if sweeps.seconds > WORTH * entries:
             return None
         solver = ColouredProjection(products="fourier", tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)
-        return solver, f"about {sweeps.seconds:.2g} s with Fourier products, blocks {entries:.2g} s (estimates)"
+        return (
+            solver,
+            f"about {_rounded(sweeps.seconds)} s with Fourier products, blocks {_rounded(entries)} s (estimates)",
+        )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 95 else f"{float(f'{seconds:.2g}'):,.0f}"
 
 
 def cholesky_rows(operator: Operator) -> int:

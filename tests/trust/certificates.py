@@ -61,7 +61,9 @@ def case(seed: int) -> Case:
         apviz.AlternatingProjection(block_size=int(rng.integers(100, 800)), tol=tol, max_epochs=8),
         apviz.solvers.overlapping(tol=tol, max_epochs=20),
         apviz.Cholesky(tol=tol),
-    ][int(rng.integers(5))]
+        apviz.ColouredProjection(tol=tol, max_epochs=12),
+        apviz.ColouredProjection(block_size=int(rng.integers(50, 800)), rank=0, tol=tol, max_epochs=8),
+    ][int(rng.integers(7))]
     dtype = (torch.float32, torch.float64)[int(rng.integers(2))]
     words = {
         "n, d, columns": f"{n}, {d}, {p}", "inputs": layout, "kernel": f"{name}, lengthscale {lengthscale:.3g}",
