@@ -271,6 +271,7 @@ def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: ND
 
 
 def short(text: str, most: int = 24) -> str:
+    """Shorten a text for a message."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -64,8 +64,9 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
         rows = _at_random(rows, n, seed)
     parts = [encode(each, rows, choices.missing == "fill") for each in inputs]
     names = [name for encoding, _ in parts for name in encoding.names]
+    made = [encoding.inputs(each)[rows] for each, (encoding, _) in zip(inputs, parts, strict=True)]
     raw = RawTable(
-        inputs=np.column_stack([encoding.inputs(each)[rows] for each, (encoding, _) in zip(inputs, parts, strict=True)]),
+        inputs=np.column_stack(made),
         target=target.values[rows],
         feature_names=tuple(names),
         target_name=target.name,

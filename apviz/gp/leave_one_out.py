@@ -20,7 +20,7 @@ from apviz.gp import metrics
 from apviz.gp.posterior import FEWER_AT_ONCE
 from apviz.memory import explained
 from apviz.settings import in_full_precision, require_whole
-from apviz.solvers import Hook, checked_hooks
+from apviz.solvers import Hook
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
@@ -71,14 +71,13 @@ def leave_one_out(gp: GaussianProcess, count: int, seed: int = 0, hooks: Iterabl
         hooks: hooks of the solves, one a batch of rows.
     """
     require_whole("count", count, 1)
-    hooks, posterior, scaling = checked_hooks(hooks), gp.posterior_, gp.scaling_
+    posterior, scaling = gp.posterior_, gp.scaling_
     n = posterior.system.n
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values
     rows = order.to(posterior.system.device)
     with in_full_precision(), explained("leave-one-out", FEWER_AT_ONCE):
-        found = [posterior.inverse_diagonal(part, hooks) for part in rows.split(posterior.batch_width())]
-    s = torch.cat(found)
-    y = posterior.system.given_b[:, 0].double().to(rows.device)[rows] + posterior.hyperparameters.mean
+        s = posterior.inverse_diagonal(rows, hooks)
+    y = posterior.system.given_b[rows, 0].double() + posterior.hyperparameters.mean
     y, mean, std = (each.cpu().numpy() for each in (y, y - posterior.weights[rows] / s, s.rsqrt()))
     return LeftOut(
         order.numpy(), scaling.mean + scaling.std * y, scaling.mean + scaling.std * mean, scaling.std * std
