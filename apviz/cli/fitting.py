@@ -53,7 +53,7 @@ LEVEL: Final = 0.95
 
 def fit(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
-    out: Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")],
+    *,
     target: options.Target = None,
     inputs: options.Inputs = None,
     missing: options.Missing = "drop",
@@ -80,6 +80,7 @@ def fit(
     dtype: Annotated[str, options.option(options.RUN, "DTYPE", "Solve in float32, float64 or auto.")] = "auto",
     device: options.Device = "auto",
     operator: options.Engine = "auto",
+    out: Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")],
     check: Annotated[
         int | None,
         options.option(
@@ -94,8 +95,8 @@ def fit(
     """
     refuse_ranks("fit")
     start = time.perf_counter()
-    try:
-        with warnings_as_lines(), interruptible(out):
+    with warnings_as_lines(), interruptible(out):
+        try:
             from apviz.gp.gaussian_process import GaussianProcess
             from apviz.gp.saved import is_saved
 
@@ -114,8 +115,8 @@ def fit(
                 gp.save(out)
                 told.doing = "predicting rows from all others"
                 _say_accuracy(gp, _checked_rows(check, len(raw.target)), seed, told)
-    except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
-        fail(error)
+        except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
+            fail(error)
     took = in_words(time.perf_counter() - start)
     console.print(f"Model in {out}, {out.stat().st_size / 1e6:.2g} MB, {took}", highlight=False, markup=False)
 

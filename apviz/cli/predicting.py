@@ -98,15 +98,9 @@ class Asked:
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model that `apviz fit` wrote.")],
     table: Annotated[
-        Path | None, typer.Argument(metavar="[TABLE]", help="Rows to predict: CSV, Parquet, .npz; or use --grid.")
+        Path | None, typer.Argument(metavar="TABLE", help="Rows to predict: CSV, Parquet, .npz; or use --grid.")
     ] = None,
     *,
-    out: Annotated[
-        Path,
-        options.option(
-            options.OUTPUT, "FILE", "Write .csv or .parquet; with --grid also .nc (NetCDF) or .zarr, and a picture."
-        ),
-    ],
     grid: Annotated[
         str | None,
         options.option(options.DATA, "STEPS", "Predict a grid over the training inputs: one step, or one per input."),
@@ -129,6 +123,12 @@ def predict(
         bool, options.option(options.MODEL, None, "Write sd, lower and upper, or only the mean (fast).", "--sd/--no-sd")
     ] = True,
     device: options.Device = "auto",
+    out: Annotated[
+        Path,
+        options.option(
+            options.OUTPUT, "FILE", "Write .csv or .parquet; with --grid also .nc (NetCDF) or .zarr, and a picture."
+        ),
+    ],
     force: options.Force = False,
 ) -> None:
     """Predict by a fitted model: mean, sd and interval (lower, upper) in the target's units.
@@ -137,8 +137,8 @@ def predict(
     """
     refuse_ranks("predict")
     start = time.perf_counter()
-    try:
-        with warnings_as_lines(), interruptible(out):
+    with warnings_as_lines(), interruptible(out):
+        try:
             _check(out, level, missing, table, grid, model, force)
             gp = load_model(model, device)
             asked = Asked(observation, level, sd)
@@ -148,8 +148,8 @@ def predict(
                 written = _predict_table(gp, asked, rows, missing == "empty", table, out)
             else:
                 written = _predict_grid(gp, asked, str(grid), model, out)
-    except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
-        fail(error)
+        except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
+            fail(error)
     console.print(accuracy_of(gp), highlight=False, markup=False)
     took = in_words(time.perf_counter() - start)
     console.print(f"{written}, {took}", highlight=False, markup=False)
@@ -190,17 +190,18 @@ def _predict_table(gp: GaussianProcess, asked: Asked, rows: NewRows, may_be_empt
     Raises:
         ValueError: rows without a value of every input, unless their predictions may be empty.
     """
-    lacking = np.flatnonzero(rows.incomplete)
-    if len(lacking) and not may_be_empty:
-        column = rows.names[int(np.isnan(rows.inputs[lacking[0]]).argmax())]
-        raise ValueError(
-            f"{table}: {column} has no value in row {lacking[0] + 1:,} ({len(lacking):,} such rows); fill them in, "
-            "or leave their predictions empty with --missing empty"
-        )
     for note in rows.notes:
         console.print(f"  {note}", highlight=False, markup=False)
+    lacking = np.flatnonzero(rows.incomplete)
+    if len(lacking) and not may_be_empty:
+        column = rows.sources[int(np.isnan(rows.inputs[lacking[0]]).argmax())]
+        raise ValueError(
+            f"{table}: {column} has no value in row {lacking[0] + 1:,}; {len(lacking):,} of {len(rows.inputs):,} rows "
+            "lack a value. Fill them in, or leave their predictions empty with --missing empty"
+        )
     if len(lacking):
-        console.print(f"  {len(lacking):,} rows have empty predictions: an input has no value", highlight=False)
+        lack = f"{len(lacking):,} of {len(rows.inputs):,} rows lack a value"
+        console.print(f"  {lack}: their predictions are empty", highlight=False)
     places = [list(rows.names).index(name) for name in gp.feature_names_in_]
     inputs = rows.inputs[:, places]
     _say_outside(gp, inputs)

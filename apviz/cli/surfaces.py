@@ -67,14 +67,11 @@ class Grid:
                 f"--grid {text}: the step {steps[at]:g} is larger than the range of {names[at]}, {low[at]:.6g} to "
                 f"{high[at]:.6g}; give one step for each input"
             )
-        exact = [float((high[k] - low[k]) / step) for k, step in enumerate(steps)]
-        counts = [math.floor(each + _ROUNDING) + 1 for each in exact]
+        counts = _counts(high - low, steps)
         if math.prod(counts) > MOST_POINTS:
-            wider = (math.prod(counts) / MOST_POINTS) ** (1 / len(names)) * 1.01
-            enough = ",".join(f"{step * wider:.3g}" for step in steps)
             raise ValueError(
                 f"--grid {text} has {math.prod(counts):,} points, at most {MOST_POINTS:,} are predicted at once; use "
-                f"--grid {enough}"
+                f"--grid {','.join(f'{step:g}' for step in _wider(high - low, steps))}"
             )
         axes = {name: low[k] + steps[k] * np.arange(counts[k]) for k, name in enumerate(names)}
         return cls(axes, {name: kinds[name].first for name in names if kinds[name].kind == "date"})
@@ -114,18 +111,39 @@ def _steps(text: str, names: Sequence[str]) -> list[float]:
     return steps * len(names) if len(steps) == 1 else steps
 
 
+def _counts(spans: Array, steps: Sequence[float]) -> list[int]:
+    return [math.floor(span / step + _ROUNDING) + 1 for span, step in zip(spans.tolist(), steps, strict=True)]
+
+
+def _wider(spans: Array, steps: Sequence[float]) -> list[float]:
+    """Return larger steps, with three digits, at which the grid is small enough."""
+    wider = list(steps)
+    while math.prod(_counts(spans, wider)) > MOST_POINTS:
+        larger = [float(f"{1.05 * step:.3g}") for step in wider]
+        wider = [new if new <= span else old for new, old, span in zip(larger, wider, spans.tolist(), strict=True)]
+    return wider
+
+
 def attributes(gp: GaussianProcess, model: Path, what: str, level: float) -> dict[str, object]:
     """Return the attributes of predictions: what they are, the model, and its accuracy."""
-    h = gp.scaling_.to_raw(gp.hyperparameters_)
     return {
         "title": f"{target_of(gp)} predicted by {model.name}",
         "prediction_of": what,
         "interval_level": level,
-        "model": f"Gaussian process, {h.build_kernel()!r}, noise variance {h.noise:.6g}",
+        "model": _model_in_words(gp),
         "training_rows": gp.posterior_.system.n,
         "accuracy": accuracy_of(gp),
         "created_by": f"apviz {apviz.__version__}",
     }
+
+
+def _model_in_words(gp: GaussianProcess) -> str:
+    h = gp.scaling_.to_raw(gp.hyperparameters_)
+    kernel = repr(h.kernel)
+    if isinstance(h.kernel, str):
+        scales = ", ".join(f"{scale:.6g}" for scale in h.lengthscale)
+        kernel = f"{h.kernel}, lengthscale {scales}, outputscale {h.outputscale:.6g}"
+    return f"Gaussian process, {kernel}, noise variance {h.noise:.6g}, prior mean {h.mean:.6g}"
 
 
 def is_surface(path: Path) -> bool:

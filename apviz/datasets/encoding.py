@@ -58,9 +58,8 @@ class Encoding:
         """
         if self.kind == "constant":
             return np.zeros((len(column.values), 1))
-        is_missing = np.isnan(column.values)
-        found = _kind_of(column)
-        if found != self.kind and not is_missing.all():
+        is_missing, found = np.isnan(column.values), _kind_of(column)
+        if found != self.kind and (column.kind == "unusable" or not is_missing.all()):
             raise ValueError(f"{column.name} holds {found}s ({column.about}), but {self.kind}s in the training rows")
         if self.kind == "text":
             return self._of_texts(column, is_missing)

@@ -27,6 +27,7 @@ class NewRows:
         frame: the columns of the file that hold plain values, as read.
         inputs: (m, d) inputs of the model; NaN where a value is missing.
         names: (d,) names of the inputs.
+        sources: (d,) names of the columns that they come from.
         left_out: names of columns that are not in `frame`.
         notes: on the reading, one sentence each.
     """
@@ -34,6 +35,7 @@ class NewRows:
     frame: pd.DataFrame
     inputs: Array
     names: tuple[str, ...]
+    sources: tuple[str, ...]
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -71,7 +73,8 @@ def read_new_rows(path: str | Path, encodings: Sequence[Encoding], *, decimal: D
     notes = [column.note for column in columns if column.note] + ([unseen_note(unseen)] if unseen else [])
     left_out = [name for name in frame.columns if pd.api.types.infer_dtype(frame[name], skipna=True) not in _SIMPLE]
     left_out = [name for name in left_out if not frame[name].isna().all()]
+    made = [(name, each.column) for each in encodings for name in each.names]
+    names, sources = zip(*made, strict=True)
     return NewRows(
-        frame.drop(columns=left_out), np.column_stack(parts), tuple(name for each in encodings for name in each.names),
-        tuple(left_out), tuple(notes),
+        frame.drop(columns=left_out), np.column_stack(parts), names, sources, tuple(left_out), tuple(notes)
     )  # fmt: skip

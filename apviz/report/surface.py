@@ -25,6 +25,8 @@ def write_surface_page(predictions: xr.Dataset, path: Path) -> Path:
     for name in ("mean", "sd"):
         if name in predictions:
             text = str(predictions[name].attrs["long_name"])
+            if name == "mean" and "lower" in predictions and len(predictions.sizes) == 1:
+                text += ", with its interval"
             draw = partial(_drawn, predictions, name)
             figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", draw))
     facts = {name.replace("_", " "): str(value) for name, value in predictions.attrs.items() if name != "title"}
