@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,8 @@ def fit(
     `apviz predict` uses the model. The file holds the training rows.
     """
     refuse_ranks("fit")
+    # the line of the status says how far the training is, and σ² in its messages is in scaled units
+    logging.getLogger("apviz").setLevel(logging.WARNING)
     start = time.perf_counter()
     with warnings_as_lines(), interruptible(out):
         try:
@@ -108,13 +111,10 @@ def fit(
                 kernel, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
-            with errors.status("reading") as status:
-                told = _Told(status)
-                gp = _fitted(model, raw, given, training_rows, told)
-                _say_model(gp, raw)
-                gp.save(out)
-                told.doing = "predicting rows from all others"
-                _say_accuracy(gp, _checked_rows(check, len(raw.target)), seed, told)
+            gp = _fitted(model, raw, given, training_rows)
+            _say_model(gp, raw)
+            gp.save(out)
+            _say_accuracy(gp, _checked_rows(check, len(raw.target)), seed)
         except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
             fail(error)
     took = in_words(time.perf_counter() - start)
@@ -185,26 +185,28 @@ def _given(
 
 
 def _fitted(
-    model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int, told: _Told
+    model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int
 ) -> GaussianProcess:
     """Train the hyperparameters on some rows unless they are given, then fit the model to all rows."""
     from apviz.gp.fitting import check_settings, scaling_of, train
 
     check_settings(model)
-    scaling = scaling_of(model, raw.inputs, raw.target)
-    if given is not None:
-        hyperparameters = scaling.to_scaled(given)
-    else:
-        told.doing = "training"
-        rows = shuffle(len(raw.target), model.random_state)[:training_rows].sort().values.numpy()
-        some = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
-        hyperparameters, _ = train(model, *map(torch.from_numpy, some), scaling, [told])
-        if len(rows) < len(raw.target):
-            where = f"{len(rows):,} of {len(raw.target):,} rows, at random"
-            console.print(f"  hyperparameters from {where} (--training-rows)", highlight=False, markup=False)
-    told.doing = "solving for the mean"
-    x, y = pd.DataFrame(raw.inputs, columns=list(raw.feature_names)), pd.Series(raw.target, name=raw.target_name)
-    gp = model.set_params(hyperparameters=hyperparameters).fit(x, y, [told])
+    scaling, n = scaling_of(model, raw.inputs, raw.target), len(raw.target)
+    if given is None and n > training_rows:
+        where = f"{training_rows:,} of {n:,} rows, at random"
+        console.print(f"  hyperparameters from {where} (--training-rows)", highlight=False, markup=False)
+    # the status of a terminal catches what is printed to standard output, so nothing is
+    with errors.status("training") as status:
+        told = _Told(status, "training")
+        if given is not None:
+            hyperparameters = scaling.to_scaled(given)
+        else:
+            rows = shuffle(n, model.random_state)[:training_rows].sort().values.numpy()
+            some = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
+            hyperparameters, _ = train(model, *map(torch.from_numpy, some), scaling, [told])
+        told.doing = "solving for the mean"
+        x, y = pd.DataFrame(raw.inputs, columns=list(raw.feature_names)), pd.Series(raw.target, name=raw.target_name)
+        gp = model.set_params(hyperparameters=hyperparameters).fit(x, y, [told])
     gp.columns_ = raw.encodings
     return gp
 
@@ -212,8 +214,8 @@ def _fitted(
 class _Told(TrainingHook):
     """A hook that says in one changing line of a terminal what is being done, and how far it is."""
 
-    def __init__(self, status: Status) -> None:
-        self._status, self.doing = status, ""
+    def __init__(self, status: Status, doing: str) -> None:
+        self._status, self.doing = status, doing
 
     def on_epoch(self, epoch: Epoch) -> None:
         self._status.update(f"{self.doing}: residual {epoch.residual:.2g} after {epoch.number} epochs")
@@ -255,13 +257,14 @@ def _checked_rows(asked: int | None, n: int) -> int:
     return min(n, affordable if asked is None else asked)
 
 
-def _say_accuracy(gp: GaussianProcess, count: int, seed: int, told: _Told) -> None:
+def _say_accuracy(gp: GaussianProcess, count: int, seed: int) -> None:
     """Print how well the model predicts rows from all other rows."""
     from apviz.gp.leave_one_out import leave_one_out
 
     if not count:
         return
-    found = leave_one_out(gp, count, seed, [told])
+    with errors.status("predicting rows from all others") as status:
+        found = leave_one_out(gp, count, seed, [_Told(status, "predicting rows from all others")])
     console.print(_in_words(found, gp), highlight=False, markup=False)
 
 

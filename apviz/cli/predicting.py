@@ -266,9 +266,7 @@ def _writer(
 def _predict_grid(gp: GaussianProcess, asked: Asked, steps: str, model: Path, out: Path) -> str:
     """Predict a grid over the training inputs, write it, and say what was written."""
     grid = Grid.over(gp, steps)
-    taken = [name for name in grid.coordinates if name in asked.names]
-    if taken:
-        raise ValueError(f"the input {taken[0]} has the name of a predicted column; rename it and fit again")
+    _check_names(grid, asked, out)
     points, size = grid.points(), " × ".join(str(len(each)) for each in grid.coordinates.values())
     done = f"{size} points in {out}"
     if out.suffix in TABLE_ENDINGS:
@@ -281,6 +279,15 @@ def _predict_grid(gp: GaussianProcess, asked: Asked, steps: str, model: Path, ou
     if len(grid.coordinates) > MOST_DRAWN:
         return f"{done}, no picture of {len(grid.coordinates)} inputs"
     return f"{done}, picture in {write_surface_page(predictions, out.with_suffix('.html'))}"
+
+
+def _check_names(grid: Grid, asked: Asked, out: Path) -> None:
+    """Refuse names of inputs that the file cannot hold, before anything is predicted."""
+    for name in grid.coordinates:
+        if name in asked.names:
+            raise ValueError(f"the input {name} has the name of a predicted column; rename it and fit again")
+        if "/" in name and out.suffix in GRID_ENDINGS:
+            raise ValueError(f"NetCDF and Zarr allow no / in a name such as {name}; write {' or '.join(TABLE_ENDINGS)}")
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------

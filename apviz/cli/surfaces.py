@@ -155,20 +155,12 @@ def is_surface(path: Path) -> bool:
 
 
 def write_surface(predictions: xr.Dataset, path: Path) -> None:
-    """Write NetCDF or Zarr, by the ending of the path, completely or not at all.
-
-    Raises:
-        ValueError: the name of an input is not possible in NetCDF.
-    """
+    """Write NetCDF or Zarr, by the ending of the path, completely or not at all."""
     if path.suffix == ".zarr":
         with folder_made_whole(path) as folder:
             predictions.to_zarr(folder, mode="w", consolidated=False)
             if path.exists():
                 shutil.rmtree(path)
         return
-    try:
-        written = predictions.to_netcdf(engine="scipy")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}. Write .zarr, or rename the column and fit again") from error
     with file_made_whole(path) as file:
-        file.write(written)
+        file.write(predictions.to_netcdf(engine="scipy"))

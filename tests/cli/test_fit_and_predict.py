@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import apviz
 from apviz import cli
 from apviz.cli import predicting, surfaces
+from apviz.gp import fitting
 
 #: hyperparameters in the units of the table
 EAST, NORTH, OUTPUTSCALE, NOISE = 300.0, 150.0, 90.0, 0.5
@@ -284,6 +285,21 @@ def test_grids_have_one_to_three_inputs_and_pictures_one_or_two(tmp_path, d):
         assert (tmp_path / "g.html").exists() == (d < 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("g/l", "NetCDF and Zarr allow no / in a name such as g/l; write .csv or .parquet"),
+        ("sd", "the input sd has the name of a predicted column"),
+    ],
+)
+def test_a_grid_whose_inputs_have_names_that_the_file_cannot_hold_is_refused(tmp_path, name, message):
+    pd.DataFrame({name: np.arange(20.0), "y": np.arange(20) % 7}).to_csv(tmp_path / "t.csv", index=False)
+    given = ("--lengthscale", "3", "--outputscale", "1", "--noise", "0.1", "--check", "0")
+    assert run("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.apviz", *given).exit_code == 0
+    for out in ("g.nc", "g.zarr"):
+        assert message in predict(tmp_path, "--grid", "1", out=out, code=2)
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -386,6 +402,17 @@ def test_fewer_rows_are_said_with_their_number(tmp_path):
     ):  # fmt: skip
         assert words in said(done)
     assert apviz.GaussianProcess.load(tmp_path / "m.apviz").posterior_.system.n == 80
+
+
+def test_ctrl_c_during_a_fit_leaves_no_model(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    DEPTH.to_csv(tmp_path / "depth.csv", index=False)
+    monkeypatch.setattr(fitting, "train", interrupted)
+    done = run("fit", tmp_path / "depth.csv", "--target", "z", "--out", tmp_path / "m.apviz")
+    assert done.exit_code == 130 and "interrupted: nothing was written" in said(done)
+    assert [path.name for path in tmp_path.iterdir()] == ["depth.csv"]
 
 
 def test_a_data_set_of_apviz_can_be_fitted(tmp_path):
