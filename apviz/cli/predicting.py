@@ -270,7 +270,7 @@ def _predict_grid(gp: GaussianProcess, asked: Asked, steps: str, model: Path, ou
     points, size = grid.points(), " × ".join(str(len(each)) for each in grid.coordinates.values())
     done = f"{size} points in {out}"
     if out.suffix in TABLE_ENDINGS:
-        _write_rows(gp, asked, pd.DataFrame(points, columns=list(grid.coordinates)), points, out)
+        _write_rows(gp, asked, grid.frame(), points, out)
         return done
     with _progress(len(points)) as advance:
         found = _predicted(gp, asked, points, advance)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -80,6 +81,13 @@ class Grid:
         """Return all points, (m, d), the last input fastest."""
         parts = np.meshgrid(*self.coordinates.values(), indexing="ij")
         return np.column_stack([part.ravel() for part in parts])
+
+    def frame(self) -> pd.DataFrame:
+        """Return all points as a table, in which dates are dates."""
+        frame = pd.DataFrame(self.points(), columns=list(self.coordinates))
+        for name, first in self.days.items():
+            frame[name] = pd.Timestamp(first).tz_localize(None) + pd.to_timedelta(frame[name], unit="D")
+        return frame
 
     def dataset(self, found: Mapping[str, Array], words: Mapping[str, str], attrs: Mapping[str, object]) -> xr.Dataset:
         """Return predictions at all points as variables over the inputs.

@@ -38,8 +38,9 @@ def surface(predictions: xr.Dataset, name: str, *, theme: ThemeName = "light") -
     dims = [str(each) for each in predictions[name].dims]
     figure = go.Figure(_curve(drawn, name) if len(dims) == 1 else _map(drawn, name))
     figure.update_layout(template=template(style), margin=_MARGIN, showlegend=False)
-    figure.update_xaxes(title_text=escaped(dims[0]))
-    figure.update_yaxes(title_text=escaped(dims[1] if len(dims) == 2 else str(predictions[name].attrs["long_name"])))
+    titles = [escaped(_title(predictions[each])) for each in (*dims, name)]
+    figure.update_xaxes(title_text=titles[0])
+    figure.update_yaxes(title_text=titles[1])
     if len(dims) == 2 and _has_one_step(predictions, dims):
         x, y = ((float(drawn[each][0]), float(drawn[each][-1])) for each in dims)
         figure.update_xaxes(range=x, constrain="domain")
@@ -61,6 +62,11 @@ def _map(drawn: xr.Dataset, name: str) -> list[go.Heatmap]:
     first, second = (str(each) for each in drawn[name].dims)
     # plotly's rows are y
     return [go.Heatmap(x=drawn[first].values, y=drawn[second].values, z=drawn[name].values.T, colorscale="Viridis")]
+
+
+def _title(variable: xr.DataArray) -> str:
+    units = variable.attrs["units"]
+    return f"{variable.attrs['long_name']}" + ("" if units == "unknown" else f" ({units})")
 
 
 def _has_one_step(predictions: xr.Dataset, dims: list[str]) -> bool:

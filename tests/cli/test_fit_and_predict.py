@@ -210,6 +210,20 @@ def test_texts_dates_and_filled_values_mean_in_new_rows_what_they_meant_in_the_t
     assert f"town has no value in row {row}; {(table['town'] == 'Moss').sum()} of 100 rows" in text
 
 
+def test_dates_of_a_grid_are_dates_in_a_table_and_in_netcdf(tmp_path):
+    days = pd.date_range("2020-02-01 06:30", periods=50, freq="D")
+    pd.DataFrame({"day": days, "v": np.sin(np.arange(50) / 5)}).to_csv(tmp_path / "t.csv", index=False)
+    given = ("--lengthscale", "10", "--outputscale", "1", "--noise", "0.1", "--check", "0")
+    assert run("fit", tmp_path / "t.csv", "--target", "v", "--out", tmp_path / "m.apviz", *given).exit_code == 0
+    predict(tmp_path, "--grid", "7", out="g.csv")
+    predict(tmp_path, "--grid", "7", out="g.nc")
+    predict(tmp_path, tmp_path / "g.csv", out="again.csv")
+    grid, again = pd.read_csv(tmp_path / "g.csv", parse_dates=["day"]), pd.read_csv(tmp_path / "again.csv")
+    assert grid["day"].tolist() == days[::7].tolist()
+    assert xr.load_dataset(tmp_path / "g.nc")["day"].values.tolist() == days[::7].as_unit("ns").to_numpy().tolist()
+    np.testing.assert_allclose(again["mean"], grid["mean"], rtol=1e-9)
+
+
 # --- grids ------------------------------------------------------------------------------------------------------------
 
 
