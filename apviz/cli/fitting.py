@@ -106,9 +106,10 @@ def fit(
             check_replaceable(out, force, is_saved, "a model of apviz")
             choices = {"inputs": inputs, "missing": missing, "copies": copies, "decimal": decimal_marks(decimal)}
             raw = _load(dataset, target, n, seed, choices)
-            given = _given(raw, kernel, lengthscale, outputscale, noise)
+            name = kernel or "matern52"
+            given = _given(raw, name, lengthscale, outputscale, noise)
             model = GaussianProcess(
-                kernel, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
+                name, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
             gp = _fitted(model, raw, given, training_rows)
@@ -202,11 +203,11 @@ def _fitted(
             hyperparameters = scaling.to_scaled(given)
         else:
             rows = shuffle(n, model.random_state)[:training_rows].sort().values.numpy()
-            some = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
-            hyperparameters, _ = train(model, *map(torch.from_numpy, some), scaling, [told])
+            some, targets = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
+            hyperparameters, _ = train(model, torch.from_numpy(some), torch.from_numpy(targets), scaling, [told])
         told.doing = "solving for the mean"
         x, y = pd.DataFrame(raw.inputs, columns=list(raw.feature_names)), pd.Series(raw.target, name=raw.target_name)
-        gp = model.set_params(hyperparameters=hyperparameters).fit(x, y, [told])
+        gp: GaussianProcess = model.set_params(hyperparameters=hyperparameters).fit(x, y, [told])
     gp.columns_ = raw.encodings
     return gp
 

@@ -177,8 +177,8 @@ def _check(
         if out.exists() and given.exists() and out.samefile(given):
             raise ValueError(f"--out {out} is the file to read; choose another name")
     is_table = out.suffix in TABLE_ENDINGS
-    kind = "a table" if is_table else "a NetCDF file or Zarr folder"
-    check_replaceable(out, force, Path.is_file if is_table else is_surface, kind)
+    is_ours: Callable[[Path], bool] = Path.is_file if is_table else is_surface
+    check_replaceable(out, force, is_ours, "a table" if is_table else "a NetCDF file or Zarr folder")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def leave_one_out(gp: GaussianProcess, count: int, seed: int = 0, hooks: Iterabl
     with in_full_precision(), explained("leave-one-out", FEWER_AT_ONCE):
         s = posterior.inverse_diagonal(rows, hooks)
     y = posterior.system.given_b[rows, 0].double() + posterior.hyperparameters.mean
-    y, mean, std = (each.cpu().numpy() for each in (y, y - posterior.weights[rows] / s, s.rsqrt()))
+    target, mean, std = (each.cpu().numpy() for each in (y, y - posterior.weights[rows] / s, s.rsqrt()))
     return LeftOut(
-        order.numpy(), scaling.mean + scaling.std * y, scaling.mean + scaling.std * mean, scaling.std * std
+        order.numpy(), scaling.mean + scaling.std * target, scaling.mean + scaling.std * mean, scaling.std * std
     )  # fmt: skip
