@@ -112,7 +112,7 @@ def fit(
                 name, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
-            gp = _fitted(model, raw, given, training_rows)
+            gp = _fitted(model, raw, given, training_rows, seed)
             _say_model(gp, raw)
             gp.save(out)
             _say_accuracy(gp, _checked_rows(check, len(raw.target)), seed)
@@ -186,7 +186,7 @@ def _given(
 
 
 def _fitted(
-    model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int
+    model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int, seed: int
 ) -> GaussianProcess:
     """Train the hyperparameters on some rows unless they are given, then fit the model to all rows."""
     from apviz.gp.fitting import check_settings, scaling_of, train
@@ -202,7 +202,7 @@ def _fitted(
         if given is not None:
             hyperparameters = scaling.to_scaled(given)
         else:
-            rows = shuffle(n, model.random_state)[:training_rows].sort().values.numpy()
+            rows = shuffle(n, seed)[:training_rows].sort().values.numpy()
             some, targets = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
             hyperparameters, _ = train(model, torch.from_numpy(some), torch.from_numpy(targets), scaling, [told])
         told.doing = "solving for the mean"

@@ -359,7 +359,7 @@ class Posterior:
         An unfinished solve makes them too small, never too large, up to rounding.
         """
         hooks, width = checked_hooks(hooks), self._by_batches.width()
-        return torch.cat([self._by_batches.inverse_diagonal(part, hooks) for part in rows.split(width)])
+        return torch.cat([self._by_batches.inverse_diagonal(part, hooks) for part in torch.split(rows, width)])
 
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
         """Solve K W = B, (n,) or (n, p), by any solver, without a warning if it does not converge."""
