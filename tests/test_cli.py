@@ -288,7 +288,7 @@ def test_examples_in_the_help_use_existing_options(name):
     assert set(re.findall(r"--[a-z-]+", command.epilog)) <= known
 
 
-@pytest.mark.parametrize("name", ["compare", "advise", "experiment", "dashboard"])
+@pytest.mark.parametrize("name", ["compare", "advise", "fit", "predict", "experiment", "dashboard"])
 def test_every_option_is_in_a_group(name):
     options = [each for each in COMMANDS.get_command(None, name).params if each.param_type_name == "option"]
     groups = {each.rich_help_panel for each in options if each.name != "help"}

@@ -147,12 +147,16 @@ def test_a_python_snippet_has_at_most_ten_lines(snippet):
 def test_the_apviz_commands_run_in_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
+    depth = houses.head(100).assign(east=range(0, 500, 5), north=[7 * k % 101 for k in range(100)], z=houses["price"])
+    for name, columns in (("depth.csv", ["east", "north", "z"]), ("grid.csv", ["north", "east"])):
+        depth[columns].to_csv(tmp_path / name, index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz") and "--scheduler" not in line]
-    assert len(wanted) == 9
+    assert len(wanted) == 12
     for command in wanted:
         done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "runs/diabetes/report.html").stat().st_size > 1_000_000
+    assert len(pd.read_csv(tmp_path / "predictions.csv")) == 100 and (tmp_path / "surface.html").exists()
 
 
 @pytest.mark.slow

@@ -82,3 +82,7 @@ Device = Annotated[str, option(RUN, "DEVICE", "Compute on auto, cpu or cuda.")]
 Engine = Annotated[str, option(RUN, "ENGINE", "Evaluate K by auto, dense, tiled, fourier, keops, or fused on a GPU.")]
 Scheduler = Annotated[str | None, option(RUN, "URL", "Run on the workers of a Dask scheduler, tcp://….")]
 Workers = Annotated[int | None, option(RUN, "N", "Run on N local workers instead.")]
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+Force = Annotated[bool, option(OUTPUT, None, "Replace an existing file.", "--force")]

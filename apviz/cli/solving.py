@@ -24,7 +24,12 @@ from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli import options
 from apviz.cli.experimenting import EXAMPLES, experiment
+from apviz.cli.fitting import EXAMPLES as FIT_EXAMPLES
+from apviz.cli.fitting import fit
 from apviz.cli.on_workers import asked_for, told
+from apviz.cli.parsing import decimal_marks, floats, integers, target_column, words
+from apviz.cli.predicting import EXAMPLES as PREDICT_EXAMPLES
+from apviz.cli.predicting import predict
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
@@ -51,35 +56,6 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 FORECAST_ROWS = 10_000
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _integers(text: str, option: str) -> list[int]:
-    try:
-        return [int(word) for word in _words(text)]
-    except ValueError:
-        raise ValueError(f"{option} takes whole numbers separated by commas, such as 200,1000; got {text!r}") from None
-
-
-def _floats(text: str | None, option: str) -> list[float] | None:
-    try:
-        return None if text is None else [float(word) for word in _words(text)]
-    except ValueError:
-        raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
-
-
-def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
-    """Return the decimal mark for all columns, or one for each."""
-    if not given or given[0] in (".", ","):
-        return given[0] if given else None
-    split = [word.rpartition("=") for word in given]
-    wrong = [word for word, (name, _, mark) in zip(given, split, strict=True) if not name or mark not in (".", ",")]
-    if wrong:
-        raise ValueError(f"--decimal takes . or , or NAME=. or NAME=, for one column; got {wrong[0]!r}")
-    return {name: mark for name, _, mark in split}
-
-
 def _dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
         raise ValueError(f"--dtype must be float32 or float64, got {name!r}")
@@ -93,13 +69,7 @@ def _load(
     if name in datasets.registry:
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
-        if target is None:
-            table = datasets.inspect_table(name, decimal=choices.get("decimal"))
-            able = ", ".join(each.name for each in table.columns if each.can_be_target)
-            raise ValueError(
-                f"{name} is a file: say which column to predict with --target NAME (or a position); there are {able}"
-            )
-        column = int(target) if target.lstrip("-").isdigit() else target
+        column = target_column(name, target, choices.get("decimal"))
         with warnings.catch_warnings():
             # its notes are shown below, one per line
             warnings.simplefilter("ignore")
@@ -168,15 +138,15 @@ def compare(
         folder = place_of(out)
         precision = _dtype(dtype)
         solvers = comparison.choose_solvers(
-            _words(methods), rules=_words(rules), block_sizes=_integers(block_sizes, "--block-sizes"),
-            partitions=_words(partition), overlap=overlap, ranks=_integers(rank, "--rank"), tol=tol,
+            words(methods), rules=words(rules), block_sizes=integers(block_sizes, "--block-sizes"),
+            partitions=words(partition), overlap=overlap, ranks=integers(rank, "--rank"), tol=tol,
             max_epochs=max_epochs, seed=seed,
         )  # fmt: skip
-        scales = _floats(lengthscale, "--lengthscale")
+        scales = floats(lengthscale, "--lengthscale")
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
-                dataset, target, n, seed, precision, inputs=None if inputs is None else _words(inputs),
-                missing=missing, copies=copies, decimal=_decimal(decimal),
+                dataset, target, n, seed, precision, inputs=None if inputs is None else words(inputs),
+                missing=missing, copies=copies, decimal=decimal_marks(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
@@ -271,8 +241,8 @@ def advise(
     """Recommend a method, and forecast the time and memory of each, before you solve."""
     refuse_ranks("advise")
     try:
-        precision, scales = _dtype(dtype), _floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, precision, decimal=_decimal(decimal))
+        precision, scales = _dtype(dtype), floats(lengthscale, "--lengthscale")
+        data = _load(dataset, target, n, seed, precision, decimal=decimal_marks(decimal))
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device)
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
@@ -376,7 +346,7 @@ def inspect(
 ) -> None:
     """Show how apviz reads a file, what its columns hold, and what looks wrong."""
     try:
-        found = datasets.inspect_table(file, decimal=_decimal(decimal))
+        found = datasets.inspect_table(file, decimal=decimal_marks(decimal))
     except (ValueError, OSError, ImportError) as error:
         fail(error)
     console.print(f"{file.name}: {found.rows:,} rows; {found.text or 'columns as the file says'}", highlight=False)
@@ -395,6 +365,8 @@ def inspect(
         console.print(each, highlight=False, markup=False)
 
 
+app.command(epilog=FIT_EXAMPLES)(fit)
+app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXAMPLES)(experiment)
 
 

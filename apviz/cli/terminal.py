@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -44,6 +48,55 @@ def fail(error: Exception) -> NoReturn:
     """Print an error, and end the command."""
     errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may contain brackets
     raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Print each warning as one line without the place in the code, and only once if it returns with other numbers."""
+    said = set[str]()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        words = re.sub(r"\d[\d.,e+−-]*", "", str(message))
+        if words not in said:
+            said.add(words)
+            errors.print(f"[yellow]warning:[/] {escape(str(message))}", highlight=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextlib.contextmanager
+def interruptible(path: Path) -> Iterator[None]:
+    """End the command on Ctrl-C, and say whether its file exists. Files are complete or absent."""
+    before = path.stat().st_mtime_ns if path.exists() else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        after = path.stat().st_mtime_ns if path.exists() else None
+        what = "nothing was written" if before == after else f"{path} is complete"
+        errors.print(f"interrupted: {what}", highlight=False, markup=False)
+        raise typer.Exit(130) from None
+
+
+def check_replaceable(path: Path, force: bool, is_ours: Callable[[Path], bool], ours: str) -> None:
+    """Refuse a file that cannot be written later, before hours of work.
+
+    Args:
+        is_ours: whether `--force` may replace an existing file.
+        ours: what such a file is, in words.
+
+    Raises:
+        OSError: the file exists and must not be replaced, or its folder cannot be written.
+    """
+    if os.path.lexists(path):
+        if not is_ours(path):
+            raise FileExistsError(f"{path} exists and is not {ours}; choose another --out")
+        if not force:
+            raise FileExistsError(f"{path} exists; replace it with --force, or choose another --out")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path.parent} cannot be written; choose another --out")
 
 
 def leave(why: str) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -53,7 +53,8 @@ class Column:
         missing: number of rows without a value, with an infinite value, or with text among numbers.
         about: description of the contents.
         note: decisions made in reading it; empty if there were none.
-        first: day 0 of dates.
+        first: day 0 of dates, with its time of day.
+        offset: number that was subtracted from whole numbers too large for float64.
         mark: decimal mark of numbers read from texts; empty if none has one.
         question: set if the numbers can be read in two ways; the column cannot be used until it is answered.
     """
@@ -66,7 +67,8 @@ class Column:
     about: str
     levels: tuple[str, ...] = ()
     note: str = ""
-    first: date | None = None
+    first: datetime | None = None
+    offset: int = 0
     mark: str = ""
     question: Question | None = None
 
@@ -113,7 +115,8 @@ def column_of(
     if kind.startswith("complex"):
         return _unusable(name, values, "complex numbers")
     if pd.api.types.is_numeric_dtype(values.dtype):
-        return _number(name, numbers(values))
+        offset = offset_of(values)
+        return replace(_number(name, numbers(values, offset)), offset=offset)
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return _number(name, values.dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS, words="in days")
     if kind in ("datetime64", "datetime", "date"):
@@ -130,13 +133,20 @@ def column_of(
     return _from_levels(name, *pd.factorize(values.str.strip()), decimal, points_are_open, day_first)
 
 
-def numbers(column: pd.Series[Any]) -> Array:
-    """Convert to float64; very large whole numbers minus their minimum, which scaling does not notice."""
+def offset_of(column: pd.Series[Any]) -> int:
+    """Return the minimum of whole numbers that float64 cannot tell apart; 0 for all other numbers."""
     if pd.api.types.is_integer_dtype(column.dtype) and len(column) and not column.isna().any():
         low, high = int(column.min()), int(column.max())
         if max(-low, high) > _WHOLE:
-            whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)
-            return np.asarray((whole - np.uint64(low % 2**64)).astype(np.float64))
+            return low
+    return 0
+
+
+def numbers(column: pd.Series[Any], offset: int) -> Array:
+    """Convert to float64; very large whole numbers minus their minimum, which scaling does not notice."""
+    if offset:
+        whole = column.to_numpy(dtype=np.uint64 if int(column.max()) >= 2**63 else np.int64).astype(np.uint64)
+        return np.asarray((whole - np.uint64(offset % 2**64)).astype(np.float64))
     return _floats(column)
 
 
@@ -162,11 +172,13 @@ def _number(name: str, values: Array, *, words: str = "", note: str = "") -> Col
 def _date(name: str, when: pd.Series[Any], note: str = "") -> Column:
     since = (when - when.min()).dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS
     there = since[~np.isnan(since)]
+    first = when.min().to_pydatetime(warn=False) if len(there) else None
     if len(np.unique(there)) < 2:
-        return _constant(name, since, f"always {when.min():%Y-%m-%d}" if len(there) else "every value is missing", note)
+        about = f"always {when.min():%Y-%m-%d}" if len(there) else "every value is missing"
+        return replace(_constant(name, since, about, note), first=first)
     return Column(
         name, "date", since, len(np.unique(there)), len(since) - len(there),
-        f"from {when.min():%Y-%m-%d} to {when.max():%Y-%m-%d}", note=note, first=when.min().date(),
+        f"from {when.min():%Y-%m-%d} to {when.max():%Y-%m-%d}", note=note, first=first,
     )  # fmt: skip
 
 
@@ -216,8 +228,8 @@ def _from_levels(
     place[order] = np.arange(len(levels))
     texts = tuple(str(levels[each]) for each in order)
     if len(texts) == 1:
-        return _constant(name, _spread(np.zeros(1), codes), f"always “{_short(texts[0])}”")
-    shown = ", ".join(map(_short, texts[:3])) + (", …" if len(texts) > 3 else "")
+        return replace(_constant(name, _spread(np.zeros(1), codes), f"always “{short(texts[0])}”"), levels=texts)
+    shown = ", ".join(map(short, texts[:3])) + (", …" if len(texts) > 3 else "")
     return Column(
         name, "text", _spread(place, codes), len(texts), int((codes < 0).sum()),
         f"{len(texts):,} different: {shown}", texts,
@@ -254,53 +266,13 @@ def _said(form: str) -> str:
 def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_], what: str) -> str:
     if not left.any():
         return ""
-    shown = ", ".join(f"“{_short(str(each))}”" for each in levels[left].iloc[:3])
+    shown = ", ".join(f"“{short(str(each))}”" for each in levels[left].iloc[:3])
     return f"{int(counts[left].sum()):,} values of {name} are not {what} ({shown}) and count as missing"
 
 
-def _short(text: str, most: int = 24) -> str:
+def short(text: str, most: int = 24) -> str:
+    """Shorten a text for a message."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-# --- as inputs --------------------------------------------------------------------------------------------------------
-
-
-def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Array, list[str], str]:
-    """Convert a column to inputs in the kept rows: (m, k), their names, and a description of the conversion.
-
-    Numbers stay, a constant becomes 0, and dates become days since the first. Texts become one input of 0 or 1 for each
-    of the `MAX_LEVELS` most common, or a single input if there are two.
-
-    Args:
-        rows: (n,) mask of kept rows.
-        fill: replace missing values by the median of the kept rows, and missing texts by a level of their own. If
-            false, there must be no missing values.
-    """
-    if column.kind == "constant":
-        return np.zeros((int(rows.sum()), 1)), [column.name], ""
-    values = column.values[rows]
-    missing = np.isnan(values)
-    if column.kind != "text":
-        how = "" if column.first is None else f"{column.name}: days since {column.first}"
-        if fill and missing.any():
-            values = np.where(missing, np.median(values[~missing]), values)
-        return values[:, None], [column.name], how
-    present, counts = np.unique(values[~missing], return_counts=True)
-    order = [int(present[place]) for place in np.argsort(-counts, kind="stable")]
-    chosen = order[:MAX_LEVELS] if len(order) > 2 or (fill and missing.any()) else order[1:]
-    inputs = [values == level for level in chosen]
-    names = [f"{column.name}={column.levels[level]}" for level in chosen]
-    if fill and missing.any():
-        inputs.append(missing)
-        names.append(f"{column.name} is missing")
-    how = f"{column.name}: {len(names)} inputs of 0 or 1 for {len(order):,} texts"
-    if len(order) > MAX_LEVELS:
-        rest = int(counts.sum() - np.sort(counts)[-MAX_LEVELS:].sum())
-        how += f", the {MAX_LEVELS} most common; the others, in {rest:,} rows, are not distinguished"
-    elif len(names) == 1:
-        one, zero = (_short(column.levels[level]) for level in (chosen[0], order[0]))
-        how = f"{column.name}: 1 where it is {one}, 0 where it is {zero}"
-    return np.column_stack(inputs).astype(np.float64) if inputs else np.empty((len(values), 0)), names, how
 
 
 def quoted(names: Sequence[str], most: int = 8) -> str:

@@ -157,16 +157,31 @@ def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype =
     check_enough(train_size(entry.card.n), n, entry.card.name)
     if name == "china":
         return _load_picture(entry.card, seed=seed, n=n, dtype=dtype)
-    source = name
+    table, source = _read(entry)
+    return prepare(table, entry.card, seed=seed, n=n, dtype=dtype, source=source)
+
+
+def load_raw(name: str) -> RawTable:
+    """Load all rows of a data set in their own units, without scaling, shuffle or split; nothing is downloaded.
+
+    Raises:
+        DatasetUnavailable, ValueError: as in `load`.
+    """
+    return _read(find(name))[0]
+
+
+def _read(entry: Entry) -> tuple[RawTable, str]:
+    """Return the raw table of an entry, checked against its card, and where it is from."""
+    source = entry.card.name
     if entry.read_file is not None:
         path = locate(entry.card)
-        source = f"{name} ({path})"
+        source = f"{source} ({path})"
         table = entry.read_file(path)
     else:
         assert entry.make is not None
         table = entry.make()
     check_size(table, entry.card, source)
-    return prepare(table, entry.card, seed=seed, n=n, dtype=dtype, source=source)
+    return table, source
 
 
 def check_size(table: RawTable, card: Card, source: str) -> None:

@@ -15,16 +15,19 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
-from apviz.datasets.columns import Column, encode, quoted
+from apviz.datasets.columns import Column, quoted
+from apviz.datasets.encoding import encode
 from apviz.datasets.oddities import OddityKind, find_oddities
 from apviz.datasets.preprocessing import (
     MINIMUM_ROWS,
     Dataset,
     RawTable,
+    check_enough,
     check_settings,
     check_values,
     prepare,
     scaled,
+    shuffle,
     varying_inputs,
 )
 from apviz.datasets.tables import Copies, Decimal, Missing, Table, TableChoices, inspect_table, without_dates
@@ -34,8 +37,12 @@ from apviz.rounding import lost, merged_rows
 UNNAMED = r"Unnamed: \d+(\.\d+)?"
 
 
-def prepare_table(table: Table, choices: TableChoices) -> RawTable:
+def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, seed: int = 0) -> RawTable:
     """Convert a table to numbers: texts become 0 and 1, dates days; missing values are dropped or filled.
+
+    Args:
+        n: keep this number of random rows; None: all.
+        seed: of the choice of these rows.
 
     Raises:
         ValueError: a missing or unusable column, or too few remaining rows.
@@ -51,18 +58,23 @@ def prepare_table(table: Table, choices: TableChoices) -> RawTable:
         rows[np.flatnonzero(rows)[again.to_numpy()]] = False
         if again.any():
             notes.append(f"{int(again.sum()):,} of {len(again):,} rows were exact copies of another, and are dropped")
+    dropped = table.rows - int(rows.sum())
+    if n is not None:
+        check_enough(int(rows.sum()), n, str(table.path))
+        rows = _at_random(rows, n, seed)
     parts = [encode(each, rows, choices.missing == "fill") for each in inputs]
-    names = [name for _, encoded, _ in parts for name in encoded]
+    names = [name for encoding, _ in parts for name in encoding.names]
+    made = [encoding.inputs(each)[rows] for each, (encoding, _) in zip(inputs, parts, strict=True)]
     raw = RawTable(
-        inputs=np.column_stack([values for values, _, _ in parts]),
+        inputs=np.column_stack(made),
         target=target.values[rows],
         feature_names=tuple(names),
         target_name=target.name,
     )
     check_values(raw, str(table.path))
-    notes += [how for *_, how in parts if how]
+    notes += [how for _, how in parts if how]
     if target.first is not None:
-        notes.append(f"{target.name}: days since {target.first}")
+        notes.append(f"{target.name}: days since {target.first.date()}")
     constant = [name for name, varies in zip(names, varying_inputs(raw), strict=True) if not varies]
     constant += [each.name for each in unused if each.kind == "constant"]
     if constant:
@@ -71,7 +83,15 @@ def prepare_table(table: Table, choices: TableChoices) -> RawTable:
     odd = without_dates(odd, inputs)
     # constant columns are reported above
     notes += [each.message for each in odd if each.kind is not OddityKind.CONSTANT_COLUMN]
-    return replace(raw, notes=tuple(notes), dropped=table.rows - int(rows.sum()))
+    encodings = tuple(encoding for encoding, _ in parts)
+    return replace(raw, notes=tuple(notes), dropped=dropped, encodings=encodings)
+
+
+def _at_random(rows: NDArray[np.bool_], n: int, seed: int) -> NDArray[np.bool_]:
+    """Return a mask of n of the rows, at random."""
+    kept = np.zeros_like(rows)
+    kept[np.flatnonzero(rows)[shuffle(int(rows.sum()), seed)[:n].numpy()]] = True
+    return kept
 
 
 def _left_out(unused: Sequence[Column]) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
+from apviz.datasets.encoding import Encoding
 from apviz.rounding import unit
 from apviz.settings import LARGEST_SEED, shown
 
@@ -26,6 +27,7 @@ class RawTable:
     Attributes:
         notes: on the preparation of a user's own table, one sentence each.
         dropped: number of its rows with missing values, or dropped as duplicates.
+        encodings: how the columns of a user's own table became inputs.
     """
 
     inputs: NDArray[np.float64]
@@ -34,6 +36,7 @@ class RawTable:
     target_name: str
     notes: tuple[str, ...] = ()
     dropped: int = 0
+    encodings: tuple[Encoding, ...] = ()
 
     @property
     def d(self) -> int:

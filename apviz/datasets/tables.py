@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from apviz.datasets.arrays import UNLIMITED, SizeLimits
@@ -149,19 +150,28 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
-        questions = {each.name: each.question.of(each.name) for each in (*inputs, target) if each.question}
-        if questions:
-            name = next(iter(questions))
-            raise ValueError(
-                f"{self.path}: {quoted(list(questions.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
-                f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
-            )
+        require_answers(self.path, (*inputs, target))
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(
                 f"{self.path}: no input column varies; the others are "
                 f"{quoted([f'{each.name} ({each.about})' for each in self.columns if each is not target])}"
             )
         return inputs, target
+
+
+def require_answers(path: Path, columns: Sequence[Column]) -> None:
+    """Refuse columns of numbers that can be read in two ways.
+
+    Raises:
+        ValueError: with the option that decides.
+    """
+    questions = {each.name: each.question.of(each.name) for each in columns if each.question}
+    if questions:
+        name = next(iter(questions))
+        raise ValueError(
+            f"{path}: {quoted(list(questions.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
+            f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
+        )
 
 
 def inspect_table(
@@ -194,23 +204,7 @@ def inspect_table(
             f"{path} has {len(frame.columns)} column: a target and at least one input are needed, separated by commas, "
             "semicolons, tabs, bars or spaces"
         )
-    day_first = text is not None and (text.has_commas or text.separator == ";")
-    decimals = dict(decimal) if isinstance(decimal, Mapping) else dict.fromkeys(frame.columns, decimal)
-    unknown = [name for name in decimals if name not in frame.columns]
-    if unknown:
-        raise ValueError(
-            f"decimal = {decimal!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
-        )
-    columns = tuple(
-        column_of(
-            name,
-            frame.iloc[:, place],
-            decimal=decimals.get(name),
-            points_are_open=text is not None and text.points_are_open,
-            day_first=day_first,
-        )
-        for place, name in enumerate(frame.columns)
-    )
+    columns = columns_of(path, frame, text, decimal)
     if text is not None:
         text = replace(text, marks=frozenset(each.mark for each in columns if each.mark))
     with path.open("rb") as file:
@@ -219,6 +213,36 @@ def inspect_table(
     head = text.head if text else tuple(first.astype(object).where(first.notna(), "").itertuples(index=False))
     shown = tuple(tuple(str(cell)[:_HEAD_CHARACTERS] for cell in row) for row in head)
     return Table(path, len(frame), columns, text, shown, sha256)
+
+
+def columns_of(
+    path: Path, frame: pd.DataFrame, text: TextFormat | None, decimal: Decimal, names: Sequence[str] | None = None
+) -> tuple[Column, ...]:
+    """Interpret the columns of a file that was read.
+
+    Args:
+        names: interpret these columns only; None: all.
+
+    Raises:
+        ValueError: a decimal mark of a column that does not exist.
+    """
+    day_first = text is not None and (text.has_commas or text.separator == ";")
+    decimals = dict(decimal) if isinstance(decimal, Mapping) else dict.fromkeys(frame.columns, decimal)
+    unknown = [name for name in decimals if name not in frame.columns]
+    if unknown:
+        raise ValueError(
+            f"decimal = {decimal!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
+        )
+    return tuple(
+        column_of(
+            name,
+            frame[name],
+            decimal=decimals.get(name),
+            points_are_open=text is not None and text.points_are_open,
+            day_first=day_first,
+        )
+        for name in (frame.columns if names is None else names)
+    )
 
 
 def _matrix(columns: Sequence[Column], rows: int) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from apviz.datasets.encoding import Encoding
 from apviz.gp import metrics, saved
 from apviz.gp.fitting import (
     DTYPES,
@@ -107,6 +108,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scaling_: maps raw to scaled units and back.
         n_features_in_: d.
         feature_names_in_: (d,) names of the columns, if the training inputs were a frame with names.
+        target_name_: name of the target, if it was a series with a name; else None.
+        columns_: how columns of a table become the inputs, as `apviz fit` sets it; else None.
 
     Examples:
         >>> import numpy as np, apviz
@@ -182,7 +185,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             RuntimeError: the solve for the mean diverged.
         """
         check_settings(self)
-        hooks = checked_hooks(hooks)
+        hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
         with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
             x, y = validate_data(
                 self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, ensure_min_samples=2
@@ -204,6 +207,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_, self.mean_error_ = posterior, solution, posterior.mean_error
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
+        self.target_name_ = target_name if isinstance(target_name, str) else None
+        self.columns_: tuple[Encoding, ...] | None = None
         return self
 
     def predict(
@@ -344,7 +349,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             saved.Saved(
                 settings, x.numpy(), y.numpy(), self.hyperparameters_, self.hyperparameters is not None,
                 replace(self.solution_, weights=self.solution_.weights.cpu()), self.mean_error_, self.scaling_,
-                None if names is None else tuple(names), self.posterior_.system.dtype,
+                None if names is None else tuple(names), self.posterior_.system.dtype, self.target_name_,
+                self.columns_,
             ),
         )  # fmt: skip
 
@@ -371,6 +377,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if found.feature_names is not None:
             gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
+        gp.target_name_, gp.columns_ = found.target_name, found.columns
         gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds

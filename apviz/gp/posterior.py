@@ -356,6 +356,14 @@ class Posterior:
             warnings.warn(NotConverged(f"a solve for gradients did not converge {end}", solution), stacklevel=3)
         return solution.weights.to(self.system.device, torch.float64)
 
+    def inverse_diagonal(self, rows: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
+        """Return the diagonal entries of K⁻¹ in some rows: (m,) indices, to (m,), by the solver of variances.
+
+        An unfinished solve makes them too small, never too large, up to rounding.
+        """
+        hooks, width = checked_hooks(hooks), self._by_batches.width()
+        return torch.cat([self._by_batches.inverse_diagonal(part, hooks) for part in torch.split(rows, width)])
+
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
         """Solve K W = B, (n,) or (n, p), by any solver, without a warning if it does not converge."""
         solution = attempt(self.system.with_right_hand_sides(b), solver, hooks)

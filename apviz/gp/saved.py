@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
+from apviz.datasets.encoding import Encoding
 from apviz.files import file_made_whole, path_of
 from apviz.gp import sklearn_kernels
 from apviz.gp.scaling import Scaling
@@ -28,7 +29,7 @@ from apviz.solvers import Solution, StopReason
 from apviz.solvers.residuals import Certificate, Kind
 from apviz.solvers.serialization import from_plain, to_plain
 
-FORMAT, VERSION = "apviz.GaussianProcess", 3
+FORMAT, VERSION = "apviz.GaussianProcess", 4
 # this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
@@ -53,6 +54,8 @@ class Saved:
         scaling: maps raw to scaled units.
         feature_names: d names, or None if the training inputs had none.
         dtype: dtype in which the model solves and predicts.
+        target_name: name of the target, or None if it had none.
+        columns: how columns of a table become the inputs, or None if the inputs were not of a table.
     """
 
     settings: Mapping[str, Any]
@@ -65,6 +68,8 @@ class Saved:
     scaling: Scaling
     feature_names: tuple[str, ...] | None
     dtype: torch.dtype
+    target_name: str | None = None
+    columns: tuple[Encoding, ...] | None = None
 
 
 def write(path: str | Path, saved: Saved) -> None:
@@ -76,7 +81,7 @@ def write(path: str | Path, saved: Saved) -> None:
         ValueError: a solver is not one of apviz's own.
     """
     path, solution = path_of(path), saved.solution
-    if os.path.lexists(path) and not _is_saved(path):
+    if os.path.lexists(path) and not is_saved(path):
         raise FileExistsError(f"{path} exists and is not a Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
@@ -89,6 +94,8 @@ def write(path: str | Path, saved: Saved) -> None:
         "given": saved.given,
         "solution": summary | words | measured,
         "feature_names": saved.feature_names,
+        "target_name": saved.target_name,
+        "columns": None if saved.columns is None else [each.as_plain() for each in saved.columns],
         "dtype": str(saved.dtype).removeprefix("torch."),
         # JSON has no infinity
         "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
@@ -132,7 +139,7 @@ def _plain(name: str, value: Any) -> Any:
     return kernel_to_plain(value) if isinstance(value, Kernel) else value
 
 
-def _is_saved(path: Path) -> bool:
+def is_saved(path: Path) -> bool:
     """Return whether a file is a saved model, even of another version or with damaged entries."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -196,6 +203,9 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     dtype = _get(found, "dtype", str)
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r:.80}")
+    names, target_name = _feature_names(found.get("feature_names"), d), found.get("target_name")
+    if not (target_name is None or isinstance(target_name, str)):
+        raise ValueError(f"target_name must be a text, or null, got {target_name!r:.80}")
     return Saved(
         _settings(_get(found, "settings", dict)),
         x.astype(np.float64),
@@ -205,8 +215,10 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         _solution(_get(found, "solution", dict), entries["weights"]),
         _mean_error(found),
         Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
-        _feature_names(found.get("feature_names"), d),
+        names,
         DTYPES[dtype],
+        target_name,
+        _columns(found.get("columns"), names),
     )
 
 
@@ -310,3 +322,15 @@ def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:
     if not isinstance(found, list) or len(found) != d or not all(isinstance(name, str) for name in found):
         raise ValueError(f"feature_names must be {d} names, or null")
     return tuple(found)
+
+
+def _columns(found: Any, names: tuple[str, ...] | None) -> tuple[Encoding, ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or names is None:
+        raise ValueError(f"columns must be a list, for inputs with names, or null, got {found!r:.80}")
+    columns = tuple(Encoding.from_plain(each) for each in found)
+    made = [name for each in columns for name in each.names]
+    if sorted(made) != sorted(names):
+        raise ValueError(f"columns must make the inputs {', '.join(names)!s:.200}, got {', '.join(made)!s:.200}")
+    return columns

@@ -159,6 +159,25 @@ class Variances:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r
             yield rows, chunk, variance, solved
 
+    def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
+        """Return the diagonal entries of K⁻¹ in some rows: (c,) indices, to (c,) float64. Warns if unconverged.
+
+        With unit vectors e and weights w ≈ K⁻¹e they are 2eᵀw − wᵀKw, which is too small by rᵀK⁻¹r, never too large.
+        """
+        places = torch.arange(len(rows), device=rows.device)
+        e = torch.zeros(self.system.n, len(rows), dtype=torch.float64, device=rows.device)
+        e[rows, places] = 1.0
+        batch = self.system.with_right_hand_sides(e)
+        solution = attempt(batch, self.solver, hooks, prepared=self._prepared_for(len(rows)))
+        self.work += solution.work
+        if not solution.converged:
+            end = f"(residual {solution.residual:.2e}): {solution.stop_message}"
+            warnings.warn(f"a solve for the diagonal of K⁻¹ did not converge {end}", stacklevel=3)
+        w = solution.weights.to(e)
+        found = 2 * w[rows, places] - torch.sum(w * self._operator.matmul(w), 0)
+        least: Tensor = 1 / self._operator.diagonal()[rows].to(found)  # [K⁻¹]ᵢᵢ ≥ 1/Kᵢᵢ
+        return found.maximum(least)
+
     def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
         """Return the warning for a batch, or None."""
         where = f"rows {solved.rows.start} to {solved.rows.stop}"

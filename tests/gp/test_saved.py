@@ -295,7 +295,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 1, "it has format version 1, but this apviz reads version 3: fit and save the model again"),
+        (("version",), 1, "it has format version 1, but this apviz reads version 4: fit and save the model again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, got 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),

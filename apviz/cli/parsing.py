@@ -1,0 +1,61 @@
+"""Values of options: lists separated by commas, and decimal marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apviz.datasets.tables import inspect_table
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a list separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a list.
+
+    Raises:
+        ValueError: names the option.
+    """
+    try:
+        return [int(word) for word in words(text)]
+    except ValueError:
+        raise ValueError(f"{option} takes whole numbers separated by commas, such as 200,1000; got {text!r}") from None
+
+
+def floats(text: str | None, option: str) -> list[float] | None:
+    """Return the numbers of a list; None if the option was not given.
+
+    Raises:
+        ValueError: names the option.
+    """
+    try:
+        return None if text is None else [float(word) for word in words(text)]
+    except ValueError:
+        raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
+
+
+def decimal_marks(given: list[str] | None) -> str | dict[str, str] | None:
+    """Return the decimal mark for all columns, or one for each."""
+    if not given or given[0] in (".", ","):
+        return given[0] if given else None
+    split = [word.rpartition("=") for word in given]
+    wrong = [word for word, (name, _, mark) in zip(given, split, strict=True) if not name or mark not in (".", ",")]
+    if wrong:
+        raise ValueError(f"--decimal takes . or , or NAME=. or NAME=, for one column; got {wrong[0]!r}")
+    return {name: mark for name, _, mark in split}
+
+
+def target_column(path: str, target: str | None, decimal: Any) -> str | int:
+    """Return the name or position of a table's target.
+
+    Raises:
+        ValueError: no target was given; with the columns that can be one.
+    """
+    if target is None:
+        able = ", ".join(each.name for each in inspect_table(path, decimal=decimal).columns if each.can_be_target)
+        raise ValueError(
+            f"{path} is a file: say which column to predict with --target NAME (or a position); there are {able}"
+        )
+    return int(target) if target.lstrip("-").isdigit() else target

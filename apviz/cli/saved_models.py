@@ -1,0 +1,61 @@
+"""A saved model as the commands use it: loading, the columns it needs, the range of its inputs, and its accuracy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apviz.datasets.encoding import Encoding
+
+if TYPE_CHECKING:
+    from apviz.gp.gaussian_process import GaussianProcess
+
+Array = NDArray[np.float64]
+
+
+def load_model(path: Path, device: str) -> GaussianProcess:
+    """Load a model whose inputs have names.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a model, a damaged file or another version; or inputs without names.
+    """
+    from apviz.gp.gaussian_process import GaussianProcess
+
+    if not path.is_file():
+        raise FileNotFoundError(f"No such file: {path}; `apviz fit DATASET --out {path}` writes one")
+    gp = GaussianProcess.load(path, device=device)
+    if not hasattr(gp, "feature_names_in_"):
+        raise ValueError(f"{path} was fitted to an array, whose columns have no names; fit it to a table or a frame")
+    return gp
+
+
+def encodings_of(gp: GaussianProcess) -> tuple[Encoding, ...]:
+    """Return how columns become the inputs. A model that was fitted in Python has numbers only."""
+    if gp.columns_ is not None:
+        return gp.columns_
+    return tuple(Encoding(column=name) for name in gp.feature_names_in_)
+
+
+def target_of(gp: GaussianProcess) -> str:
+    """Return the name of the target."""
+    return gp.target_name_ or "y"
+
+
+def training_range(gp: GaussianProcess) -> tuple[Array, Array]:
+    """Return the smallest and the largest training value of each input, (d,), in its units."""
+    x = gp._training_data()[0].numpy()
+    low, high = (gp.scaling_.centre + gp.scaling_.half_width * each for each in (x.min(axis=0), x.max(axis=0)))
+    return low, high
+
+
+def accuracy_of(gp: GaussianProcess) -> str:
+    """Say how far means may be off because the solve ended, in posterior standard deviations of f."""
+    ended = "" if gp.solution_.converged else f"; it did not converge: {gp.solution_.stop_message}"
+    if not math.isfinite(gp.mean_error_):
+        return f"Solve: the error of the means is not known{ended}"
+    return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f (proven){ended}"

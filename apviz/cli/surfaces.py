@@ -1,0 +1,174 @@
+"""Predictions on a grid over the training inputs: NetCDF or Zarr, and a page with a picture."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+import apviz
+from apviz.cli.parsing import floats
+from apviz.cli.saved_models import accuracy_of, encodings_of, target_of, training_range
+from apviz.files import file_made_whole, folder_made_whole
+
+if TYPE_CHECKING:
+    from apviz.gp.gaussian_process import GaussianProcess
+
+Array = NDArray[np.float64]
+ENDINGS: Final = (".nc", ".zarr")
+MOST_INPUTS: Final = 3
+#: Largest number of points; their predictions are held in memory.
+MOST_POINTS: Final = 5_000_000
+#: Rounding error of a range, as a share of a step.
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A grid over the range of the training inputs.
+
+    Attributes:
+        coordinates: values along each input, by its name.
+        days: day 0 of inputs that are dates, by name.
+    """
+
+    coordinates: Mapping[str, Array]
+    days: Mapping[str, str]
+
+    @classmethod
+    def over(cls, gp: GaussianProcess, text: str) -> Grid:
+        """Return the grid that starts at the smallest training value of each input.
+
+        Args:
+            text: value of `--grid`: one step, or one for each input.
+
+        Raises:
+            ValueError: an invalid step, more than three inputs, inputs that are texts, or too many points.
+        """
+        names, kinds = [str(name) for name in gp.feature_names_in_], {each.column: each for each in encodings_of(gp)}
+        texts = [each.column for each in kinds.values() if each.kind == "text"]
+        if texts:
+            raise ValueError(f"--grid needs inputs that are numbers or dates, but {texts[0]} is text; predict a table")
+        if len(names) > MOST_INPUTS:
+            raise ValueError(f"--grid takes up to {MOST_INPUTS} inputs, the model has {len(names)}; predict a table")
+        steps = _steps(text, names)
+        low, high = training_range(gp)
+        short = [place for place, step in enumerate(steps) if step > high[place] - low[place]]
+        if short:
+            at = short[0]
+            raise ValueError(
+                f"--grid {text}: the step {steps[at]:g} is larger than the range of {names[at]}, {low[at]:.6g} to "
+                f"{high[at]:.6g}; give one step for each input"
+            )
+        counts = _counts(high - low, steps)
+        if math.prod(counts) > MOST_POINTS:
+            raise ValueError(
+                f"--grid {text} has {math.prod(counts):,} points, at most {MOST_POINTS:,} are predicted at once; use "
+                f"--grid {','.join(f'{step:g}' for step in _wider(high - low, steps))}"
+            )
+        axes = {name: low[k] + steps[k] * np.arange(counts[k]) for k, name in enumerate(names)}
+        return cls(axes, {name: kinds[name].first for name in names if kinds[name].kind == "date"})
+
+    def points(self) -> Array:
+        """Return all points, (m, d), the last input fastest."""
+        parts = np.meshgrid(*self.coordinates.values(), indexing="ij")
+        return np.column_stack([part.ravel() for part in parts])
+
+    def frame(self) -> pd.DataFrame:
+        """Return all points as a table, in which dates are dates."""
+        frame = pd.DataFrame(self.points(), columns=list(self.coordinates))
+        for name, first in self.days.items():
+            frame[name] = pd.Timestamp(first).tz_localize(None) + pd.to_timedelta(frame[name], unit="D")
+        return frame
+
+    def dataset(self, found: Mapping[str, Array], words: Mapping[str, str], attrs: Mapping[str, object]) -> xr.Dataset:
+        """Return predictions at all points as variables over the inputs.
+
+        Args:
+            found: predictions (m,) by name.
+            words: description of each.
+            attrs: of the data set.
+        """
+        shape, dims = [len(each) for each in self.coordinates.values()], list(self.coordinates)
+        coordinates = {name: (name, values, self._about(name)) for name, values in self.coordinates.items()}
+        variables = {
+            name: (dims, values.reshape(shape), {"long_name": words[name], "units": "unknown"})
+            for name, values in found.items()
+        }
+        return xr.Dataset(variables, coordinates, dict(attrs))
+
+    def _about(self, name: str) -> dict[str, str]:
+        units = f"days since {self.days[name]}" if name in self.days else "unknown"
+        return {"long_name": name, "units": units}
+
+
+def _steps(text: str, names: Sequence[str]) -> list[float]:
+    steps = floats(text, "--grid") or []
+    if len(steps) not in (1, len(names)):
+        raise ValueError(f"--grid takes one step, or one for each of {', '.join(names)}; got {text!r}")
+    if not all(0 < step < math.inf for step in steps):
+        raise ValueError(f"--grid takes positive steps, got {text!r}")
+    return steps * len(names) if len(steps) == 1 else steps
+
+
+def _counts(spans: Array, steps: Sequence[float]) -> list[int]:
+    return [math.floor(span / step + _ROUNDING) + 1 for span, step in zip(spans.tolist(), steps, strict=True)]
+
+
+def _wider(spans: Array, steps: Sequence[float]) -> list[float]:
+    """Return larger steps, with three digits, at which the grid is small enough."""
+    wider = list(steps)
+    while math.prod(_counts(spans, wider)) > MOST_POINTS:
+        larger = [float(f"{1.05 * step:.3g}") for step in wider]
+        wider = [new if new <= span else old for new, old, span in zip(larger, wider, spans.tolist(), strict=True)]
+    return wider
+
+
+def attributes(gp: GaussianProcess, model: Path, what: str, level: float) -> dict[str, object]:
+    """Return the attributes of predictions: what they are, the model, and its accuracy."""
+    return {
+        "title": f"{target_of(gp)} predicted by {model.name}",
+        "prediction_of": what,
+        "interval_level": level,
+        "model": _model_in_words(gp),
+        "training_rows": gp.posterior_.system.n,
+        "accuracy": accuracy_of(gp),
+        "created_by": f"apviz {apviz.__version__}",
+    }
+
+
+def _model_in_words(gp: GaussianProcess) -> str:
+    h = gp.scaling_.to_raw(gp.hyperparameters_)
+    kernel = repr(h.kernel)
+    if isinstance(h.kernel, str):
+        scales = ", ".join(f"{scale:.6g}" for scale in h.lengthscale)
+        kernel = f"{h.kernel}, lengthscale {scales}, outputscale {h.outputscale:.6g}"
+    return f"Gaussian process, {kernel}, noise variance {h.noise:.6g}, prior mean {h.mean:.6g}"
+
+
+def is_surface(path: Path) -> bool:
+    """Return whether a path is a NetCDF file or a Zarr folder, which `--force` may replace."""
+    if path.is_dir():
+        return (path / "zarr.json").is_file()
+    with path.open("rb") as file:
+        return file.read(3) == b"CDF"
+
+
+def write_surface(predictions: xr.Dataset, path: Path) -> None:
+    """Write NetCDF or Zarr, by the ending of the path, completely or not at all."""
+    if path.suffix == ".zarr":
+        with folder_made_whole(path) as folder:
+            predictions.to_zarr(folder, mode="w", consolidated=False)
+            if path.exists():
+                shutil.rmtree(path)
+        return
+    with file_made_whole(path) as file:
+        file.write(predictions.to_netcdf(engine="scipy"))

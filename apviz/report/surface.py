@@ -1,0 +1,39 @@
+"""Page of predictions on a grid: the charts, and how the numbers were made."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+
+from apviz.plots._style import ThemeName
+from apviz.plots._surface import DRAWN, surface
+from apviz.report.rendering import embedded, write_page
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def write_surface_page(predictions: xr.Dataset, path: Path) -> Path:
+    """Write a page with the charts of predictions over one or two inputs; return its path.
+
+    Another file of this name is not replaced; the page gets another name.
+    """
+    figures = []
+    for name in ("mean", "sd"):
+        if name in predictions:
+            text = str(predictions[name].attrs["long_name"])
+            if name == "mean" and "lower" in predictions and len(predictions.sizes) == 1:
+                text += ", with its interval"
+            draw = partial(_drawn, predictions, name)
+            figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", draw))
+    facts = {name.replace("_", " "): str(value) for name, value in predictions.attrs.items() if name != "title"}
+    if max(predictions.sizes.values()) > DRAWN:
+        facts["drawn"] = f"every k-th point, at most {DRAWN} along an input"
+    return write_page(path, "surface.html.jinja", title=predictions.attrs["title"], facts_=facts, figures=figures)
+
+
+def _drawn(predictions: xr.Dataset, name: str, theme: ThemeName) -> go.Figure:
+    return surface(predictions, name, theme=theme)
