@@ -28,6 +28,8 @@ from apviz.settings import Auto, chosen, require_overlap, require_seed
 #: multiple of the margin.
 LANDMARKS = 16
 CANDIDATES = 10
+#: Number of a block's rows to which distances are measured; those of less than twice as many are all taken.
+COMPARED = 1024
 #: Size of the search for near rows, as a multiple of their number; smaller because near rows outnumber a margin.
 NEAR_CANDIDATES = 2
 
@@ -261,7 +263,7 @@ def with_overlap(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, is_compact: bool) -> Partition:
     """Return blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
 
-    Nearest means nearest to any row the block owns. If blocks are compact, the search covers the blocks around it:
+    Nearest means nearest to any row the block owns, of a large block to any of about a thousand of them. If blocks are compact, the search covers the blocks around it:
     those with the nearest landmarks that hold `CANDIDATES` times the margin. Else it covers all rows, n²d operations.
     """
     n = len(order)
@@ -299,7 +301,9 @@ class Neighbourhoods:
         around = distance.argsort()[:looked_at]
         around = around[around != block].sort().values
         rows = torch.cat([torch.arange(starts[k], starts[k + 1], device=points.device) for k in around.tolist()])
-        found = self._distances(points[rows], points[starts[block] : starts[block + 1]])
+        # of a large block some rows say which others are near, and all would take most of the time of a partition
+        step = max(1, (starts[block + 1] - starts[block]) // COMPARED)
+        found = self._distances(points[rows], points[starts[block] : starts[block + 1] : step].contiguous())
         return rows[found.topk(min(size, len(rows)), largest=False).indices].sort().values
 
 
