@@ -263,8 +263,9 @@ def with_overlap(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, is_compact: bool) -> Partition:
     """Return blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
 
-    Nearest means nearest to any row the block owns, of a large block to any of about a thousand of them. If blocks are compact, the search covers the blocks around it:
-    those with the nearest landmarks that hold `CANDIDATES` times the margin. Else it covers all rows, n²d operations.
+    Nearest means nearest to any row the block owns, of a large block to any of about a thousand of them. If blocks are
+    compact, the search covers the blocks around it: those with the nearest landmarks that hold `CANDIDATES` times the
+    margin. Else it covers all rows, n²d operations.
     """
     n = len(order)
     starts = (*range(0, n, block_size), n)
