@@ -12,6 +12,7 @@ This holds for any split of equal rows into groups.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -87,8 +88,16 @@ class DistinctRows:
 
     def of(self, rows: Tensor) -> DistinctRows:
         """Return a subset of the merged rows."""
-        names = ("x", "y", "weights", "counts", "spread", "log_weights")
-        return DistinctRows(*(getattr(self, name)[rows.cpu()] for name in names))
+        return DistinctRows(*(each[rows.cpu()] for each in self.tensors))
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything, 16 hex digits."""
+        return hashlib.sha256(b"".join(each.numpy().tobytes() for each in self.tensors)).hexdigest()[:16]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All fields, in their order."""
+        return self.x, self.y, self.weights, self.counts, self.spread, self.log_weights
 
 
 def merged(x: Tensor, y: Tensor, weights: Tensor | None = None, groups: Tensor | None = None) -> DistinctRows:
