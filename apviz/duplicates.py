@@ -164,19 +164,30 @@ def weights_of_all(found: Tensor, groups: Tensor, y: Tensor, noise: float, weigh
 
 
 def groups_of(x: Tensor) -> Tensor:
-    """Return the number of each row's group of equal rows, (n,) int64, in the order in which groups first occur.
+    """Return the group of each row to merge, (n,) int64: of equal rows, as numbered by `equal_rows`.
 
-    −0.0 equals 0.0. If all rows are equal, the first is a group of its own: a system needs two rows.
+    If all rows are equal, the first is a group of its own: a system needs two rows.
     """
+    groups = equal_rows(x)
+    if len(groups) > 1 and not groups.any():
+        groups[1:] = 1
+    return groups
+
+
+def equal_rows(x: Tensor) -> Tensor:
+    """Return the same number for equal rows, (n,) int64, from 0 on as they occur; −0.0 equals 0.0."""
     rows = x.detach().cpu().numpy() + 0.0
     keys = pd.util.hash_pandas_object(pd.DataFrame(rows), index=False).to_numpy()
     groups = torch.from_numpy(pd.factorize(keys)[0].astype(np.int64))
     if not (rows[first_of(groups).numpy()][groups.numpy()] == rows).all():  # two different rows share a hash
         inverse = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
         groups = torch.from_numpy(pd.factorize(inverse)[0].astype(np.int64))
-    if len(groups) > 1 and not groups.any():
-        groups[1:] = 1
     return groups
+
+
+def count_distinct(x: Tensor) -> int:
+    """Count the different rows of (n, d)."""
+    return int(equal_rows(x).max()) + 1
 
 
 def first_of(groups: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz.duplicates import groups_of, merged, weights_of_all
+from apviz.duplicates import count_distinct, equal_rows, groups_of, merged, weights_of_all
 from apviz.near_duplicates import near_duplicates, near_pairs
 
 NOISE = 0.3
@@ -134,6 +134,7 @@ def test_different_rows_with_one_hash_are_not_merged(monkeypatch):
 
 
 def test_if_all_inputs_are_equal_two_rows_are_left_because_a_system_needs_two():
+    assert count_distinct(torch.ones(30, 2)) == 1 and equal_rows(torch.ones(30, 2)).tolist() == [0] * 30
     rows = merged(torch.ones(30, 2), torch.arange(30.0))
     assert rows.y.tolist() == [0.0, 15.0] and rows.counts.tolist() == [1.0, 29.0]
     assert rows.sentence == "30 rows at 1 distinct input: solved as 2 rows"

@@ -160,6 +160,7 @@ def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
     # an input without a lengthscale has its deviation as scale; one that does not vary has any
     scales = np.where(np.isfinite(shortest), shortest, np.where(scales > 0, scales, 1.0))
     pairs = near_duplicates(values, scales)
+    pairs = pairs[(values[pairs[:, 0]] != values[pairs[:, 1]]).any(axis=1)]  # of equal rows two may be left
     if not len(pairs):
         return
     count, (first, second) = len(np.unique(pairs)), numbers[pairs[0]]

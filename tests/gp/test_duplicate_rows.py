@@ -288,3 +288,15 @@ def test_nearly_equal_rows_are_reported_with_a_pair_and_warned_about_if_they_are
     with caplog.at_level(logging.INFO, "apviz"):
         gp.fit(x, x[:, 0], sample_weight=np.r_[0.0, np.ones(299)])
     assert "2 rows are within 1e-06 lengthscales of another, such as rows 40 and 250" in caplog.messages
+
+
+def test_if_all_inputs_are_equal_predictions_are_those_of_all_rows():
+    x, y = np.ones((40, 2)), np.random.default_rng(0).standard_normal(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(x, y)
+    mean, std = oracle(x, y, GIVEN.noise).predict(points(), return_std=True)
+    found, found_std = gp.predict(points(), return_std=True)
+    np.testing.assert_allclose(found, mean + GIVEN.mean, rtol=1e-10)
+    np.testing.assert_allclose(found_std, std, rtol=1e-9)
+    assert gp.rows_.sentence == "40 rows at 1 distinct input: solved as 2 rows"
