@@ -39,6 +39,8 @@ class KernelSystem:
         dataset: Name of the data, for charts and traces.
         seed: Seed of the right-hand sides, for the trace.
         preparation: Preparation of the source table (`Dataset.preparation`), for the trace.
+        merged_rows: Number of rows of the table before equal inputs were merged (`apviz.duplicates`), for the trace;
+            None if none were.
 
     Raises:
         TypeError: A kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
@@ -71,6 +73,7 @@ class KernelSystem:
         dataset: str = "",
         seed: int | None = None,
         preparation: str = "",
+        merged_rows: int | None = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(
@@ -107,6 +110,7 @@ class KernelSystem:
             self.single_column = single_column
             self.kernel, self.dtype = kernel, dtype
             self.dataset, self.seed, self.preparation = dataset, seed, preparation
+            self.merged_rows = merged_rows
             if isinstance(operator, str):
                 operator = make_operator(operator, given, kernel, noise, dtype)
                 _warn_where_coarse(operator, x.dtype)
@@ -138,6 +142,7 @@ class KernelSystem:
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
             dataset=s.dataset if dataset is None else dataset, seed=seed, preparation=s.preparation,
+            merged_rows=s.merged_rows,
         )  # fmt: skip
 
     def _check_operator(self, given: Tensor, noise: Noise) -> None:

@@ -46,6 +46,8 @@ sets = typer.Typer(
 app.add_typer(sets, name="datasets")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+#: What `--duplicates` takes: the system keeps or merges rows, a table drops some.
+DUPLICATES = (*comparison.DUPLICATES, "drop")
 #: Number of rows from which a comparison is long enough to be forecast.
 FORECAST_ROWS = 10_000
 
@@ -80,10 +82,14 @@ def _decimal(given: list[str] | None) -> str | dict[str, str] | None:
 
 
 def _load(
-    name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
+    name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, duplicates: str, **choices: Any
 ) -> datasets.Dataset:
     """Load a registered data set, or a table of the user's, prepared by `choices`."""
+    if duplicates not in DUPLICATES:
+        raise ValueError(f"--duplicates must be one of {', '.join(DUPLICATES)}, got {duplicates!r}")
     if name in datasets.registry:
+        if duplicates == "drop":
+            raise ValueError(f"--duplicates drop is for your own tables; {name} has keep and merge")
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
         if target is None:
@@ -96,7 +102,8 @@ def _load(
         with warnings.catch_warnings():
             # its notes are shown below, one per line
             warnings.simplefilter("ignore")
-            return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, **choices)
+            kept: Any = "drop" if duplicates == "drop" else "keep"
+            return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, duplicates=kept, **choices)
     return datasets.load(name, seed=seed)  # raises, with the known names
 
 
@@ -111,7 +118,7 @@ def compare(
     target: options.Target = None,
     inputs: options.Inputs = None,
     missing: options.Missing = "drop",
-    copies: options.Copies = "keep",
+    duplicates: options.Duplicates = "keep",
     decimal: options.Decimal = None,
     n: options.RowsOrN = None,
     seed: options.Seed = 0,
@@ -174,14 +181,14 @@ def compare(
         chosen_inputs = None if inputs is None else _words(inputs)
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
-                dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies,
+                dataset, target, n, seed, DTYPES[dtype], duplicates, inputs=chosen_inputs, missing=missing,
                 decimal=_decimal(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
         build = partial(
             comparison.build_system, data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device,
-            operator=operator,
+            operator=operator, duplicates="merge" if duplicates == "merge" else "keep",
         )  # fmt: skip
         system = build()
         if ranks is not None and forecast:
@@ -194,8 +201,7 @@ def compare(
         fail(error)
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{escape(data.card.title)}[/]: {size}")
-    for note in data.notes:
-        console.print(f"  {note}", highlight=False, markup=False)
+    _note(data, system)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
     hooks: list[Hook] = [ProgressHook(errors)]
     if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
@@ -241,6 +247,7 @@ def advise(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
     target: options.Target = None,
     decimal: options.Decimal = None,
+    duplicates: options.Duplicates = "merge",
     n: options.Rows = None,
     seed: options.Seed = 0,
     kernel: options.Kernel = None,
@@ -263,15 +270,17 @@ def advise(
         if dtype not in DTYPES:
             raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
         scales = _floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, DTYPES[dtype], decimal=_decimal(decimal))
+        data = _load(dataset, target, n, seed, DTYPES[dtype], duplicates, decimal=_decimal(decimal))
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
-        system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device)
+        system = comparison.build_system(
+            data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device,
+            duplicates="merge" if duplicates == "merge" else "keep",
+        )  # fmt: skip
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
     except (ValueError, OSError, ImportError, MemoryError) as error:
         fail(error)
     console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)
-    for note in data.notes:
-        console.print(f"  {note}", highlight=False, markup=False)
+    _note(data, system)
     _say(advice.headline, advice.reason)
     rows = advice.rows()
     table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -290,6 +299,12 @@ def advise(
             system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[progress, shown]
         )  # fmt: skip
         raise typer.Exit(_present(outcomes, out))
+
+
+def _note(data: datasets.Dataset, system: KernelSystem) -> None:
+    """Print what was done to the data, and what happens to rows with equal inputs."""
+    for note in filter(None, (*data.notes, comparison.duplicates_in_words(data, system))):
+        console.print(f"  {note}", highlight=False, markup=False)
 
 
 def _say(answer: str, *rest: str) -> None:
@@ -424,7 +439,8 @@ def show(path: Annotated[str, typer.Argument(metavar="TRACE", help="Trace, such 
 
 def _print_trace(trace: Trace) -> None:
     a = trace.attrs
-    console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, "
+    merged = f" (merged from {a['merged_rows']:,})" if "merged_rows" in a else ""
+    console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}{merged}, "
                   f"d = {a['d']}, {a['right_hand_sides']} right-hand sides")  # fmt: skip
     if trace.method_details:
         console.print(trace.method_details, highlight=False, markup=False)
