@@ -94,7 +94,7 @@ class Gradient:
 
     def of_all(self, rows: DistinctRows, noise: float) -> Gradient:
         """Return the gradient of all rows at σ² = `noise`, if this is that of the merged rows."""
-        return replace(self, noise=rows.noise_derivative(torch.as_tensor(self.noise), noise))
+        return replace(self, noise=rows.noise_derivative(torch.as_tensor(self.noise, dtype=torch.float64), noise))
 
 
 def gradient_of(weights: Tensor, found: KernelDerivatives) -> Gradient:

@@ -168,6 +168,19 @@ def test_the_stochastic_gradient_with_the_m_scaled_unit_vectors_is_that_of_all_r
         torch.testing.assert_close(found.kernel[name], each, rtol=1e-8, atol=1e-8)
 
 
+def test_without_equal_inputs_no_bit_of_a_gradient_changes():
+    from apviz.duplicates import merged
+    from apviz.gp.likelihood import exact_marginal_likelihood
+
+    x = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows = merged(x, torch.sin(6 * x[:, 0]))
+    found = exact_marginal_likelihood(rows.x, rows.y, GIVEN, noises=rows.noises(GIVEN.noise))
+    of_all = found.of_all(rows, GIVEN.noise)
+    assert (of_all.value, of_all.gradient.noise, of_all.gradient.mean) == (
+        found.value, found.gradient.noise, found.gradient.mean
+    )  # fmt: skip
+
+
 def test_an_estimated_likelihood_is_that_of_all_rows_within_its_error():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (2_300, 2))[rng.integers(0, 2_300, 6_000)]
