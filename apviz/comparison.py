@@ -24,6 +24,7 @@ from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.methods import METHODS, MethodEntry
+from apviz.operators import Noise
 from apviz.partitions import with_overlap
 from apviz.places import P, Place, is_there, place_of
 from apviz.preconditioners import PRECONDITIONERS
@@ -141,9 +142,10 @@ def build_system(
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
     require(duplicates in DUPLICATES, "duplicates", duplicates, " or ".join(DUPLICATES))
-    x, y, noise, merged_rows = data.train_x, data.train_y, hyperparameters.noise, None
+    x, y, merged_rows = data.train_x, data.train_y, None
+    noise: Noise = hyperparameters.noise
     if duplicates == "merge" and (rows := merged(x, y)).are_merged:
-        x, y, noise, merged_rows = rows.x, rows.y, rows.noises(noise), rows.n
+        x, y, noise, merged_rows = rows.x, rows.y, rows.noises(hyperparameters.noise), rows.n
     generator = torch.Generator().manual_seed(int(seed))
     probes = 2.0 * torch.randint(2, (len(x), rhs - 1), generator=generator) - 1.0
     b = torch.cat([(y - hyperparameters.mean)[:, None], probes.to(y)], dim=1)

@@ -22,10 +22,11 @@ def near_duplicates(x: Array, scales: Array) -> NDArray[np.intp]:
 
     Examples:
         >>> import numpy as np
+        >>> from apviz.near_duplicates import near_duplicates
         >>> near_duplicates(np.array([[0.0], [1.0], [1e-9]]), np.array([0.5]))
         array([[0, 2]])
     """
-    direction = np.random.default_rng(0).uniform(0.5, 1.0, x.shape[1])
+    direction: Array = np.random.default_rng(0).uniform(0.5, 1.0, (x.shape[1],))
     return near_pairs((x - np.median(x, axis=0)) / scales, NEAR, direction)
 
 

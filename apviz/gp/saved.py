@@ -186,8 +186,8 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     if not isinstance(x, np.ndarray) or x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, got {getattr(x, 'shape', 'none')}")
     n, d = x.shape
-    shapes = dict.fromkeys((*OF_ROWS, "weights"), (n,)) | {"centre": (d,), "half_width": (d,), "target": (2,)}
-    shapes["x"] = (n, d)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_ROWS, "weights"), (n,))
+    shapes |= {"x": (n, d), "centre": (d,), "half_width": (d,), "target": (2,)}
     for name, shape in shapes.items():
         _check_array(name, entries[name], shape, FLOATS)
     mean, std = entries["target"].tolist()
