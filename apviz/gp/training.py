@@ -145,7 +145,9 @@ class Training:
         # this system checks the data before any work, and gives x and the device of every step
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
-        require(rows is None or len(rows.x) == system.n, "rows", rows, "those that were merged into x and y, or None")
+        if rows is not None:
+            require_kind("rows", rows, DistinctRows, "apviz.duplicates.DistinctRows, or None")
+            require(len(rows.x) == system.n, "rows", f"{len(rows.x):,} rows", f"the {system.n:,} rows of x, or None")
         self._x, self._d, self._rows = system.x, system.d, rows
         self._n = system.n if rows is None else rows.n
         # use the raw inputs: in the dtype of the training, rows far from zero may become equal
