@@ -1,6 +1,7 @@
 from . import analysis as analysis
 from . import datasets as datasets
 from . import distributed as distributed
+from . import duplicates as duplicates
 from . import gpytorch as gpytorch
 from . import kernels as kernels
 from . import partitions as partitions

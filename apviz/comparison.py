@@ -11,28 +11,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from apviz.cluster import Cluster, Task
 from apviz.datasets import Dataset
 from apviz.distributed import records
+from apviz.duplicates import count_distinct, merged
 from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.methods import METHODS, MethodEntry
+from apviz.operators import Noise
 from apviz.partitions import with_overlap
 from apviz.places import P, Place, is_there, place_of
 from apviz.preconditioners import PRECONDITIONERS
-from apviz.settings import require_number
+from apviz.settings import require, require_number
 from apviz.solvers import SOLVERS, Cholesky, Hook, Solver, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace, open_trace
 from apviz.tracing.lock import Lock
 
 log = logging.getLogger("apviz")
+
+#: what to do with training rows that have equal inputs
+Duplicates = Literal["keep", "merge"]
+DUPLICATES: tuple[Duplicates, ...] = ("keep", "merge")
 
 # A fit takes two to four seconds on two cores, most of it in 1,000 × 1,000 Cholesky factors.
 FIT_ROWS, FIT_STEPS, FIT_STEP_SIZE = 1_000, 40, 0.2
@@ -124,26 +130,48 @@ def build_system(
     dtype: torch.dtype = torch.float32,
     device: str = "auto",
     operator: str = "auto",
+    duplicates: Duplicates = "keep",
 ) -> KernelSystem:
-    """Build the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
+    """Build the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1).
+
+    Args:
+        duplicates: `keep` every row, for a K that equals others' and published ones; or `merge` rows with equal inputs
+            into one with the mean of their targets and noise σ² ÷ their number: another, smaller K, which gives the
+            same predictions.
+    """
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
+    require(duplicates in DUPLICATES, "duplicates", duplicates, " or ".join(DUPLICATES))
+    x, y, merged_rows = data.train_x, data.train_y, None
+    noise: Noise = hyperparameters.noise
+    if duplicates == "merge" and (rows := merged(x, y)).are_merged:
+        x, y, noise, merged_rows = rows.x, rows.y, rows.noises(hyperparameters.noise), rows.n
     generator = torch.Generator().manual_seed(int(seed))
-    n = len(data.train_x)
-    probes = 2.0 * torch.randint(2, (n, rhs - 1), generator=generator) - 1.0
-    b = torch.cat([(data.train_y - hyperparameters.mean)[:, None], probes.to(data.train_y)], dim=1)
+    probes = 2.0 * torch.randint(2, (len(x), rhs - 1), generator=generator) - 1.0
+    b = torch.cat([(y - hyperparameters.mean)[:, None], probes.to(y)], dim=1)
     return KernelSystem(
-        data.train_x,
+        x,
         b,
         hyperparameters.build_kernel(),
-        noise=hyperparameters.noise,
+        noise=noise,
         operator=operator,
         dtype=dtype,
         device=device,
         dataset=data.card.name,
         seed=seed,
         preparation=data.preparation,
+        merged_rows=merged_rows,
     )
+
+
+def duplicates_in_words(data: Dataset, system: KernelSystem) -> str:
+    """Return a sentence on training rows with equal inputs, and whether the system has them merged; empty if none."""
+    rows, distinct = len(data.train_x), count_distinct(data.train_x)
+    if distinct == rows:
+        return ""
+    is_kept = system.merged_rows is None
+    how = f"kept; {distinct:,} merged rows predict the same" if is_kept else f"merged, solved as {system.n:,} rows"
+    return f"{rows:,} training rows at {distinct:,} distinct inputs: {how}"
 
 
 def choose_solvers(
@@ -202,6 +230,8 @@ def choose_block_sizes(n: int) -> list[int]:
 @dataclass(frozen=True)
 class Recording:
     """What every solve of a comparison records.
+
+    It compares solvers on the system as it is. So rows with equal inputs stay, unless `build_system` merged them.
 
     Args:
         data: Data whose test RMSE is evaluated after every epoch.

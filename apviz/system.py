@@ -16,7 +16,7 @@ from torch.masked import is_masked_tensor
 from apviz.kernels import Kernel
 from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
-from apviz.settings import require_torch_defaults, shown
+from apviz.settings import require_torch_defaults, require_whole, shown
 
 DTYPES = (torch.float32, torch.float64)
 # Share of a lengthscale; K's entries have an error of about the same size.
@@ -39,6 +39,8 @@ class KernelSystem:
         dataset: Name of the data, for charts and traces.
         seed: Seed of the right-hand sides, for the trace.
         preparation: Preparation of the source table (`Dataset.preparation`), for the trace.
+        merged_rows: Number of rows of the table before equal inputs were merged (`apviz.duplicates`), for the trace;
+            None if none were.
 
     Raises:
         TypeError: A kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
@@ -71,6 +73,7 @@ class KernelSystem:
         dataset: str = "",
         seed: int | None = None,
         preparation: str = "",
+        merged_rows: int | None = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(
@@ -85,6 +88,8 @@ class KernelSystem:
             x = x[:, None]
         _check_shapes(x, b)
         noise = _noise(noise, len(x))
+        if merged_rows is not None:
+            require_whole("merged_rows", merged_rows, len(x))
         self.device = _device(device, x)
         # copies, so that later changes of the given tensors, which may share memory, have no effect here
         with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
@@ -107,6 +112,7 @@ class KernelSystem:
             self.single_column = single_column
             self.kernel, self.dtype = kernel, dtype
             self.dataset, self.seed, self.preparation = dataset, seed, preparation
+            self.merged_rows = None if merged_rows is None else int(merged_rows)
             if isinstance(operator, str):
                 operator = make_operator(operator, given, kernel, noise, dtype)
                 _warn_where_coarse(operator, x.dtype)
@@ -138,6 +144,7 @@ class KernelSystem:
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
             dataset=s.dataset if dataset is None else dataset, seed=seed, preparation=s.preparation,
+            merged_rows=s.merged_rows,
         )  # fmt: skip
 
     def _check_operator(self, given: Tensor, noise: Noise) -> None:

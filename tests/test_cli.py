@@ -161,7 +161,8 @@ def test_advice_on_your_own_csv_names_a_method_and_the_cost_of_each(tmp_path, ap
     done = apviz_here("advise", *OWN)
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "n = 2,560, d = 2, 1 right-hand side, matern52, float32, σ² = 0.1, to 0.01" in said
+    assert "n = 2,458 (merged from 2,560), d = 2, 1 right-hand side, matern52, float32, σ² = 0.1, to 0.01" in said
+    assert "2,560 training rows at 2,458 distinct inputs: merged, solved as 2,458 rows" in said
     assert "Take " in said and "Cholesky" in said and "Overlapping" in said
     assert said.endswith("on some of the rows.") and "All are estimates" in said
     assert not (tmp_path / "runs").exists()
@@ -173,7 +174,43 @@ def test_advice_can_be_followed_at_once_and_its_solve_is_recorded(tmp_path, apvi
     assert done.exit_code == 0, done.stderr
     (path,) = (tmp_path / "runs").glob("*.zarr")
     trace = apviz.open_trace(path)
-    assert trace.converged and trace.attrs["n"] == 2_560 and (tmp_path / "runs" / "report.html").exists()
+    assert trace.converged and (trace.attrs["n"], trace.attrs["merged_rows"]) == (2_458, 2_560)
+    assert (tmp_path / "runs" / "report.html").exists()
+    shown = apviz_here("show", str(path))
+    assert "n = 2,458 (merged from 2,560)" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize(
+    ("how", "n", "said"),
+    [
+        ("keep", 2_560, "2,560 training rows at 2,458 distinct inputs: kept; 2,458 merged rows predict the same"),
+        ("merge", 2_458, "2,560 training rows at 2,458 distinct inputs: merged, solved as 2,458 rows"),
+        (None, 2_560, "2,560 training rows at 2,458 distinct inputs: kept; 2,458 merged rows predict the same"),
+    ],
+)
+def test_a_comparison_keeps_duplicate_rows_unless_told_to_merge_them(tmp_path, apviz_here, how, n, said):
+    write_own_table(tmp_path)
+    options = [] if how is None else ["--duplicates", how]
+    done = apviz_here("compare", "--dataset", *OWN, "--methods", "cholesky", "--rhs", "2", *options)
+    assert done.exit_code == 0, done.stderr
+    assert said in " ".join(done.stdout.split())
+    (path,) = (tmp_path / "runs").glob("*.zarr")
+    assert apviz.open_trace(path).attrs["n"] == n
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--dataset", "diabetes", "--duplicates", "drop"), "--duplicates drop is for your own tables"),
+        (
+            ("--dataset", "diabetes", "--duplicates", "mean"),
+            "must be one of keep, merge, drop, got 'mean'",
+        ),
+    ],
+)
+def test_what_cannot_be_done_with_duplicate_rows_is_rejected(options, message, apviz_here):
+    done = apviz_here("compare", *options)
+    assert done.exit_code == 2 and message in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,54 @@ def test_a_second_run_never_overwrites_the_first(tmp_path, data):
         "diabetes-n353-cholesky-run2.zarr",
         "diabetes-n353-cholesky.zarr",
     ]
+
+
+def test_a_merged_system_predicts_what_that_of_all_rows_does_and_its_trace_names_both_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    places, which = rng.uniform(size=(150, 2)), rng.integers(0, 150, 1_000)
+    y = np.sin(6 * places[which, 0]) + 0.2 * rng.standard_normal(1_000)
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([places[which], y]), delimiter=",", header="a,b,y", comments="")
+    data = apviz.datasets.load_table(tmp_path / "rows.csv", "y", dtype=torch.float64)
+    h = apviz.Hyperparameters("matern32", (0.5, 0.5), 1.0, 0.04, 0.1)
+    kept, merged = (
+        comparison.build_system(data, h, rhs=3, dtype=torch.float64, device="cpu", duplicates=how)
+        for how in ("keep", "merge")
+    )
+    assert (kept.n, kept.merged_rows) == (800, None) and merged.n <= 150 and merged.merged_rows == 800
+    # the oracle: dense NumPy on all 800 rows
+    x, z = data.train_x.numpy(), data.test_x.numpy()
+    covariance = [apviz.Matern32(lengthscale=0.5)(torch.tensor(x), torch.tensor(each)).numpy() for each in (x, z)]
+    w = np.linalg.solve(covariance[0] + 0.04 * np.eye(800), data.train_y.numpy() - 0.1)
+    solution = apviz.solve(merged, apviz.Cholesky(tol=1e-12))
+    k = apviz.Matern32(lengthscale=0.5)(torch.tensor(z), merged.x)
+    np.testing.assert_allclose(k @ solution.weights[:, 0], covariance[1].T @ w, rtol=1e-9, atol=1e-10)
+    (outcome,) = comparison.compare(merged, [apviz.Cholesky()], tmp_path / "runs", data=data, mean=0.1)
+    assert outcome.trace.attrs["n"] == merged.n and outcome.trace.attrs["merged_rows"] == 800
+    rmse = float(np.sqrt(np.mean((covariance[1].T @ w + 0.1 - data.test_y.numpy()) ** 2)))
+    assert float(outcome.trace["epoch"]["test_rmse"][-1]) == pytest.approx(rmse, rel=1e-4)
+    said = f"800 training rows at {merged.n} distinct inputs"
+    assert comparison.duplicates_in_words(data, kept) == f"{said}: kept; {merged.n} merged rows predict the same"
+    assert comparison.duplicates_in_words(data, merged) == f"{said}: merged, solved as {merged.n} rows"
+    assert f"n = {merged.n} (merged from 800)" in apviz.advise(merged).system
+    assert f"800 rows at {merged.n} distinct inputs: merged by apviz.duplicates" in str(apviz.advise(kept))
+    with pytest.raises(ValueError, match="duplicates must be keep or merge, got 'drop'"):
+        comparison.build_system(data, h, duplicates="drop")
+
+
+def test_without_duplicate_rows_merging_changes_no_bit(data):
+    h = comparison.choose_hyperparameters(data)
+    kept, merged = (comparison.build_system(data, h, rhs=3, duplicates=how) for how in ("keep", "merge"))
+    assert torch.equal(kept.given_b, merged.given_b) and merged.noise == kept.noise and merged.merged_rows is None
+    assert merged.operator.noises is None and comparison.duplicates_in_words(data, merged) == ""
+
+
+def test_a_merged_system_of_many_rows_can_be_forecast():
+    rng = torch.Generator().manual_seed(0)
+    places = torch.rand(2_500, 2, generator=rng, dtype=torch.float64)
+    x = places[torch.randint(0, 2_500, (9_000,), generator=rng)]
+    rows = apviz.duplicates.merged(x, torch.sin(6 * x[:, 0]))
+    system = apviz.KernelSystem(
+        rows.x, rows.y, apviz.Matern52(lengthscale=0.3), noise=rows.noises(0.1), device="cpu", merged_rows=rows.n
+    )
+    advice = apviz.advise(system)
+    assert advice.best.chance > 0.5 and advice.duplicates == "" and apviz.solve(system, advice.best.solver).converged

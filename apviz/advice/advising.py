@@ -12,6 +12,7 @@ from apviz.advice.cost_model import CostModel
 from apviz.advice.forecast import PARTS, UNREHEARSED, Forecast, in_words, memory_of_a_factor
 from apviz.advice.progress import Progress, ProgressOfAll
 from apviz.advice.rehearsing import Candidate, Rehearsing
+from apviz.duplicates import count_distinct
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
@@ -51,6 +52,7 @@ class Advice:
         alternatives: changes that alter the advice, or its cost a lot: another tolerance, other right-hand sides,
             another dtype. For a forecast on a GPU, give a system with device="cuda".
         seconds: duration of the advice.
+        duplicates: what merging rows with equal inputs would save; empty if no two are equal.
 
     Examples:
         >>> import torch, apviz
@@ -67,6 +69,7 @@ class Advice:
     unfit: Mapping[str, str]
     alternatives: tuple[Alternative, ...]
     seconds: float
+    duplicates: str = ""
 
     @property
     def best(self) -> Forecast:
@@ -125,6 +128,7 @@ class Advice:
     def __str__(self) -> str:
         lines = [f"{self.system}, to {self.tol:g}", self.sentence]
         lines += [f"  {row['method']}: {row['seconds']} s, {row['work']} work, {row['memory']}" for row in self.rows()]
+        lines += [self.duplicates] if self.duplicates else []
         lines += [each.sentence for each in self.alternatives]
         lines += [f"  {name} was left out: {why}" for name, why in self.unfit.items()]
         return "\n".join(lines)
@@ -187,7 +191,8 @@ def advise(
     ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
     alternatives = what_would_change(rehearsing, ordered, tol)
     methods = {name: each.forecast for name, each in ordered.items()}
-    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began)
+    duplicates = _duplicates_in_words(system)
+    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began, duplicates)
 
 
 def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None) -> None:
@@ -269,8 +274,20 @@ def _rank(each: Forecast) -> tuple[bool, float]:
     return each.chance < 0.5, each.seconds.likely
 
 
+def _duplicates_in_words(system: KernelSystem) -> str:
+    distinct = count_distinct(system.operator.given)
+    if distinct == system.n:
+        return ""
+    share = (distinct / system.n) ** 2
+    return (
+        f"{system.n:,} rows at {distinct:,} distinct inputs: merged by apviz.duplicates, K has {share:.2g} times its "
+        "entries, and predictions stay the same."
+    )
+
+
 def _in_words(system: KernelSystem) -> str:
     name = f"{system.dataset}: " if system.dataset else ""
     sides = "1 right-hand side" if system.b.shape[1] == 1 else f"{system.b.shape[1]} right-hand sides"
     precision = str(system.dtype).removeprefix("torch.")
-    return f"{name}n = {system.n:,}, d = {system.d}, {sides}, {system.kernel.name}, {precision}"
+    merged = "" if system.merged_rows is None else f" (merged from {system.merged_rows:,})"
+    return f"{name}n = {system.n:,}{merged}, d = {system.d}, {sides}, {system.kernel.name}, {precision}"

@@ -58,7 +58,12 @@ def fit(
     target: options.Target = None,
     inputs: options.Inputs = None,
     missing: options.Missing = "drop",
-    copies: options.Copies = "keep",
+    drop_duplicates: Annotated[
+        bool,
+        options.option(
+            options.DATA, None, "Drop rows that equal another in inputs and target; equal inputs are merged."
+        ),
+    ] = False,
     decimal: options.Decimal = None,
     n: options.Rows = None,
     seed: Annotated[int, options.option(options.DATA, "SEED", "Seed the choice of rows and the training.")] = 0,
@@ -104,7 +109,8 @@ def fit(
             from apviz.gp.saved import is_saved
 
             check_replaceable(out, force, is_saved, "a model of apviz")
-            choices = {"inputs": inputs, "missing": missing, "copies": copies, "decimal": decimal_marks(decimal)}
+            choices = {"inputs": inputs, "missing": missing, "decimal": decimal_marks(decimal)}
+            choices["duplicates"] = "drop" if drop_duplicates else "keep"
             raw = _load(dataset, target, n, seed, choices)
             name = kernel or "matern52"
             given = _given(raw, name, lengthscale, outputscale, noise)

@@ -40,7 +40,12 @@ def among(names: Any) -> str:
 Target = Annotated[str | None, option(DATA, "NAME", "Predict this column of a file.")]
 Inputs = Annotated[str | None, option(DATA, "NAMES", "Use these columns as inputs; default: all that vary.")]
 Missing = Annotated[str, option(DATA, "HOW", "Treat missing values: drop the row, fill or refuse.")]
-Copies = Annotated[str, option(DATA, "HOW", "Treat duplicate rows: keep or drop.")]
+Duplicates = Annotated[
+    str,
+    option(
+        DATA, "HOW", "Keep rows with equal inputs, merge them (same predictions), or drop those with equal targets."
+    ),
+]
 Decimal = Annotated[
     list[str] | None,
     option(DATA, "MARK", "Set the decimal mark for numbers such as 70,567: . or , or NAME=. for one column."),

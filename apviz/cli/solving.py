@@ -52,6 +52,8 @@ sets = typer.Typer(
 app.add_typer(sets, name="datasets")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+#: What `--duplicates` takes: the system keeps or merges rows, a table drops some.
+DUPLICATES = (*comparison.DUPLICATES, "drop")
 #: Number of rows from which a comparison is long enough to be forecast.
 FORECAST_ROWS = 10_000
 
@@ -63,17 +65,22 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _load(
-    name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
+    name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, duplicates: str, **choices: Any
 ) -> datasets.Dataset:
     """Load a registered data set, or a table of the user's, prepared by `choices`."""
+    if duplicates not in DUPLICATES:
+        raise ValueError(f"--duplicates must be one of {', '.join(DUPLICATES)}, got {duplicates!r}")
     if name in datasets.registry:
+        if duplicates == "drop":
+            raise ValueError(f"--duplicates drop is for your own tables; {name} has keep and merge")
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
         column = target_column(name, target, choices.get("decimal"))
         with warnings.catch_warnings():
             # its notes are shown below, one per line
             warnings.simplefilter("ignore")
-            return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, **choices)
+            kept: Any = "drop" if duplicates == "drop" else "keep"
+            return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, duplicates=kept, **choices)
     return datasets.load(name, seed=seed)  # raises, with the known names
 
 
@@ -105,7 +112,7 @@ def compare(
     target: options.Target = None,
     inputs: options.Inputs = None,
     missing: options.Missing = "drop",
-    copies: options.Copies = "keep",
+    duplicates: options.Duplicates = "keep",
     decimal: options.Decimal = None,
     n: options.RowsOrN = None,
     seed: options.Seed = 0,
@@ -145,14 +152,14 @@ def compare(
         scales = floats(lengthscale, "--lengthscale")
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
-                dataset, target, n, seed, precision, inputs=None if inputs is None else words(inputs),
-                missing=missing, copies=copies, decimal=decimal_marks(decimal),
+                dataset, target, n, seed, precision, duplicates, inputs=None if inputs is None else words(inputs),
+                missing=missing, decimal=decimal_marks(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
         build = partial(
             comparison.build_system, data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device,
-            operator=operator,
+            operator=operator, duplicates="merge" if duplicates == "merge" else "keep",
         )  # fmt: skip
         system = build()
         on_ranks = ranks is not None
@@ -190,8 +197,7 @@ def _introduce(data: datasets.Dataset, system: KernelSystem, chosen: Hyperparame
     """Print the data, what was done to them, and the hyperparameters."""
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{escape(data.card.title)}[/]: {size}")
-    for note in data.notes:
-        console.print(f"  {note}", highlight=False, markup=False)
+    _note(data, system)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
 
 
@@ -222,6 +228,7 @@ def advise(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
     target: options.Target = None,
     decimal: options.Decimal = None,
+    duplicates: options.Duplicates = "merge",
     n: options.Rows = None,
     seed: options.Seed = 0,
     kernel: options.Kernel = None,
@@ -242,15 +249,17 @@ def advise(
     refuse_ranks("advise")
     try:
         precision, scales = _dtype(dtype), floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, precision, decimal=decimal_marks(decimal))
+        data = _load(dataset, target, n, seed, precision, duplicates, decimal=decimal_marks(decimal))
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
-        system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device)
+        system = comparison.build_system(
+            data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device,
+            duplicates="merge" if duplicates == "merge" else "keep",
+        )  # fmt: skip
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
     except (ValueError, OSError, ImportError, MemoryError) as error:
         fail(error)
     console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)
-    for note in data.notes:
-        console.print(f"  {note}", highlight=False, markup=False)
+    _note(data, system)
     _say(advice.headline, advice.reason)
     rows = advice.rows()
     table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -268,6 +277,12 @@ def advise(
         recording = comparison.Recording(data, chosen.mean)
         outcomes = comparison.compare(system, [advice.best.solver], out, recording, [progress, shown])
         raise typer.Exit(_present(outcomes, out))
+
+
+def _note(data: datasets.Dataset, system: KernelSystem) -> None:
+    """Print what was done to the data, and what happens to rows with equal inputs."""
+    for note in filter(None, (*data.notes, comparison.duplicates_in_words(data, system))):
+        console.print(f"  {note}", highlight=False, markup=False)
 
 
 def _say(answer: str, *rest: str) -> None:
@@ -404,7 +419,8 @@ def show(path: Annotated[str, typer.Argument(metavar="TRACE", help="Trace, such 
 
 def _print_trace(trace: Trace) -> None:
     a = trace.attrs
-    console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, "
+    merged = f" (merged from {a['merged_rows']:,})" if "merged_rows" in a else ""
+    console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}{merged}, "
                   f"d = {a['d']}, {a['right_hand_sides']} right-hand sides")  # fmt: skip
     if trace.method_details:
         console.print(trace.method_details, highlight=False, markup=False)

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammainc
 
+from apviz.near_duplicates import near_pairs
+
 Array = NDArray[np.float64]
 
 #: robust deviations from the median beyond which a value may be an outlier
@@ -29,8 +31,6 @@ _MOST_OUTLIERS = 0.02
 # number of rows that estimate medians, ranges and densities; everything else uses all rows
 _SAMPLE = 100_000
 _TREE_SAMPLE = 4_000
-# rows are sorted along a random direction, and compared with neighbours up to this many places away
-_NEIGHBOURS = 8
 # columns are affine copies if they differ by less than this many standard deviations (RMS)
 _SAME = 1e-5
 # smallest number of rows for comparing columns; two columns of fewer rows may agree by chance
@@ -275,16 +275,8 @@ def _near_pairs(x: Array) -> NDArray[np.intp]:
     span = np.where(high > low, high - low, x.max(axis=0) - x.min(axis=0))
     kept = span > 0
     scaled = (x[:, kept] - np.median(sample[:, kept], axis=0)) / span[kept]
-    # rows that are near in every column are near along any direction, where they are neighbours
     direction = np.random.default_rng(0).uniform(0.5, 1.0, kept.sum())
-    along = scaled @ direction
-    order = np.argsort(along, kind="stable")
-    along, found = along[order], []
-    for lag in range(1, min(_NEIGHBOURS, len(x) - 1) + 1):
-        start = np.flatnonzero(along[lag:] - along[:-lag] <= NEAR * direction.sum())
-        apart = np.abs(scaled[order[start]] - scaled[order[start + lag]]).max(axis=1, initial=0.0)
-        found.append(np.column_stack([order[start], order[start + lag]])[apart <= NEAR])
-    pairs = np.sort(np.concatenate(found), axis=1)
+    pairs = near_pairs(scaled, NEAR, direction)
     if not len(pairs) or gammainc(len(pairs), 3 * _expected_pairs(scaled)) > 1e-3:
         return np.empty((0, 2), dtype=np.intp)
     return np.asarray(pairs)

@@ -30,7 +30,7 @@ from apviz.datasets.preprocessing import (
     shuffle,
     varying_inputs,
 )
-from apviz.datasets.tables import Copies, Decimal, Missing, Table, TableChoices, inspect_table, without_dates
+from apviz.datasets.tables import Decimal, Duplicates, Missing, Table, TableChoices, inspect_table, without_dates
 from apviz.rounding import lost, merged_rows
 
 #: pandas' name for a column with an empty name
@@ -53,11 +53,13 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     notes += _left_out(unused)
     rows, row_notes = _rows_with_values(table, inputs, target, choices)
     notes += row_notes
-    if choices.copies == "drop":
+    if choices.duplicates == "drop":
         again = pd.DataFrame({place: each.values[rows] for place, each in enumerate((*inputs, target))}).duplicated()
         rows[np.flatnonzero(rows)[again.to_numpy()]] = False
         if again.any():
-            notes.append(f"{int(again.sum()):,} of {len(again):,} rows were exact copies of another, and are dropped")
+            notes.append(
+                f"{int(again.sum()):,} of {len(again):,} rows equal another in inputs and target, and are dropped"
+            )
     dropped = table.rows - int(rows.sum())
     if n is not None:
         check_enough(int(rows.sum()), n, str(table.path))
@@ -150,7 +152,7 @@ def load_table(
     *,
     inputs: Sequence[str] | None = None,
     missing: Missing = "drop",
-    copies: Copies = "keep",
+    duplicates: Duplicates = "keep",
     header: bool | None = None,
     decimal: Decimal = None,
     seed: int = 0,
@@ -168,7 +170,7 @@ def load_table(
         inputs: names of columns; None: every column that varies, without the target and texts that identify rows.
         missing: `drop` rows with a missing or infinite value in target or inputs; `fill` inputs with the column's
             median over all rows, and texts with a separate text; or `refuse`.
-        copies: `keep` rows that are exact copies of another, or `drop` all but the first.
+        duplicates: `keep` rows whose inputs and target equal those of another, or `drop` all but the first.
         header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         decimal: decimal mark, `.` or `,`, of ambiguous numbers, such as 70,567 in a column without 0,5 or 1,234,567;
             one for all such columns, or one per column name. Without it such columns are refused.
@@ -193,7 +195,7 @@ def load_table(
     check_settings(seed, n, dtype)
     several: Any = tuple(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else inputs
     choices = TableChoices(
-        target=target, inputs=several, missing=missing, copies=copies, header=header, decimal=decimal
+        target=target, inputs=several, missing=missing, duplicates=duplicates, header=header, decimal=decimal
     )
     data = dataset_of(
         inspect_table(path, header=header, target=target, decimal=decimal), choices, seed=seed, n=n, dtype=dtype

@@ -20,11 +20,11 @@ from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities
 from apviz.datasets.reading import HEAD_ROWS, TextFormat, read_columns
 
 Missing = Literal["drop", "fill", "refuse"]
-Copies = Literal["keep", "drop"]
+Duplicates = Literal["keep", "drop"]
 #: decimal mark of all ambiguous columns, or one per column name
 Decimal = str | Mapping[str, str] | None
 MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
-COPIES: tuple[Copies, ...] = ("keep", "drop")
+DUPLICATES: tuple[Duplicates, ...] = ("keep", "drop")
 _HEAD_CHARACTERS = 60
 
 
@@ -39,7 +39,7 @@ class TableChoices:
     target: str | int
     inputs: tuple[str, ...] | None = None
     missing: Missing = "drop"
-    copies: Copies = "keep"
+    duplicates: Duplicates = "keep"
     header: bool | None = None
     decimal: Decimal = None
 
@@ -49,7 +49,7 @@ class TableChoices:
         named = isinstance(self.inputs, tuple) and self.inputs and all(map(_is_place, self.inputs))
         if self.inputs is not None and not named:
             raise ValueError(f"inputs = {self.inputs!r}: expected names of columns, at least one, or None for all")
-        for setting, value, known in (("missing", self.missing, MISSING), ("copies", self.copies, COPIES)):
+        for setting, value, known in (("missing", self.missing, MISSING), ("duplicates", self.duplicates, DUPLICATES)):
             if value not in known:
                 raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
         marks = self.decimal.values() if isinstance(self.decimal, Mapping) else [self.decimal or "."]

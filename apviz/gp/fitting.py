@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from dataclasses import replace
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
+from apviz.duplicates import DistinctRows, first_of, groups_of, merged
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation
@@ -26,6 +28,7 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
+from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
@@ -38,6 +41,8 @@ from apviz.tracing.training_trace import TrainingTrace
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
 
+log = logging.getLogger("apviz")
+
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # rows used to search for the start of a training
 SEARCH_ROWS = 500
@@ -47,6 +52,8 @@ START_NOISE = 0.1
 MOST_RESTARTS = 10_000
 # rank of the matrix that whitens K for log det K
 WHITENING_RANK = 500
+# share of nearly equal rows from which a warning says so
+NEAR_SHARE = 0.01
 
 
 def check_settings(gp: GaussianProcess) -> None:
@@ -129,8 +136,44 @@ def sklearn_model_of(gp: GaussianProcess, d: int) -> SklearnModel | None:
     return SklearnModel(gp.kernel, d).within_bounds() if is_trained else None
 
 
-def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) -> Training:
+def rows_of(x: Tensor, y: Tensor, weights: NDArray[np.float64] | None) -> tuple[DistinctRows, NDArray[np.intp]]:
+    """Merge rows with equal inputs and log what was merged; also return the first row of each group."""
+    groups = groups_of(x)
+    rows = merged(x, y, None if weights is None else torch.from_numpy(weights), groups)
+    if rows.are_merged:
+        log.info("%s", rows.sentence)
+    return rows, first_of(groups).numpy()
+
+
+def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
+    """Log how many different rows are nearly equal; warn if merging them would save work.
+
+    Args:
+        x: (m, d) different rows.
+        numbers: (m,) their numbers in the user's table.
+    """
+    values = x.numpy()
+    scales = values.std(axis=0)
+    shortest = np.full(len(scales), np.inf)
+    for each, columns in kernel.shortest_scales(len(scales)):
+        shortest[columns] = np.minimum(shortest[columns], each.numpy())
+    # an input without a lengthscale has its deviation as scale; one that does not vary has any
+    scales = np.where(np.isfinite(shortest), shortest, np.where(scales > 0, scales, 1.0))
+    pairs = near_duplicates(values, scales)
+    pairs = pairs[(values[pairs[:, 0]] != values[pairs[:, 1]]).any(axis=1)]  # of equal rows two may be left
+    if not len(pairs):
+        return
+    count, (first, second) = len(np.unique(pairs)), numbers[pairs[0]]
+    message = f"{count:,} rows are within {NEAR:g} lengthscales of another, such as rows {first} and {second}"
+    if count < NEAR_SHARE * len(values):
+        log.info("%s", message)
+    else:
+        warnings.warn(f"{message}: rounded to equal inputs they would be merged, which saves work", stacklevel=3)
+
+
+def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> Training:
     """Return the training: a kernel starts from its own values, a scikit-learn kernel keeps its bounds."""
+    x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
     kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
     if model is not None:
@@ -145,22 +188,22 @@ def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) ->
     settings = replace(_training_settings(gp, len(x), kernel, seed_of(gp)), noise_floor=_plain(noise_floor))
     return Training(
         x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=training_dtype(gp, len(x)),
-        device=gp.device, constraints=None if model is None else model.constraints(scaling),
+        device=gp.device, constraints=None if model is None else model.constraints(scaling), rows=rows,
     )  # fmt: skip
 
 
 def train(
-    gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling, hooks: list[Hook]
+    gp: GaussianProcess, rows: DistinctRows, scaling: Scaling, hooks: list[Hook]
 ) -> tuple[Hyperparameters, TrainingTrace | None]:
     """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled.
 
     Args:
-        x, y: (n, d) and (n,), scaled.
-        scaling: the scaling that was applied to x and y.
+        rows: the scaled rows.
+        scaling: the scaling that was applied to them.
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
-    training = _training_of(gp, x, y, scaling)
+    training = _training_of(gp, rows, scaling)
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace
     if not training.finished:
@@ -239,7 +282,7 @@ def likelihood_of(
             f"{gp.probes} probes; solver=apviz.Cholesky() makes it exact",
             stacklevel=3,
         )
-    value = found.value - gp.posterior_.system.n * float(np.log(gp.scaling_.std))
+    value = found.value - gp.rows_.n * float(np.log(gp.scaling_.std))
     if found.gradient is None:
         return value, None, found.standard_error
     if kernel is not None:
@@ -250,19 +293,19 @@ def likelihood_of(
 
 def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:
     """Compute the likelihood of the scaled targets: exactly for few rows or a Cholesky solver, else an estimate."""
-    system, solver = gp.posterior_.system, gp.solver or Automatic()
-    x, y = (each.to(system.device) for each in gp._training_data())
+    system, rows, solver = gp.posterior_.system, gp.rows_, gp.solver or Automatic()
+    x, y, noises = rows.x.to(system.device), rows.y.to(system.device), rows.noises(h.noise)
     if system.n <= CHOLESKY_ROWS or isinstance(solver, Cholesky):
-        return exact_marginal_likelihood(x, y, h, with_gradient=with_gradient)
+        return exact_marginal_likelihood(x, y, h, noises=noises, with_gradient=with_gradient).of_all(rows, h.noise)
     other = KernelSystem(
-        x, y - h.mean, h.build_kernel(), noise=h.noise, operator=gp.operator, dtype=system.dtype, device=system.device
+        x, y - h.mean, h.build_kernel(), noise=noises, operator=gp.operator, dtype=system.dtype, device=system.device
     )
     # whiten by the fitted model, so that values at all θ belong to one function
     factor = randomly_pivoted_cholesky(system.operator, min(WHITENING_RANK, system.n // 4), seed=0)
     return estimated_marginal_likelihood(
         other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient,
         whitening=Whitening(factor, system.operator.noise_of()),
-    )  # fmt: skip
+    ).of_all(rows, h.noise)  # fmt: skip
 
 
 def seed_of(gp: GaussianProcess) -> int:

@@ -18,12 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.datasets.encoding import Encoding
+from apviz.duplicates import DistinctRows
 from apviz.gp import metrics, saved
 from apviz.gp.fitting import (
     DTYPES,
     check_settings,
     fitted_kernel,
     likelihood_of,
+    report_near,
+    rows_of,
     scaling_of,
     theta_of,
     train,
@@ -32,7 +35,7 @@ from apviz.gp.fitting import (
 from apviz.gp.gradient import Estimator
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.sampling import sampled
-from apviz.gp.tables import array_of, inputs_of, rounding_notes
+from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
@@ -106,6 +109,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             `fit` has warned if it is above 0.1.
         posterior_: the `Posterior` in scaled units; its `variance_solves` describe the solves for the last variances.
         scaling_: maps raw to scaled units and back.
+        rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
+            (`apviz.duplicates.DistinctRows`). `rows_.sentence` says what was merged; it is also logged.
         n_features_in_: d.
         feature_names_in_: (d,) names of the columns, if the training inputs were a frame with names.
         target_name_: name of the target, if it was a series with a name; else None.
@@ -169,12 +174,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.path = path
 
-    def fit(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> GaussianProcess:
+    def fit(self, x: Any, y: Any, sample_weight: Any = None, *, hooks: Iterable[Hook] = ()) -> GaussianProcess:
         """Train the hyperparameters unless they are given, then solve for the mean.
+
+        Rows with equal inputs are merged into one, with the mean of their targets and less noise. That changes neither
+        predictions nor the likelihood, and saves work. Rows that are nearly equal are reported.
 
         Args:
             x: (n, d) raw inputs, n ≥ 2.
             y: (n,) raw targets.
+            sample_weight: (n,) weights, or one number: a row of weight w has noise σ²/w, and weight 0 leaves it out.
+                So a row of weight 2 moves predictions as much as two equal rows. None: all have weight 1, as have new
+                observations.
             hooks: hooks of every solve; a `TrainingHook` is also called after every step. If a hook stops a solve of
                 the training, the training ends: the steps before it are used, and a warning says how many.
 
@@ -192,20 +203,27 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
             y = y.astype(np.float64)
             check_finite(torch.from_numpy(y)[:, None], "y")
+            weights, used = weights_of(sample_weight, len(x))
+            if used is not None:
+                x, y = x[used], y[used]
             scaling = scaling_of(self, x, y)
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
+            rows, first = rows_of(inputs, targets, weights)
             names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
             # engines centre inputs before they round them
-            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, training_dtype(self, len(x))):
+            dtype = training_dtype(self, len(rows.x))
+            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
-            hyperparameters, trace = train(self, inputs, targets, scaling, hooks)
-            posterior = self._posterior(inputs, targets, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
+            hyperparameters, trace = train(self, rows, scaling, hooks)
+            report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
+            posterior = self._posterior(rows, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # without given weights there was a solve
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_, self.mean_error_ = posterior, solution, posterior.mean_error
+        self.rows_ = rows
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         self.target_name_ = target_name if isinstance(target_name, str) else None
         self.columns_: tuple[Encoding, ...] | None = None
@@ -343,11 +361,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.random_state, np.random.RandomState):
             settings["random_state"] = None
         names = getattr(self, "feature_names_in_", None)
-        x, y = self._training_data()
         saved.write(
             path,
             saved.Saved(
-                settings, x.numpy(), y.numpy(), self.hyperparameters_, self.hyperparameters is not None,
+                settings, self.rows_, self.hyperparameters_, self.hyperparameters is not None,
                 replace(self.solution_, weights=self.solution_.weights.cpu()), self.mean_error_, self.scaling_,
                 None if names is None else tuple(names), self.posterior_.system.dtype, self.target_name_,
                 self.columns_,
@@ -373,7 +390,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             check_settings(gp)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        gp.n_features_in_ = found.x.shape[1]
+        gp.rows_, gp.n_features_in_ = found.rows, found.rows.x.shape[1]
         if found.feature_names is not None:
             gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
@@ -381,9 +398,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds
-            gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, found.x.shape[1])
-        x, y = torch.from_numpy(found.x), torch.from_numpy(found.y)
-        gp.posterior_ = gp._restored(x, y, found.solution.weights, found.dtype)
+            gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, gp.n_features_in_)
+        gp.posterior_ = gp._restored(found.solution.weights, found.dtype)
         return gp
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -401,42 +417,38 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.scaling_.inputs(x)
 
     def _posterior(
-        self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
+        self, rows: DistinctRows, h: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
     ) -> Posterior:
         return Posterior(
-            x,
-            y,
-            hyperparameters,
+            rows.x,
+            rows.y,
+            h,
             self.solver,
+            noises=rows.noises(h.noise),
             dtype=dtype,
             device=self.device,
             operator=self.operator,
             **how,
         )
 
-    def _restored(self, x: Tensor, y: Tensor, weights: Tensor, dtype: torch.dtype) -> Posterior:
-        posterior = self._posterior(x, y, self.hyperparameters_, dtype, weights=weights)
+    def _restored(self, weights: Tensor, dtype: torch.dtype) -> Posterior:
+        posterior = self._posterior(self.rows_, self.hyperparameters_, dtype, weights=weights)
         posterior.system.operator.fix_engine(0.0, 1)  # without a solve nothing else fixes the engine
         return posterior
 
-    def _training_data(self) -> tuple[Tensor, Tensor]:
-        """Return scaled inputs (n, d) and targets (n,), float64 on the CPU."""
-        system = self.posterior_.system
-        return system.operator.given.cpu(), system.given_b[:, 0].cpu() + self.hyperparameters_.mean
-
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the training data and the weights instead of the posterior, which may hold n × n numbers."""
+        """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"]
-            state["_training"] = (*self._training_data(), self.posterior_.weights.cpu(), self.posterior_.system.dtype)
+            state["_solved"] = self.posterior_.weights.cpu(), self.posterior_.system.dtype
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        training = state.pop("_training", None)
+        solved = state.pop("_solved", None)
         super().__setstate__(state)
-        if training is not None:
-            self.posterior_ = self._restored(*training)
+        if solved is not None:
+            self.posterior_ = self._restored(*solved)
 
 
 def _float64(values: Tensor) -> NDArray[np.float64]:

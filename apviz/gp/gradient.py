@@ -6,15 +6,17 @@ One batched solve serves both terms of the gradient (paper, section 2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from apviz.duplicates import DistinctRows
 from apviz.gp.probes import Probes, draw, pathwise
 from apviz.hyperparameters import Hyperparameters
-from apviz.operators import CountingOperator
+from apviz.operators import CountingOperator, Noise
+from apviz.operators.interface import KernelDerivatives
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
 
@@ -49,6 +51,7 @@ def step_system(
     dataset: str = "",
     dtype: torch.dtype | None = None,
     estimator: Estimator = "standard",
+    noises: Noise | None = None,
 ) -> StepSystem:
     """Build the system of a training step (paper, section 5.1).
 
@@ -58,18 +61,20 @@ def step_system(
         probes: l, the number of probes.
         seed: seed of the probes, as from `TrainingSettings.seed_of`.
         estimator: `standard` draws probes from the law that suits the solver, `pathwise` from N(0, K).
+        noises: (n,) σ² of each row; None: that of the hyperparameters.
     """
     h, dtype = hyperparameters, dtype or x.dtype
     targets = KernelSystem(
-        x, y.double() - h.mean, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device=x.device
-    )
+        x, y.double() - h.mean, h.build_kernel(), noise=h.noise if noises is None else noises, operator=operator,
+        dtype=dtype, device=x.device,
+    )  # fmt: skip
     if estimator == "pathwise":
         drawn, prepared = pathwise(targets.operator, probes, seed), None
     else:
         drawn, prepared = draw(solver, targets.operator, probes, seed)
     system = KernelSystem(
-        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, noise=targets.noise, operator=targets.operator,
-        dtype=targets.dtype, device=targets.device, dataset=dataset, seed=seed,
+        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, noise=targets.operator.noise_of(),
+        operator=targets.operator, dtype=targets.dtype, device=targets.device, dataset=dataset, seed=seed,
     )  # fmt: skip
     return StepSystem(system, drawn, prepared)
 
@@ -79,13 +84,24 @@ class Gradient:
     """Derivatives ∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ.
 
     Args:
-        mean, noise: derivatives in m and σ².
+        mean, noise: derivatives in m and σ²; in σ² (n,) float64 if every row has its own.
         kernel: derivatives in each hyperparameter of the kernel, by name, (numbers,) float64.
     """
 
     mean: float
-    noise: float
+    noise: float | Tensor
     kernel: Mapping[str, Tensor]
+
+    def of_all(self, rows: DistinctRows, noise: float) -> Gradient:
+        """Return the gradient of all rows at σ² = `noise`, if this is that of the merged rows."""
+        return replace(self, noise=rows.noise_derivative(torch.as_tensor(self.noise, dtype=torch.float64), noise))
+
+
+def gradient_of(weights: Tensor, found: KernelDerivatives) -> Gradient:
+    """Return the gradient from K⁻¹(y − m), (n,), and the derivatives in kernel and noise."""
+    noise = found.noise.double().cpu()
+    kernel = {name: each.cpu() for name, each in found.kernel.items()}
+    return Gradient(-float(weights.sum(dtype=torch.float64)), noise if noise.ndim else float(noise), kernel)
 
 
 def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
@@ -119,6 +135,4 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
             f"weights must be (n, l+1) and dual (n, l) with l ≥ 1, got {tuple(weights.shape)} and {tuple(dual.shape)}"
         )
     right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
-    found = operator.bilinear_derivatives(weights, right)
-    mean = -float(weights[:, 0].sum(dtype=torch.float64))
-    return Gradient(mean, float(found.noise), {name: each.cpu() for name, each in found.kernel.items()})
+    return gradient_of(weights[:, 0], operator.bilinear_derivatives(weights, right))

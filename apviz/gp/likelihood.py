@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from apviz.duplicates import DistinctRows
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.gradient import Gradient
+from apviz.gp.gradient import Gradient, gradient_of
 from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.probes import rademacher
 from apviz.gp.variances import to_tolerance
 from apviz.hyperparameters import Hyperparameters
-from apviz.operators import CountingOperator
-from apviz.operators.interface import KernelDerivatives
+from apviz.operators import CountingOperator, Noise
 from apviz.preconditioners import Whitening
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, Solver, attempt
 from apviz.solvers.cholesky import Factored
@@ -49,12 +49,18 @@ class MarginalLikelihood:
     solution: Solution
     work: float
 
+    def of_all(self, rows: DistinctRows, noise: float) -> MarginalLikelihood:
+        """Return the likelihood of all rows at σ² = `noise`, if this is that of the merged rows."""
+        gradient = None if self.gradient is None else self.gradient.of_all(rows, noise)
+        return replace(self, value=self.value + rows.log_density(noise), gradient=gradient)
+
 
 def exact_marginal_likelihood(
     x: Tensor,
     y: Tensor,
     hyperparameters: Hyperparameters,
     *,
+    noises: Noise | None = None,
     with_gradient: bool = True,
     hooks: Iterable[Hook] = (),
     dataset: str = "",
@@ -65,6 +71,7 @@ def exact_marginal_likelihood(
 
     Args:
         x, y: (n, d) inputs and (n,) targets.
+        noises: (n,) σ² of each row; None: that of the hyperparameters.
         hooks: hooks of the solve.
 
     Raises:
@@ -73,8 +80,8 @@ def exact_marginal_likelihood(
     """
     h, n = hyperparameters, len(x)
     system = KernelSystem(
-        x, y.double() - h.mean, h.build_kernel(), noise=h.noise, operator="dense", dtype=torch.float64,
-        device=x.device, dataset=dataset,
+        x, y.double() - h.mean, h.build_kernel(), noise=h.noise if noises is None else noises, operator="dense",
+        dtype=torch.float64, device=x.device, dataset=dataset,
     )  # fmt: skip
     solver = Cholesky(tol=EXACT_TOL)
     with warnings.catch_warnings():
@@ -93,7 +100,7 @@ def exact_marginal_likelihood(
     gradient, operator = None, CountingOperator(system.operator)
     if with_gradient:
         m = torch.cholesky_inverse(factor).addr_(w[:, 0], w[:, 0], alpha=-1.0).mul_(0.5)
-        gradient = _gradient(w, operator.weighted_derivatives(m))
+        gradient = gradient_of(w, operator.weighted_derivatives(m))
     return MarginalLikelihood(value, 0.0, gradient, solution, solution.work + operator.work)
 
 
@@ -129,15 +136,10 @@ def estimated_marginal_likelihood(
     gradient = None
     if with_gradient:
         left, right = torch.cat([w, found.left], 1), torch.cat([-0.5 * w, 0.5 * found.right], 1)
-        gradient = _gradient(w, operator.bilinear_derivatives(left, right))
+        gradient = gradient_of(w, operator.bilinear_derivatives(left, right))
     value, error = _value(inv_quad, found.value, system.n), 0.5 * float(found.standard_error)
     return MarginalLikelihood(value, error, gradient, solution, solution.work + operator.work)
 
 
 def _value(inv_quad: Tensor, log_determinant: Tensor, n: int) -> float:
     return -0.5 * (float(inv_quad) + float(log_determinant) + n * math.log(2 * math.pi))
-
-
-def _gradient(w: Tensor, found: KernelDerivatives) -> Gradient:
-    mean = -float(w.sum(dtype=torch.float64))
-    return Gradient(mean, float(found.noise), {name: each.cpu() for name, each in found.kernel.items()})

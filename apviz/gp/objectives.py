@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from apviz.duplicates import DistinctRows, merged
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient, step_system
 from apviz.gp.likelihood import exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation, Transform
@@ -64,6 +65,7 @@ class Objective(ABC):
     Args:
         x, y: (n, d) inputs in their own dtype, and (n,) targets in float64.
         parametrisation: maps raw vectors to hyperparameters.
+        rows: observations that were merged into x and y, on the CPU; None: none were. Then n counts all of them.
     """
 
     #: transform of positive numbers that suits the optimiser
@@ -71,8 +73,11 @@ class Objective(ABC):
     #: (n, l+1) initial weights of the next solve, kept for warm starts and in checkpoints
     weights: Tensor | None = None
 
-    def __init__(self, x: Tensor, y: Tensor, parametrisation: Parametrisation) -> None:
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, rows: DistinctRows | None = None
+    ) -> None:
         self.x, self.y, self.parametrisation = x, y, parametrisation
+        self.rows = rows or merged(x, y, groups=torch.arange(len(x)))
 
     @abstractmethod
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
@@ -89,7 +94,7 @@ class Objective(ABC):
 
     def _chained(self, raw: Tensor, gradient: Gradient) -> Tensor:
         """Return the gradient of ℓ/n in the raw parameters."""
-        found = self.parametrisation.chain(raw, gradient) / len(self.x)
+        found = self.parametrisation.chain(raw, gradient) / self.rows.n
         if not torch.isfinite(found).all():
             raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64")
         return found
@@ -101,26 +106,29 @@ class StochasticGradient(Objective):
     Args:
         settings: solver, probes, seed, and whether solves start from the last weights.
         dtype, operator, dataset: arguments of the systems.
+        rows: as in `Objective`.
     """
 
     transform = "softplus"
 
     def __init__(
         self, x: Tensor, y: Tensor, parametrisation: Parametrisation, settings: TrainingSettings, *,
-        dtype: torch.dtype, operator: str, dataset: str,
+        dtype: torch.dtype, operator: str, dataset: str, rows: DistinctRows | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(x, y, parametrisation)
+        super().__init__(x, y, parametrisation, rows)
         self.settings, self.dtype, self.operator, self.dataset = settings, dtype, operator, dataset
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
         s, h = self.settings, self.parametrisation.hyperparameters(raw)
-        solver, rows = s.solver_of_step, s.rows_of(step, len(self.x))
-        x, y = (self.x, self.y) if rows is None else (self.x[rows.to(self.x.device)], self.y[rows.to(self.x.device)])
+        solver, chosen = s.solver_of_step, s.rows_of(step, len(self.x))
+        x, y, rows = self.x, self.y, self.rows
+        if chosen is not None:
+            x, y, rows = x[chosen.to(x.device)], y[chosen.to(x.device)], rows.of(chosen)
         # use the engine of the full data on a subset too, so that it compiles only once
-        as_all = rows is not None and self.operator == "auto" and len(self.x) > DENSE_MAX_N
+        as_all = chosen is not None and self.operator == "auto" and len(self.x) > DENSE_MAX_N
         built = step_system(
             x, y, h, solver, s.probes, s.seed_of(step), operator="tiled" if as_all else self.operator,
-            dataset=self.dataset, dtype=self.dtype, estimator=s.estimator,
+            dataset=self.dataset, dtype=self.dtype, estimator=s.estimator, noises=rows.noises(h.noise),
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
         same_rows = self.weights is not None and len(self.weights) == len(x)
@@ -130,9 +138,9 @@ class StochasticGradient(Objective):
         weights = solution.weights.to(operator.x)
         gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
         self.weights = solution.weights if s.warm_start else None
-        share = len(x) / len(self.x)
-        work = (solution.work + operator.work) * share**2
-        return Evaluation(self._chained(raw, gradient) / share, math.nan, solution, work)
+        work = (solution.work + operator.work) * (len(x) / len(self.x)) ** 2
+        share = rows.n / self.rows.n
+        return Evaluation(self._chained(raw, gradient.of_all(rows, h.noise)) / share, math.nan, solution, work)
 
 
 class ExactLikelihood(Objective):
@@ -140,17 +148,23 @@ class ExactLikelihood(Objective):
 
     Args:
         dataset: name of the data, for the systems.
+        rows: as in `Objective`.
     """
 
     transform = "log"
 
-    def __init__(self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "") -> None:
-        super().__init__(x, y, parametrisation)
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "",
+        rows: DistinctRows | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(x, y, parametrisation, rows)
         self.dataset = dataset
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
         h, stop_request = self.parametrisation.hyperparameters(raw), _StopRequest()
-        found = exact_marginal_likelihood(self.x, self.y, h, hooks=[*hooks, stop_request], dataset=self.dataset)
+        found = exact_marginal_likelihood(
+            self.x, self.y, h, noises=self.rows.noises(h.noise), hooks=[*hooks, stop_request], dataset=self.dataset
+        ).of_all(self.rows, h.noise)
         stop_request.check(found.solution)
         assert found.gradient is not None  # it was requested
-        return Evaluation(self._chained(raw, found.gradient), -found.value / len(self.x), found.solution, found.work)
+        return Evaluation(self._chained(raw, found.gradient), -found.value / self.rows.n, found.solution, found.work)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from apviz.datasets.encoding import Encoding
+from apviz.duplicates import DistinctRows
 from apviz.files import file_made_whole, path_of
 from apviz.gp import sklearn_kernels
 from apviz.gp.scaling import Scaling
@@ -32,7 +33,8 @@ from apviz.solvers.serialization import from_plain, to_plain
 FORMAT, VERSION = "apviz.GaussianProcess", 4
 # this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
-ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
+OF_ROWS = ("x", "y", "row_weights", "counts", "spread", "log_weights")
+ARRAYS = (*OF_ROWS, "weights", "centre", "half_width", "target")
 # these settings are solvers
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -45,8 +47,7 @@ class Saved:
 
     Args:
         settings: settings of the estimator by name: plain values and solvers.
-        x: (n, d) scaled training inputs, float64.
-        y: (n,) scaled training targets, float64.
+        rows: the scaled training rows, float64.
         hyperparameters: in scaled units.
         given: whether the user gave the hyperparameters, which makes them a setting too.
         solution: result of the solve for the mean; its `weights` are (n,), on the CPU.
@@ -59,8 +60,7 @@ class Saved:
     """
 
     settings: Mapping[str, Any]
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    rows: DistinctRows
     hyperparameters: Hyperparameters
     given: bool
     solution: Solution
@@ -103,8 +103,7 @@ def write(path: str | Path, saved: Saved) -> None:
     # a grid search may set NumPy numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
     arrays = {
-        "x": saved.x,
-        "y": saved.y,
+        **{name: each.numpy() for name, each in zip(OF_ROWS, saved.rows.tensors, strict=True)},
         "weights": solution.weights.numpy(),
         "centre": saved.scaling.centre,
         "half_width": saved.scaling.half_width,
@@ -194,12 +193,19 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     if not isinstance(x, np.ndarray) or x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, got {getattr(x, 'shape', 'none')}")
     n, d = x.shape
-    shapes = {"x": (n, d), "y": (n,), "weights": (n,), "centre": (d,), "half_width": (d,), "target": (2,)}
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_ROWS, "weights"), (n,))
+    shapes |= {"x": (n, d), "centre": (d,), "half_width": (d,), "target": (2,)}
     for name, shape in shapes.items():
         _check_array(name, entries[name], shape, FLOATS)
     mean, std = entries["target"].tolist()
     if (entries["half_width"] < 0).any() or std <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
+    for name, is_good in (
+        ("row_weights", entries["row_weights"] > 0), ("spread", entries["spread"] >= 0),
+        ("counts", (entries["counts"] >= 1) & (entries["counts"] == np.round(entries["counts"]))),
+    ):  # fmt: skip
+        if not is_good.all():
+            raise ValueError(f"{name} has {int((~is_good).sum())} values that no merged row has")
     dtype = _get(found, "dtype", str)
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r:.80}")
@@ -208,8 +214,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         raise ValueError(f"target_name must be a text, or null, got {target_name!r:.80}")
     return Saved(
         _settings(_get(found, "settings", dict)),
-        x.astype(np.float64),
-        entries["y"].astype(np.float64),
+        DistinctRows(*(torch.from_numpy(entries[name].astype(np.float64)) for name in OF_ROWS)),
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),

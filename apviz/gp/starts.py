@@ -95,12 +95,12 @@ def _median(x: Tensor) -> Tensor:
 
 
 def optimum_of_few(
-    x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, settings: TrainingSettings
+    whole: Objective, start: Hyperparameters, settings: TrainingSettings
 ) -> tuple[Hyperparameters, float]:
     """Optimise the exact likelihood of a random subset of the rows from several starts.
 
     Args:
-        x, y: (n, d) and (n,).
+        whole: the objective on all rows.
         start: the first start; the others are drawn around it.
         settings: numbers of rows and starts, the seed, and the optimiser that the start is for.
 
@@ -108,9 +108,10 @@ def optimum_of_few(
         The best optimum, and the work of all starts, in kernel entries ÷ n².
     """
     generator = torch.Generator().manual_seed(int(settings.seed))
+    x, y, parametrisation = whole.x, whole.y, whole.parametrisation
     drawn = torch.randperm(len(x), generator=generator)[: settings.search_rows].to(x.device)
     logarithmic = replace(parametrisation, transform="log")
-    objective = ExactLikelihood(x[drawn], y[drawn], logarithmic)
+    objective = ExactLikelihood(x[drawn], y[drawn], logarithmic, rows=whole.rows.of(drawn))
     first = logarithmic.raw(start)
     bounds = logarithmic.bounds(first)
     if settings.optimiser == "adam":

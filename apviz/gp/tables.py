@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.rounding import lost, merged_rows
+from apviz.settings import require
 from apviz.system import refuse_masked
 
 # longest text shown in a message, in characters
@@ -85,6 +86,27 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def weights_of(sample_weight: Any, n: int) -> tuple[NDArray[np.float64] | None, NDArray[np.intp] | None]:
+    """Return the positive weights and the rows that have them; None, None: all rows have weight 1.
+
+    Raises:
+        ValueError: a weight is negative, missing or infinite; another shape than (n,); fewer than 2 positive weights.
+    """
+    if sample_weight is None:
+        return None, None
+    given = np.asarray(array_of(sample_weight, "sample_weight"), dtype=np.float64)
+    given = np.full(n, float(given)) if given.ndim == 0 else given
+    require(given.shape == (n,), "sample_weight", f"shape {given.shape}", f"one number, or ({n},): one for each row")
+    bad = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    if len(bad):
+        where = f"in row {bad[0]}, of {len(bad)} such"
+        raise ValueError(f"sample_weight must be finite and at least 0, got {given[bad[0]]:g} {where}")
+    used = np.flatnonzero(given)
+    if len(used) < 2:
+        raise ValueError(f"at least 2 rows need a sample_weight above zero, got {len(used)}")
+    return given[used], used
 
 
 def rounding_notes(

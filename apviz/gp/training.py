@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from apviz.distributed import current, records
+from apviz.duplicates import DistinctRows
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.checkpoint import TrainingFiles, fingerprint
 from apviz.gp.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
@@ -90,6 +91,7 @@ class Training:
         dataset: name of the data, for charts and traces.
         preparation: how the table of the data was prepared (`Dataset.preparation`), for the trace.
         constraints: trained numbers and bounds of a kernel that is not given by name.
+        rows: observations that were merged into x and y (`apviz.duplicates.merged`); None: none were.
 
     Raises:
         FileExistsError: `path` exists and is not the trace of a training with a checkpoint.
@@ -121,6 +123,7 @@ class Training:
         dataset: str = "",
         preparation: str = "",
         constraints: Constraints | None = None,
+        rows: DistinctRows | None = None,
     ) -> None:
         if settings is not None:
             require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
@@ -142,7 +145,11 @@ class Training:
         # this system checks the data before any work, and gives x and the device of every step
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
-        self._x, self._n, self._d = system.x, system.n, system.d
+        if rows is not None:
+            require_kind("rows", rows, DistinctRows, "apviz.duplicates.DistinctRows, or None")
+            require(len(rows.x) == system.n, "rows", f"{len(rows.x):,} rows", f"the {system.n:,} rows of x, or None")
+        self._x, self._d, self._rows = system.x, system.d, rows
+        self._n = system.n if rows is None else rows.n
         # use the raw inputs: in the dtype of the training, rows far from zero may become equal
         self._data = fingerprint(system.operator.given, system.given_b[:, 0])
         self._formula = system.operator.formula
@@ -174,8 +181,10 @@ class Training:
         s, is_exact = self.settings, self.settings.optimiser == "l-bfgs"
         of = parametrisation_of(s, self._d, initial, "log" if is_exact else "softplus", self._constraints)
         if is_exact:
-            return ExactLikelihood(x, y, of, dataset=self._dataset)
-        return StochasticGradient(x, y, of, s, dtype=self._x.dtype, operator=self._operator, dataset=self._dataset)
+            return ExactLikelihood(x, y, of, dataset=self._dataset, rows=self._rows)
+        return StochasticGradient(
+            x, y, of, s, dtype=self._x.dtype, operator=self._operator, dataset=self._dataset, rows=self._rows
+        )
 
     def _optimiser_at(self, raw: Tensor) -> Optimiser:
         if self.settings.optimiser == "l-bfgs":
@@ -256,7 +265,7 @@ class Training:
         """Return whether solves use the compiled engine. A resumed training keeps its engine, for the same bits."""
         attrs = self._record.attrs
         started_with = attrs.get(COMPILED_ENGINE)
-        wanted = native.is_wanted(self._formula, 10.0 * self._n**2) if started_with is None else started_with
+        wanted = native.is_wanted(self._formula, 10.0 * len(self._x) ** 2) if started_with is None else started_with
         found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
         if (ranks := current()) is not None:
             found = ranks.agreed(found)
@@ -296,12 +305,12 @@ class Training:
     def _search(self) -> None:
         """Move the start to the optimum on a subset of the rows, if the settings ask for it."""
         s, o = self.settings, self._objective
-        if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
+        if not s.search_rows or (len(self._x) <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
         memory_errors = explained("the search for a start", "use fewer search_rows, or none")
         with memory_errors, native.kept(self._is_compiled):
-            found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
+            found, work = optimum_of_few(o, start, s)
             self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
         self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
@@ -444,7 +453,7 @@ class Training:
         return self.settings.identity() | {
             "data": self._data, "dtype": str(self._x.dtype), "operator": self._operator, "initial": self._initial,
             "constraints": None if self._constraints is None else dataclasses.asdict(self._constraints),
-            **self._kernel_parameters(),
+            **({} if self._rows is None else {"rows": self._rows.fingerprint()}), **self._kernel_parameters(),
         }  # fmt: skip
 
     def _kernel_parameters(self) -> dict[str, str]:
@@ -461,6 +470,7 @@ class Training:
             "n": self._n,
             "d": self._d,
             "kernel": s.kernel if isinstance(s.kernel, str) else s.kernel.name,
+            **({"distinct_rows": len(self._x)} if len(self._x) < self._n else {}),
             **self._kernel_parameters(),
             **({"data_preparation": self._preparation} if self._preparation else {}),
             "method": self._solver.method.plain(),

@@ -62,6 +62,8 @@ def solve_attributes(run: Run) -> dict[str, Any]:
         attrs["kernel_is_foreign"] = True
     if system.operator.noises is not None:
         attrs["largest_noise"] = float(system.operator.noises.max())
+    if system.merged_rows is not None:
+        attrs["merged_rows"] = system.merged_rows
     if system.preparation:
         attrs["data_preparation"] = system.preparation
     if system.seed is not None:

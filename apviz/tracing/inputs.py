@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from apviz.datasets.oddities import find_oddities
+from apviz.duplicates import count_distinct, equal_rows, merged
 from apviz.kernels import pairwise_distances
 from apviz.solvers.run import Run
 from apviz.spectrum import Method, spectrum
@@ -37,7 +37,7 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
     for scale, columns in system.kernel.shortest_scales(system.d):
         spreads[columns] = torch.maximum(spreads[columns], deviations[columns] / scale.cpu())
     return {
-        "distinct_rows": len(pd.unique(_row_keys(system.operator.given))),
+        "distinct_rows": count_distinct(system.operator.given),
         "input_spreads": spreads.tolist(),
         "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
         "oddities": _oddities(system),
@@ -54,7 +54,7 @@ def model_attributes(system: KernelSystem) -> dict[str, Any]:
     """
     n, targets = system.n, system.b[:, 0].double().cpu().numpy()
     found: dict[str, Any] = {"target_mean_square": float(np.mean(targets**2))}
-    groups = pd.Series(targets).groupby(_row_keys(system.operator.given))
+    groups = pd.Series(targets).groupby(equal_rows(system.operator.given).numpy())
     if (again := n - groups.ngroups) > 0:
         found["duplicate_disagreement"] = float(np.sum((targets - groups.transform("mean")) ** 2) / again)
     count = min(n, SAMPLED_ROWS, max(2, SAMPLED_ENTRIES // n))
@@ -89,23 +89,13 @@ def kappa_of_distinct_rows(system: KernelSystem, distinct: int, method: Method |
     """
     if not 2 <= distinct <= (1 - MERGED_SHARE) * system.n:
         return None
-    _, first, counts = np.unique(_row_keys(system.operator.given), return_index=True, return_counts=True)
-    kept = torch.from_numpy(first).to(system.device)
-    noise = torch.as_tensor(system.operator.noise_of(), dtype=torch.float64).cpu().expand(system.n)
-    merged = KernelSystem(
-        system.operator.given[kept], system.b[kept], system.kernel, noise=noise[first] / torch.from_numpy(counts),
-        dtype=system.dtype, device=system.device,
-    )  # fmt: skip
-    kappa = spectrum(merged, (), method, rows=rows).kappa.value
+    noises = torch.as_tensor(system.operator.noise_of(), dtype=torch.float64).cpu().expand(system.n)
+    found = merged(system.operator.given, system.given_b, 1 / noises)
+    of_distinct = KernelSystem(
+        found.x, found.y, system.kernel, noise=found.noises(1.0), dtype=system.dtype, device=system.device
+    )
+    kappa = spectrum(of_distinct, (), method, rows=rows).kappa.value
     return kappa if math.isfinite(kappa) else None
-
-
-def _row_keys(x: Tensor) -> np.ndarray:
-    """Return a 64-bit hash of every row; among a million distinct rows, two share one with probability 3·10⁻⁸."""
-    # 0.0 and −0.0 are the same input
-    hashed = pd.util.hash_pandas_object(pd.DataFrame(x.cpu().numpy() + 0.0), index=False)
-    keys: np.ndarray = hashed.to_numpy()
-    return keys
 
 
 def put_rows(record: Record, run: Run) -> None:

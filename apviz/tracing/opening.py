@@ -248,7 +248,7 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
     "certificate": str, "certificate_error": _NUMBER, "kernel_parameters": str, "stagnated_steps": int,
-    "trace_id": str, "factor_dtype": str,
+    "trace_id": str, "factor_dtype": str, "merged_rows": int,
     "distinct_rows": int, "input_spreads": list, "zero_right_hand_sides": list, "target_mean_square": _NUMBER,
     "duplicate_disagreement": _NUMBER, "signal": _NUMBER, "nearest_correlation": _NUMBER,
     "smallest_correlation": _NUMBER, "oddities": list,

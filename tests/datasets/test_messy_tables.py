@@ -319,9 +319,9 @@ def test_an_error_about_too_few_remaining_rows_states_the_reason(tmp_path):
 def test_duplicate_rows_are_dropped_on_request(tmp_path):
     rows = numbers(60)
     path = write(tmp_path / "t.csv", ["a", "b", "y"], np.concatenate([rows, rows[:15]]).tolist())
-    data = load_table(path, "y", copies="drop", dtype=torch.float64)
+    data = load_table(path, "y", duplicates="drop", dtype=torch.float64)
     np.testing.assert_allclose(all_rows(data), scaled(rows[:, :2].T, rows[:, 2]), atol=1e-12)
-    assert data.notes == ("15 of 75 rows were exact copies of another, and are dropped",)
+    assert data.notes == ("15 of 75 rows equal another in inputs and target, and are dropped",)
     (note,) = load_table(path, "y").notes
     assert note.startswith("15 of 75 rows have the inputs of an earlier row, 15 of them with the same targets (rows 61")
 
@@ -348,7 +348,7 @@ def test_an_error_about_fewer_rows_than_n_states_their_number(tmp_path):
     ("choice", "why"),
     [
         ({"missing": "guess"}, "missing = 'guess': expected drop or fill or refuse"),
-        ({"copies": "mark"}, "copies = 'mark': expected keep or drop"),
+        ({"duplicates": "mark"}, "duplicates = 'mark': expected keep or drop"),
         ({"inputs": []}, "expected names of columns, at least one, or None for all"),
         ({"inputs": ["nothing"]}, "no such column; its columns are"),
         ({"inputs": ["y"]}, "y is the target, and cannot be an input too"),

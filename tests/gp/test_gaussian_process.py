@@ -163,19 +163,29 @@ def test_it_works_in_a_pipeline_and_in_a_grid_search():
 LESS_WORK = {"stages": ((0.5, 5),), "max_epochs": 1, "trace_estimator": "pathwise"}
 
 
-@parametrize_with_checks([apviz.GaussianProcess(), apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK)])
+def expected_to_fail(estimator):
+    """A weight says how precise a target is, and k repetitions say more: that k targets agree, so that σ² is small."""
+    return {"check_sample_weight_equivalence_on_dense_data": "the likelihood of repeated targets has another noise"}
+
+
+@parametrize_with_checks(
+    [apviz.GaussianProcess(), apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_the_estimator_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([apviz.GaussianProcess(max_steps=15, **ADAM)])
+@parametrize_with_checks([apviz.GaussianProcess(max_steps=15, **ADAM)], expected_failed_checks=expected_to_fail)
 def test_the_estimator_checks_pass_with_the_training_of_the_paper(estimator, check):
     check(estimator)
 
 
-# these require predictions equal to 1e-7, which float32 does not resolve
-ONLY_IN_FLOAT64 = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+# the first two require predictions equal to 1e-7, which float32 does not resolve
+NOT_IN_FLOAT32 = (
+    "check_methods_sample_order_invariance", "check_methods_subset_invariance", *expected_to_fail(None),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -185,7 +195,7 @@ ONLY_IN_FLOAT64 = ("check_methods_sample_order_invariance", "check_methods_subse
         for estimator, check in estimator_checks_generator(
             apviz.GaussianProcess(max_steps=3, optimiser="adam", dtype="float32")
         )
-        if check.func.__name__ not in ONLY_IN_FLOAT64
+        if check.func.__name__ not in NOT_IN_FLOAT32
     ],
 )
 def test_the_estimator_checks_pass_in_float32(estimator, check):

@@ -239,7 +239,7 @@ def test_an_entry_that_claims_more_numbers_than_it_contains_is_rejected(path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"drop": ["weights"]}, "it must have the entries centre, description, .* but has centre, description"),
+        ({"drop": ["weights"]}, "it must have the entries centre, counts, .* but has centre, counts"),
         ({"more": np.ones(3)}, "it must have the entries"),
         ({"x": np.ones(40, np.float32)}, r"x must have shape \(n, d\) with n ≥ 2 and d ≥ 1, got \(40,\)"),
         ({"x": np.ones((1, 2), np.float32)}, "x must have shape"),
@@ -249,6 +249,10 @@ def test_an_entry_that_claims_more_numbers_than_it_contains_is_rejected(path):
         ({"y": np.full(40, np.nan)}, "y has 40 NaN or infinite values"),
         ({"weights": np.ones((40, 1), np.float32)}, r"weights must have shape \(40,\), got \(40, 1\)"),
         ({"weights": np.full(40, np.inf, np.float32)}, "weights has 40 NaN or infinite values"),
+        ({"row_weights": np.zeros(40)}, "row_weights has 40 values that no merged row has"),
+        ({"counts": np.full(40, 1.5)}, "counts has 40 values that no merged row has"),
+        ({"spread": np.full(40, -1.0)}, "spread has 40 values that no merged row has"),
+        ({"log_weights": np.full(40, np.nan)}, "log_weights has 40 NaN or infinite values"),
         ({"half_width": -np.ones(2)}, "half_width has negative values"),
         ({"target": np.zeros(2)}, "the target's standard deviation is not positive"),
         ({"description": np.array("not JSON")}, "Expecting value"),

@@ -118,8 +118,8 @@ class OwnTablePanel:
             label="Where a value is missing", inline=True, value="drop",
             options={"drop the row": "drop", "fill it: numbers by the median, texts as a text of its own": "fill"},
         )  # fmt: skip
-        self.copies = pmui.RadioBoxGroup(
-            label="Rows that are exact copies of another", inline=True, value="keep",
+        self.duplicates = pmui.RadioBoxGroup(
+            label="Rows that equal another in all columns", inline=True, value="keep",
             options={"keep them": "keep", "drop them": "drop"},
         )  # fmt: skip
         self.summary = server_owned(pmui.Alert(object="", severity="info", variant="outlined", **_WIDE))
@@ -127,14 +127,14 @@ class OwnTablePanel:
         self.use = button("Use this table", "check", self._use_it, variant="contained", color="primary", size="medium")
         close = button("Close", "close", self._close, size="medium")
         for widget, name in (
-            (self.columns, "ticked"), (self.target, "value"), (self.missing, "value"), (self.copies, "value"),
+            (self.columns, "ticked"), (self.target, "value"), (self.missing, "value"), (self.duplicates, "value"),
         ):  # fmt: skip
             widget.param.watch(lambda event: self._preview(), name)
         self.header.param.watch(lambda event: self._read_again(), "value")
         return pmui.Dialog(
             self.how, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.marks, self.summary,
             pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns, self.header,
-            _labelled(self.missing), _labelled(self.copies),
+            _labelled(self.missing), _labelled(self.duplicates),
             pmui.Typography("What is made of it", variant="subtitle2"), self.notes,
             title="Your own data", title_variant="h6", width_option="md", sx=_PAPER,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class OwnTablePanel:
         self.header.param.update(visible=table.text is not None, value=table.text is not None and table.text.header)
         self.target.param.update(options=able, value=target if target in able else None)
         self.missing.value = choices.missing if choices else "drop"
-        self.copies.value = choices.copies if choices else "keep"
+        self.duplicates.value = choices.duplicates if choices else "keep"
         self.columns.show({each.name: _row(each, table.cells(each)) for each in table.columns}, ticked=ticked)
         self._ask(table)
         self._filling = False
@@ -255,7 +255,7 @@ class OwnTablePanel:
         assert self._table is not None
         header = None if self._table.text is None else self._table.text.header
         return TableChoices(
-            target=target, inputs=inputs, missing=self.missing.value, copies=self.copies.value, header=header,
+            target=target, inputs=inputs, missing=self.missing.value, duplicates=self.duplicates.value, header=header,
             decimal=dict(self._marks) or None,
         )  # fmt: skip
 

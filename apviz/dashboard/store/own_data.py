@@ -54,7 +54,7 @@ class OwnTable:
         if not preparation:
             return True
         mine = asdict(self.choices)
-        same = all(preparation.get(name) == mine[name] for name in ("missing", "copies", "header", "decimal"))
+        same = all(preparation.get(name) == mine[name] for name in ("missing", "duplicates", "header", "decimal"))
         inputs = self.choices.inputs is None or list(self.choices.inputs) == preparation.get("inputs")
         return same and inputs and (preparation.get("sha256"), preparation.get("target")) == (
             self.sha256, self.choices.target,

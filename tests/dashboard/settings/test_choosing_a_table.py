@@ -92,7 +92,7 @@ def test_a_messy_file_is_read_shown_and_used_at_once(panel):
 def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     panel.drops(MESSY)
     panel.columns.ticked = ["größe", "währung", "preis"]
-    panel.missing.value, panel.copies.value = "fill", "drop"
+    panel.missing.value, panel.duplicates.value = "fill", "drop"
     # the five duplicates, and rows 46 and 55, which agree in the ticked columns only
     assert "59 rows: 47 to train on" in panel.said
     assert "2 missing values are filled: größe (2, by the median)" in panel.said

@@ -186,14 +186,14 @@ def recorded_on(system):
 
 def test_a_table_survives_a_restart_with_its_choices_and_address(tmp_path, own, frame):
     frame.loc[:5, "a"] = np.nan
-    name = kept(own, taken(tmp_path, frame), inputs=("b", "a"), missing="fill", copies="drop")
+    name = kept(own, taken(tmp_path, frame), inputs=("b", "a"), missing="fill", duplicates="drop")
     query = address.to_query([chosen(own, name, seed=3)])
     again = SystemChoice(SMALL, OwnData(own.path))
     assert address.apply(query, [again]) == []
     spec = again.spec()
     assert (again.dataset, again.seed, again.n) == ("t.csv", 3, 48)
     assert spec.own.choices == TableChoices(
-        target="price", inputs=("b", "a"), missing="fill", copies="drop", header=None
+        target="price", inputs=("b", "a"), missing="fill", duplicates="drop", header=None
     )
     assert spec.load().feature_names == ("b", "a") and len(spec.load().train_x) == 48
     assert spec.own.path.read_bytes() == csv(frame)
@@ -233,7 +233,7 @@ def test_a_run_is_repeated_on_its_own_data_after_another_file_or_other_choices(t
     first = taken(tmp_path, frame)
     uses = [
         (first, "price", {}), (taken(tmp_path, 2 * frame), "price", {}), (first, "a", {}),
-        (first, "price", {"inputs": ("b",)}), (first, "price", {"copies": "drop"}),
+        (first, "price", {"inputs": ("b",)}), (first, "price", {"duplicates": "drop"}),
     ]  # fmt: skip
     names = [kept(own, path, target, **choices) for path, target, choices in uses]
     assert names == ["t.csv", *(f"t.csv ({number})" for number in range(2, 6))]
