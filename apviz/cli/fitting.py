@@ -60,9 +60,7 @@ def fit(
     missing: options.Missing = "drop",
     drop_duplicates: Annotated[
         bool,
-        options.option(
-            options.DATA, None, "Drop rows that equal another in inputs and target; equal inputs are merged."
-        ),
+        options.option(options.DATA, None, "Drop rows that equal another, also in the target."),
     ] = False,
     decimal: options.Decimal = None,
     n: options.Rows = None,
@@ -238,6 +236,8 @@ def _say_model(gp: GaussianProcess, raw: RawTable) -> None:
     """Print the hyperparameters in the units of the table, and the bound on the error of the means."""
     h = gp.scaling_.to_raw(gp.hyperparameters_)
     console.print(f"{h.kernel}, {h.provenance}", highlight=False, markup=False)
+    if gp.rows_.sentence:
+        console.print(gp.rows_.sentence, highlight=False, markup=False)
     table = Table("hyperparameter", "value", "", box=box.SIMPLE, padding=(0, 1, 0, 0))
     scales = np.broadcast_to(np.array(h.lengthscale), len(raw.feature_names))
     # relative to the range of each input, the shortest matter most
@@ -277,10 +277,12 @@ def _say_accuracy(gp: GaussianProcess, count: int, seed: int) -> None:
 
 def _in_words(found: LeftOut, gp: GaussianProcess) -> str:
     n = gp.posterior_.system.n
-    rows = f"{n:,} rows" if len(found.rows) == n else f"{len(found.rows):,} of {n:,} rows, at random"
+    what = "distinct inputs" if gp.rows_.are_merged else "rows"
+    rows = f"{n:,} {what}" if len(found.rows) == n else f"{len(found.rows):,} of {n:,} {what}, at random"
+    means = "\n  (of equal inputs all are left out, and their mean is predicted)" if gp.rows_.are_merged else ""
     return (
-        f"Leave-one-out on {rows}, hyperparameters fixed:\n"
+        f"Leave-one-out on {rows}, hyperparameters fixed:{means}\n"
         f"  RMSE {found.rmse:.3g} (sd of {target_of(gp)}: {gp.scaling_.std:.3g}), "
         f"NLL {found.negative_log_likelihood:.3g} nats a row,\n"
-        f"  {found.coverage(LEVEL):.1%} of the rows within their {LEVEL:.0%} interval."
+        f"  {found.coverage(LEVEL):.1%} of them within their {LEVEL:.0%} interval."
     )

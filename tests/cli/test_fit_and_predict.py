@@ -472,3 +472,15 @@ def test_invalid_options_of_predict_are_refused_before_any_work(folder, words, m
 def test_the_ending_says_the_format(folder):
     assert "--out must end in .csv, .parquet, got" in predict(folder, folder / "new.csv", out="p.nc", code=2)
     assert "--out must end in .csv, .parquet, .nc, .zarr" in predict(folder, "--grid", "9", out="p.txt", code=2)
+
+
+def test_equal_inputs_are_merged_and_the_report_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.linspace(0, 1, 40), 5)
+    pd.DataFrame({"x": x, "y": np.sin(6 * x) + 0.1 * rng.standard_normal(200)}).to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--out", str(tmp_path / "t.apviz")]
+    result = CliRunner().invoke(cli.app, command)
+    said = " ".join(result.output.split())
+    assert result.exit_code == 0, result.output
+    assert "200 rows at 40 distinct inputs: solved as 40 rows" in said
+    assert "Leave-one-out on 40 distinct inputs" in said
