@@ -180,7 +180,7 @@ def test_a_merged_system_predicts_what_that_of_all_rows_does_and_its_trace_names
     solution = apviz.solve(merged, apviz.Cholesky(tol=1e-12))
     k = apviz.Matern32(lengthscale=0.5)(torch.tensor(z), merged.x)
     np.testing.assert_allclose(k @ solution.weights[:, 0], covariance[1].T @ w, rtol=1e-9, atol=1e-10)
-    (outcome,) = comparison.compare(merged, [apviz.Cholesky()], tmp_path / "runs", data=data, mean=0.1)
+    (outcome,) = comparison.compare(merged, [apviz.Cholesky()], tmp_path / "runs", comparison.Recording(data, 0.1))
     assert outcome.trace.attrs["n"] == merged.n and outcome.trace.attrs["merged_rows"] == 800
     rmse = float(np.sqrt(np.mean((covariance[1].T @ w + 0.1 - data.test_y.numpy()) ** 2)))
     assert float(outcome.trace["epoch"]["test_rmse"][-1]) == pytest.approx(rmse, rel=1e-4)

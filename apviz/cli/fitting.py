@@ -193,7 +193,7 @@ def _fitted(
     model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int, seed: int
 ) -> GaussianProcess:
     """Train the hyperparameters on some rows unless they are given, then fit the model to all rows."""
-    from apviz.gp.fitting import check_settings, scaling_of, train
+    from apviz.gp.fitting import check_settings, rows_of, scaling_of, train
 
     check_settings(model)
     scaling, n = scaling_of(model, raw.inputs, raw.target), len(raw.target)
@@ -208,10 +208,11 @@ def _fitted(
         else:
             rows = shuffle(n, seed)[:training_rows].sort().values.numpy()
             some, targets = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
-            hyperparameters, _ = train(model, torch.from_numpy(some), torch.from_numpy(targets), scaling, [told])
+            distinct, _ = rows_of(torch.from_numpy(some), torch.from_numpy(targets), None)
+            hyperparameters, _ = train(model, distinct, scaling, [told])
         told.doing = "solving for the mean"
         x, y = pd.DataFrame(raw.inputs, columns=list(raw.feature_names)), pd.Series(raw.target, name=raw.target_name)
-        gp: GaussianProcess = model.set_params(hyperparameters=hyperparameters).fit(x, y, [told])
+        gp: GaussianProcess = model.set_params(hyperparameters=hyperparameters).fit(x, y, hooks=[told])
     gp.columns_ = raw.encodings
     return gp
 

@@ -48,7 +48,7 @@ def target_of(gp: GaussianProcess) -> str:
 
 def training_range(gp: GaussianProcess) -> tuple[Array, Array]:
     """Return the smallest and the largest training value of each input, (d,), in its units."""
-    x = gp._training_data()[0].numpy()
+    x = gp.rows_.x.numpy()
     low, high = (gp.scaling_.centre + gp.scaling_.half_width * each for each in (x.min(axis=0), x.max(axis=0)))
     return low, high
 
@@ -58,4 +58,7 @@ def accuracy_of(gp: GaussianProcess) -> str:
     ended = "" if gp.solution_.converged else f"; it did not converge: {gp.solution_.stop_message}"
     if not math.isfinite(gp.mean_error_):
         return f"Solve: the error of the means is not known{ended}"
-    return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f (proven){ended}"
+    certificate = gp.solution_.certificate
+    is_sampled = certificate is not None and certificate.kind == "sampled"
+    how = f"its residual is known from {certificate.rows} random rows" if is_sampled and certificate else "proven"
+    return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"

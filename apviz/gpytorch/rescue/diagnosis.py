@@ -109,10 +109,10 @@ def _by_solving(
         given = copy_of(model, likelihood, tests)
     except Exception as error:  # whatever torch or the model cannot copy
         remarks += (f"Nothing was solved: the model cannot be copied ({shortened(error)}).",)
-        found = inspecting.inputs_coarse(model) or Diagnosis(
+        finite = Diagnosis(
             Limit.UNKNOWN, "Its data and hyperparameters are finite.", "Call model.train(), and diagnose it again."
         )
-        return reported(found, n, remarks)
+        return reported(inspecting.inputs_coarse(model) or finite, n, remarks)
     try:
         truth = exact(given)
     except Exception as error:  # whatever GPyTorch raises
