@@ -14,6 +14,7 @@ from torch import Tensor
 
 from apviz.gp.accuracy import MEAN_ERROR, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
 from apviz.gp.lanczos import LanczosInverse, check_ranks
+from apviz.gp.mean_products import MeanProducts
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
@@ -32,8 +33,6 @@ PAPER_LANCZOS_RANK = 1000
 
 # largest number of test points in a chunk without n × batch arrays
 CHUNK = 8192
-# the same for means by products that are not made of entries: each chunk transforms all weights again
-CHUNK_OF_TRANSFORMS = 2**18
 # engines that work in float32; naming one selects this dtype
 SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
@@ -203,6 +202,7 @@ class Posterior:
         self._by_batches = Variances(
             self.system, self.double, self.variance_solver, self._variances_by is None, self.batch_size
         )
+        self._means = MeanProducts(self.operator, self.double)
         self._inverse = LanczosInverse(self.operator)
         # the solver's set-up, in a list that posteriors from `with_targets` share
         self._of_mean: list[Prepared] = []
@@ -272,12 +272,17 @@ class Posterior:
             return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
-        """Predict the mean μ + k(x*, X) W: x_star (m, d), to (m,). Evaluates mn entries without an n × m array."""
+        """Predict the mean μ + k(x*, X) W: x_star (m, d), to (m,).
+
+        Evaluates mn entries without an n × m array; or, for many points and rows of up to three inputs, a Fourier
+        series that was compared with entries at some of the points (`apviz.gp.mean_products`).
+        """
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
             out: Tensor = self.weights.new_empty(len(points))
-            of_transforms = self.batch_size == "auto" and self.operator.converts_seconds
-            for rows in _chunks(len(points), CHUNK_OF_TRANSFORMS if of_transforms else self._chunk()):
+            usual = self._chunk()
+            size = self._means.chunk(len(points), usual) if self.batch_size == "auto" else usual
+            for rows in _chunks(len(points), size):
                 out[rows] = self._mean(self._chunk_of(points, rows))
         return out
 
@@ -438,7 +443,7 @@ class Posterior:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _mean(self, chunk: Tensor) -> Tensor:
-        return self.double.cross_matmul(chunk, self.weights[:, None])[:, 0] + self.hyperparameters.mean
+        return self._means.product(chunk, self.weights) + self.hyperparameters.mean
 
     def _variances(
         self, points: Any, method: Method, rank: int, hooks: list[Hook]
