@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 DRAWN: Final = 500
 _LINE: Final = "#1F77D0"
 _MARGIN: Final = {"t": 20, "l": 70, "r": 20, "b": 60}
+#: colour bar above the map, so that a phone has its whole width for the map
+_BAR: Final[dict[str, Any]] = {
+    "orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "thickness": 14, "lenmode": "pixels",
+    "len": 240,
+}  # fmt: skip
 
 
 def thinned(predictions: xr.Dataset) -> xr.Dataset:
@@ -43,8 +48,9 @@ def surface(predictions: xr.Dataset, name: str, *, theme: ThemeName = "light") -
     figure.update_yaxes(title_text=titles[1])
     if len(dims) == 2 and _has_one_step(predictions, dims):
         x, y = ((float(drawn[each][0]), float(drawn[each][-1])) for each in dims)
-        figure.update_xaxes(range=x, constrain="domain")
-        figure.update_yaxes(range=y, constrain="domain", scaleanchor="x")
+        # whatever is left of a page is below and to the right, not between the text and the map
+        figure.update_xaxes(range=x, constrain="domain", constraintoward="left")
+        figure.update_yaxes(range=y, constrain="domain", constraintoward="top", scaleanchor="x")
     return figure
 
 
@@ -61,7 +67,8 @@ def _curve(drawn: xr.Dataset, name: str) -> list[go.Scatter]:
 def _map(drawn: xr.Dataset, name: str) -> list[go.Heatmap]:
     first, second = (str(each) for each in drawn[name].dims)
     # plotly's rows are y
-    return [go.Heatmap(x=drawn[first].values, y=drawn[second].values, z=drawn[name].values.T, colorscale="Viridis")]
+    z = drawn[name].values.T
+    return [go.Heatmap(x=drawn[first].values, y=drawn[second].values, z=z, colorscale="Viridis", colorbar=_BAR)]
 
 
 def _title(variable: xr.DataArray) -> str:
