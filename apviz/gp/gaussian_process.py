@@ -39,7 +39,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
-from apviz.settings import in_full_precision, require, require_whole
+from apviz.settings import in_full_precision, require, require_torch_defaults, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
@@ -198,6 +198,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_settings(self)
         hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
         with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
+            require_torch_defaults()
             x, y = validate_data(
                 self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, ensure_min_samples=2
             )
