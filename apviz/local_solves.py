@@ -1,8 +1,9 @@
 """Local solves: K[I, I]⁻¹ of a block, by a low rank and a diagonal where few vectors suffice, else exactly.
 
 With L of randomly pivoted Cholesky, K[I, I] ≈ LLᵀ + Λ, where Λ is the noise plus twice the diagonal that L leaves out:
-too large a Λ makes a solve too short a step, too small a one may make it too long. The rank is raised until the mean of
-what is left out is a small share of the noise. Sources: Snelson & Ghahramani (2006), for Λ; Quiñonero-Candela &
+too large a Λ makes a solve too short a step, too small a one may make it too long. The rank is raised until the sum of
+what is left out, divided by the rank, is a small share of the noise: it stands for the first eigenvalue that L lacks.
+Sources: Snelson & Ghahramani (2006), for Λ; Quiñonero-Candela &
 Rasmussen (2005), "fully independent training conditional".
 """
 

@@ -14,7 +14,7 @@ from apviz.partitions import overlap_of
 from apviz.preconditioners import TwoLevelSchwarz
 from apviz.settings import chosen
 from apviz.solvers import AlternatingProjection, Cholesky, ColouredProjection, ConjugateGradient, Solver, StopReason
-from apviz.solvers.coloured_cost import expected, seconds_of_entry
+from apviz.solvers.coloured_cost import expected
 
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
 #: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.
@@ -144,7 +144,7 @@ def coloured(solver: ColouredProjection, operator: Operator, columns: int) -> Fo
     found = expected(operator, columns, solver.tol)
     if found is None:
         return None
-    work = found.seconds / (operator.n**2 * seconds_of_entry(operator, columns))
+    work = found.seconds / (operator.n**2 * operator.seconds_of_entry(columns))
     why = f"{found.sweeps:.1f} sweeps of {in_words(found.sweep)}, which cost a few products that grow with n"
     bands = [Band(each, each / SPREAD_OF_SWEEPS, each * SPREAD_OF_SWEEPS) for each in (found.seconds, work)]
     return Forecast(solver, bands[0], bands[1], found.memory, CHANCE_OF_SWEEPS, why)

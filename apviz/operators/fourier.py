@@ -32,8 +32,6 @@ SMALLEST = {torch.float32: 5e-6, torch.float64: 1e-11}
 LARGEST = 1e-2
 #: entries that are evaluated rather than a larger box made for points outside of that of X
 FEW_ENTRIES = 5_000_000
-#: rows and columns of the product that measures the rate of entries
-RATED_ROWS = 1_000
 #: products with all points to which the points and neighbours of a sweep amount: those of its groups and one of all
 TRANSFORMS_SHARE = 2.5
 
@@ -164,7 +162,7 @@ class FourierOperator(TiledOperator):
         # every group transforms all frequencies, so that near neighbours pay off up to a larger cut-off
         often = max(1.0, len(groups) / TRANSFORMS_SHARE)
         products = [self._made(metric, transforms=often) for metric in self._metrics]
-        return FourierRunningProduct(self, groups, products, evaluated, self._seconds_of_entry(1))
+        return FourierRunningProduct(self, groups, products, evaluated)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Compute k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p), each entry to `error` of k(0).
@@ -197,7 +195,7 @@ class FourierOperator(TiledOperator):
         """
         if columns not in self._prices:
             seconds = self.seconds_of_product(columns)
-            self._prices[columns] = float(f"{seconds / (self.n**2 * self._seconds_of_entry(columns)):.0e}")
+            self._prices[columns] = float(f"{seconds / (self.n**2 * self.seconds_of_entry(columns)):.0e}")
         return self._prices[columns]
 
     def seconds_of_product(self, columns: int) -> float:
@@ -210,16 +208,6 @@ class FourierOperator(TiledOperator):
     def modes(self) -> int:
         """The number of frequencies of all series."""
         return sum(math.prod(self._product(metric).far.modes) for metric in self._metrics)
-
-    def _seconds_of_entry(self, columns: int) -> float:
-        rows = min(self.n, RATED_ROWS)
-        a, u = self.inputs[:rows], torch.ones(rows, columns, dtype=self.x.dtype)
-        out, repeats = torch.zeros_like(u), max(2, 1_000_000 // rows**2)
-        self._accumulate(out, a, a, u)
-        started = time.process_time()
-        for _ in range(repeats):
-            self._accumulate(out, a, a, u)
-        return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
 
     def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
         """Convert the seconds of a product into entries, see `matmul_price`; of rows of Z, by their share of n.

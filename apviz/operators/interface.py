@@ -7,6 +7,7 @@ they were computed from. Each docstring gives the number of kernel entries evalu
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,6 +25,8 @@ from apviz.settings import without_tf32
 
 #: largest span of the inputs in lengthscales; its square is far inside the range of float32
 MAX_SPAN = 1e9
+#: rows and columns of the product that measures the rate of entries
+RATED_ROWS = 1_000
 #: rows and columns of a tile of derivatives; about five tiles per part of the kernel are in memory at a time
 DERIVATIVE_TILE = 1024
 
@@ -220,6 +223,17 @@ class Operator(ABC):
         each, of_part, of_input, of_column = self._entry_flops
         parts, inputs = len(self.formula.functions), self.inputs.shape[1]
         return each + of_part * parts + of_input * inputs + of_column * columns
+
+    def seconds_of_entry(self, columns: int) -> float:
+        """Measure the processor seconds of an entry in a product with this number of columns."""
+        rows = min(self.n, RATED_ROWS)
+        a, u = self.inputs[:rows], torch.ones(rows, columns, dtype=self.x.dtype, device=self.x.device)
+        out, repeats = torch.zeros_like(u), max(2, RATED_ROWS**2 // rows**2)
+        self._accumulate(out, a, a, u)
+        started = time.process_time()
+        for _ in range(repeats):
+            self._accumulate(out, a, a, u)
+        return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
 
     @property
     def _entry_flops(self) -> tuple[float, float, float, float]:

@@ -30,19 +30,19 @@ class FourierRunningProduct(RunningProduct):
         operator: K.
         groups: the rows of each group.
         products: of the kernel's functions of a distance.
-        evaluated: counts entries.
-        rate: seconds of an entry, by which the seconds of everything here are converted.
+        evaluated: counts the entries that the seconds of everything here are converted to.
     """
 
     def __init__(
-        self, operator: Operator, groups: Sequence[Tensor], products: Sequence[RadialProduct], evaluated: Count,
-        rate: float,
-    ) -> None:  # fmt: skip
+        self, operator: Operator, groups: Sequence[Tensor], products: Sequence[RadialProduct], evaluated: Count
+    ) -> None:
         super().__init__(operator, groups, evaluated)
         self._parts = [_RadialRunning(product, [rows.numpy() for rows in groups]) for product in products]
-        self._rate = rate
+        self._rates = dict[int, float]()  # seconds of an entry, by the number of columns
 
     def begin(self, columns: int) -> None:
+        if columns not in self._rates:
+            self._rates[columns] = self.operator.seconds_of_entry(columns)
         self.z = torch.zeros(self.operator.n, columns, dtype=self.operator.x.dtype)
         for part in self._parts:
             part.begin(columns)
@@ -71,7 +71,7 @@ class FourierRunningProduct(RunningProduct):
         return found
 
     def _count(self, started: float) -> None:
-        self._evaluated(max(1, round((time.process_time() - started) / self._rate)))
+        self._evaluated(max(1, round((time.process_time() - started) / self._rates[self.z.shape[1]])))
 
 
 class _RadialRunning:

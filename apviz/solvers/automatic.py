@@ -16,7 +16,7 @@ from apviz.partitions import with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky, arrays
-from apviz.solvers.coloured_cost import expected, seconds_of_entry
+from apviz.solvers.coloured_cost import expected
 from apviz.solvers.coloured_projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
@@ -51,7 +51,7 @@ class Automatic(Solver):
     """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
 
     For 30,000 rows and more of up to three inputs, coloured projections with Fourier products, if these are expected to
-    take less time than blocks that evaluate entries.
+    take clearly less time than blocks that evaluate entries.
 
     Cholesky up to 2,000 rows, where it takes less time than blocks of any size. Beyond 2,000 rows, Cholesky if its
     n³/3 flops take less time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++
@@ -136,7 +136,7 @@ class Automatic(Solver):
         if sweeps is None or sweeps.memory > MEMORY_SHARE * free_memory(operator.x.device):
             return None
         usual = (USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)) * SKELETON_WORK
-        entries = usual * operator.n**2 * seconds_of_entry(operator, columns)
+        entries = usual * operator.n**2 * operator.seconds_of_entry(columns)
         if sweeps.seconds > WORTH * entries:
             return None
         solver = ColouredProjection(products="fourier", tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)

@@ -7,7 +7,6 @@ from 100,000 to 1,000,000 rows (`benchmarks/results/maps.json`).
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -32,8 +31,6 @@ FIRST, PER_DIGIT = 1.0, 0.8
 DIGITS_OF_PASS = 2.0
 #: bytes of a row: its parts of local solves, transforms and near neighbours; and of a frequency in float64
 BYTES_OF_ROW, BYTES_OF_MODE = 2500.0, 150.0
-#: entries that measure their rate
-RATED = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,9 @@ class Expected:
 
 def with_fourier_products(operator: Operator) -> FourierOperator | None:
     """Return the Fourier operator in float32 of the same points; None where it does not support or reach something."""
-    whole = operator.layout.ranks == 1 and operator.x.device.type == "cpu"
-    if not whole or not isinstance(operator, TiledOperator) or operator.x.shape[1] > FEW_INPUTS:
+    if operator.x.device.type != "cpu" or not isinstance(operator, TiledOperator):  # nor shared by ranks
+        return None
+    if operator.x.shape[1] > FEW_INPUTS:
         return None
     if isinstance(operator, FourierOperator):
         return operator.in_dtype(torch.float32)
@@ -111,14 +109,4 @@ def _measured(operator: Operator, columns: int) -> _Measured | None:
         return None
     exact = operator.exact()
     exact.prepare()
-    return _Measured(fourier.seconds_of_product(columns), seconds_of_entry(exact), fourier.modes)
-
-
-def seconds_of_entry(operator: Operator, columns: int = 1) -> float:
-    """Measure the processor seconds of an entry of K in a product with this number of columns."""
-    rows = torch.arange(min(operator.n, max(1, RATED // operator.n)))
-    v = torch.ones(operator.n, columns, dtype=operator.x.dtype)
-    operator.rows_matmul(rows, v)
-    started = time.process_time()
-    operator.rows_matmul(rows, v)
-    return (time.process_time() - started) / (len(rows) * operator.n)
+    return _Measured(fourier.seconds_of_product(columns), exact.seconds_of_entry(1), fourier.modes)

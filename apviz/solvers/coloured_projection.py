@@ -156,7 +156,7 @@ class ColouredProjection(Solver):
         if self.products == "system" or isinstance(plain, FourierOperator):
             return operator
         found = FourierOperator(plain.given, plain.kernel, plain.noise_of(), plain.x.dtype)
-        found.fix_engine(float(self.rank * found.n), 1)  # the entries of the local solves
+        found.fix_engine(float(EXACT_SIZE * found.n), 1)  # about the entries of the local solves
         return operator.of(found)
 
     def _in_dtype(self, operator: CountingOperator) -> CountingOperator:
@@ -190,10 +190,10 @@ def _block_size(settings: ColouredProjection, operator: CountingOperator) -> tup
     generator = torch.Generator().manual_seed(settings.seed)
     centres = torch.randint(n, (TRIALS,), generator=generator).tolist()
     distances = [torch.cdist(operator.inputs[k : k + 1], operator.inputs)[0] for k in centres]
-    for size in SIZES if settings.rank else ():
-        solved = round(size * (1 + settings.overlap))
-        if solved > n:
-            continue
+    solved_rows = {size: round(size * (1 + settings.overlap)) for size in SIZES}
+    tried = [size for size in SIZES if settings.rank and solved_rows[size] <= n]
+    for size in tried:
+        solved = solved_rows[size]
         needed, most = 0, min(settings.rank, round(MOST_RANK * solved))
         for distance in distances:
             trial = local.low_rank(operator, distance.topk(solved, largest=False).indices, most)
@@ -205,7 +205,8 @@ def _block_size(settings: ColouredProjection, operator: CountingOperator) -> tup
     each = local.kept.itemsize * n * (1 + settings.overlap) ** 2
     fits = MEMORY_SHARE * free_memory(operator.x.device) / each
     size = max(1, min(EXACT_SIZE, n, int(fits)))
-    return size, 0, f"{size}, solved exactly: low rank would need more than {settings.rank} vectors"
+    why = f"low rank would need more than {settings.rank} vectors" if tried else "low rank was not asked for"
+    return size, 0, f"{size}, solved exactly: {why if n > size else 'one block holds all rows'}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,3 +215,14 @@ def test_traces_and_figures_say_whether_work_was_converted_from_seconds(tmp_path
     assert trace.work_converts_seconds is (operator == "fourier")
     said = re.sub("(<[^>]*>)+", " ", apviz.plots.residuals(trace).layout.title.text)
     assert ("count as work at the measured rate of entries" in said) is (operator == "fourier")
+
+
+@pytest.mark.parametrize(
+    ("n", "rank", "why"),
+    [(300, 300, "one block holds all rows"), (3_000, 0, "was not asked for"), (3_000, 5, "more than 5 vectors")],
+)
+def test_the_reason_for_exact_blocks_is_the_true_one(n, rank, why):
+    operator = make_operator("tiled", torch.from_numpy(maps(n, 2)[0]), Matern12(lengthscale=0.1), 0.01)
+    resolved, reasons = ColouredProjection(rank=rank).resolve(operator)
+    assert resolved.rank == 0
+    assert why in reasons["block_size"]
