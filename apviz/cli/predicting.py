@@ -28,7 +28,6 @@ from apviz.cli.terminal import check_replaceable, console, errors, fail, interru
 from apviz.datasets.columns import quoted
 from apviz.datasets.new_rows import NewRows, read_new_rows
 from apviz.files import file_made_whole
-from apviz.gp.posterior import CHUNK
 from apviz.gp.variances import MAX_BATCH
 from apviz.report.surface import write_surface_page
 
@@ -297,7 +296,7 @@ def _predicted(gp: GaussianProcess, asked: Asked, inputs: Array, advance: Callab
     """Predict rows slice by slice, by name of the column; NaN for rows with missing inputs."""
     found = {name: np.full(len(inputs), np.nan) for name in asked.names}
     complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
-    for rows in _slices(len(complete), MAX_BATCH if asked.sd else CHUNK):
+    for rows in _slices(len(complete), MAX_BATCH if asked.sd else WRITTEN):
         for name, values in asked.of(gp, inputs[complete[rows]]).items():
             found[name][complete[rows]] = values
         advance(rows.stop - rows.start)

@@ -133,7 +133,7 @@ def test_trained_hyperparameters_are_printed_in_the_units_of_the_table_and_predi
 def test_slices_change_no_prediction_and_only_the_mean_can_be_asked_for(folder, monkeypatch):
     predict(folder, folder / "new.csv", out="whole.parquet")
     whole = pd.read_parquet(folder / "whole.parquet")
-    for name, size in (("MAX_BATCH", 7), ("CHUNK", 7), ("WRITTEN", 20)):
+    for name, size in (("MAX_BATCH", 7), ("WRITTEN", 20)):
         monkeypatch.setattr(predicting, name, size)
     for ending, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
         predict(folder, folder / "new.csv", out=f"sliced.{ending}")
