@@ -13,6 +13,7 @@ import xarray as xr
 import zarr
 
 from apviz.method import Method
+from apviz.methods import COLOURED_PROJECTION
 from apviz.places import Place, is_there, made_whole, place_of, write_files, write_whole
 from apviz.settings import require_kind
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED
@@ -230,8 +231,9 @@ class Trace:
     @property
     def block_size(self) -> int | None:
         """Return the rows a block owns; None for a method without blocks."""
-        size = self.method.block_size
-        return int(size) if self.method.has_blocks and isinstance(size, int) else None
+        size, method = self.method.block_size, self.method
+        owns = method.has_blocks or method.family == COLOURED_PROJECTION
+        return int(size) if owns and isinstance(size, int) else None
 
     @property
     def finished(self) -> bool:

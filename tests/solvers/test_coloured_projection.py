@@ -152,6 +152,7 @@ def test_a_sweep_is_recorded_and_named(tmp_path):
     assert trace.method_name == "Coloured projections"
     assert trace.status() == "Converged"
     assert trace["update"].sizes["update"] == solution.epochs
+    assert trace.block_size == 100
 
 
 @only_on_the_cpu("the Fourier operator runs there")
