@@ -16,6 +16,7 @@ from .analysis.diagnosis import diagnose as diagnose
 from .gp.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.lanczos import LanczosInverse as LanczosInverse
 from .gp.posterior import Posterior as Posterior
+from .gp.prediction_error import PredictionErrorHook as PredictionErrorHook
 from .gp.probes import rademacher as rademacher
 from .gp.training import Training as Training
 from .gp.training import TrainingError as TrainingError

@@ -28,6 +28,7 @@ from apviz.cli.terminal import check_replaceable, console, errors, fail, interru
 from apviz.datasets.columns import quoted
 from apviz.datasets.new_rows import NewRows, read_new_rows
 from apviz.files import file_made_whole
+from apviz.gp.prediction_accuracy import PredictionAccuracy, together
 from apviz.gp.variances import MAX_BATCH
 from apviz.report.surface import write_surface_page
 
@@ -142,14 +143,15 @@ def predict(
             gp = load_model(model, device)
             asked = Asked(observation, level, sd)
             console.print(asked.sentence(gp), highlight=False, markup=False)
+            reached: list[PredictionAccuracy] = []
             if table is not None:
                 rows = read_new_rows(table, encodings_of(gp), decimal=decimal_marks(decimal))
-                written = _predict_table(gp, asked, rows, missing == "empty", table, out)
+                written = _predict_table(gp, asked, rows, missing == "empty", table, out, reached)
             else:
-                written = _predict_grid(gp, asked, str(grid), model, out)
+                written = _predict_grid(gp, asked, str(grid), model, out, reached)
         except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
             fail(error)
-    console.print(accuracy_of(gp), highlight=False, markup=False)
+    console.print(_accuracy(gp, reached), highlight=False, markup=False)
     took = in_words(time.perf_counter() - start)
     console.print(f"{written}, {took}", highlight=False, markup=False)
 
@@ -183,8 +185,14 @@ def _check(
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _predict_table(gp: GaussianProcess, asked: Asked, rows: NewRows, may_be_empty: bool, table: Path, out: Path) -> str:
+def _predict_table(
+    gp: GaussianProcess, asked: Asked, rows: NewRows, may_be_empty: bool, table: Path, out: Path,
+    reached: list[PredictionAccuracy],
+) -> str:  # fmt: skip
     """Predict the rows of a table, write them next to its columns, and say what was written.
+
+    Args:
+        reached: list to which the accuracies of the predictions are appended.
 
     Raises:
         ValueError: rows without a value of every input, unless their predictions may be empty.
@@ -207,7 +215,7 @@ def _predict_table(gp: GaussianProcess, asked: Asked, rows: NewRows, may_be_empt
     taken = [name for name in rows.frame.columns if name in asked.names]
     if dropped := [*rows.left_out, *taken]:
         console.print(f"  columns that are not copied: {quoted(dropped)}", highlight=False, markup=False)
-    _write_rows(gp, asked, rows.frame.drop(columns=taken), inputs, out)
+    _write_rows(gp, asked, rows.frame.drop(columns=taken), inputs, out, reached)
     return f"{len(inputs):,} rows in {out}"
 
 
@@ -221,20 +229,27 @@ def _say_outside(gp: GaussianProcess, inputs: Array) -> None:
         console.print(f"  {where} are outside the range of the training inputs: extrapolated", highlight=False)
 
 
-def _write_rows(gp: GaussianProcess, asked: Asked, copied: pd.DataFrame, inputs: Array, out: Path) -> None:
+def _write_rows(
+    gp: GaussianProcess, asked: Asked, copied: pd.DataFrame, inputs: Array, out: Path, reached: list[PredictionAccuracy]
+) -> None:
     """Predict and write slice by slice, to a temporary file that gets its name at the end."""
     with (
         file_made_whole(out) as file,
-        _writer(file, out.suffix, copied, asked, gp) as write,
+        _writer(file, out.suffix, copied, asked, gp, reached) as write,
         _progress(len(inputs)) as advance,
     ):
         for rows in _slices(len(inputs), WRITTEN):
-            write(rows, _predicted(gp, asked, inputs[rows], advance))
+            write(rows, _predicted(gp, asked, inputs[rows], advance, reached))
 
 
 @contextmanager
 def _writer(
-    file: BinaryIO, ending: str, copied: pd.DataFrame, asked: Asked, gp: GaussianProcess
+    file: BinaryIO,
+    ending: str,
+    copied: pd.DataFrame,
+    asked: Asked,
+    gp: GaussianProcess,
+    reached: list[PredictionAccuracy],
 ) -> Iterator[Callable[[slice, dict[str, Array]], None]]:
     """Yield a function that appends rows with their predictions to a CSV or Parquet file."""
     if ending == ".csv":
@@ -247,8 +262,7 @@ def _writer(
         return
     plain = pyarrow.Table.from_pandas(copied, preserve_index=False)
     fields = [pyarrow.field(name, pyarrow.float64()) for name in asked.names]
-    about = {"predictions": asked.sentence(gp), "accuracy": accuracy_of(gp)}
-    schema = pyarrow.schema([*plain.schema, *fields], metadata=about)
+    schema = pyarrow.schema([*plain.schema, *fields], metadata={"predictions": asked.sentence(gp)})
     with pyarrow.parquet.ParquetWriter(file, schema) as parquet:
 
         def to_parquet(rows: slice, found: dict[str, Array]) -> None:
@@ -257,23 +271,27 @@ def _writer(
             parquet.write_table(pyarrow.Table.from_arrays([*part.columns, *values], schema=schema))
 
         yield to_parquet
+        parquet.add_key_value_metadata({"accuracy": _accuracy(gp, reached)})
 
 
 # --- grids ------------------------------------------------------------------------------------------------------------
 
 
-def _predict_grid(gp: GaussianProcess, asked: Asked, steps: str, model: Path, out: Path) -> str:
+def _predict_grid(
+    gp: GaussianProcess, asked: Asked, steps: str, model: Path, out: Path, reached: list[PredictionAccuracy]
+) -> str:
     """Predict a grid over the training inputs, write it, and say what was written."""
     grid = Grid.over(gp, steps)
     _check_names(grid, asked, out)
     points, size = grid.points(), " × ".join(str(len(each)) for each in grid.coordinates.values())
     done = f"{size} points in {out}"
     if out.suffix in TABLE_ENDINGS:
-        _write_rows(gp, asked, grid.frame(), points, out)
+        _write_rows(gp, asked, grid.frame(), points, out, reached)
         return done
     with _progress(len(points)) as advance:
-        found = _predicted(gp, asked, points, advance)
-    predictions = grid.dataset(found, asked.words(gp), attributes(gp, model, asked.what, asked.level))
+        found = _predicted(gp, asked, points, advance, reached)
+    about = attributes(gp, model, asked.what, asked.level) | {"accuracy": _accuracy(gp, reached)}
+    predictions = grid.dataset(found, asked.words(gp), about)
     write_surface(predictions, out)
     if len(grid.coordinates) > MOST_DRAWN:
         return f"{done}, no picture of {len(grid.coordinates)} inputs"
@@ -292,13 +310,21 @@ def _check_names(grid: Grid, asked: Asked, out: Path) -> None:
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def _predicted(gp: GaussianProcess, asked: Asked, inputs: Array, advance: Callable[[int], None]) -> dict[str, Array]:
+def _accuracy(gp: GaussianProcess, reached: list[PredictionAccuracy]) -> str:
+    """Say how accurate all slices together are."""
+    return accuracy_of(gp, together(reached) if reached else None)
+
+
+def _predicted(
+    gp: GaussianProcess, asked: Asked, inputs: Array, advance: Callable[[int], None], reached: list[PredictionAccuracy]
+) -> dict[str, Array]:
     """Predict rows slice by slice, by name of the column; NaN for rows with missing inputs."""
     found = {name: np.full(len(inputs), np.nan) for name in asked.names}
     complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
     for rows in _slices(len(complete), MAX_BATCH if asked.sd else WRITTEN):
         for name, values in asked.of(gp, inputs[complete[rows]]).items():
             found[name][complete[rows]] = values
+        reached.append(gp.prediction_accuracy_)
         advance(rows.stop - rows.start)
     return found
 

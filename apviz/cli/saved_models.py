@@ -13,6 +13,7 @@ from apviz.datasets.encoding import Encoding
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.prediction_accuracy import PredictionAccuracy
 
 Array = NDArray[np.float64]
 
@@ -53,9 +54,15 @@ def training_range(gp: GaussianProcess) -> tuple[Array, Array]:
     return low, high
 
 
-def accuracy_of(gp: GaussianProcess) -> str:
-    """Say how far means may be off because the solve ended, in posterior standard deviations of f."""
+def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) -> str:
+    """Say how far means may be off because the solve ended, in posterior standard deviations of f.
+
+    Args:
+        found: the accuracy of predictions; None: only what is known of the solve.
+    """
     ended = "" if gp.solution_.converged else f"; it did not converge: {gp.solution_.stop_message}"
+    if found is not None and found.sampled:
+        return f"Accuracy: {found.sentence}{ended}"
     if not math.isfinite(gp.mean_error_):
         return f"Solve: the error of the means is not known{ended}"
     certificate = gp.solution_.certificate

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import apviz
 from apviz.cli.parsing import floats
-from apviz.cli.saved_models import accuracy_of, encodings_of, target_of, training_range
+from apviz.cli.saved_models import encodings_of, target_of, training_range
 from apviz.files import file_made_whole, folder_made_whole
 
 if TYPE_CHECKING:
@@ -133,14 +133,13 @@ def _wider(spans: Array, steps: Sequence[float]) -> list[float]:
 
 
 def attributes(gp: GaussianProcess, model: Path, what: str, level: float) -> dict[str, object]:
-    """Return the attributes of predictions: what they are, the model, and its accuracy."""
+    """Return the attributes of predictions: what they are, and the model."""
     return {
         "title": f"{target_of(gp)} predicted by {model.name}",
         "prediction_of": what,
         "interval_level": level,
         "model": _model_in_words(gp),
         "training_rows": gp.posterior_.system.n,
-        "accuracy": accuracy_of(gp),
         "created_by": f"apviz {apviz.__version__}",
     }
 

@@ -9,6 +9,7 @@ from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.pathwise import PosteriorSamples
 from apviz.gp.posterior import Posterior, Prediction
+from apviz.gp.prediction_accuracy import PredictionAccuracy
 from apviz.gp.probes import Probes, rademacher
 from apviz.gp.scaling import Scaling
 from apviz.gp.training import Training, TrainingError
@@ -16,7 +17,8 @@ from apviz.gp.training_settings import PAPER_SOLVER, Step, TrainingHook, Trainin
 from apviz.gp.variances import VarianceSolve
 
 __all__ = [
-    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "PosteriorSamples", "Prediction", "Probes", "Scaling",
+    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "PosteriorSamples", "Prediction", "PredictionAccuracy",
+    "Probes", "Scaling",
     "Step", "Training", "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
     "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
 ]  # fmt: skip

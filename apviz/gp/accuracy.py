@@ -23,8 +23,8 @@ from apviz.solvers.automatic import USUAL_WORK, WORK_PER_DIGIT
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
-#: largest error that a solve may leave in a predicted mean, in posterior standard deviations
-MEAN_ERROR = 0.1
+#: default of the largest error that a solve may leave in a predicted mean, in posterior standard deviations
+ACCURACY = 0.05
 # range of relative residuals for the mean: float64 reaches no less than the first
 LEAST_TOL, LARGEST_TOL = 1e-15, 1e-2
 # Float32 rounds the eigenvalues of K by about ROUNDINGS · ε √n k(x, x). That may be up to ROUNDING_SHARE of σ².
@@ -50,9 +50,9 @@ def weighted_norms(r: Tensor, noises: Noise) -> Tensor:
     return norms.cpu()
 
 
-def mean_tolerance(system: KernelSystem) -> float:
-    """Return the relative residual of y − μ, at most 1e-2, at which no mean is off by more than `MEAN_ERROR`."""
-    wanted = MEAN_ERROR / max(float(weighted_norms(system.given_b, system.noise)), MEAN_ERROR)
+def mean_tolerance(system: KernelSystem, accuracy: float) -> float:
+    """Return the relative residual of y − μ, at most 1e-2, at which no mean is off by more than `accuracy`."""
+    wanted = accuracy / max(float(weighted_norms(system.given_b, system.noise)), accuracy)
     return min(max(wanted, LEAST_TOL), LARGEST_TOL)
 
 
@@ -70,19 +70,19 @@ def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> fl
     return found if math.isfinite(found) else math.inf
 
 
-def warning_of(system: KernelSystem, solution: Solution, error: float) -> UserWarning | None:
-    """Return a warning if the mean's solve did not converge or its error may exceed `MEAN_ERROR`, else None."""
+def warning_of(system: KernelSystem, solution: Solution, error: float, accuracy: float) -> UserWarning | None:
+    """Return a warning if the mean's solve did not converge or its error may exceed `accuracy`, else None."""
     off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
     if not solution.converged:
         end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
         message = f"the solve for the mean did not converge ({end}): {off}; {solution.stop_message}"
         return NotConverged(message, solution)
-    if error <= MEAN_ERROR:
+    if error <= accuracy:
         return None
-    needed = 0.95 * mean_tolerance(system)  # rounding to two digits must not exceed the tolerance
+    needed = 0.95 * mean_tolerance(system, accuracy)  # rounding to two digits must not exceed the tolerance
     return UserWarning(
         f"{off}: their solve ended at a residual of {solution.residual:.1e}; use tol={needed:.1e}, or no solver, to "
-        f"stay below {MEAN_ERROR}"
+        f"stay below {accuracy:g}"
     )
 
 
@@ -96,15 +96,17 @@ class FactorKeeper(Hook):
             self.factored = run.prepared
 
 
-def ways(system: KernelSystem, solver: Solver | None, dtype_is_free: bool) -> Iterator[tuple[torch.dtype, Solver]]:
-    """Yield dtypes and solvers for the mean, in the order to try until one reaches `MEAN_ERROR`.
+def ways(
+    system: KernelSystem, solver: Solver | None, dtype_is_free: bool, accuracy: float
+) -> Iterator[tuple[torch.dtype, Solver]]:
+    """Yield dtypes and solvers for the mean, in the order to try until one reaches `accuracy`.
 
     Args:
         system: the system of the mean, in float64 if the dtype is free.
         solver: the user's solver. None: choose one that reaches the tolerance of `mean_tolerance`.
         dtype_is_free: whether float32 may be used if it is as accurate and faster.
     """
-    tol = mean_tolerance(system)
+    tol = mean_tolerance(system, accuracy)
     enough, is_cheap = _float32_is_enough(system), _factor_is_cheap(system, tol)
     dtypes = [torch.float32, torch.float64] if dtype_is_free and enough and not is_cheap else [system.dtype]
     if solver is not None:

@@ -32,7 +32,7 @@ from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import LARGEST_SEED, require, require_whole
+from apviz.settings import LARGEST_SEED, require, require_number, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem, tensor_of
@@ -73,6 +73,9 @@ def check_settings(gp: GaussianProcess) -> None:
     for name, low, high in (("rank", 1, math.inf), ("max_steps", 1, math.inf), ("n_restarts", 0, MOST_RESTARTS)):
         require_whole(name, getattr(gp, name), low, high)
     require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
+    if gp.accuracy is not None:
+        require_number("accuracy", gp.accuracy, 0.0, "a positive number of posterior standard deviations, or None",
+                       strictly=True)  # fmt: skip
     given = gp.hyperparameters
     require(
         given is None or isinstance(given, Hyperparameters), "hyperparameters", given,

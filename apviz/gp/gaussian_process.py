@@ -34,6 +34,7 @@ from apviz.gp.fitting import (
 )
 from apviz.gp.gradient import Estimator
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
+from apviz.gp.prediction_accuracy import PredictionAccuracy
 from apviz.gp.sampling import sampled
 from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.hyperparameters import Hyperparameters
@@ -67,7 +68,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             first. Given hyperparameters have their own kernel.
         ard: for a kernel by name: one lengthscale per input, else one for all.
         solver: solver of the mean and the variances, with its own tolerance. None: apviz chooses the solver and the
-            tolerance, so that no mean is off by more than a tenth of its posterior standard deviation.
+            tolerance, from `accuracy`.
+        accuracy: largest error of any mean, in posterior standard deviations of f: a stopping rule in addition to the
+            solver's tolerance. None: 0.05 if apviz chooses the solver, and no rule for a given one.
         training_solver: solver of the training steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: hyperparameters to predict with, instead of training. None: train them.
         optimiser: `l-bfgs` on the exact likelihood in float64; `adam` with stochastic gradients, one solve a step;
@@ -106,7 +109,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         trace_: the `TrainingTrace`; None if nothing was trained, and after `load`.
         solution_: result of the solve for the mean. `fit` has warned if `solution_.converged` is false.
         mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
-            `fit` has warned if it is above 0.1.
+            `fit` has warned if it is above `accuracy`, or above 0.05 if that is None.
+        prediction_accuracy_: how far the last predictions may be from the exact GP, an `apviz.gp.PredictionAccuracy`:
+            at each point if their standard deviations were solved for, else the proven bound. `str` says it.
         posterior_: the `Posterior` in scaled units; its `variance_solves` describe the solves for the last variances.
         scaling_: maps raw to scaled units and back.
         rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
@@ -131,6 +136,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         ard: bool = True,
         solver: Solver | None = None,
+        accuracy: float | None = None,
         training_solver: Solver | None = None,
         hyperparameters: Hyperparameters | None = None,
         optimiser: str = "auto",
@@ -154,6 +160,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.kernel = kernel
         self.ard = ard
         self.solver = solver
+        self.accuracy = accuracy
         self.training_solver = training_solver
         self.hyperparameters = hyperparameters
         self.optimiser = optimiser
@@ -268,6 +275,25 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
             )
             return mean, self.scaling_.std * np.sqrt(_float64(variance))
+
+    @property
+    def prediction_accuracy_(self) -> PredictionAccuracy:
+        """How far the last predictions may be from the exact GP."""
+        check_is_fitted(self, "posterior_")
+        return replace(self.posterior_.prediction_accuracy, proven=self.mean_error_)
+
+    def measure_accuracy(
+        self, x: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
+    ) -> PredictionAccuracy:
+        """Measure how far predictions at x: (m, d) are from the exact GP, on a random sample of its rows.
+
+        Args:
+            count, seed, hooks: as in `Posterior.accuracy`.
+        """
+        check_is_fitted(self, "posterior_")
+        with in_full_precision():
+            found = self.posterior_.accuracy(self._points(x), count, seed=seed, hooks=hooks)
+        return replace(found, proven=self.mean_error_)
 
     def sample_y(
         self,
@@ -425,6 +451,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             rows.y,
             h,
             self.solver,
+            accuracy=self.accuracy,
             noises=rows.noises(h.noise),
             dtype=dtype,
             device=self.device,

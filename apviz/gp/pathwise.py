@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
-from apviz.gp.accuracy import MEAN_ERROR, weighted_norms
+from apviz.gp.accuracy import weighted_norms
 from apviz.gp.variances import to_tolerance
 from apviz.kernels import RandomFeatures
 from apviz.memory import require_memory
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # largest number of functions or features; no machine has memory for more
 MOST = 2**53
+#: largest error of a sample without a warning, in posterior standard deviations
+LARGEST_ERROR = 0.1
 #: number of random cosines and sines for each term of the kernel
 FEATURES = 2_000
 
@@ -106,7 +108,7 @@ class PosteriorSamples:
         solver = posterior.variance_solver
         if may_tighten:
             # A solve bounds the mean over samples. Half the tolerance keeps the worst, up to twice the mean, below it.
-            solver = to_tolerance(solver, MEAN_ERROR / (2 * float(norms.max())))
+            solver = to_tolerance(solver, LARGEST_ERROR / (2 * float(norms.max())))
         self.solution = posterior.attempt(observed, solver, hooks)
         self.error = self.solution.residual_per_rhs.cpu() * norms
         self._weights = posterior.weights[:, None] - self.solution.weights.to(posterior.weights)
@@ -119,7 +121,7 @@ class PosteriorSamples:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
             message = f"the solve for samples did not converge ({end}): {off}; {solution.stop_message}"
             warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
-        elif worst > MEAN_ERROR:
+        elif worst > LARGEST_ERROR:
             warnings.warn(f"{off}; use a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
 
     def __call__(self, x_star: Any) -> Tensor:

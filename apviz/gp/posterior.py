@@ -10,29 +10,29 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from apviz.gp.accuracy import MEAN_ERROR, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
+from apviz.gp.accuracy import ACCURACY, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
+from apviz.gp.accuracy_sample import SAMPLE, SAMPLE_SECONDS, SAMPLE_SHARE, corrected, residual_of, sampled_errors
 from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.mean_products import MeanProducts
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
+from apviz.gp.points import CHUNK, Points
+from apviz.gp.prediction_accuracy import MeanResidual, PredictionAccuracy
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator
-from apviz.operators.interface import MAX_SPAN
-from apviz.settings import require, require_kind, require_number, require_whole
+from apviz.settings import require, require_kind, require_number, require_seed, require_whole
 from apviz.solvers import Hook, NotConverged, Prepared, Solution, Solver, StopReason, attempt, checked_hooks
-from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
+from apviz.system import KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
 #: Lanczos rank of the paper's variances (section 5.1)
 PAPER_LANCZOS_RANK = 1000
 
-# largest number of test points in a chunk without n × batch arrays
-CHUNK = 8192
 # engines that work in float32; naming one selects this dtype
 SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
@@ -64,9 +64,11 @@ class Posterior:
     whatever the dtype of the solve.
 
     **The mean** is off by at most ‖y − μ − KW‖/σ posterior standard deviations of f, at any input (`apviz.gp.accuracy`
-    has the proof). Without a given solver, the tolerance keeps this bound below 0.1, and cost decides the solver: a
-    Cholesky factor in float64 for a few thousand rows, `Automatic` for more. If that fails and memory allows, it falls
-    back to the factor. If the bound stays above 0.1, a warning gives its value.
+    has the proof). Without a given solver, the tolerance keeps this bound below `accuracy`, and cost decides the
+    solver: a Cholesky factor in float64 for a few thousand rows, `Automatic` for more. If that fails and memory allows,
+    it falls back to the factor. If the bound stays above `accuracy`, a warning gives its value. Errors are usually far
+    below the bound: those of test points whose variances are solved for are known nearly exactly, and
+    `prediction_accuracy` says what they are.
 
     **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW recomputed, the variance is
     k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw = −2h(w), which is below cᵀK⁻¹c by rᵀK⁻¹r for any w. The
@@ -95,6 +97,9 @@ class Posterior:
             1e-4, and smaller ones if variances are too large.
         weights: (n,) K⁻¹(y − μ) if already known; then nothing is solved.
         initial_weights: (n,) weights to start the solve from.
+        accuracy: largest error of any mean, in posterior standard deviations of f: the solve for the mean gets a
+            tolerance at which none is larger, if it is not below that already. None: 0.05 if apviz chooses the solver;
+            a given one has its own tolerance, and a warning says if the bound exceeds 0.05.
         batch_size: number of test points in a batch; `auto`: from the free memory, at most 1,024 in a solve and 8,192
             otherwise. A solve holds a dozen n × batch arrays, and one for each past update of a `Subspace`.
         dtype: dtype of the solves, as in `KernelSystem`; `auto`: float32 if its rounding is far below the noise and n
@@ -111,7 +116,8 @@ class Posterior:
             weights were given.
         operator: the system's operator, which counts the kernel entries of predictions.
         double: the same operator in float64, used for predictions.
-        variance_solves: records of the last call that solved for variances, one for each finished batch.
+        variance_solves: records of the last call that solved for variances, one for each finished batch. Their
+            `errors` are those of the predictions.
 
     Raises:
         TypeError, ValueError: as in `KernelSystem` and `solve`, or targets or weights have another shape or are not
@@ -140,6 +146,7 @@ class Posterior:
         variance_solver: Solver | None = None,
         weights: Any = None,
         initial_weights: Any = None,
+        accuracy: float | None = None,
         batch_size: int | Literal["auto"] = "auto",
         dtype: torch.dtype | Literal["auto"] | None = None,
         device: str | torch.device = "auto",
@@ -159,7 +166,12 @@ class Posterior:
             raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
         check_finite(y[:, None], "y")
         require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
-        self.hyperparameters = hyperparameters
+        if accuracy is not None:
+            require_number(
+                "accuracy", accuracy, 0.0, "a positive number of posterior standard deviations", strictly=True
+            )
+        self.hyperparameters, self._accuracy_asked = hyperparameters, accuracy
+        self.accuracy_wanted = ACCURACY if accuracy is None else float(accuracy)
         for name, given in (("solver", solver), ("variance_solver", variance_solver)):
             if given is not None:
                 require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")
@@ -167,6 +179,7 @@ class Posterior:
         self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
+        self._last_solves: list[VarianceSolve] = []  # those of the last predictions, empty without variances by solves
 
         def system_in(dtype: torch.dtype) -> KernelSystem:
             return KernelSystem(
@@ -180,7 +193,7 @@ class Posterior:
             of_engine = torch.float32 if operator in SINGLE_PRECISION else dtype_of(x, y)
             dtype = torch.float64 if is_free else of_engine
         self.system = system_in(dtype)
-        for way in ways(self.system, solver, is_free):
+        for way in ways(self.system, solver, is_free, self.accuracy_wanted):
             if way[0] is not self.system.dtype:
                 self.system = system_in(way[0])
             self._set_up(way[1])
@@ -206,13 +219,15 @@ class Posterior:
         self._inverse = LanczosInverse(self.operator)
         # the solver's set-up, in a list that posteriors from `with_targets` share
         self._of_mean: list[Prepared] = []
+        self._measured: MeanResidual | None = None
 
     def _is_done(self, given: Solver | None) -> bool:
         """Return whether the solve for the mean is good enough, or another attempt would end the same way."""
         assert self.solution is not None  # just solved
         reason = self.solution.stop_reason
         capped = given is not None and reason is StopReason.MAX_EPOCHS
-        return self.mean_error <= MEAN_ERROR or self.solution.converged or capped or reason is StopReason.STOPPED
+        is_over = self.solution.converged or capped or reason is StopReason.STOPPED
+        return is_over or self.mean_error <= self.accuracy_wanted
 
     def with_targets(self, y: Any, hooks: Iterable[Hook] = (), initial_weights: Any = None) -> Posterior:
         """Return the posterior for other targets y: (n,) at the same inputs.
@@ -226,8 +241,8 @@ class Posterior:
             self._of_mean.append(self.solver.prepare(self.system.operator))
         made = copy.copy(self)
         made.system = self.system.with_right_hand_sides(y.double() - self.hyperparameters.mean)
-        made.variance_solves = []
-        made._solve_work = 0.0
+        made.variance_solves, made._last_solves = [], []
+        made._solve_work, made._measured = 0.0, None
         made.weights = made._solve(hooks, initial_weights)
         made._warn_of_mean()
         return made
@@ -241,7 +256,9 @@ class Posterior:
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
-        solver = self.solver if self._asked is not None else to_tolerance(self.solver, mean_tolerance(self.system))
+        solver = self.solver
+        if self._asked is None or self._accuracy_asked is not None:
+            solver = to_tolerance(solver, mean_tolerance(self.system, self.accuracy_wanted))
         keeper = FactorKeeper()
         self.solution = solution = attempt(
             self.system, solver, [*checked_hooks(hooks), keeper], initial_weights,
@@ -257,7 +274,7 @@ class Posterior:
 
     def _warn_of_mean(self) -> None:
         assert self.solution is not None  # just solved
-        if (warning := warning_of(self.system, self.solution, self.mean_error)) is not None:
+        if (warning := warning_of(self.system, self.solution, self.mean_error, self.accuracy_wanted)) is not None:
             warnings.warn(warning, stacklevel=3)
 
     @property
@@ -267,9 +284,9 @@ class Posterior:
 
     def prior_variance(self, x_star: Any) -> Tensor:
         """Return the prior variance k(x*, x*): x_star (m, d), to (m,) float64."""
-        points = self._points(x_star)
+        points = Points(x_star, self.system)
         with explained("a prediction", FEWER_AT_ONCE):
-            return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
+            return self._by_batches.prior(points[:])
 
     def mean(self, x_star: Any) -> Tensor:
         """Predict the mean μ + k(x*, X) W: x_star (m, d), to (m,).
@@ -277,13 +294,14 @@ class Posterior:
         Evaluates mn entries without an n × m array; or, for many points and rows of up to three inputs, a Fourier
         series that was compared with entries at some of the points (`apviz.gp.mean_products`).
         """
+        self._last_solves = []
         with explained("a prediction", FEWER_AT_ONCE):
-            points = self._points(x_star)
+            points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
             usual = self._chunk()
             size = self._means.chunk(len(points), usual) if self.batch_size == "auto" else usual
-            for rows in _chunks(len(points), size):
-                out[rows] = self._mean(self._chunk_of(points, rows))
+            for rows, chunk in points.chunks(size):
+                out[rows] = self._mean(chunk)
         return out
 
     def variance(
@@ -308,7 +326,7 @@ class Posterior:
                 unknown, or the rank is below 1.
         """
         with explained("a prediction", FEWER_AT_ONCE):
-            points = self._points(x_star)
+            points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
             for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
                 out[rows] = variance
@@ -321,8 +339,8 @@ class Posterior:
         positive semi-definite matrix. Holds (n, m) arrays. Arguments as in `variance`.
         """
         with explained("a covariance", "use fewer test points at once: it holds (n, m) arrays"):
-            points = self._points(x_star)
-            out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
+            points = Points(x_star, self.system)
+            out: Tensor = self._covariances(points, len(points), hooks)[0][0]
         out.diagonal().add_(self.hyperparameters.noise if include_noise else 0.0)
         return out
 
@@ -332,8 +350,10 @@ class Posterior:
         Returns:
             The covariances without noise, (m ÷ size, size, size), and the weights W ≈ K⁻¹C, (n, m).
         """
-        points, hooks = self._points(x_star), checked_hooks(hooks)
-        z = self._chunk_of(points, slice(0, len(points)))
+        return self._covariances(Points(x_star, self.system), size, hooks)
+
+    def _covariances(self, points: Points, size: int, hooks: Iterable[Hook]) -> tuple[Tensor, Tensor]:
+        hooks, z = checked_hooks(hooks), points[:]
         w, c = (self.weights.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.weights.new_empty(len(z))
         for rows, _, found, _ in self._by_solves(points, hooks, keep=(w, c)):
@@ -379,9 +399,9 @@ class Posterior:
         """Predict the variance by Lanczos at several ranks at the cost of the largest: (m, d) to (m, len(ranks))."""
         check_ranks(ranks)
         with explained("a prediction", FEWER_AT_ONCE):
-            points = self._points(x_star)
+            points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points), len(ranks))
-            for rows, chunk in self._in_chunks(points):
+            for rows, chunk in points.chunks(self._chunk()):
                 out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
 
@@ -399,12 +419,50 @@ class Posterior:
         `x_star` may be any object that can be sliced by rows, such as a `numpy.memmap`. All of it is read once to
         check it before any work.
         """
-        points = self._points(x_star)
+        points = Points(x_star, self.system)
         added = self.hyperparameters.noise if include_noise else 0.0
         variances = self._variances(points, method, rank, checked_hooks(hooks))
         return (
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
         )
+
+    def accuracy(
+        self, x_star: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
+    ) -> PredictionAccuracy:
+        """Measure how far predictions at x_star: (m, d) are from the exact posterior, on a random sample of its rows.
+
+        Solves for the variances of the sample, and first for a correction of the mean if its weights are poor. Neither
+        weights nor predictions change.
+
+        Args:
+            count: number of rows to sample; None: 64, or as many as take half the seconds of the solve for the mean or
+                one second, at least 8.
+            seed: of the sample.
+            hooks: hooks of the solves.
+
+        Raises:
+            ValueError: x_star as in `variance`, no rows, a count below 1, or a seed that is none.
+        """
+        points, hooks = Points(x_star, self.system), checked_hooks(hooks)
+        require(len(points) > 0, "x_star", "no rows", "at least one test point")
+        if count is not None:
+            require_whole("count", count, 1)
+        require_seed(seed)
+        order = torch.randperm(len(points), generator=Generator().manual_seed(seed))[: count or SAMPLE].numpy()
+        seconds = math.inf
+        if count is None and self.solution is not None:
+            seconds = max(SAMPLE_SECONDS, SAMPLE_SHARE * self.solution.seconds)
+        with explained("an accuracy", FEWER_AT_ONCE):
+            own, exact, found = self._by_batches, self._reference(), self._mean_residual()
+            residual = corrected(found, self.system, self.operator, self.weights, exact.solver, hooks)
+            errors = sampled_errors(points, order, residual, own, exact, seconds, hooks)
+        return PredictionAccuracy.of(errors, len(points), self.mean_error)
+
+    @property
+    def prediction_accuracy(self) -> PredictionAccuracy:
+        """Accuracy of the last predictions: at each point if their variances were solved for, else the proven bound."""
+        points = sum(len(each.excess) for each in self._last_solves)
+        return PredictionAccuracy.of((each.errors for each in self._last_solves), points, self.mean_error)
 
     def samples(
         self, count: int, seed: int = 0, *, features: int = FEATURES, hooks: Iterable[Hook] = ()
@@ -438,74 +496,51 @@ class Posterior:
 
     def chunks(self, x_star: Any) -> Iterator[tuple[slice, Tensor]]:
         """Check test inputs (m, d), and return them chunk by chunk with their rows, on the system's device."""
-        return self._in_chunks(self._points(x_star))
+        return Points(x_star, self.system).chunks(self._chunk())
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _mean_residual(self) -> MeanResidual:
+        if self._measured is None:
+            self._measured = residual_of(self.system, self.operator, self.weights)
+        return self._measured
+
+    def _reference(self) -> Variances:
+        """Return variances by the solver that apviz chooses, from which the errors of a given one are known."""
+        if self._asked is None and self._variances_by is None:
+            return self._by_batches
+        solver = next(ways(self.system, None, False, self.accuracy_wanted))[1]
+        return Variances(self.system, self.double, to_tolerance(solver, VARIANCE_TOL), True, self.batch_size)
 
     def _mean(self, chunk: Tensor) -> Tensor:
         return self._means.product(chunk, self.weights) + self.hyperparameters.mean
 
     def _variances(
-        self, points: Any, method: Method, rank: int, hooks: list[Hook]
+        self, points: Points, method: Method, rank: int, hooks: list[Hook]
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve | None]]:
         """Return an iterator of rows, inputs, variances and solve records. Settings are checked immediately."""
         require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}")
         if method == "lanczos":
             require_whole("rank", rank, 1)
+            self._last_solves = []
             return self._by_lanczos(points, rank)
         return self._by_solves(points, hooks)
 
-    def _by_lanczos(self, points: Any, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
-        for rows, chunk in self._in_chunks(points):
+    def _by_lanczos(self, points: Points, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
+        for rows, chunk in points.chunks(self._chunk()):
             explained = self._inverse.explained(chunk, [rank])
             yield rows, chunk, self._by_batches.from_explained(explained, chunk)[:, 0], None
 
     def _by_solves(
-        self, points: Any, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
+        self, points: Points, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
         """Do as `_variances`, and write W and C + R of all points into `keep`, two (n, m) arrays."""
-        self.variance_solves = []
-        batches = list(_chunks(len(points), self._by_batches.width()))
+        self.variance_solves = self._last_solves = []
+        batches = list(points.slices(self._by_batches.width()))
         return self._by_batches.by_solves(
-            batches, lambda rows: self._chunk_of(points, rows), hooks, self.variance_solves, keep
+            batches, points.__getitem__, hooks, self.variance_solves, self._mean_residual(), keep
         )
-
-    def _in_chunks(self, points: Any) -> Iterator[tuple[slice, Tensor]]:
-        for rows in _chunks(len(points), self._chunk()):
-            yield rows, self._chunk_of(points, rows)
 
     def _chunk(self) -> int:
         """Return the chunk size of products, at most n/4: the dense operator forms k(x*, X) in addition to K."""
         return min(CHUNK, max(1, self.system.n // 4)) if self.batch_size == "auto" else self.batch_size
-
-    def _points(self, x_star: Any) -> Any:
-        """Check x_star and return it, not moved or copied, as an object whose rows can be sliced."""
-        if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):
-            x_star = tensor_of(x_star, "x_star")  # in float64; torch alone would convert to float32
-        d, shape = self.system.d, tuple(x_star.shape)
-        if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:
-            raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {shape}")
-        for rows in _chunks(shape[0], CHUNK):
-            chunk = self._chunk_of(x_star, rows)
-            where = "x_star" if shape[0] <= CHUNK else f"x_star[{rows.start}:{rows.stop}]"
-            check_finite(chunk, where)
-            span = float(self.system.operator.scaled(chunk).abs().max())
-            if not span < MAX_SPAN:
-                raise ValueError(
-                    f"{where} spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
-                    "overflow; use the prior there, which equals the posterior"
-                )
-        return x_star
-
-    def _chunk_of(self, points: Any, rows: slice) -> Tensor:
-        """Return points[rows] as (c, d) on the system's device, in their own dtype: they may be far from zero."""
-        chunk = tensor_of(points[rows], "x_star")
-        chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
-        return chunk if chunk.ndim == 2 else chunk[:, None]
-
-
-def _chunks(m: int, size: int) -> Iterator[slice]:
-    """Yield the rows [0, m) in the fewest chunks of at most `size` rows, of nearly equal size."""
-    count = -(-m // size)
-    for i in range(count):
-        yield slice(i * m // count, (i + 1) * m // count)

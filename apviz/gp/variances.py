@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from apviz.gp.accuracy import weighted_norms
+from apviz.gp.prediction_accuracy import MeanResidual, PointErrors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
 from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
@@ -53,6 +54,7 @@ class VarianceSolve:
         epochs, work, seconds: as in `Solution`, summed over all these solves.
         excess: (c,) float64 on the CPU, a bound on the excess of the returned variance over the exact one: ‖r‖²/σ²,
             or Σᵢ rᵢ²/σᵢ² for rows with their own noises, plus rounding in float64.
+        errors: bounds on the errors of the predictions.
     """
 
     rows: slice
@@ -63,6 +65,7 @@ class VarianceSolve:
     work: float
     seconds: float
     excess: Tensor
+    errors: PointErrors
 
     @property
     def converged(self) -> bool:
@@ -130,6 +133,7 @@ class Variances:
         chunk_of: Callable[[slice], Tensor],
         hooks: list[Hook],
         done: list[VarianceSolve],
+        mean: MeanResidual,
         keep: tuple[Tensor, Tensor] | None = None,
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
         """Solve batch by batch. Warns about the first batch whose variances may be too large.
@@ -139,6 +143,7 @@ class Variances:
             chunk_of: returns the test inputs of rows, (c, d).
             hooks: hooks of the solves.
             done: list to which the records are appended.
+            mean: residual of the mean's weights, whose errors are found on the way.
             keep: two (n, m) arrays to fill with W and C + R of all points.
 
         Yields:
@@ -148,7 +153,7 @@ class Variances:
         widest = max((rows.stop - rows.start for rows in batches), default=0)
         for rows in batches:
             chunk = chunk_of(rows)
-            w, c_and_r, solved = self._solve(chunk, rows, hooks, self._prepared_for(widest))
+            w, c_and_r, solved = self._solve(chunk, rows, hooks, self._prepared_for(widest), mean)
             variance = self._variance_of(w, c_and_r, chunk)
             if not warned and (warning := self._warning(variance, solved, chunk)):
                 warned = True
@@ -158,6 +163,10 @@ class Variances:
             if keep:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r
             yield rows, chunk, variance, solved
+
+    def errors(self, chunk: Tensor, rows: slice, hooks: list[Hook], mean: MeanResidual) -> PointErrors:
+        """Return the errors at test inputs (c, d) of a mean with this residual, and of these variances."""
+        return self._solve(chunk, rows, hooks, self._prepared_for(len(chunk)), mean)[2].errors
 
     def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
         """Return the diagonal entries of K⁻¹ in some rows: (c,) indices, to (c,) float64. Warns if unconverged.
@@ -208,7 +217,7 @@ class Variances:
         return excess / small.clamp_min(torch.finfo(small.dtype).tiny)
 
     def _solve(
-        self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
+        self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared, mean: MeanResidual
     ) -> tuple[Tensor, Tensor, VarianceSolve]:
         """Return W and C + R of the batch, (n, c) each, and the record of its solve."""
         c = self._operator.cross_columns(chunk)
@@ -234,10 +243,12 @@ class Variances:
         self.work += sum(each.work for each in solutions)
         first = solutions[0]
         rounding = ROUNDINGS * torch.finfo(c.dtype).eps * torch.einsum("nc,nc->c", c.abs(), w.abs()).cpu()
+        excess = self._excess_of(r) + rounding
         return w, c + r, VarianceSolve(
             rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
             sum(each.epochs for each in solutions), sum(each.work for each in solutions),
-            sum(each.seconds for each in solutions), self._excess_of(r) + rounding,
+            sum(each.seconds for each in solutions), excess,
+            mean.errors(c, w, self._variance_of(w, c + r, chunk), excess),
         )  # fmt: skip
 
     def _prepared_for(self, columns: int) -> Prepared:

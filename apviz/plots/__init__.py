@@ -9,6 +9,7 @@ from apviz.plots.fitted_function import FittedFunction, fitted_function
 from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lengthscales import lengthscales
 from apviz.plots.passes import passes
+from apviz.plots.prediction_error import prediction_error
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
 from apviz.plots.residual_map import ResidualMap, residual_map
@@ -44,6 +45,7 @@ __all__ = [
     "parallel_coordinates",
     "passes",
     "performance_profiles",
+    "prediction_error",
     "residual_drift",
     "residual_image",
     "residual_map",

@@ -325,7 +325,7 @@ class Curves:
         """Make the y axes of a row logarithmic, with a line at each tolerance and labels by `log_ticks`."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
-            self._tolerance_line(tol, row)
+            self.level(tol, f"tolerance {tol:g}", row)
         ticks = log_ticks(np.concatenate([tolerances, *self._drawn.get(row, [])]), most=8)
         for column in range(1, self.grid.columns + 1):
             self.grid.axis("y", row, column).update(type="log", **ticks)
@@ -353,13 +353,13 @@ class Curves:
         # plotly's checks would take two thirds of the time needed for a figure
         return go.Figure(grid.data, grid.layout | around, **({} if _checked.get() else {"_validate": False}))
 
-    def _tolerance_line(self, tol: float, row: int) -> None:
-        """Draw a thin solid line at a tolerance, in every column of one row."""
+    def level(self, value: float, text: str, row: int = 1) -> None:
+        """Draw a thin solid line at a value of a logarithmic axis, in every column of one row, with a text."""
         for column in range(1, self.grid.columns + 1):
-            self.grid.add_line(row, column, tol, {"color": self.theme.muted, "width": 1.5})
+            self.grid.add_line(row, column, value, {"color": self.theme.muted, "width": 1.5})
         # on a log axis, shapes take values, annotations take their logarithm
         self.grid.add_text(
-            row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="bottom",
+            row, 1, x=0.01, y=math.log10(value), text=text, xanchor="left", yanchor="bottom",
             font={"size": CAPTION_SIZE, "color": self.theme.muted},
         )  # fmt: skip
 

@@ -218,6 +218,7 @@ class Recorder(Hook):
             "residual_rounding": [epoch.residual_rounding],
             "energy_rounding": [epoch.energy_rounding],
             "test_rmse": [epoch.measured.get("test_rmse", math.nan)],
+            "prediction_error": [epoch.measured.get("prediction_error", math.nan)],
             "prediction_work": [epoch.measured.get("prediction_work", 0.0)],
         }
         if epoch.block_norms is not None:

@@ -97,6 +97,13 @@ EPOCH: Final[dict[str, Variable]] = {
         ("epoch",), "float64", "what float64 may have rounded h(W) by (NaN: not measured)", "energy", is_optional=True
     ),
     "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target as solved"),
+    "prediction_error": Variable(
+        ("epoch",),
+        "float64",
+        "error of means that 95% of the test points do not exceed (NaN: not asked for)",
+        "posterior sd",
+        is_optional=True,
+    ),
     "prediction_work": Variable(
         ("epoch",), "float64", "work of the test predictions so far, not part of `work`", "n² kernel entries"
     ),

@@ -61,6 +61,11 @@ def good_trace() -> apviz.Trace:
 
 
 @functools.cache
+def good_trajectory() -> rkhs.Trajectory:
+    return rkhs.trajectory(rkhs.Span(good_x()[:12], good_kernel(), 0.1), good_y()[:12], blocks=3, steps=4)
+
+
+@functools.cache
 def good_model() -> apviz.GaussianProcess:
     return apviz.GaussianProcess(hyperparameters=good_hyperparameters(), device="cpu").fit(good_x(), good_y())
 
@@ -157,6 +162,12 @@ def hooked(kind: type[Any], **settings: Any) -> None:
     apviz.solve(good_system(), apviz.AlternatingProjection(block_size=10), hooks=[hook])
 
 
+def prediction_error(x_star: Any = None, **settings: Any) -> None:
+    posterior = apviz.Posterior(good_x(), good_y(), good_hyperparameters(), device="cpu")
+    hook = apviz.PredictionErrorHook(posterior, good_x()[:3] if x_star is None else x_star, **settings)
+    apviz.solve(posterior.system, apviz.AlternatingProjection(block_size=10), hooks=[hook])
+
+
 def made_posterior(**changed: Any) -> None:
     own = {
         name: changed.pop(name)
@@ -184,6 +195,8 @@ def predicted(method: str, **changed: Any) -> None:
         given["count"] = 3
     given |= changed
     found = getattr(good_posterior(), method)(**given)
+    if method == "accuracy":
+        return
     found = found(good_x()[:5]) if method == "samples" else found
     assert torch.isfinite(found).all(), "a prediction is not finite"
 
@@ -227,7 +240,7 @@ def advised(**changed: Any) -> None:
 
 def plotted(make: Callable[..., Any], **changed: Any) -> None:
     first = next(iter(inspect.signature(make).parameters))
-    good: dict[str, Any] = {first: good_trace()}
+    good: dict[str, Any] = {first: good_trace() if first != "trajectory" else good_trajectory()}
     if "update" in inspect.signature(make).parameters:
         good["update"] = 1
     make(**good | changed)

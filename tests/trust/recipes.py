@@ -129,6 +129,7 @@ def recipes() -> tuple[Recipe, ...]:
                 apviz.AlternatingProjection,
                 apviz.AlternatingProjection,
                 apviz.AlternatingProjection,
+                apviz.ColouredProjection,
                 apviz.ConjugateGradient,
                 apviz.Automatic,
                 apviz.Cholesky,
@@ -166,6 +167,7 @@ def recipes() -> tuple[Recipe, ...]:
             functools.partial(calls.hooked, apviz.PredictionHook),
             _of(apviz.PredictionHook, test_x="x", test_y="y"),
         ),
+        Recipe("PredictionErrorHook", calls.prediction_error, {"x_star": "x", "every": "number"}, ("hook",)),
         Recipe(
             "ProgressHook",
             functools.partial(calls.hooked, functools.partial(apviz.ProgressHook, console=Console(file=io.StringIO()))),
@@ -199,7 +201,7 @@ def recipes() -> tuple[Recipe, ...]:
                 _of(getattr(apviz.Posterior, method), ("self",), x_star="x"),
                 ("x_star", "hook", "samples"),
             )
-            for method in ("mean", "variance", "covariance", "variance_by_rank", "samples")
+            for method in ("mean", "variance", "covariance", "variance_by_rank", "samples", "accuracy")
         ),
         *[
             Recipe(
