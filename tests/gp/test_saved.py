@@ -314,7 +314,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (("solution", "residual"), 10**400, "int too large"),
         (("solution", "epochs"), 1.5, "epochs must be a int, got 1.5"),
         (("settings",), [], "settings must be a dict"),
-        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be accuracy, ard, dtype, kernel, max_epochs, max_steps"),
+        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be accuracy, ard, dtype, kernel"),
         (("settings", "rank"), 0, "gp.npz: rank must be a whole number, at least 1, got 0"),
         (("settings", "stages"), [[2.0, 3]], "stages must be pairs of a share of the rows, below 1"),
         (("settings", "stages"), {"a": 1}, "stages must be pairs"),
