@@ -1,0 +1,135 @@
+"""Posterior variances given the training rows near a group of test points: upper bounds, and usually tight.
+
+Conditioning on some of the observations leaves a variance that is never below that of all. A group of test points that
+are close together shares its rows and one Cholesky factor. The leading part of the factor is that of the rows that
+explain most, so each variance is known for fewer rows too. It has settled if more rows would hardly lower it. Where it
+has not, a solve with all rows is needed. This is the idea of nearest-neighbour
+Gaussian processes (Vecchia, JRSS B 1988; Datta et al., JASA 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apviz.kernels import Stationary
+from apviz.operators import CountingOperator
+
+#: numbers of rows that a group is conditioned on, one after another until its variances settle
+ROWS = (512, 1_024, 2_048)
+#: test points in a group of few or of many inputs
+FEW_INPUTS, GROUPS = 3, (256, 16)
+#: rows near the box of a group, of which those that explain most are taken, ÷ their number
+CANDIDATES = 4
+#: largest number of rows inside the box of a group of few inputs
+INSIDE = 128
+#: points of a group, far apart, that choose its rows in turn
+SPREAD = 16
+#: relative change of the standard deviation of f by all further rows, as extrapolated, below which it has settled
+SETTLED = 0.02
+#: share of the explained variance that is rounding
+ROUNDING = 1e-9
+
+
+class NeighbourVariances:
+    """Variances of f given the rows that explain most of a group of test points.
+
+    Args:
+        operator: K in float64; counts the entries.
+    """
+
+    def __init__(self, operator: CountingOperator) -> None:
+        self._operator = operator
+        self._own = operator.diagonal().double()  # k(xᵢ, xᵢ) + σᵢ²
+        few = operator.x.shape[1] <= FEW_INPUTS
+        self._by_distance = few and isinstance(operator.kernel, Stationary)
+        self._group = GROUPS[0 if few else 1]
+
+    def variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the variances at test inputs (m, d), to (m,), and whether each has settled, (m,) bool.
+
+        A group costs the squared number of rows in kernel entries, and a Cholesky factor.
+        """
+        scaled = self._operator.scaled(points)
+        variance = self._own.new_empty(len(points))
+        settled = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+        for group in self._groups(scaled):
+            variance[group], settled[group] = self._of_group(points[group], scaled[group])
+        return variance, settled
+
+    def _groups(self, scaled: Tensor) -> Iterator[Tensor]:
+        """Yield test points that are close together: with few inputs, few rows are in the box of each group."""
+        waiting = [torch.arange(len(scaled), device=scaled.device)] if len(scaled) else []
+        while waiting:
+            group = waiting.pop()
+            low, high = scaled[group].amin(0), scaled[group].amax(0)
+            if len(group) <= self._group and (len(group) == 1 or not self._by_distance or self._is_sparse(low, high)):
+                yield group
+                continue
+            along = scaled[group, int((high - low).argmax())].argsort()
+            waiting += [group[along[: len(along) // 2]], group[along[len(along) // 2 :]]]
+
+    def _is_sparse(self, low: Tensor, high: Tensor) -> bool:
+        inside = ((self._operator.inputs >= low) & (self._operator.inputs <= high)).all(1)
+        return int(inside.sum()) <= INSIDE
+
+    def _of_group(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
+        rows, c = self._nearest(points, scaled)
+        prior = self._operator.formula.diagonal(scaled)
+        variance, settled = prior, torch.zeros(len(points), dtype=torch.bool, device=points.device)
+        for count in sorted({min(count, len(rows)) for count in ROWS}):
+            factor = torch.linalg.cholesky(self._operator.block(rows[:count]))
+            explained = torch.linalg.solve_triangular(factor, c[:count], upper=False).square_().cumsum(0)
+            variance = (prior - explained[-1]).clamp_min_(0.0)
+            settled = _have_settled(variance, explained) | (count == self._operator.n)
+            if settled.all():
+                break
+        return variance, settled
+
+    def _nearest(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows that explain most of a group, the first first, and k of both: (b,) and (b, c)."""
+        operator, count = self._operator, min(ROWS[-1], self._operator.n)
+        if not self._by_distance:
+            columns, near = operator.cross_columns(points), None
+        else:
+            outside = operator.inputs - operator.inputs.clamp(scaled.amin(0), scaled.amax(0))
+            near = outside.square().sum(1).topk(min(CANDIDATES * count, operator.n), largest=False).indices
+            columns = operator.kernel(operator.given[near].double(), points.double())
+        of_own = self._own if near is None else self._own[near]
+        share = columns[:, _spread(scaled, SPREAD)].square().div_(of_own[:, None])
+        rows = _taken_in_turn(share.topk(count, dim=0).indices)[:count]
+        return rows if near is None else near[rows], columns[rows]
+
+
+def _have_settled(variance: Tensor, explained: Tensor) -> Tensor:
+    """Return for which points more rows would hardly lower the variance, (c,).
+
+    What a quarter, a half and all of the rows explain, (b, c), is continued as a geometric series.
+    """
+    count = len(explained)
+    quarter, half, last = (explained[max(count // part - 1, 0)] for part in (4, 2, 1))
+    before, now = half - quarter, last - half
+    ratio = now / before.clamp_min(torch.finfo(now.dtype).tiny)
+    remaining = now * ratio / (1 - ratio).clamp_min(torch.finfo(now.dtype).tiny)
+    is_small = (now <= ROUNDING * last) | (remaining <= (1 - (1 + SETTLED) ** -2) * variance)
+    return is_small & ((ratio < 1) | (now <= ROUNDING * last))
+
+
+def _spread(points: Tensor, count: int) -> Tensor:
+    """Return the places of some points, each as far from those before it as any is, (c,) at most `count`."""
+    if len(points) <= count:
+        return torch.arange(len(points), device=points.device)
+    chosen, gap = [0], (points - points[0]).square().sum(1)
+    while len(chosen) < count:
+        chosen.append(int(gap.argmax()))
+        gap = torch.minimum(gap, (points - points[chosen[-1]]).square().sum(1))
+    return torch.tensor(chosen, device=points.device)
+
+
+def _taken_in_turn(ranked: Tensor) -> Tensor:
+    """Return the rows that several points rank, (b, c), best first and each once: every point takes one in turn."""
+    rows, first = np.unique(ranked.reshape(-1).cpu().numpy(), return_index=True)
+    return torch.as_tensor(rows[first.argsort()], device=ranked.device)
