@@ -14,6 +14,7 @@ from apviz.kernels.random_features import RandomFeatures
 from apviz.kernels.rational_quadratic import RationalQuadratic
 from apviz.kernels.serialization import from_expression, from_plain, to_plain
 from apviz.kernels.stationary import KERNELS, Stationary, kernel_named
+from apviz.kernels.transformed import Transformed
 
 __all__ = [
     "KERNELS",
@@ -43,6 +44,7 @@ __all__ = [
     "SpectralMixture",
     "Stationary",
     "Sum",
+    "Transformed",
     "White",
     "centre_of",
     "from_expression",
