@@ -215,8 +215,7 @@ class Kriging:
 def _weighted(r: Tensor, noises: Any) -> Tensor:
     """Return D^-½ R."""
     deviations: Tensor = torch.as_tensor(noises, dtype=torch.float64, device=r.device).sqrt()
-    found: Tensor = r / deviations.reshape(-1, 1)
-    return found
+    return r / deviations.reshape(-1, 1)
 
 
 def _inverse_root(a: Tensor) -> Tensor:
@@ -228,7 +227,8 @@ def _inverse_root(a: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(0.5 * (a + a.T))
     if not bool(values[0] > 0):
         raise ValueError("the solves for the drift are too inaccurate to estimate it: use a smaller tolerance")
-    return vectors * values.rsqrt()
+    root: Tensor = vectors * values.rsqrt()
+    return root
 
 
 def _require_independent(f: Tensor) -> None:

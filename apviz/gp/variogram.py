@@ -277,6 +277,19 @@ class Variogram:
         """
         return rotation(self._radians, 1 + len(self.anis))
 
+    def isotropic(self, x: ArrayLike) -> Array:
+        """Rotate and stretch inputs x: (m, d) so that the range is the same in all directions, that of the first axis.
+
+        Raises:
+            ValueError: inputs with another number of columns than there are axes.
+        """
+        found = np.asarray(x, dtype=np.float64)
+        if not self.anis:
+            return found
+        if found.ndim != 2 or found.shape[1] != 1 + len(self.anis):
+            raise ValueError(f"x must have shape (m, {1 + len(self.anis)}), got {found.shape}")
+        return found @ self.rotation.T / (1.0, *self._ratios)
+
     def correlation(self, distance: ArrayLike) -> Array:
         """Evaluate ρ at distances along the first axis."""
         h = torch.from_numpy(np.array(distance, dtype=np.float64).reshape(-1, 1))
