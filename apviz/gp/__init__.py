@@ -3,6 +3,7 @@
 `apviz.GaussianProcess` needs scikit-learn and `apviz.gp.svgp` needs GPyTorch; both are imported on first use.
 """
 
+from apviz.gp.anisotropy import isotropic_kernel
 from apviz.gp.empirical_variogram import EmpiricalVariogram, empirical_variogram
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
 from apviz.gp.kriging import Kriging
@@ -22,6 +23,6 @@ from apviz.gp.variogram import Variogram
 __all__ = [
     "PAPER_SOLVER", "EmpiricalVariogram", "Gradient", "Kriging", "LanczosInverse", "Posterior", "PosteriorSamples",
     "Prediction", "PredictionAccuracy", "Probes", "Scaling", "Step", "Training", "TrainingError", "TrainingHook",
-    "TrainingProgress", "TrainingSettings", "VarianceSolve", "Variogram", "empirical_variogram",
+    "TrainingProgress", "TrainingSettings", "VarianceSolve", "Variogram", "empirical_variogram", "isotropic_kernel",
     "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
 ]  # fmt: skip

@@ -14,6 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from apviz.gp.scaling import Scaling
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel, Transformed, kernel_named
+
 Array = NDArray[np.float64]
 #: number of angles by number of inputs
 _ANGLES: Final = {1: 0, 2: 1, 3: 3}
@@ -66,6 +70,37 @@ def angles_of(axes: Array) -> list[float]:
     if math.cos(pitch) < _LOCKED:
         return [math.atan2(found[0, 1], found[1, 1]), pitch, 0.0]
     return [math.atan2(-found[1, 0], found[0, 0]), pitch, math.atan2(-found[2, 1], found[2, 2])]
+
+
+def isotropic_kernel(kernel: str, scaling: Scaling, *, columns: Sequence[int] | None = None) -> Kernel:
+    """Return a kernel to train, in scaled units, with one lengthscale for inputs that share a unit.
+
+    Scaling stretches inputs differently, so one lengthscale in scaled units is not one in theirs. This kernel takes the
+    stretching back. Its lengthscale starts at half the width of the widest input.
+
+    Args:
+        kernel: name of one of `apviz.kernels.KERNELS`.
+        scaling: of the training rows, `apviz.gp.Scaling.of(x, y)`.
+        columns: the inputs; None: all.
+
+    Raises:
+        ValueError: an unknown name.
+
+    Examples:
+        >>> import numpy as np, apviz
+        >>> x = np.random.default_rng(0).uniform(0, [900.0, 300.0], (80, 2))
+        >>> y = np.sin(np.hypot(*x.T) / 100)
+        >>> kernel = apviz.gp.isotropic_kernel("matern52", apviz.gp.Scaling.of(x, y))
+        >>> gp = apviz.GaussianProcess(kernel, device="cpu").fit(x, y)
+        >>> len(gp.scaling_.to_raw(gp.hyperparameters_).lengthscale)
+        1
+    """
+    chosen = list(range(len(scaling.centre))) if columns is None else list(columns)
+    start = kernel_named(kernel, float(scaling.half_width[chosen].max()) or 1.0, scaling.std**2)
+    tied: Kernel = Transformed(start, np.eye(len(chosen)))
+    if columns is not None:
+        tied = tied.on(chosen)
+    return scaling.to_scaled(Hyperparameters.of(tied, noise=1.0)).build_kernel()
 
 
 def _in_plane(d: int, plane: tuple[int, int], angle: float) -> Array:
