@@ -44,6 +44,9 @@ CASES = {
     "ordinary in 3-d, rotated": Case(
         "gstools", "Exponential", GSTOOLS | {"anis": [0.5, 0.3], "angles": [0.4, -0.7, 1.1]}, d=3
     ),
+    "ordinary by latitude and longitude": Case(
+        "gstools", "Matern", GSTOOLS | {"nu": 1.5, "len_scale": 2_000.0, "latlon": True, "geo_scale": 6371.0}
+    ),
     "ordinary exponential of PyKrige, rotated": Case(
         "pykrige", "exponential", PYKRIGE | {"anisotropy_scaling": 2.5, "anisotropy_angle": 35.0}
     ),
@@ -72,14 +75,22 @@ def problem(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y = MEAN + 0.002 * x[:, 0] + np.sin(x[:, 0] / 90) * np.cos(x[:, 1] / 70) + 0.3 * np.sin(977.0 * x.sum(1))
     z = places(POINTS, case.d, start=5_000)
     z[-1] = 1.3 * SIDE
+    if case.numbers.get("latlon"):
+        x, z = degrees(x), degrees(z)
     return x, y, z
+
+
+def degrees(x: np.ndarray) -> np.ndarray:
+    """Return latitude and longitude of points of the square."""
+    return (x / SIDE - 0.5) * (100.0, 220.0)
 
 
 def of_gstools(case: Case) -> tuple[np.ndarray, np.ndarray]:
     import gstools
 
     x, y, z = problem(case)
-    model = getattr(gstools, case.model)(dim=case.d, **case.numbers)
+    size = {} if "latlon" in case.numbers else {"dim": case.d}
+    model = getattr(gstools, case.model)(**size, **case.numbers)
     settings: dict[str, Any] = {"unbiased": case.drift is not None, "pseudo_inv": False}
     if case.drift is None:
         settings["mean"] = MEAN

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +36,8 @@ def variogram(case: Case) -> Variogram:
 def test_means_and_variances_are_those_of_the_package(name):
     case = CASES[name]
     x, y, z = problem(case)
+    if "latlon" in case.numbers:
+        x, z = (apviz.datasets.points_on_sphere(*each.T) for each in (x, z))
     mean = MEAN if case.drift is None else None
     kriging = apviz.Kriging(x, y, variogram(case), drift=case.drift, mean=mean, device="cpu")
     found = kriging.predict(z, include_noise=True)
@@ -145,6 +149,15 @@ def test_basis_functions_that_depend_on_each_other_are_refused():
     for given, drift in ((on_a_line, "linear"), (x[:3], "linear"), (x, lambda x: np.ones(len(x)))):
         with pytest.raises(ValueError, match=r"basis functions depend on each other at the \d+ training rows"):
             apviz.Kriging(given, y[: len(given)], MODEL, drift=drift, device="cpu")
+
+
+def test_the_example_of_the_guide_runs():
+    text = (Path(__file__).parents[2] / "docs/guide/kriging.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    code = text.split("```python")[1].split("```")[0].replace("2000", "100")
+    exec(code, names)
+    assert str(names["model"].in_convention("gstools")) in text
+    assert names["fitted"].convention == "pykrige"
 
 
 def test_unknown_drifts_and_a_known_mean_next_to_a_drift_are_refused():
