@@ -34,7 +34,7 @@ from apviz.gp.variogram import Variogram
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
 from apviz.settings import in_full_precision, require, require_kind
-from apviz.solvers import Hook
+from apviz.solvers import Hook, checked_hooks
 from apviz.system import tensor_of
 
 Array = NDArray[np.float64]
@@ -62,7 +62,7 @@ class Kriging:
         drift: `constant` (ordinary kriging), `linear` or `quadratic` (universal kriging); a function from inputs (m, d)
             to basis functions (m, q), to which a constant is added (external drift); or None (simple kriging).
         mean: known mean of simple kriging; None: that of the hyperparameters, 0 for a variogram.
-        hooks: hooks of the solve for the mean.
+        hooks: hooks of the solves for the mean and the drift.
         **settings: settings of `apviz.Posterior`: `solver`, `variance_solver`, `noises`, `dtype`, `device`, `operator`.
 
     Attributes:
@@ -109,6 +109,7 @@ class Kriging:
         known = Hyperparameters(
             h.kernel, h.lengthscale, h.outputscale, h.noise, 0.0, h.provenance, h.kernel_parameters
         )  # fmt: skip
+        hooks = checked_hooks(hooks)
         self.posterior = Posterior(x, y.double() - self._shift, known, hooks=hooks, **settings)
         self._may_refine = settings.get("variance_solver") is None and settings.get("solver") is None
         self.mean_error, self.drift_error = self.posterior.mean_error, 0.0
@@ -118,7 +119,7 @@ class Kriging:
         if drift is not None:
             self._basis = Basis.of(drift, x.cpu().double().numpy())
             with in_full_precision(), explained("kriging", "use fewer basis functions"):
-                self._estimate(self._basis(x.cpu().double().numpy()))
+                self._estimate(self._basis(x.cpu().double().numpy()), hooks)
 
     def predict(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> tuple[Array, Array]:
         """Predict kriging mean and variance at x_star: (m, d), to (m,) and (m,).
@@ -155,7 +156,7 @@ class Kriging:
         assert self._basis is not None
         return self._basis(chunk.cpu().double().numpy()).to(chunk.device)
 
-    def _estimate(self, functions: Tensor) -> None:
+    def _estimate(self, functions: Tensor, hooks: list[Hook]) -> None:
         """Solve for β by generalised least squares, and for the weights of what it leaves."""
         posterior = self.posterior
         f = functions.to(posterior.system.device)
@@ -163,8 +164,9 @@ class Kriging:
         targets = torch.cat([f, posterior.system.given_b.double()], 1)
         weights = torch.cat([torch.zeros_like(f), posterior.weights[:, None]], 1)
         wanted, solver = f, posterior.variance_solver
+        setup = posterior.variance_setup(targets.shape[1])
         for refinement in range(1 + REFINEMENTS):
-            weights[:, : wanted.shape[1]] += posterior.attempt(wanted, solver).weights.to(f)
+            weights[:, : wanted.shape[1]] += posterior.attempt(wanted, solver, hooks, setup).weights.to(f)
             wanted = targets - posterior.double.matmul(weights)  # the residual
             self._combine(f, weights, wanted)
             excess = max(self.drift_error / DRIFT_ERROR, self.mean_error / MEAN_ERROR)
