@@ -40,6 +40,7 @@ from .kernels import PiecewisePolynomial as PiecewisePolynomial
 from .kernels import Polynomial as Polynomial
 from .kernels import RationalQuadratic as RationalQuadratic
 from .kernels import SpectralMixture as SpectralMixture
+from .kernels import Spherical as Spherical
 from .kernels import Stationary as Stationary
 from .kernels import White as White
 from .preconditioners import PivotedCholesky as PivotedCholesky

@@ -31,7 +31,7 @@ from apviz.datasets.preprocessing import RawTable, check_enough, shuffle, varyin
 from apviz.datasets.tables import TableChoices
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, Product
+from apviz.kernels import Kernel, Product, Stationary, kernel_named
 from apviz.kernels.algebra import OfInputs
 from apviz.solvers import Epoch
 
@@ -128,11 +128,11 @@ def fit(
             )  # fmt: skip
             scales = (lengthscale, outputscale, noise)
             asked.check(scales, kernel=kernel, is_geographic=geographic is not None)
-            name = asked.kernel_name() or kernel or "matern52"
+            name, of_variogram = kernel or "matern52", asked.kernel()
             raw = _load(dataset, target, n, seed, choices, geographic)
             given = _given(raw, name, *scales, asked.variogram())
             model = GaussianProcess(
-                name if given is not None else _to_train(raw, name, is_isotropic=variogram is not None),
+                of_variogram or name if given is not None else _to_train(raw, name, of_variogram),
                 max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
@@ -222,13 +222,14 @@ def _given(
     return kriging_words.given_on_sphere(found, d) if is_on_sphere else found
 
 
-def _to_train(raw: RawTable, kernel: str, *, is_isotropic: bool) -> str | Kernel:
+def _to_train(raw: RawTable, name: str, of_variogram: Stationary | None) -> str | Kernel:
     """Return the kernel to train: by its name with a range for each input, or with one for all that share a unit."""
     from apviz.gp.scaling import Scaling
 
     on_sphere = kriging_words.is_on_sphere(raw)
-    if not on_sphere and not is_isotropic:
-        return kernel
+    if not on_sphere and of_variogram is None:
+        return name
+    kernel = of_variogram or kernel_named(name, 1.0, 1.0)
     return kriging_words.tied_kernel(kernel, Scaling.of(raw.inputs, raw.target), on_sphere=on_sphere)
 
 

@@ -11,6 +11,7 @@ from apviz.cli import options
 from apviz.cli.parsing import floats, words
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.sphere import SphereEncoding, put_on_sphere
+from apviz.kernels import Kernel, Stationary, Transformed
 from apviz.settings import require
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from apviz.gp.scaling import Scaling
     from apviz.gp.variogram import Variogram
     from apviz.hyperparameters import Hyperparameters
-    from apviz.kernels import Kernel
 
 #: largest number of inputs whose ranges are reported as a variogram
 MOST_AXES = 3
@@ -26,7 +26,9 @@ MOST_AXES = 3
 VariogramModel = Annotated[
     str | None,
     options.option(
-        options.KRIGING, "MODEL", "Use exponential, gaussian or matern, with one range for all inputs; or train it."
+        options.KRIGING,
+        "MODEL",
+        "Use exponential, gaussian, matern or spherical, with one range for all inputs; or train it.",
     ),
 ]
 Sill = Annotated[
@@ -110,8 +112,8 @@ class VariogramOptions:
             anis=tuple(floats(self.anis, "--anis") or ()), angles=tuple(floats(self.angles, "--angles") or ()),
         )  # fmt: skip
 
-    def kernel_name(self) -> str | None:
-        """Return the name of the kernel to train, or None without --variogram.
+    def kernel(self) -> Stationary | None:
+        """Return the kernel to train, or None without --variogram.
 
         Raises:
             ValueError: an unknown model.
@@ -120,8 +122,9 @@ class VariogramOptions:
 
         if self.model is None:
             return None
-        some = Variogram(self.model, sill=1.0, range=1.0, nu=self.nu, convention="effective")
-        return some.kernel.name
+        found = Variogram(self.model, sill=1.0, range=1.0, nu=self.nu, convention="effective").kernel
+        assert isinstance(found, Stationary)
+        return found
 
 
 def to_sphere(raw: RawTable, geographic: str | None) -> RawTable:
@@ -143,19 +146,23 @@ def is_on_sphere(raw: RawTable) -> bool:
     return any(isinstance(each, SphereEncoding) for each in raw.encodings)
 
 
-def tied_kernel(name: str, scaling: Scaling, *, on_sphere: bool) -> Kernel:
+def tied_kernel(kernel: Stationary, scaling: Scaling, *, on_sphere: bool) -> Kernel:
     """Return the kernel to train, in scaled units, with one range for all inputs, or for a point of the Earth.
 
     Other inputs than that point have a kernel of their own, which multiplies it, with a lengthscale each.
     """
     from apviz.gp.anisotropy import isotropic_kernel
-    from apviz.kernels import kernel_named
 
     d = len(scaling.centre)
     if not on_sphere or d == 3:
-        return isotropic_kernel(name, scaling)
-    others = list(range(3, d))
-    return isotropic_kernel(name, scaling, columns=[0, 1, 2]) * kernel_named(name, (1.0,) * len(others), 1.0).on(others)
+        return isotropic_kernel(kernel, scaling)
+    return isotropic_kernel(kernel, scaling, columns=[0, 1, 2]) * _of_others(kernel, (1.0,) * (d - 3))
+
+
+def _of_others(kernel: Stationary, lengthscale: tuple[float, ...]) -> Kernel:
+    """Return a kernel of the inputs after a point of the Earth, of variance 1."""
+    scaled = kernel.with_hyperparameters({"lengthscale": lengthscale, "outputscale": 1.0})
+    return scaled.on(list(range(3, 3 + len(lengthscale))))
 
 
 def hyperparameters_of(variogram: Variogram, mean: float, d: int, *, on_sphere: bool) -> Hyperparameters:
@@ -179,16 +186,16 @@ def given_on_sphere(h: Hyperparameters, d: int) -> Hyperparameters:
         ValueError: another number of lengthscales.
     """
     from apviz.hyperparameters import Hyperparameters
-    from apviz.kernels import Transformed, kernel_named
 
-    scales = np.atleast_1d(h.lengthscale)
+    inner = h.build_kernel()
+    assert isinstance(inner, Stationary)
+    scales = np.atleast_1d(inner.lengthscale)
     if len(scales) != d - 2:
         wanted = "one number in km" if d == 3 else f"{d - 2} numbers: one in km, then one for each other input"
         raise ValueError(f"--lengthscale takes {wanted} with --geographic, got {len(scales)}")
-    kernel: Kernel = Transformed(kernel_named(str(h.kernel), float(scales[0]), h.outputscale), np.eye(3))
+    kernel: Kernel = Transformed(inner.with_hyperparameters({"lengthscale": float(scales[0])}), np.eye(3))
     if d > 3:
-        others = kernel_named(str(h.kernel), tuple(scales[1:].tolist()), 1.0)
-        kernel = kernel.on([0, 1, 2]) * others.on(list(range(3, d)))
+        kernel = kernel.on([0, 1, 2]) * _of_others(inner, tuple(scales[1:].tolist()))
     return Hyperparameters.of(kernel, h.noise, h.mean, h.provenance)
 
 

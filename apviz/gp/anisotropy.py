@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from apviz.gp.scaling import Scaling
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, Transformed, kernel_named
+from apviz.kernels import Kernel, Stationary, Transformed, kernel_named
 
 Array = NDArray[np.float64]
 #: number of angles by number of inputs
@@ -72,14 +72,14 @@ def angles_of(axes: Array) -> list[float]:
     return [math.atan2(-found[1, 0], found[0, 0]), pitch, math.atan2(-found[2, 1], found[2, 2])]
 
 
-def isotropic_kernel(kernel: str, scaling: Scaling, *, columns: Sequence[int] | None = None) -> Kernel:
+def isotropic_kernel(kernel: str | Stationary, scaling: Scaling, *, columns: Sequence[int] | None = None) -> Kernel:
     """Return a kernel to train, in scaled units, with one lengthscale for inputs that share a unit.
 
     Scaling stretches inputs differently, so one lengthscale in scaled units is not one in theirs. This kernel takes the
     stretching back. Its lengthscale starts at half the width of the widest input.
 
     Args:
-        kernel: name of one of `apviz.kernels.KERNELS`.
+        kernel: name of one of `apviz.kernels.KERNELS`, or a stationary kernel, whose numbers are replaced.
         scaling: of the training rows, `apviz.gp.Scaling.of(x, y)`.
         columns: the inputs; None: all.
 
@@ -96,7 +96,9 @@ def isotropic_kernel(kernel: str, scaling: Scaling, *, columns: Sequence[int] | 
         1
     """
     chosen = list(range(len(scaling.centre))) if columns is None else list(columns)
-    start = kernel_named(kernel, float(scaling.half_width[chosen].max()) or 1.0, scaling.std**2)
+    start = kernel_named(kernel, 1.0, 1.0) if isinstance(kernel, str) else kernel
+    widest = float(scaling.half_width[chosen].max()) or 1.0
+    start = start.with_hyperparameters({"lengthscale": widest, "outputscale": scaling.std**2})
     tied: Kernel = Transformed(start, np.eye(len(chosen)))
     if columns is not None:
         tied = tied.on(chosen)

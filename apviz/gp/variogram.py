@@ -9,10 +9,11 @@ model       apviz, ρ(r)              GSTools, len_scale PyKrige, range
 exponential exp(−r/ℓ)                ℓ                  3 ℓ
 gaussian    exp(−r²/(2ℓ²))           √(π/2) ℓ           (7√2/4) ℓ
 matern      Matérn-ν of √(2ν) r/ℓ    ℓ/√2               has none
+spherical   1 − 3r/(2ℓ) + r³/(2ℓ³)   ℓ                  ℓ
 =========== ======================== ================== ==============
 
 The convention `effective` takes the distance at which ρ is 0.05, also called practical range: 2.996 ℓ, 2.448 ℓ, and for
-ν = 3/2 and 5/2 2.739 ℓ and 2.647 ℓ.
+ν = 3/2 and 5/2 2.739 ℓ and 2.647 ℓ. For a spherical model it is ℓ, where ρ is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scipy.optimize import brentq
 
 from apviz.gp.anisotropy import angles_of, rotation
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52, Stationary, Transformed
+from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52, Spherical, Stationary, Transformed
 from apviz.settings import positive, require, require_number
 
 Array = NDArray[np.float64]
@@ -43,6 +44,7 @@ SQUARE: Final = 1e-9
 _KERNELS: Final[Mapping[tuple[str, float | None], type[Stationary]]] = {
     ("exponential", None): Matern12,
     ("gaussian", None): RBF,
+    ("spherical", None): Spherical,
     ("matern", 0.5): Matern12,
     ("matern", 1.5): Matern32,
     ("matern", 2.5): Matern52,
@@ -50,14 +52,15 @@ _KERNELS: Final[Mapping[tuple[str, float | None], type[Stationary]]] = {
 #: model and ν of kernels; Matérn-1/2 is the exponential model
 _MODELS: Final[Mapping[type[Kernel], tuple[str, float | None]]] = {
     Matern12: ("exponential", None), RBF: ("gaussian", None), Matern32: ("matern", 1.5), Matern52: ("matern", 2.5),
+    Spherical: ("spherical", None),
 }  # fmt: skip
 _NUS: Final = (0.5, 1.5, 2.5)
-MODELS: Final = ("exponential", "gaussian", "matern")
+MODELS: Final = ("exponential", "gaussian", "matern", "spherical")
 #: scale of distances in GSTools' Gaussian model, which it calls rescale; 1 in the others
 _RESCALE: Final = {"gaussian": math.sqrt(math.pi) / 2}
 _RANGES: Final[Mapping[str, Mapping[str, float]]] = {
-    "gstools": {"exponential": 1.0, "gaussian": math.sqrt(math.pi / 2), "matern": math.sqrt(0.5)},
-    "pykrige": {"exponential": 3.0, "gaussian": 7.0 * math.sqrt(2.0) / 4.0},
+    "gstools": {"exponential": 1.0, "gaussian": math.sqrt(math.pi / 2), "matern": math.sqrt(0.5), "spherical": 1.0},
+    "pykrige": {"exponential": 3.0, "gaussian": 7.0 * math.sqrt(2.0) / 4.0, "spherical": 1.0},
 }
 
 
@@ -66,12 +69,12 @@ class Variogram:
     """A variogram model: γ(h) = nugget + (sill − nugget) · (1 − ρ(h)) for distances h > 0.
 
     Args:
-        model: `exponential`, `gaussian` or `matern`.
+        model: `exponential`, `gaussian`, `matern`, or `spherical`, which is for up to three inputs.
         sill: value that γ approaches, nugget included, in squared units of the target. GSTools' `var` and PyKrige's
             `psill` are sill − nugget.
         range: range along the first axis, in units of the inputs, as the convention defines it.
         convention: `gstools`: range is its `len_scale`, with the default rescale; `pykrige`: its `range`; `effective`:
-            the distance at which the correlation is 0.05, also called practical range.
+            the distance at which the correlation is 0.05, also called practical range; 0 for a spherical model.
         nugget: γ just above h = 0; the variance of the noise.
         nu: ν of a `matern` model: 0.5, 1.5 or 2.5.
         anis: d − 1 numbers for the other axes. `gstools` and `effective`: their range ÷ that of the first axis.
@@ -192,7 +195,7 @@ class Variogram:
 
     @classmethod
     def from_gstools(cls, model: Any) -> Variogram:
-        """Return the variogram of a `gstools` covariance model: `Exponential`, `Gaussian` or `Matern`.
+        """Return the variogram of a `gstools` covariance model: `Exponential`, `Gaussian`, `Matern` or `Spherical`.
 
         A model with `latlon=True` has its range in the unit of `geo_scale`: use it for the points of
         `apviz.datasets.points_on_sphere(latitude, longitude, radius=model.geo_scale)`.
@@ -208,7 +211,7 @@ class Variogram:
 
     @classmethod
     def from_pykrige(cls, kriging: Any) -> Variogram:
-        """Return the variogram of a `pykrige` kriging object, as fitted or given: `exponential` or `gaussian`."""
+        """Return the variogram of a `pykrige` kriging object: `exponential`, `gaussian` or `spherical`."""
         models = tuple(_RANGES["pykrige"])
         name = kriging.variogram_model
         require(name in models, "variogram_model", name, f"one of {', '.join(models)}")
@@ -338,13 +341,15 @@ def _range(model: str, nu: float | None, convention: str) -> float:
         return _effective(model, nu)
     known = _RANGES[convention]
     if model not in known:
-        raise ValueError(f"PyKrige has {' and '.join(known)}, but no {model} model; choose gstools or effective")
+        raise ValueError(f"PyKrige has {', '.join(known)}, but no {model} model; choose gstools or effective")
     return known[model]
 
 
 @cache
 def _effective(model: str, nu: float | None) -> float:
     """Return the distance in lengthscales at which the correlation is `LEFT`."""
+    if model == "spherical":
+        return 1.0
     kernel, zero = _KERNELS[model, nu](), torch.zeros(1, 1, dtype=torch.float64)
     return float(brentq(lambda h: float(kernel(zero + h, zero)) - LEFT, 1.0, 10.0, xtol=1e-14))
 

@@ -1,7 +1,7 @@
 """Covariance functions, and the algebra of their sums and products: `formula` says what a kernel is to engines."""
 
 from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
-from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.compact import PiecewisePolynomial, Spherical, White
 from apviz.kernels.conversion import from_sklearn
 from apviz.kernels.evaluated import Evaluated
 from apviz.kernels.formula import Formula, Gradients, Lowered, centre_of, pairwise_distances
@@ -42,6 +42,7 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "SpectralMixture",
+    "Spherical",
     "Stationary",
     "Sum",
     "Transformed",

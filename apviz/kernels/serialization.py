@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
-from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.compact import PiecewisePolynomial, Spherical, White
 from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
 from apviz.kernels.stationary import KERNELS
@@ -19,7 +19,7 @@ _MAX_DEPTH: Final = 32
 _OTHERS: Final[dict[str, Callable[..., Kernel]]] = {
     kind.__name__: kind
     for kind in (
-        Constant, Cosine, Groups, Linear, Periodic, PiecewisePolynomial, Polynomial, SpectralMixture, White,
+        Constant, Cosine, Groups, Linear, Periodic, PiecewisePolynomial, Polynomial, SpectralMixture, Spherical, White,
     )
 }  # fmt: skip
 

@@ -158,7 +158,7 @@ def test_a_row_without_a_longitude_has_no_prediction(folder):
         ((*VARIOGRAM, "--anis", "2,3"), "--anis takes a ratio for each input after the first, 1 here, got 2"),
         ((*VARIOGRAM, "--anis", "2", "--geographic", "east,north"), "--geographic takes one range in all directions"),
         ((*VARIOGRAM, "--convention", "gslib"), "--convention must be one of gstools, pykrige, effective"),
-        (("--variogram", "spherical"), "model must be one of exponential, gaussian, matern"),
+        (("--variogram", "circular"), "model must be one of exponential, gaussian, matern, spherical"),
         (("--geographic", "east"), "--geographic takes two columns, latitude and longitude"),
         (("--geographic", "east,west"), "no input west holds numbers; there are east, north"),
         (("--geographic", "east,north"), "east, north: a latitude must be in degrees from −90 to 90"),

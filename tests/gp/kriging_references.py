@@ -50,6 +50,8 @@ CASES = {
     "ordinary exponential of PyKrige, rotated": Case(
         "pykrige", "exponential", PYKRIGE | {"anisotropy_scaling": 2.5, "anisotropy_angle": 35.0}
     ),
+    "ordinary spherical": Case("gstools", "Spherical", GSTOOLS),
+    "linear drift, spherical of PyKrige": Case("pykrige", "spherical", PYKRIGE, "linear"),
     "linear drift, Gaussian of PyKrige": Case("pykrige", "gaussian", PYKRIGE, "linear"),
     "ordinary in 3-d of PyKrige, rotated": Case(
         "pykrige", "exponential",

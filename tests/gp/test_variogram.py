@@ -30,6 +30,12 @@ FORMULAS = {
     },
     ("pykrige", "exponential", None): lambda h, length: np.exp(-h / (length / 3)),
     ("pykrige", "gaussian", None): lambda h, length: np.exp(-(h**2) / (length * 4 / 7) ** 2),
+    **{
+        (name, "spherical", None): lambda h, length: np.where(
+            h < length, 1 - 1.5 * h / length + (h / length) ** 3 / 2, 0
+        )
+        for name in ("gstools", "pykrige")
+    },
 }
 
 
@@ -51,7 +57,7 @@ def test_at_the_effective_range_95_per_cent_of_the_partial_sill_are_reached(mode
 def test_another_convention_changes_the_numbers_and_not_the_variogram(convention, model, nu, to):
     ours = Variogram(model, sill=2.0, range=120.0, nu=nu, convention=convention, anis=(0.5, 3.0), angles=(0.3, -1, 2))
     if to == "pykrige" and nu in (1.5, 2.5):
-        with pytest.raises(ValueError, match="PyKrige has exponential and gaussian, but no matern model"):
+        with pytest.raises(ValueError, match="PyKrige has exponential, gaussian, spherical, but no matern model"):
             ours.in_convention(to)
         return
     other = ours.in_convention(to)
@@ -97,7 +103,7 @@ def test_a_string_names_the_numbers_as_the_package_does():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "spherical"}, "model must be one of exponential, gaussian, matern, got 'spherical'"),
+        ({"model": "circular"}, "model must be one of exponential, gaussian, matern, spherical, got 'circular'"),
         ({"convention": "gslib"}, "convention must be one of gstools, pykrige, effective"),
         ({"nugget": 2.0}, "sill must be a number above the nugget of 2: it includes it"),
         ({"nugget": -0.1}, "nugget must be at least 0"),
@@ -125,7 +131,7 @@ def test_a_nugget_of_0_has_no_hyperparameters():
         Variogram("gaussian", sill=2.0, range=1.0, convention="gstools").hyperparameters()
 
 
-@pytest.mark.parametrize("name", ["Exponential", "Gaussian", "Matern"])
+@pytest.mark.parametrize("name", ["Exponential", "Gaussian", "Matern", "Spherical"])
 def test_models_of_gstools_are_read(name):
     gstools = pytest.importorskip("gstools")
     shape = {"nu": 2.5} if name == "Matern" else {}
