@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from apviz.gp.accuracy import MEAN_ERROR, weighted_norms
+from apviz.gp.accuracy import weighted_norms
 from apviz.gp.drift import Basis, Drift
 from apviz.gp.posterior import FEWER_AT_ONCE, Posterior
 from apviz.gp.variances import to_tolerance
@@ -63,7 +63,8 @@ class Kriging:
             to basis functions (m, q), to which a constant is added (external drift); or None (simple kriging).
         mean: known mean of simple kriging; None: that of the hyperparameters, 0 for a variogram.
         hooks: hooks of the solves for the mean and the drift.
-        **settings: settings of `apviz.Posterior`: `solver`, `variance_solver`, `noises`, `dtype`, `device`, `operator`.
+        **settings: settings of `apviz.Posterior`: `solver`, `variance_solver`, `accuracy`,
+            `noises`, `dtype`, `device`, `operator`.
 
     Attributes:
         posterior: the `apviz.Posterior` of what the drift leaves.
@@ -75,7 +76,7 @@ class Kriging:
     Raises:
         TypeError, ValueError: as `apviz.Posterior`; a nugget of 0; basis functions that depend on each other.
 
-    Warns if a bound exceeds 0.1 for means or 0.005 for the drift.
+    Warns if a bound exceeds `accuracy` (0.05) for means or 0.005 for the drift.
 
     Examples:
         >>> import numpy as np, apviz
@@ -169,10 +170,12 @@ class Kriging:
             weights[:, : wanted.shape[1]] += posterior.attempt(wanted, solver, hooks, setup).weights.to(f)
             wanted = targets - posterior.double.matmul(weights)  # the residual
             self._combine(f, weights, wanted)
-            excess = max(self.drift_error / DRIFT_ERROR, self.mean_error / MEAN_ERROR)
+            excess = max(self.drift_error / DRIFT_ERROR, self.mean_error / posterior.accuracy_wanted)
             if excess <= 1 or not self._may_refine or refinement == REFINEMENTS:
                 break
             solver = to_tolerance(posterior.variance_solver, max(0.5 / excess, LEAST_TOL))
+        # now the posterior is that of what the drift leaves
+        posterior.system = posterior.system.with_right_hand_sides(targets[:, -1] - f @ self._beta)
         self._warn()
 
     def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> None:
@@ -193,14 +196,14 @@ class Kriging:
         of_beta = float(torch.linalg.vector_norm(root.T @ (f.T @ of_y + w.T @ left))) + self.drift_error * of_mean
         self.mean_error = float(np.hypot(of_mean, of_beta))
         self._solved, self._root, self._beta = w, root, beta[:, 0]
-        self.posterior.weights = of_y[:, 0]
+        self.posterior.weights, self.posterior.mean_error = of_y[:, 0], of_mean
         self.coefficients = self._beta.cpu().numpy().copy()
         self.coefficients[0] += self._shift
         self.covariance = (root @ root.T).cpu().numpy()
 
     def _warn(self) -> None:
         """Warn about errors that the solves may leave."""
-        if self.mean_error > MEAN_ERROR:
+        if self.mean_error > self.posterior.accuracy_wanted:
             warnings.warn(
                 f"kriging means may be off by up to {self.mean_error:.2g} kriging standard deviations: use a smaller "
                 "tolerance, or no solver",
