@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from apviz.datasets.columns import Array, Column
 from apviz.datasets.encoding import Encoding
 from apviz.datasets.preprocessing import RawTable
-from apviz.settings import positive
+from apviz.settings import positive, shown
 
 #: mean radius of the Earth, in km, as in GSTools
 EARTH_RADIUS: Final = 6371.0
@@ -34,6 +34,7 @@ def points_on_sphere(latitude: ArrayLike, longitude: ArrayLike, *, radius: float
         radius: of the sphere, in the unit of lengthscales: 6371 for km, 1 for radians. NaN stays NaN.
 
     Raises:
+        TypeError: values that are no numbers.
         ValueError: values that are no degrees, or of different shapes.
 
     Examples:
@@ -42,7 +43,7 @@ def points_on_sphere(latitude: ArrayLike, longitude: ArrayLike, *, radius: float
         >>> float(np.linalg.norm(equator - pole).round())  # the chord of a quarter, √2 R
         9010.0
     """
-    lat, lon = (np.asarray(each, dtype=np.float64) for each in (latitude, longitude))
+    lat, lon = _degrees("latitude", latitude), _degrees("longitude", longitude)
     if lat.ndim != 1 or lat.shape != lon.shape:
         raise ValueError(f"latitude and longitude must both have shape (n,), got {lat.shape} and {lon.shape}")
     for name, values, most in zip(("latitude", "longitude"), (lat, lon), LARGEST, strict=True):
@@ -55,6 +56,14 @@ def points_on_sphere(latitude: ArrayLike, longitude: ArrayLike, *, radius: float
     along = np.cos(phi)
     points = np.stack([along * np.cos(theta), along * np.sin(theta), np.sin(phi)], axis=1)
     return np.asarray(positive("radius", radius) * np.where(np.isnan(lat + lon)[:, None], np.nan, points))
+
+
+def _degrees(name: str, values: Any) -> Array:
+    try:
+        # a tensor that wants gradients, or is on a GPU, is no array
+        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be numbers of shape (n,), got {shown(values)}") from error
 
 
 def latitude_and_longitude(points: Array) -> tuple[Array, Array]:

@@ -18,6 +18,11 @@ Estimator = Literal["matheron", "cressie"]
 SHARE: Final = 1 / 3
 
 
+#: largest number of bins, and of pairs, which take about 60 bytes each
+MOST_BINS: Final = 10_000
+MOST_PAIRS: Final = 100_000_000
+
+
 @dataclass(frozen=True, eq=False)
 class EmpiricalVariogram:
     """An empirical variogram by bins of distance.
@@ -87,8 +92,8 @@ def empirical_variogram(
         >>> bool((np.diff(found.semivariances) > 0).all())
         True
     """
-    require_whole("bins", bins, 1)
-    require_whole("max_pairs", max_pairs, 1)
+    require_whole("bins", bins, 1, MOST_BINS)
+    require_whole("max_pairs", max_pairs, 1, MOST_PAIRS)
     require_seed(seed)
     require(estimator in ESTIMATORS, "estimator", estimator, f"one of {', '.join(ESTIMATORS)}")
     inputs, targets = tensor_of(x, "x").double().cpu(), tensor_of(y, "y").double().cpu()
@@ -98,8 +103,7 @@ def empirical_variogram(
     check_finite(inputs, "x")
     check_finite(targets[:, None], "y")
     points, values, n = inputs.numpy(), targets.numpy(), len(targets)
-    limit = SHARE * float(np.linalg.norm(np.ptp(points, axis=0))) if max_distance is None else max_distance
-    limit = positive("max_distance", limit)
+    limit = _third_of_diagonal(points) if max_distance is None else positive("max_distance", max_distance)
     is_sampled = n * (n - 1) // 2 > max_pairs
     if is_sampled:
         rng = np.random.default_rng(seed)
@@ -123,6 +127,13 @@ def empirical_variogram(
         mean(distance[near]), _ESTIMATES[estimator](difference, mean, counts[kept]), counts[kept], n, len(first),
         is_sampled, estimator,
     )  # fmt: skip
+
+
+def _third_of_diagonal(points: Array) -> float:
+    with np.errstate(over="ignore"):
+        diagonal = float(np.linalg.norm(np.ptp(points, axis=0)))
+    require(0 < diagonal < np.inf, "the diagonal of the range of x", diagonal, "finite and positive")
+    return SHARE * diagonal
 
 
 Mean = Callable[[Array], Array]

@@ -126,14 +126,15 @@ class Variogram:
             (nu in _NUS) if model == "matern" else nu is None, f"nu of the model {model}", nu,
             "one of 0.5, 1.5, 2.5" if model == "matern" else "None, as only matern has it",
         )  # fmt: skip
-        require_number("nugget", nugget, -math.ulp(0.0), "at least 0")
+        require_number("nugget", nugget, 0.0, "at least 0")
         require(
             positive("sill", sill) > nugget, "sill", sill, f"a number above the nugget of {nugget:g}: it includes it"
         )
         for name, value in (
             ("model", model), ("sill", float(sill)), ("range", positive("range", range)), ("convention", convention),
-            ("nugget", float(nugget)), ("nu", nu), ("anis", tuple(positive("anis", each) for each in _several(anis))),
-            ("angles", _several(angles)),
+            ("nugget", float(nugget)), ("nu", nu),
+            ("anis", tuple(positive("anis", each) for each in _several("anis", anis))),
+            ("angles", _several("angles", angles)),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
         _ = self.lengthscale, self.rotation  # raise for what cannot be converted
@@ -358,8 +359,13 @@ def _are_square(axes: Array) -> bool:
     return bool(np.abs(axes @ axes.T - np.eye(len(axes))).max() <= SQUARE)
 
 
-def _several(values: Any) -> tuple[float, ...]:
-    return tuple(float(each) for each in np.atleast_1d(np.asarray(values, dtype=np.float64)))
+def _several(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        found = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError, RuntimeError):
+        found = np.array([np.nan])
+    require(found.ndim == 1 and bool(np.isfinite(found).all()), name, values, "finite numbers, one or several")
+    return tuple(found.tolist())
 
 
 def _shown(values: tuple[float, ...]) -> str:

@@ -50,8 +50,9 @@ class Transformed(OfInputs):
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be an apviz kernel such as apviz.RBF(), got {type(kernel).__name__}")
         try:
-            found = np.asarray(matrix, dtype=np.float64)
-        except (TypeError, ValueError):
+            # a tensor that wants gradients, or is on a GPU, is no array
+            found = np.asarray(matrix.detach().cpu() if isinstance(matrix, Tensor) else matrix, dtype=np.float64)
+        except (TypeError, ValueError, RuntimeError):
             found = np.empty(0)
         if found.ndim != 2 or not np.isfinite(found).all() or not found.any():
             raise ValueError(

@@ -34,6 +34,7 @@ def variogram(
         model: a variogram to draw as a curve, such as that of a fitted model.
 
     Raises:
+        TypeError: Something other than an empirical variogram, or than a variogram.
         ValueError: An unknown theme.
 
     Examples:
@@ -46,6 +47,10 @@ def variogram(
         ['empirical', 'model']
     """
     colors = theme_named(theme)
+    for name, given, attribute in (("empirical", empirical, "semivariances"), ("model", model, "nugget")):
+        if not hasattr(given, attribute) and not (name == "model" and given is None):
+            wanted = "apviz.gp.empirical_variogram(x, y)" if name == "empirical" else "an apviz.Variogram, or None"
+            raise TypeError(f"{name} must be {wanted}, got {type(given).__name__}")
     of_rows, of_model = sequential_colors(2, theme)
     share = np.sqrt(empirical.counts / empirical.counts.max())
     figure = go.Figure()

@@ -39,5 +39,9 @@ def test_both_themes_colour_the_figure_and_an_unknown_one_is_refused():
         figure = apviz.plots.variogram(EMPIRICAL, MODEL, theme=name)
         assert figure.layout.template.layout.paper_bgcolor == theme.paper
         json.loads(figure.to_json(), parse_constant=pytest.fail)
+    with pytest.raises(TypeError, match=r"empirical must be apviz.gp.empirical_variogram\(x, y\), got ndarray"):
+        apviz.plots.variogram(X)
+    with pytest.raises(TypeError, match="model must be an apviz.Variogram, or None, got str"):
+        apviz.plots.variogram(EMPIRICAL, "gaussian")
     with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
         apviz.plots.variogram(EMPIRICAL, theme="blue")
