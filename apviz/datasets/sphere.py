@@ -62,7 +62,7 @@ def _degrees(name: str, values: Any) -> Array:
     try:
         # a tensor that wants gradients, or is on a GPU, is no array
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise TypeError(f"{name} must be numbers of shape (n,), got {shown(values)}") from error
 
 

@@ -362,7 +362,7 @@ def _are_square(axes: Array) -> bool:
 def _several(name: str, values: Any) -> tuple[float, ...]:
     try:
         found = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         found = np.array([np.nan])
     require(found.ndim == 1 and bool(np.isfinite(found).all()), name, values, "finite numbers, one or several")
     return tuple(found.tolist())

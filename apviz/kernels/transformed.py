@@ -52,7 +52,7 @@ class Transformed(OfInputs):
         try:
             # a tensor that wants gradients, or is on a GPU, is no array
             found = np.asarray(matrix.detach().cpu() if isinstance(matrix, Tensor) else matrix, dtype=np.float64)
-        except (TypeError, ValueError, RuntimeError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             found = np.empty(0)
         if found.ndim != 2 or not np.isfinite(found).all() or not found.any():
             raise ValueError(

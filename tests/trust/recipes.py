@@ -85,7 +85,7 @@ def recipes() -> tuple[Recipe, ...]:
             "Variogram",
             calls.used_variogram,
             _of(apviz.Variogram, model="text", nu="number", anis="number", angles="number", convention="text"),
-            ("nugget", "sill", "range", "inputs span", "angle"),
+            ("nugget", "sill", "range", "inputs span", "angle", "lengthscale"),
         ),
         Recipe("Kriging", calls.kriged, {"x": "x", "y": "y", "drift": "text", "mean": "number"}, ("row", "inputs")),
         Recipe(
