@@ -14,6 +14,7 @@ from .advice import Advice as Advice
 from .advice import advise as advise
 from .analysis.diagnosis import diagnose as diagnose
 from .gp.gaussian_process import GaussianProcess as GaussianProcess
+from .gp.kriging import Kriging as Kriging
 from .gp.lanczos import LanczosInverse as LanczosInverse
 from .gp.posterior import Posterior as Posterior
 from .gp.prediction_error import PredictionErrorHook as PredictionErrorHook
@@ -23,6 +24,7 @@ from .gp.training import TrainingError as TrainingError
 from .gp.training_settings import TrainingHook as TrainingHook
 from .gp.training_settings import TrainingProgress as TrainingProgress
 from .gp.training_settings import TrainingSettings as TrainingSettings
+from .gp.variogram import Variogram as Variogram
 from .hyperparameters import Hyperparameters as Hyperparameters
 from .kernels import RBF as RBF
 from .kernels import Constant as Constant
@@ -38,6 +40,7 @@ from .kernels import PiecewisePolynomial as PiecewisePolynomial
 from .kernels import Polynomial as Polynomial
 from .kernels import RationalQuadratic as RationalQuadratic
 from .kernels import SpectralMixture as SpectralMixture
+from .kernels import Spherical as Spherical
 from .kernels import Stationary as Stationary
 from .kernels import White as White
 from .preconditioners import PivotedCholesky as PivotedCholesky

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from apviz import datasets
 from apviz.advice.forecast import in_words
-from apviz.cli import options
+from apviz.cli import kriging_words, options
 from apviz.cli.parsing import decimal_marks, floats, target_column, words
 from apviz.cli.saved_models import accuracy_of, target_of
 from apviz.cli.terminal import check_replaceable, console, errors, fail, interruptible, refuse_ranks, warnings_as_lines
@@ -30,11 +31,14 @@ from apviz.datasets.preprocessing import RawTable, check_enough, shuffle, varyin
 from apviz.datasets.tables import TableChoices
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel, Product, Stationary, kernel_named
+from apviz.kernels.algebra import OfInputs
 from apviz.solvers import Epoch
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
     from apviz.gp.leave_one_out import LeftOut
+    from apviz.gp.variogram import Variogram
 
 EXAMPLES: Final = options.examples(
     "apviz fit depth.csv --target z --out depth.apviz",
@@ -65,7 +69,7 @@ def fit(
     decimal: options.Decimal = None,
     n: options.Rows = None,
     seed: Annotated[int, options.option(options.DATA, "SEED", "Seed the choice of rows and the training.")] = 0,
-    kernel: options.Kernel = "matern52",
+    kernel: options.Kernel = None,
     lengthscale: Annotated[
         str | None, options.option(options.MODEL, "NUMBERS", "Set one lengthscale or one per input, in its units.")
     ] = None,
@@ -75,6 +79,15 @@ def fit(
     noise: Annotated[
         float | None, options.option(options.MODEL, "NUMBER", "Set the noise variance σ², in the target's units².")
     ] = None,
+    variogram: kriging_words.VariogramModel = None,
+    sill: kriging_words.Sill = None,
+    range: kriging_words.Range = None,
+    nugget: kriging_words.Nugget = None,
+    nu: kriging_words.Nu = None,
+    anis: kriging_words.Anis = None,
+    angles: kriging_words.Angles = None,
+    convention: kriging_words.Convention = "effective",
+    geographic: kriging_words.Geographic = None,
     training_rows: Annotated[
         int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
     ] = TRAINING_ROWS,
@@ -109,15 +122,24 @@ def fit(
             check_replaceable(out, force, is_saved, "a model of apviz")
             choices = {"inputs": inputs, "missing": missing, "decimal": decimal_marks(decimal)}
             choices["duplicates"] = "drop" if drop_duplicates else "keep"
-            raw = _load(dataset, target, n, seed, choices)
-            name = kernel or "matern52"
-            given = _given(raw, name, lengthscale, outputscale, noise)
+            asked = kriging_words.VariogramOptions(
+                model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
+                convention=convention,
+            )  # fmt: skip
+            scales = (lengthscale, outputscale, noise)
+            asked.check(scales, kernel=kernel, is_geographic=geographic is not None)
+            name, of_variogram = kernel or "matern52", asked.kernel()
+            raw = _load(dataset, target, n, seed, choices, geographic)
+            given = _given(raw, name, *scales, asked.variogram())
             model = GaussianProcess(
-                name, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
+                of_variogram or name if given is not None else _to_train(raw, name, of_variogram),
+                max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
             gp = _fitted(model, raw, given, training_rows, seed)
             _say_model(gp, raw)
+            for line in kriging_words.in_words(gp, asked, on_sphere=kriging_words.is_on_sphere(raw)):
+                console.print(line, highlight=False, markup=False)
             gp.save(out)
             _say_accuracy(gp, _checked_rows(check, len(raw.target)), seed)
         except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
@@ -129,7 +151,9 @@ def fit(
 # --- data and hyperparameters -----------------------------------------------------------------------------------------
 
 
-def _load(dataset: str, target: str | None, n: int | None, seed: int, choices: dict[str, Any]) -> RawTable:
+def _load(
+    dataset: str, target: str | None, n: int | None, seed: int, choices: dict[str, Any], geographic: str | None
+) -> RawTable:
     """Return the rows of a data set or a table without inputs that do not vary, and say what they are."""
     if dataset in datasets.registry:
         raw = load_raw(dataset)
@@ -142,7 +166,9 @@ def _load(dataset: str, target: str | None, n: int | None, seed: int, choices: d
     else:
         raw, total = _load_table(dataset, target, n, seed, choices)
         title = Path(dataset).name
+    raw = kriging_words.to_sphere(raw, geographic)
     varies = varying_inputs(raw)
+    varies[: 3 * kriging_words.is_on_sphere(raw)] = True
     names = tuple(name for name, each in zip(raw.feature_names, varies, strict=True) if each)
     encodings = raw.encodings or tuple(Encoding(column=name) for name in raw.feature_names)
     encodings = tuple(each for each in encodings if set(each.names) <= set(names))
@@ -170,23 +196,41 @@ def _load_table(
 
 
 def _given(
-    raw: RawTable, kernel: str, lengthscale: str | None, outputscale: float | None, noise: float | None
+    raw: RawTable,
+    kernel: str,
+    lengthscale: str | None,
+    outputscale: float | None,
+    noise: float | None,
+    variogram: Variogram | None,
 ) -> Hyperparameters | None:
     """Return the hyperparameters that the user gave, in the units of the table; None: train them."""
-    scales = floats(lengthscale, "--lengthscale")
+    scales, d, mean = floats(lengthscale, "--lengthscale"), raw.inputs.shape[1], float(raw.target.mean())
+    is_on_sphere = kriging_words.is_on_sphere(raw)
+    if variogram is not None:
+        return kriging_words.hyperparameters_of(variogram, mean, d, on_sphere=is_on_sphere)
     several = (scales, outputscale, noise)
     if several.count(None) == len(several):
         return None
     if scales is None or outputscale is None or noise is None:
         raise ValueError("--lengthscale, --outputscale and --noise go together: give all three, or none to train them")
-    d = raw.inputs.shape[1]
-    if len(scales) not in (1, d):
+    if not is_on_sphere and len(scales) not in (1, d):
         raise ValueError(f"--lengthscale takes 1 number or {d}, one per input; got {len(scales)}")
     if not noise > 0:
         raise ValueError(f"--noise is the variance of the noise and must be positive, got {noise:g}")
-    found = Hyperparameters(kernel, tuple(scales), outputscale, noise, float(raw.target.mean()), "as given")
+    found = Hyperparameters(kernel, tuple(scales), outputscale, noise, mean, "as given")
     found.build_kernel()  # raises for invalid values
-    return found
+    return kriging_words.given_on_sphere(found, d) if is_on_sphere else found
+
+
+def _to_train(raw: RawTable, name: str, of_variogram: Stationary | None) -> str | Kernel:
+    """Return the kernel to train: by its name with a range for each input, or with one for all that share a unit."""
+    from apviz.gp.scaling import Scaling
+
+    on_sphere = kriging_words.is_on_sphere(raw)
+    if not on_sphere and of_variogram is None:
+        return name
+    kernel = of_variogram or kernel_named(name, 1.0, 1.0)
+    return kriging_words.tied_kernel(kernel, Scaling.of(raw.inputs, raw.target), on_sphere=on_sphere)
 
 
 def _fitted(
@@ -236,27 +280,50 @@ class _Told(TrainingHook):
 def _say_model(gp: GaussianProcess, raw: RawTable) -> None:
     """Print the hyperparameters in the units of the table, and the bound on the error of the means."""
     h = gp.scaling_.to_raw(gp.hyperparameters_)
-    console.print(f"{h.kernel}, {h.provenance}", highlight=False, markup=False)
+    console.print(f"{_kernel_in_words(h.build_kernel())}, {h.provenance}", highlight=False, markup=False)
     if gp.rows_.sentence:
         console.print(gp.rows_.sentence, highlight=False, markup=False)
     table = Table("hyperparameter", "value", "", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for row in _scales_in_words(gp, raw, h):
+        table.add_row(*row)
+    for name, value in h.kernel_parameters.items():
+        table.add_row(name, f"{value:.3g}", "")
+    name = escape(raw.target_name)
+    if (outputscale := h.build_kernel().numbers.get("outputscale")) is not None:
+        table.add_row("outputscale", f"{outputscale:.3g}", f"signal sd {outputscale**0.5:.3g} in units of {name}")
+    table.add_row("noise sd", f"{h.noise**0.5:.3g}", f"in units of {name}")
+    table.add_row("prior mean", f"{h.mean:.3g}", f"in units of {name}")
+    console.print(table)
+    console.print(accuracy_of(gp), highlight=False, markup=False)
+
+
+def _kernel_in_words(kernel: Kernel) -> str:
+    """Return the name of a kernel, with those of its parts."""
+    if isinstance(kernel, Product):
+        return " × ".join(map(_kernel_in_words, kernel.kernels))
+    if isinstance(kernel, OfInputs):
+        return _kernel_in_words(kernel.kernel)
+    return kernel.name
+
+
+def _scales_in_words(gp: GaussianProcess, raw: RawTable, h: Hyperparameters) -> Iterator[tuple[str, str, str]]:
+    """Yield rows on the lengthscales, the shortest ones if there are many."""
+    if not isinstance(gp.hyperparameters_.kernel, str):
+        on_sphere = kriging_words.is_on_sphere(raw)
+        for name, value in h.build_kernel().numbers.items():
+            if name != "outputscale":
+                in_km = on_sphere and name in ("lengthscale", "0.lengthscale")
+                yield name, f"{value:.3g}", "in km, along chords of the Earth" if in_km else ""
+        return
     scales = np.broadcast_to(np.array(h.lengthscale), len(raw.feature_names))
     # relative to the range of each input, the shortest matter most
     order = np.argsort(np.broadcast_to(np.array(gp.hyperparameters_.lengthscale), len(scales)), kind="stable")
     for place in sorted(order[:SHOWN]):
         low, high = raw.inputs[:, place].min(), raw.inputs[:, place].max()
         about = f"input from {low:.4g} to {high:.4g}"
-        table.add_row(f"lengthscale of {escape(raw.feature_names[place])}", f"{scales[place]:.3g}", about)
+        yield f"lengthscale of {escape(raw.feature_names[place])}", f"{scales[place]:.3g}", about
     if len(order) > SHOWN:
-        table.add_row(f"{len(order) - SHOWN} longer lengthscales", f"from {scales[order[SHOWN]]:.3g}", "")
-    for name, value in h.kernel_parameters.items():
-        table.add_row(name, f"{value:.3g}", "")
-    name = escape(raw.target_name)
-    table.add_row("outputscale", f"{h.outputscale:.3g}", f"signal sd {h.outputscale**0.5:.3g} in units of {name}")
-    table.add_row("noise sd", f"{h.noise**0.5:.3g}", f"in units of {name}")
-    table.add_row("prior mean", f"{h.mean:.3g}", f"in units of {name}")
-    console.print(table)
-    console.print(accuracy_of(gp), highlight=False, markup=False)
+        yield f"{len(order) - SHOWN} longer lengthscales", f"from {scales[order[SHOWN]]:.3g}", ""
 
 
 def _checked_rows(asked: int | None, n: int) -> int:

@@ -283,7 +283,7 @@ def _predict_grid(
     """Predict a grid over the training inputs, write it, and say what was written."""
     grid = Grid.over(gp, steps)
     _check_names(grid, asked, out)
-    points, size = grid.points(), " × ".join(str(len(each)) for each in grid.coordinates.values())
+    points, size = grid.model_inputs(), " × ".join(str(len(each)) for each in grid.coordinates.values())
     done = f"{size} points in {out}"
     if out.suffix in TABLE_ENDINGS:
         _write_rows(gp, asked, grid.frame(), points, out, reached)

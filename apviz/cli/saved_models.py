@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apviz.datasets.encoding import Encoding
+from apviz.datasets.sphere import AnyEncoding
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
@@ -35,7 +36,7 @@ def load_model(path: Path, device: str) -> GaussianProcess:
     return gp
 
 
-def encodings_of(gp: GaussianProcess) -> tuple[Encoding, ...]:
+def encodings_of(gp: GaussianProcess) -> tuple[AnyEncoding, ...]:
     """Return how columns become the inputs. A model that was fitted in Python has numbers only."""
     if gp.columns_ is not None:
         return gp.columns_

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import apviz
 from apviz.cli.parsing import floats
 from apviz.cli.saved_models import encodings_of, target_of, training_range
+from apviz.datasets.sphere import AnyEncoding, SphereEncoding, range_in_degrees
 from apviz.files import file_made_whole, folder_made_whole
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class Grid:
     """A grid over the range of the training inputs.
 
     Attributes:
-        coordinates: values along each input, by its name.
-        days: day 0 of inputs that are dates, by name.
+        coordinates: values along each axis, by its name: the inputs, and latitude and longitude in degrees.
+        encodings: how axes become the inputs.
+        inputs: names of the inputs, in the order of the model.
     """
 
     coordinates: Mapping[str, Array]
-    days: Mapping[str, str]
+    encodings: tuple[AnyEncoding, ...]
+    inputs: tuple[str, ...]
 
     @classmethod
     def over(cls, gp: GaussianProcess, text: str) -> Grid:
@@ -53,14 +56,15 @@ class Grid:
         Raises:
             ValueError: an invalid step, more than three inputs, inputs that are texts, or too many points.
         """
-        names, kinds = [str(name) for name in gp.feature_names_in_], {each.column: each for each in encodings_of(gp)}
-        texts = [each.column for each in kinds.values() if each.kind == "text"]
+        encodings = encodings_of(gp)
+        texts = [each.column for each in encodings if each.kind == "text"]
         if texts:
             raise ValueError(f"--grid needs inputs that are numbers or dates, but {texts[0]} is text; predict a table")
+        inputs = tuple(str(name) for name in gp.feature_names_in_)
+        names, low, high = _ranges(gp, encodings, inputs)
         if len(names) > MOST_INPUTS:
             raise ValueError(f"--grid takes up to {MOST_INPUTS} inputs, the model has {len(names)}; predict a table")
         steps = _steps(text, names)
-        low, high = training_range(gp)
         short = [place for place, step in enumerate(steps) if step > high[place] - low[place]]
         if short:
             at = short[0]
@@ -75,7 +79,23 @@ class Grid:
                 f"--grid {','.join(f'{step:g}' for step in _wider(high - low, steps))}"
             )
         axes = {name: low[k] + steps[k] * np.arange(counts[k]) for k, name in enumerate(names)}
-        return cls(axes, {name: kinds[name].first for name in names if kinds[name].kind == "date"})
+        return cls(axes, encodings, inputs)
+
+    @property
+    def days(self) -> dict[str, str]:
+        """Day 0 of axes that are dates, by name."""
+        dates = (each for each in self.encodings if not isinstance(each, SphereEncoding) and each.kind == "date")
+        return {each.column: each.first for each in dates}
+
+    def model_inputs(self) -> Array:
+        """Return the inputs of the model at all points, (m, d)."""
+        by_axis = dict(zip(self.coordinates, self.points().T, strict=True))
+        made: dict[str, Array] = {}
+        for each in self.encodings:
+            own = [by_axis[name] for name in each.columns]
+            parts = each.of_degrees(*own).T if isinstance(each, SphereEncoding) else own
+            made |= dict(zip(each.names, parts, strict=True))
+        return np.column_stack([made[name] for name in self.inputs])
 
     def points(self) -> Array:
         """Return all points, (m, d), the last input fastest."""
@@ -108,6 +128,23 @@ class Grid:
     def _about(self, name: str) -> dict[str, str]:
         units = f"days since {self.days[name]}" if name in self.days else "unknown"
         return {"long_name": name, "units": units}
+
+
+def _ranges(
+    gp: GaussianProcess, encodings: Sequence[AnyEncoding], inputs: Sequence[str]
+) -> tuple[list[str], Array, Array]:
+    """Return the names of the axes, and the smallest and largest training value along each."""
+    low, high = training_range(gp)
+    found: dict[str, tuple[float, float]] = {}
+    for each in sorted(encodings, key=lambda each: inputs.index(each.names[0])):
+        places = [inputs.index(name) for name in each.names]
+        if isinstance(each, SphereEncoding):
+            points = gp.scaling_.centre + gp.scaling_.half_width * gp.rows_.x.numpy()
+            found |= zip(each.columns, np.stack(range_in_degrees(points[:, places]), axis=1).tolist(), strict=True)
+        else:
+            found[each.column] = (low[places[0]], high[places[0]])
+    ranges = np.array([*found.values()])
+    return [*found], ranges[:, 0], ranges[:, 1]
 
 
 def _steps(text: str, names: Sequence[str]) -> list[float]:

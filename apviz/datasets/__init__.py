@@ -11,6 +11,7 @@ from apviz.datasets.published import (
     published_residuals,
     published_training,
 )
+from apviz.datasets.sphere import points_on_sphere
 from apviz.datasets.tables import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 
@@ -31,6 +32,7 @@ __all__ = [
     "is_here",
     "load",
     "load_table",
+    "points_on_sphere",
     "published_hyperparameters",
     "published_residuals",
     "published_training",

@@ -41,6 +41,11 @@ class Encoding:
     has_missing: bool = False
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, here one."""
+        return (self.column,)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the inputs."""
         if self.kind != "text":

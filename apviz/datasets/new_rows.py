@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from apviz.datasets.columns import Array, quoted
-from apviz.datasets.encoding import Encoding, unseen_note
+from apviz.datasets.encoding import unseen_note
 from apviz.datasets.reading import read_columns
+from apviz.datasets.sphere import AnyEncoding
 from apviz.datasets.tables import Decimal, columns_of, require_answers
 
 #: kinds of values that a table of predictions can hold
@@ -45,7 +46,7 @@ class NewRows:
         return np.asarray(np.isnan(self.inputs).any(axis=1))
 
 
-def read_new_rows(path: str | Path, encodings: Sequence[Encoding], *, decimal: Decimal = None) -> NewRows:
+def read_new_rows(path: str | Path, encodings: Sequence[AnyEncoding], *, decimal: Decimal = None) -> NewRows:
     """Read a table, whose columns may have any order, and convert those that the model needs as in its training rows.
 
     Raises:
@@ -53,8 +54,9 @@ def read_new_rows(path: str | Path, encodings: Sequence[Encoding], *, decimal: D
         ValueError: not a table; a column is missing, holds another kind of values, or can be read in two ways.
     """
     path = Path(path)
-    frame, text = read_columns(path, name=encodings[0].column)
-    absent = [each.column for each in encodings if each.column not in frame.columns]
+    needed = [name for each in encodings for name in each.columns]
+    frame, text = read_columns(path, name=needed[0])
+    absent = [name for name in needed if name not in frame.columns]
     if absent:
         raise ValueError(
             f"{path} has no column {quoted(absent)}, which the model needs; it has {quoted(list(frame.columns), 40)}. "
@@ -62,14 +64,15 @@ def read_new_rows(path: str | Path, encodings: Sequence[Encoding], *, decimal: D
         )
     if not len(frame):
         raise ValueError(f"{path} has no rows")
-    columns = columns_of(path, frame, text, decimal, [each.column for each in encodings])
+    columns = columns_of(path, frame, text, decimal, needed)
     require_answers(path, columns)
-    pairs = list(zip(encodings, columns, strict=True))
+    by_name = dict(zip(needed, columns, strict=True))
+    pairs = [(each, [by_name[name] for name in each.columns]) for each in encodings]
     try:
-        parts = [encoding.inputs(column) for encoding, column in pairs]
+        parts = [encoding.inputs(*own) for encoding, own in pairs]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    unseen = {column.name: texts for encoding, column in pairs if (texts := encoding.unseen(column))}
+    unseen = {encoding.column: texts for encoding, own in pairs if (texts := encoding.unseen(*own))}
     notes = [column.note for column in columns if column.note] + ([unseen_note(unseen)] if unseen else [])
     left_out = [name for name in frame.columns if pd.api.types.infer_dtype(frame[name], skipna=True) not in _SIMPLE]
     left_out = [name for name in left_out if not frame[name].isna().all()]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
-from apviz.datasets.encoding import Encoding
 from apviz.rounding import unit
 from apviz.settings import LARGEST_SEED, shown
+
+if TYPE_CHECKING:
+    from apviz.datasets.sphere import AnyEncoding
 
 TRAIN_FRACTION = 0.8
 MINIMUM_ROWS = 10
@@ -36,7 +39,7 @@ class RawTable:
     target_name: str
     notes: tuple[str, ...] = ()
     dropped: int = 0
-    encodings: tuple[Encoding, ...] = ()
+    encodings: tuple[AnyEncoding, ...] = ()
 
     @property
     def d(self) -> int:

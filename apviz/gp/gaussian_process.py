@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from apviz.datasets.encoding import Encoding
+from apviz.datasets.sphere import AnyEncoding
 from apviz.duplicates import DistinctRows
 from apviz.gp import metrics, saved
 from apviz.gp.fitting import (
@@ -234,7 +234,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.rows_ = rows
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         self.target_name_ = target_name if isinstance(target_name, str) else None
-        self.columns_: tuple[Encoding, ...] | None = None
+        self.columns_: tuple[AnyEncoding, ...] | None = None
         return self
 
     def predict(

@@ -277,6 +277,10 @@ class Posterior:
         if (warning := warning_of(self.system, self.solution, self.mean_error, self.accuracy_wanted)) is not None:
             warnings.warn(warning, stacklevel=3)
 
+    def variance_setup(self, columns: int) -> Prepared:
+        """Return the set-up of the solver of variances for at most `columns` right-hand sides, built once."""
+        return self._by_batches.prepared_for(columns)
+
     @property
     def work(self) -> float:
         """Kernel entries evaluated or read so far ÷ n², by the solve for the mean and all predictions."""
@@ -389,9 +393,11 @@ class Posterior:
         hooks, width = checked_hooks(hooks), self._by_batches.width()
         return torch.cat([self._by_batches.inverse_diagonal(part, hooks) for part in torch.split(rows, width)])
 
-    def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
+    def attempt(
+        self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = (), prepared: Prepared | None = None
+    ) -> Solution:
         """Solve K W = B, (n,) or (n, p), by any solver, without a warning if it does not converge."""
-        solution = attempt(self.system.with_right_hand_sides(b), solver, hooks)
+        solution = attempt(self.system.with_right_hand_sides(b), solver, hooks, prepared=prepared)
         self._solve_work += solution.work
         return solution
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
-from apviz.datasets.encoding import Encoding
+from apviz.datasets.sphere import AnyEncoding, encoding_from_plain
 from apviz.duplicates import DistinctRows
 from apviz.files import file_made_whole, path_of
 from apviz.gp import sklearn_kernels
@@ -69,7 +69,7 @@ class Saved:
     feature_names: tuple[str, ...] | None
     dtype: torch.dtype
     target_name: str | None = None
-    columns: tuple[Encoding, ...] | None = None
+    columns: tuple[AnyEncoding, ...] | None = None
 
 
 def write(path: str | Path, saved: Saved) -> None:
@@ -329,12 +329,12 @@ def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _columns(found: Any, names: tuple[str, ...] | None) -> tuple[Encoding, ...] | None:
+def _columns(found: Any, names: tuple[str, ...] | None) -> tuple[AnyEncoding, ...] | None:
     if found is None:
         return None
     if not isinstance(found, list) or names is None:
         raise ValueError(f"columns must be a list, for inputs with names, or null, got {found!r:.80}")
-    columns = tuple(Encoding.from_plain(each) for each in found)
+    columns = tuple(encoding_from_plain(each) for each in found)
     made = [name for each in columns for name in each.names]
     if sorted(made) != sorted(names):
         raise ValueError(f"columns must make the inputs {', '.join(names)!s:.200}, got {', '.join(made)!s:.200}")

@@ -153,7 +153,7 @@ class Variances:
         widest = max((rows.stop - rows.start for rows in batches), default=0)
         for rows in batches:
             chunk = chunk_of(rows)
-            w, c_and_r, solved = self._solve(chunk, rows, hooks, self._prepared_for(widest), mean)
+            w, c_and_r, solved = self._solve(chunk, rows, hooks, self.prepared_for(widest), mean)
             variance = self._variance_of(w, c_and_r, chunk)
             if not warned and (warning := self._warning(variance, solved, chunk)):
                 warned = True
@@ -166,7 +166,7 @@ class Variances:
 
     def errors(self, chunk: Tensor, rows: slice, hooks: list[Hook], mean: MeanResidual) -> PointErrors:
         """Return the errors at test inputs (c, d) of a mean with this residual, and of these variances."""
-        return self._solve(chunk, rows, hooks, self._prepared_for(len(chunk)), mean)[2].errors
+        return self._solve(chunk, rows, hooks, self.prepared_for(len(chunk)), mean)[2].errors
 
     def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
         """Return the diagonal entries of K⁻¹ in some rows: (c,) indices, to (c,) float64. Warns if unconverged.
@@ -177,7 +177,7 @@ class Variances:
         e = torch.zeros(self.system.n, len(rows), dtype=torch.float64, device=rows.device)
         e[rows, places] = 1.0
         batch = self.system.with_right_hand_sides(e)
-        solution = attempt(batch, self.solver, hooks, prepared=self._prepared_for(len(rows)))
+        solution = attempt(batch, self.solver, hooks, prepared=self.prepared_for(len(rows)))
         self.work += solution.work
         if not solution.converged:
             end = f"(residual {solution.residual:.2e}): {solution.stop_message}"
@@ -251,7 +251,7 @@ class Variances:
             mean.errors(c, w, self._variance_of(w, c + r, chunk), excess),
         )  # fmt: skip
 
-    def _prepared_for(self, columns: int) -> Prepared:
+    def prepared_for(self, columns: int) -> Prepared:
         """Return the solver's set-up, built once for all batches of at most `columns` points."""
         if self.prepared is None or self.prepared[1] < columns:
             self.prepared = self.solver.prepare(self.system.operator, columns), columns

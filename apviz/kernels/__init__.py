@@ -1,7 +1,7 @@
 """Covariance functions, and the algebra of their sums and products: `formula` says what a kernel is to engines."""
 
 from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
-from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.compact import PiecewisePolynomial, Spherical, White
 from apviz.kernels.conversion import from_sklearn
 from apviz.kernels.evaluated import Evaluated
 from apviz.kernels.formula import Formula, Gradients, Lowered, centre_of, pairwise_distances
@@ -14,6 +14,7 @@ from apviz.kernels.random_features import RandomFeatures
 from apviz.kernels.rational_quadratic import RationalQuadratic
 from apviz.kernels.serialization import from_expression, from_plain, to_plain
 from apviz.kernels.stationary import KERNELS, Stationary, kernel_named
+from apviz.kernels.transformed import Transformed
 
 __all__ = [
     "KERNELS",
@@ -41,8 +42,10 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "SpectralMixture",
+    "Spherical",
     "Stationary",
     "Sum",
+    "Transformed",
     "White",
     "centre_of",
     "from_expression",

@@ -283,8 +283,36 @@ class Scaled(Kernel):
         return f"{self.outputscale!r} * {_bracketed(self.kernel)}"
 
 
+class OfInputs(Kernel):
+    """A kernel of something computed from the inputs, with the hyperparameters of that kernel."""
+
+    kernel: Kernel
+
+    @abstractmethod
+    def around(self, kernel: Kernel) -> Self:
+        """Return another kernel of the same inputs."""
+
+    @property
+    def is_evaluated(self) -> bool:
+        return self.kernel.is_evaluated
+
+    @property
+    def hyperparameters(self) -> dict[str, Hyperparameter]:
+        return self.kernel.hyperparameters
+
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        return self.kernel.of_any_sign
+
+    def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
+        return self.around(self.kernel.with_hyperparameters(values))
+
+    def scaled_by(self, factor: float) -> Self:
+        return self.around(self.kernel.scaled_by(factor))
+
+
 @dataclass(frozen=True, init=False, repr=False)
-class On(Kernel):
+class On(OfInputs):
     """A kernel of some columns of the inputs, as `k.on([0, 3])` makes it.
 
     Args:
@@ -309,6 +337,9 @@ class On(Kernel):
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "columns", chosen)
 
+    def around(self, kernel: Kernel) -> Self:
+        return type(self)(kernel, self.columns)
+
     def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
         self._check_columns(d)
         return self.kernel.lowered(len(self.columns), at).on(self.columns)
@@ -320,29 +351,11 @@ class On(Kernel):
     def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
         self._check_columns(len(unit))
         chosen = ([each[column] for column in self.columns] for each in (centre, unit))
-        return type(self)(self.kernel.rescaled(*chosen), self.columns)
+        return self.around(self.kernel.rescaled(*chosen))
 
     def _check_columns(self, d: int) -> None:
         if max(self.columns) >= d:
             raise ValueError(f"the kernel takes column {max(self.columns)}, the inputs have columns 0 to {d - 1}")
-
-    @property
-    def is_evaluated(self) -> bool:
-        return self.kernel.is_evaluated
-
-    @property
-    def hyperparameters(self) -> dict[str, Hyperparameter]:
-        return self.kernel.hyperparameters
-
-    @property
-    def of_any_sign(self) -> frozenset[str]:
-        return self.kernel.of_any_sign
-
-    def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
-        return type(self)(self.kernel.with_hyperparameters(values), self.columns)
-
-    def scaled_by(self, factor: float) -> Self:
-        return type(self)(self.kernel.scaled_by(factor), self.columns)
 
     def __repr__(self) -> str:
         return f"{_bracketed(self.kernel)}.on({list(self.columns)})"
@@ -354,8 +367,8 @@ def multiplied(kernel: Kernel, factor: float) -> Kernel:
         return Sum(*(multiplied(term, factor) for term in kernel.kernels))
     if isinstance(kernel, Product):
         return Product(multiplied(kernel.kernels[0], factor), *kernel.kernels[1:])
-    if isinstance(kernel, On):
-        return On(multiplied(kernel.kernel, factor), kernel.columns)
+    if isinstance(kernel, OfInputs):
+        return kernel.around(multiplied(kernel.kernel, factor))
     return kernel.scaled_by(factor)
 
 

@@ -1,4 +1,4 @@
-"""Kernels that are 0 from some distance on: piecewise polynomials, and white noise."""
+"""Kernels that are 0 from some distance on: piecewise polynomials, spherical, and white noise."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from apviz.settings import positive
 
 # columns: of more, rounding is larger than the integrals
 MAX_SPECTRUM_WIDTH = 12
+# inputs of which the spherical kernel is positive definite
+MAX_SPHERICAL_WIDTH = 3
 # enough for the waves of the longest frequencies
 QUADRATURE_NODES = 1_500
 
@@ -139,6 +141,45 @@ class PiecewisePolynomial(Stationary):
 
     def slope(self, u: Tensor) -> Tensor:
         raise NotImplementedError
+
+
+class Spherical(Stationary):
+    """Spherical: 1 − 3r/2 + r³/2 for r = ‖(x−z)/ℓ‖ < 1, else 0. Of up to three inputs, and nowhere smooth.
+
+    Geostatistics calls its lengthscale the range (Chilès & Delfiner, *Geostatistics*, section 2.5.1).
+
+    Args:
+        lengthscale, outputscale: as of `Stationary`.
+
+    Raises:
+        ValueError: when it is used, more than three inputs, for which it is not a covariance.
+
+    Examples:
+        >>> import torch, apviz
+        >>> apviz.Spherical(lengthscale=2.0)(torch.tensor([[0.0], [1.0], [2.0]]))[0]
+        tensor([1.0000, 0.3125, 0.0000])
+    """
+
+    title = "spherical"
+    form = "spherical"
+    distance_scale = 1.0
+    has_kink = True
+
+    def function(self, d: int) -> Function:
+        if d > MAX_SPHERICAL_WIDTH:
+            raise ValueError(
+                f"the spherical kernel is a covariance of up to {MAX_SPHERICAL_WIDTH} inputs, got {d}: choose columns "
+                "by `on`, or a Matérn kernel"
+            )
+        return self
+
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
+        torch.sqrt(u, out=spare).clamp_(max=1.0)
+        return torch.mul(spare, spare, out=u).mul_(0.5).sub_(1.5).mul_(spare).add_(1.0)
+
+    def slope(self, u: Tensor) -> Tensor:
+        r = u.sqrt()
+        return torch.where((r > 0) & (r < 1), 0.75 * (u - 1.0) / r, 0.0)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -91,6 +91,18 @@ class Lowered:
 
         return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
 
+    def transformed(self, matrix: Tensor) -> Lowered:
+        """Takes a kernel of k inputs at A x instead: matrix (k, d) float64."""
+
+        def of(part: Part) -> Part:
+            def features(x: Tensor, centre: Tensor) -> Tensor:
+                across = matrix.to(x.device).T
+                return part.features(x @ across, centre @ across)
+
+            return replace(part, features=features)
+
+        return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
+
     def features(self, x: Tensor, centre: Tensor) -> list[Tensor]:
         """Computes the features of every part, (n, width) float64, of inputs x: (n, d)."""
         return [part.features(x.double(), centre) for part in self.parts]

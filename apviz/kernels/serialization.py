@@ -8,17 +8,18 @@ from dataclasses import fields
 from typing import Any, Final
 
 from apviz.kernels.algebra import Kernel, On, Product, Scaled, Sum
-from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.compact import PiecewisePolynomial, Spherical, White
 from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
 from apviz.kernels.stationary import KERNELS
+from apviz.kernels.transformed import Transformed
 
 #: more kernels in one another are not read
 _MAX_DEPTH: Final = 32
 _OTHERS: Final[dict[str, Callable[..., Kernel]]] = {
     kind.__name__: kind
     for kind in (
-        Constant, Cosine, Groups, Linear, Periodic, PiecewisePolynomial, Polynomial, SpectralMixture, White,
+        Constant, Cosine, Groups, Linear, Periodic, PiecewisePolynomial, Polynomial, SpectralMixture, Spherical, White,
     )
 }  # fmt: skip
 
@@ -35,6 +36,8 @@ def to_plain(kernel: Kernel) -> dict[str, Any]:
         return {"kernel": "Scaled", "of": to_plain(kernel.kernel), "outputscale": kernel.outputscale}
     if isinstance(kernel, On):
         return {"kernel": "On", "of": to_plain(kernel.kernel), "columns": list(kernel.columns)}
+    if isinstance(kernel, Transformed):
+        return {"kernel": "Transformed", "of": to_plain(kernel.kernel), "matrix": [list(row) for row in kernel.matrix]}
     name = type(kernel).__name__
     if type(kernel) is not _leaves().get(name):
         raise ValueError(f"a kernel of the class {name} cannot be kept; apviz has {', '.join(_leaves())}")
@@ -59,11 +62,15 @@ def from_plain(plain: Any, depth: int = 0) -> Kernel:
             return Scaled(from_plain(inner, depth + 1), **values)
         if name == "On":
             return On(from_plain(inner, depth + 1), **values)
+        if name == "Transformed":
+            return Transformed(from_plain(inner, depth + 1), **values)
         if name in _leaves():
             return _leaves()[name](**values)
     except TypeError as error:
         raise ValueError(f"the kernel {name} cannot be read: {error}") from error
-    raise ValueError(f"a kernel must be Sum, Product, Scaled, On, {', '.join(_leaves())}, it is {name!r:.80}")
+    raise ValueError(
+        f"a kernel must be Sum, Product, Scaled, On, Transformed, {', '.join(_leaves())}, it is {name!r:.80}"
+    )
 
 
 def from_expression(text: str) -> Kernel:
@@ -94,6 +101,8 @@ def _made_of(node: ast.expr) -> Kernel:
             return Product(_made_of(left), _made_of(right))
         case ast.Call(func=ast.Attribute(value=inner, attr="on"), args=[columns], keywords=[]):
             return On(_made_of(inner), ast.literal_eval(columns))
+        case ast.Call(func=ast.Name(id="Transformed"), args=[inner, matrix], keywords=[]):
+            return Transformed(_made_of(inner), ast.literal_eval(matrix))
         case ast.Call(func=ast.Name(id=name), args=[], keywords=values) if name in _leaves():
             # of ** the name is None, which no kernel takes
             return _leaves()[name](**{str(value.arg): ast.literal_eval(value.value) for value in values})

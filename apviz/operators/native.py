@@ -41,6 +41,7 @@ HEADERS = [SOURCE.with_name(f"{name}.h") for name in ("native", "native_forms", 
 #: the functions in `native_forms.h`; those of a template are followed by its arguments
 FORMS = frozenset({
     "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
+    "spherical",
 })  # fmt: skip
 #: largest number of parts whose tiles together stay in the L2 cache
 MAX_PARTS = 64

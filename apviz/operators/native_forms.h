@@ -104,6 +104,8 @@ APVIZ_FORM(matern52, (T(1) + r + u * T(1.0 / 3.0)) * e, (T(1) + r) * e * T(-1.0 
 APVIZ_FORM(rbf, exponential(-u), -exponential(-u), T(0))
 APVIZ_FORM(rational_quadratic, power_of(u, -shape), -shape / (T(1) + u) * power_of(u, -shape),
            -log_one_plus(u) * power_of(u, -shape))
+APVIZ_FORM(spherical, r < T(1) ? T(1) - r * (T(1.5) - T(0.5) * u) : T(0),
+           r > T(0) && r < T(1) ? T(0.75) * (u - T(1)) / r : T(0), T(0))
 APVIZ_FORM(inner_product, u, T(1), T(0))
 APVIZ_FORM(equal, u == T(0) ? T(1) : T(0), T(0), T(0))
 

@@ -25,6 +25,7 @@ from apviz.plots.sweeps.performance_profiles import performance_profiles
 from apviz.plots.training import training
 from apviz.plots.two_norms import two_norms
 from apviz.plots.update_times import update_times
+from apviz.plots.variogram import variogram
 
 __all__ = [
     "FittedFunction",
@@ -54,4 +55,5 @@ __all__ = [
     "training",
     "two_norms",
     "update_times",
+    "variogram",
 ]

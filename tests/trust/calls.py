@@ -246,6 +246,25 @@ def plotted(make: Callable[..., Any], **changed: Any) -> None:
     make(**good | changed)
 
 
+def good_variogram() -> Any:
+    return apviz.gp.empirical_variogram(good_x(), good_y(), bins=5)
+
+
+def used_variogram(**changed: Any) -> None:
+    good = {"model": "exponential", "sill": 1.0, "range": 0.6, "nugget": 0.1, "convention": "gstools"}
+    made = apviz.Variogram(**{**good, **changed})
+    apviz.Variogram.of(made.hyperparameters(), convention="gstools")
+    use_kernel(lambda: made.kernel)
+
+
+def kriged(**changed: Any) -> None:
+    model = apviz.Variogram("exponential", sill=1.0, range=0.6, nugget=0.1, convention="gstools")
+    given = {"x": good_x(), "y": good_y()} | changed
+    kriging = apviz.Kriging(given.pop("x"), given.pop("y"), model, device="cpu", **given)
+    mean, variance = kriging.predict(kriging.posterior.system.x[:3])
+    assert np.isfinite(mean).all() and (variance >= 0).all()
+
+
 def of_span(make: Callable[..., Any], **changed: Any) -> None:
     span = rkhs.Span(good_x()[:12], good_kernel(), 0.1)
     names = inspect.signature(make).parameters

@@ -72,7 +72,42 @@ def recipes() -> tuple[Recipe, ...]:
                 apviz.Constant,
                 apviz.White,
                 apviz.PiecewisePolynomial,
+                apviz.Spherical,
             )
+        ),
+        Recipe(
+            "kernels.Transformed",
+            lambda matrix: calls.use_kernel(lambda: apviz.kernels.Transformed(calls.good_kernel(), matrix)),
+            {"matrix": "x"},
+            ("matrix", "inputs span", "columns"),
+        ),
+        Recipe(
+            "Variogram",
+            calls.used_variogram,
+            _of(apviz.Variogram, model="text", nu="number", anis="number", angles="number", convention="text"),
+            ("nugget", "sill", "range", "inputs span", "angle", "lengthscale"),
+        ),
+        Recipe("Kriging", calls.kriged, {"x": "x", "y": "y", "drift": "text", "mean": "number"}, ("row", "inputs")),
+        Recipe(
+            "gp.empirical_variogram",
+            lambda **given: calls.call_with(
+                gp.empirical_variogram, {"x": calls.good_x(), "y": calls.good_y(), "bins": 5}, **given
+            ),
+            _of(gp.empirical_variogram, x="x", y="y"),
+            ("largest distance",),
+        ),
+        Recipe(
+            "datasets.points_on_sphere",
+            lambda **given: calls.call_with(
+                datasets.points_on_sphere, {"latitude": calls.good_y(), "longitude": calls.good_y()}, **given
+            ),
+            {"latitude": "y", "longitude": "y", "radius": "number"},
+            ("latitude", "longitude"),
+        ),
+        Recipe(
+            "plots.variogram",
+            lambda **given: calls.call_with(plots.variogram, {"empirical": calls.good_variogram()}, **given),
+            _of(plots.variogram),
         ),
         Recipe("Cosine", lambda **given: calls.use_kernel(lambda: apviz.Cosine(**given).on(0)), _of(apviz.Cosine)),
         Recipe(
@@ -278,7 +313,7 @@ def recipes() -> tuple[Recipe, ...]:
                 ("trace",),
             )
             for name in plots.__all__
-            if name not in ("FittedFunction", "ResidualMap", "method_color")
+            if name not in ("FittedFunction", "ResidualMap", "method_color", "variogram")
         ),
         *(
             Recipe(
