@@ -110,8 +110,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         solution_: result of the solve for the mean. `fit` has warned if `solution_.converged` is false.
         mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
             `fit` has warned if it is above `accuracy`, or above 0.05 if that is None.
-        prediction_accuracy_: how far the last predictions may be from the exact GP, an `apviz.gp.PredictionAccuracy`:
-            at each point if their standard deviations were solved for, else the proven bound. `str` says it.
         posterior_: the `Posterior` in scaled units; its `variance_solves` describe the solves for the last variances.
         scaling_: maps raw to scaled units and back.
         rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
@@ -278,7 +276,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def prediction_accuracy_(self) -> PredictionAccuracy:
-        """How far the last predictions may be from the exact GP."""
+        """Accuracy of the last predictions: at each point if its sd was solved for, else the proven bound."""
         check_is_fitted(self, "posterior_")
         return replace(self.posterior_.prediction_accuracy, proven=self.mean_error_)
 
