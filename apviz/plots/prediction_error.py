@@ -23,8 +23,8 @@ def prediction_error(
 ) -> go.Figure:
     """Draw the error of predictions above and the residual below: where solving further stops mattering.
 
-    The error of means, in posterior standard deviations, is the one that 95% of the test points do not exceed, recorded by an
-    `apviz.PredictionErrorHook`. Traces without it are left out. Buttons switch x.
+    The error of means, in posterior standard deviations, is the one that 95% of the test points do not exceed,
+    recorded by an `apviz.PredictionErrorHook`. Traces without it are left out. Buttons switch x.
 
     Args:
         accuracy: Error that is small enough, drawn as a line; 0.05 is the default of everything that predicts.
