@@ -17,17 +17,20 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
-from apviz.duplicates import DistinctRows, first_of, groups_of, merged
+from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
+from apviz.gp.noise_floor import floor_of, require_floor, warn_if_on_floor
 from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
+from apviz.gp.prior import Prior
 from apviz.gp.scaling import Scaling
 from apviz.gp.sklearn_kernels import SklearnModel
 from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
+from apviz.kernels.own_sklearn import check_entries
 from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
@@ -84,6 +87,7 @@ def check_settings(gp: GaussianProcess) -> None:
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
     # A scikit-learn kernel is converted once the number of inputs is known. `auto` means Adam for many rows.
+    require_floor(gp.noise_floor)
     for n in (2, CHOLESKY_ROWS + 1):
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
@@ -96,32 +100,43 @@ def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
     return torch.float32 if is_coarse else torch.float64
 
 
-def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int) -> TrainingSettings:
-    solver = gp.training_solver or gp.solver or Automatic()
-    is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
-    exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+def _training_settings(
+    gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
+) -> TrainingSettings:
+    is_exact = _is_exact(gp, n)
     # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
-    stages = () if exact and gp.optimiser == "auto" else gp.stages
+    stages = () if is_exact and gp.optimiser == "auto" else gp.stages
     return TrainingSettings(
-        kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
-        probes=_plain(gp.probes), noise_floor=_plain(gp.noise_floor), ard=bool(gp.ard), seed=seed,
-        optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
+        kernel=kernel, solver=_training_solver(gp), steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
+        probes=_plain(gp.probes), noise_floor=noise_floor, ard=bool(gp.ard), seed=seed,
+        optimiser="l-bfgs" if is_exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
         restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(gp.max_epochs),
         estimator=gp.trace_estimator,
     )  # fmt: skip
 
 
+def _training_solver(gp: GaussianProcess) -> Solver:
+    return gp.training_solver or gp.solver or Automatic()
+
+
+def _is_exact(gp: GaussianProcess, n: int) -> bool:
+    """Return whether n rows are trained by L-BFGS on the exact likelihood."""
+    is_factored = n <= CHOLESKY_ROWS and isinstance(_training_solver(gp), Automatic | Cholesky)
+    return gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+
+
 def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
-    """Return the scaling of training rows x: (n, d), y: (n,). Inputs of a scikit-learn kernel are not scaled.
+    """Return the scaling of training rows x: (n, d), y: (n,) or (n, p). Inputs of a scikit-learn kernel are not scaled.
 
     Raises:
         ValueError: an apviz kernel needs inputs in their own units, and `scale` is true.
     """
     if not gp.scale:
-        return Scaling.none(x)
+        none, outputs = Scaling.none(x), y.shape[1:]
+        return replace(none, mean=np.zeros(outputs), std=np.ones(outputs)) if outputs else none
     scaling = Scaling.of(x, y)
     if gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel):
-        return scaling.with_inputs_as_given()
+        return scaling.with_inputs_as_given().with_common_units()
     kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
     if isinstance(kernel, Kernel):
         d = x.shape[1]
@@ -143,6 +158,7 @@ def rows_of(x: Tensor, y: Tensor, weights: NDArray[np.float64] | None) -> tuple[
     """Merge rows with equal inputs and log what was merged; also return the first row of each group."""
     groups = groups_of(x)
     rows = merged(x, y, None if weights is None else torch.from_numpy(weights), groups)
+    rows = as_two(rows) if len(rows.x) == 1 else rows
     if rows.are_merged:
         log.info("%s", rows.sentence)
     return rows, first_of(groups).numpy()
@@ -176,10 +192,14 @@ def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
 
 def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> Training:
     """Return the training: a kernel starts from its own values, a scikit-learn kernel keeps its bounds."""
+    scaling = scaling.of_model()
     x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
-    kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
+    kernel, noise, initial = gp.kernel, None, None
+    noise_floor = floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
     if model is not None:
+        if model.start.is_evaluated:
+            check_entries(model.kernel, x)
         start = scaling.to_scaled(Hyperparameters.of(model.start, model.noise or 1.0))
         kernel = start.build_kernel()
         if model.noise is not None:
@@ -188,7 +208,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
         if noise is None:
             noise = max(START_NOISE * (float(y.var()) or 1.0), 2 * noise_floor)
         initial = Hyperparameters.of(kernel, noise, float(y.mean()))
-    settings = replace(_training_settings(gp, len(x), kernel, seed_of(gp)), noise_floor=_plain(noise_floor))
+    settings = _training_settings(gp, len(x), kernel, seed_of(gp), noise_floor)
     return Training(
         x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=training_dtype(gp, len(x)),
         device=gp.device, constraints=None if model is None else model.constraints(scaling), rows=rows,
@@ -206,6 +226,11 @@ def train(
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
+    if rows.n == 1:
+        warnings.warn("a single row cannot train hyperparameters: the kernel keeps its own numbers", stacklevel=3)
+        prior = Prior.of(gp.kernel, None, rows.x.shape[1]).hyperparameters
+        in_units = scaling.to_scaled(prior) if isinstance(gp.kernel, SklearnKernel) else prior
+        return replace(in_units, mean=float(rows.y.mean())), None
     training = _training_of(gp, rows, scaling)
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace
@@ -225,14 +250,23 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
+    settings = training.settings
+    warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs")
     return hyperparameters, trace
 
 
-def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | None:
-    """Return the trained scikit-learn kernel with its fitted values, or None. Warns about values at a bound."""
-    model = sklearn_model_of(gp, d)
+def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:
+    """Return the kernel in raw units: a trained scikit-learn kernel with its fitted values, else one of apviz.
+
+    None if apviz's kernel has no form in raw units. Warns about values at a bound.
+    """
+    model, scaling = sklearn_model_of(gp, d), scaling.of_model()
     if model is None:
-        return None
+        widths = np.where(scaling.half_width > 0, scaling.half_width, 1.0)  # any unit for an input that is ignored
+        try:
+            return replace(scaling, half_width=widths).to_raw(h).build_kernel()
+        except (ValueError, OverflowError):
+            return None
     kernel = model.fitted(h, scaling)
     if found := SklearnModel(kernel, d).at_bounds():
         warnings.warn(
@@ -243,7 +277,7 @@ def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: 
 
 def theta_of(gp: GaussianProcess) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Return the names and values of θ: that of a scikit-learn kernel, else logarithms of noise and kernel."""
-    if gp.kernel_ is not None:
+    if isinstance(gp.kernel_, SklearnKernel):
         return SklearnModel(gp.kernel_, gp.n_features_in_).names, gp.kernel_.theta
     logarithmic = _logarithmic(gp.hyperparameters_)
     return logarithmic.names[1:], logarithmic.raw(gp.hyperparameters_)[1:].numpy()
@@ -265,7 +299,8 @@ def likelihood_of(
     Raises:
         ValueError: theta has another shape or is not finite.
     """
-    h, kernel = gp.hyperparameters_, gp.kernel_
+    h = gp.hyperparameters_
+    kernel = gp.kernel_ if isinstance(gp.kernel_, SklearnKernel) else None
     if theta is not None:
         names, fitted = theta_of(gp)
         values = tensor_of(theta, "theta").double()
@@ -274,7 +309,7 @@ def likelihood_of(
                 f"theta must be {len(fitted)} finite numbers ({', '.join(names)}), got {values.tolist()!r:.200}"
             )
         if kernel is not None:
-            h = SklearnModel(kernel, gp.n_features_in_).at(values.numpy(), gp.scaling_, h)
+            h = SklearnModel(kernel, gp.n_features_in_).at(values.numpy(), gp.scaling_.of_model(), h)
             kernel = kernel.clone_with_theta(values.numpy())
         else:
             h = _logarithmic(h).hyperparameters(torch.cat([torch.tensor([h.mean]).double(), values]))
@@ -285,7 +320,7 @@ def likelihood_of(
             f"{gp.probes} probes; solver=apviz.Cholesky() makes it exact",
             stacklevel=3,
         )
-    value = found.value - gp.rows_.n * float(np.log(gp.scaling_.std))
+    value = found.value - gp.rows_.n * float(np.log(gp.scaling_.std).sum())
     if found.gradient is None:
         return value, None, found.standard_error
     if kernel is not None:
