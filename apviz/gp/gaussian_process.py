@@ -252,7 +252,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return_std: also return the standard deviation, (m,).
             return_cov: also return the covariance, (m, m), in squared units. It needs (n, m) arrays.
             include_noise: add σ²: predict an observation y(x) instead of the function f(x).
-            hooks: hooks of the solves for standard deviations or covariance; the mean needs no solve.
+            hooks: hooks of the solves for standard deviations or covariance. The mean needs no solve, nor do standard
+                deviations if `fit` left a Cholesky factor.
 
         Raises:
             RuntimeError: both return_std and return_cov are true.
@@ -262,17 +263,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise RuntimeError("at most one of return_std and return_cov may be true")
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x)
+            if return_std:
+                require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
+                means, variance = self.posterior_.mean_and_variance(
+                    points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
+                )
+                std = self.scaling_.std * np.sqrt(_float64(variance))
+                return self.scaling_.mean + self.scaling_.std * _float64(means), std
             mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
-            if not (return_std or return_cov):
+            if not return_cov:
                 return mean
-            if return_cov:
-                covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
-                return mean, self.scaling_.std**2 * _float64(covariance)
-            require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-            variance = self.posterior_.variance(
-                points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
-            )
-            return mean, self.scaling_.std * np.sqrt(_float64(variance))
+            covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
+            return mean, self.scaling_.std**2 * _float64(covariance)
 
     @property
     def prediction_accuracy_(self) -> PredictionAccuracy:

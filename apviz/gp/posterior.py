@@ -19,7 +19,7 @@ from apviz.gp.mean_products import MeanProducts
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.points import CHUNK, Points
 from apviz.gp.prediction_accuracy import MeanResidual, PredictionAccuracy
-from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
+from apviz.gp.variances import VARIANCE_TOL, Batch, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
 from apviz.operators import CountingOperator, Operator
@@ -74,7 +74,8 @@ class Posterior:
     k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw = −2h(w), which is below cᵀK⁻¹c by rᵀK⁻¹r for any w. The
     error is therefore of second order in the residual. A solve that stops early makes the variance too large, never too
     small, up to rounding; the excess is at most ‖r‖²/σ². Each batch costs one solve and one product with K. The set-up
-    (the factors of the blocks) is built for the first batch and kept.
+    (the factors of the blocks) is built for the first batch and kept. If it is a Cholesky factor L of K in float64, the
+    variance is k(x*, x*) − ‖L⁻¹c‖², without a solve, unless the rounding of L is too large for that.
 
     Without a given `variance_solver`, the bound should be at most 1% of variance + σ² at every point, and the standard
     deviation of f at most a tenth too large. Otherwise the solve resumes from its weights with smaller tolerances, for
@@ -332,9 +333,34 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
-            for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
-                out[rows] = variance
+            for batch in self._variances(points, method, rank, checked_hooks(hooks)):
+                out[batch.rows] = batch.variance
             return out + self.hyperparameters.noise if include_noise else out
+
+    def mean_and_variance(
+        self,
+        x_star: Any,
+        method: Method = "solves",
+        rank: int = PAPER_LANCZOS_RANK,
+        *,
+        include_noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """Predict `mean` and `variance`, (m,) each, which share kernel entries where they can. Arguments as there."""
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = Points(x_star, self.system)
+            means, variances = (self.weights.new_empty(len(points)) for _ in range(2))
+            done = 0
+            for batch in self._variances(points, method, rank, checked_hooks(hooks)):
+                variances[batch.rows] = batch.variance
+                if batch.columns is not None:
+                    means[batch.rows] = self._mean_of(batch)
+                    done += len(batch.points)
+            if done < len(points):
+                solves = self._last_solves
+                means = self.mean(x_star)
+                self._last_solves = solves  # the accuracy of these predictions
+            return means, variances + self.hyperparameters.noise if include_noise else variances
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """Predict the covariance of f(x*): (m, d) to (m, m). It uses the solves of `variance`, which is its diagonal.
@@ -360,8 +386,8 @@ class Posterior:
         hooks, z = checked_hooks(hooks), points[:]
         w, c = (self.weights.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.weights.new_empty(len(z))
-        for rows, _, found, _ in self._by_solves(points, hooks, keep=(w, c)):
-            variance[rows] = found
+        for batch in self._by_solves(points, hooks, keep=(w, c)):
+            variance[batch.rows] = batch.variance
         explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
         out = -0.5 * (explained + explained.mT)
         for group, rows in enumerate(z.reshape(-1, size, z.shape[1])):
@@ -429,7 +455,7 @@ class Posterior:
         added = self.hyperparameters.noise if include_noise else 0.0
         variances = self._variances(points, method, rank, checked_hooks(hooks))
         return (
-            Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
+            Prediction(batch.rows, self._mean_of(batch), batch.variance + added, batch.solve) for batch in variances
         )
 
     def accuracy(
@@ -521,10 +547,14 @@ class Posterior:
     def _mean(self, chunk: Tensor) -> Tensor:
         return self._means.product(chunk, self.weights) + self.hyperparameters.mean
 
-    def _variances(
-        self, points: Points, method: Method, rank: int, hooks: list[Hook]
-    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve | None]]:
-        """Return an iterator of rows, inputs, variances and solve records. Settings are checked immediately."""
+    def _mean_of(self, batch: Batch) -> Tensor:
+        """Return the means of a batch of variances, without evaluating k(X, x*) again if the batch has it."""
+        if batch.columns is None:
+            return self._mean(batch.points)
+        return batch.columns.T @ self.weights + self.hyperparameters.mean
+
+    def _variances(self, points: Points, method: Method, rank: int, hooks: list[Hook]) -> Iterator[Batch]:
+        """Return an iterator of batches. Settings are checked immediately."""
         require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}")
         if method == "lanczos":
             require_whole("rank", rank, 1)
@@ -532,17 +562,17 @@ class Posterior:
             return self._by_lanczos(points, rank)
         return self._by_solves(points, hooks)
 
-    def _by_lanczos(self, points: Points, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
+    def _by_lanczos(self, points: Points, rank: int) -> Iterator[Batch]:
         for rows, chunk in points.chunks(self._chunk()):
             explained = self._inverse.explained(chunk, [rank])
-            yield rows, chunk, self._by_batches.from_explained(explained, chunk)[:, 0], None
+            yield Batch(rows, chunk, self._by_batches.from_explained(explained, chunk)[:, 0], None)
 
     def _by_solves(
         self, points: Points, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
-    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
+    ) -> Iterator[Batch]:
         """Do as `_variances`, and write W and C + R of all points into `keep`, two (n, m) arrays."""
         self.variance_solves = self._last_solves = []
-        batches = list(points.slices(self._by_batches.width()))
+        batches = list(points.slices(self._by_batches.width(len(points))))
         return self._by_batches.by_solves(
             batches, points.__getitem__, hooks, self.variance_solves, self._mean_residual(), keep
         )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from apviz.gp.accuracy import weighted_norms
+from apviz.gp.factor_variances import FactorVariances
 from apviz.gp.prediction_accuracy import MeanResidual, PointErrors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
@@ -39,6 +41,8 @@ MAX_BATCH = 1024
 # n × batch arrays in memory: of solvers and preconditioners, in the system's dtype; and in float64, C, W and R, and B
 # and W of the solve
 BATCH_ARRAYS, DOUBLE_ARRAYS = 15, 5
+# numbers in an n × batch array that fit any memory
+FEW_NUMBERS = 2**17
 # share of the free memory for these arrays; the factors of the blocks use up to 0.4 of the rest
 BATCH_SHARE = 0.5
 
@@ -50,10 +54,12 @@ class VarianceSolve:
     Args:
         rows: rows of the test inputs.
         stop_reason, stop_message: as in `Solution`, of the first solve.
-        residual: smallest residual of the first solve and the tighter ones that resumed from it.
+        residual: smallest residual of the first solve and the tighter ones that resumed from it; a bound on it if a
+            kept Cholesky factor needs no solve.
         epochs, work, seconds: as in `Solution`, summed over all these solves.
         excess: (c,) float64 on the CPU, a bound on the excess of the returned variance over the exact one: ‖r‖²/σ²,
-            or Σᵢ rᵢ²/σᵢ² for rows with their own noises, plus rounding in float64.
+            or Σᵢ rᵢ²/σᵢ² for rows with their own noises, plus rounding in float64. Without a solve, a bound on the
+            error of the factor.
         errors: bounds on the errors of the predictions.
     """
 
@@ -71,6 +77,24 @@ class VarianceSolve:
     def converged(self) -> bool:
         """Whether the recomputed residual is below the tolerance."""
         return self.stop_reason is StopReason.CONVERGED
+
+
+class Batch(NamedTuple):
+    """Variances of one batch of test points.
+
+    Attributes:
+        rows: rows of the test inputs.
+        points: their inputs, (c, d).
+        variance: (c,) float64.
+        solve: record of the solve; None for Lanczos.
+        columns: k(X, x*), (n, c) float64, if the variances left it unchanged, for the means; else None.
+    """
+
+    rows: slice
+    points: Tensor
+    variance: Tensor
+    solve: VarianceSolve | None
+    columns: Tensor | None = None
 
 
 class Variances:
@@ -100,11 +124,15 @@ class Variances:
         self._operator = operator
         #: the solver's set-up, and the number of right-hand sides it was built for
         self.prepared: tuple[Prepared, float] | None = None
+        # the set-up whose factor was looked at, and the variances by this factor
+        self._by_factor: tuple[Prepared, FactorVariances | None] | None = None
 
-    def width(self) -> int:
-        """Return the number of right-hand sides in a solve: `batch_size`, or from the free memory."""
+    def width(self, points: float = math.inf) -> int:
+        """Return the largest number of right-hand sides in a solve, for a number of points in all."""
         if self.batch_size != "auto":
             return self.batch_size
+        if points * self.system.n <= FEW_NUMBERS:  # asking for the free memory takes longer than such a solve
+            return MAX_BATCH
         n, item = self.system.n, self.system.x.element_size()
         history = getattr(getattr(self.solver, "step", None), "length", 0)
         arrays = BATCH_ARRAYS + 8 / item * DOUBLE_ARRAYS + (history if isinstance(history, int) else 0)
@@ -135,8 +163,10 @@ class Variances:
         done: list[VarianceSolve],
         mean: MeanResidual,
         keep: tuple[Tensor, Tensor] | None = None,
-    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
+    ) -> Iterator[Batch]:
         """Solve batch by batch. Warns about the first batch whose variances may be too large.
+
+        If the set-up has a Cholesky factor in float64 that is accurate enough, it needs no solve, so no hook is called.
 
         Args:
             batches: rows of the test inputs.
@@ -145,15 +175,15 @@ class Variances:
             done: list to which the records are appended.
             mean: residual of the mean's weights, whose errors are found on the way.
             keep: two (n, m) arrays to fill with W and C + R of all points.
-
-        Yields:
-            Rows, their inputs, their variances (c,), and the record of the solve.
         """
         warned = False
         widest = max((rows.stop - rows.start for rows in batches), default=0)
         for rows in batches:
-            chunk = chunk_of(rows)
-            w, c_and_r, solved = self._solve(chunk, rows, hooks, self.prepared_for(widest), mean)
+            chunk, prepared = chunk_of(rows), self.prepared_for(widest)
+            if keep is None and (direct := self._directly(chunk, rows, prepared, done, mean)) is not None:
+                yield direct
+                continue
+            w, c_and_r, solved = self._solve(chunk, rows, hooks, prepared, mean)
             variance = self._variance_of(w, c_and_r, chunk)
             if not warned and (warning := self._warning(variance, solved, chunk)):
                 warned = True
@@ -162,7 +192,7 @@ class Variances:
             done.append(solved)
             if keep:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r
-            yield rows, chunk, variance, solved
+            yield Batch(rows, chunk, variance, solved)
 
     def errors(self, chunk: Tensor, rows: slice, hooks: list[Hook], mean: MeanResidual) -> PointErrors:
         """Return the errors at test inputs (c, d) of a mean with this residual, and of these variances."""
@@ -250,6 +280,29 @@ class Variances:
             sum(each.seconds for each in solutions), excess,
             mean.errors(c, w, self._variance_of(w, c + r, chunk), excess),
         )  # fmt: skip
+
+    def _directly(
+        self, chunk: Tensor, rows: slice, prepared: Prepared, done: list[VarianceSolve], mean: MeanResidual
+    ) -> Batch | None:
+        """Return the variances of a batch by a kept factor of K; None if it is not accurate enough."""
+        if self._by_factor is None or self._by_factor[0] is not prepared:
+            self._by_factor = prepared, FactorVariances.of(prepared, self._operator)
+        by_factor = self._by_factor[1]
+        if by_factor is None:
+            return None
+        start = time.perf_counter()
+        c = self._operator.cross_columns(chunk)
+        for tightly in (False, True):
+            found = by_factor.explained(c, tightly=tightly)
+            variance, excess = self.from_explained(found.values, chunk), found.error.cpu()
+            if (self._excess_ratio(variance, excess) <= 1).all():
+                solved = VarianceSolve(
+                    rows, StopReason.CONVERGED, "a kept Cholesky factor needs no solve", found.residual, 0,
+                    len(chunk) / self.system.n, time.perf_counter() - start, excess, mean.proven_errors(variance, excess),
+                )  # fmt: skip
+                done.append(solved)
+                return Batch(rows, chunk, variance, solved, c)
+        return None
 
     def prepared_for(self, columns: int) -> Prepared:
         """Return the solver's set-up, built once for all batches of at most `columns` points."""

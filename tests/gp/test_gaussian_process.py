@@ -231,6 +231,12 @@ def test_hooks_are_told_about_every_solve_of_fit_and_of_the_deviations():
     watch, x, y = Watch(), *data()
     gp = apviz.GaussianProcess(max_steps=3, probes=7, **ADAM).fit(x, y, hooks=(hook for hook in [watch]))
     assert watch.columns == [8, 8, 8, 1]
+    gp.predict(x[:5], return_std=True, hooks=[watch])
+    assert watch.columns == [8, 8, 8, 1]  # the factor of the mean's solve needs no further solve
+    watch.columns.clear()
+    settings = {**ADAM, "solver": apviz.ConjugateGradient(tol=1e-8, max_epochs=200)}
+    gp = apviz.GaussianProcess(max_steps=3, probes=7, **settings).fit(x, y, hooks=[watch])
+    assert watch.columns == [8, 8, 8, 1]
     gp.predict(x[:5], hooks=[watch])
     gp.predict(x[:5], return_std=True, include_noise=True, hooks=[watch])
     gp.negative_log_likelihood(x[:6], y[:6], hooks=[watch])
