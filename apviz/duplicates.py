@@ -145,6 +145,16 @@ def merged(x: Tensor, y: Tensor, weights: Tensor | None = None, groups: Tensor |
     return DistinctRows(x[first], mean, total, counts, spread, log_weights)
 
 
+def as_two(row: DistinctRows) -> DistinctRows:
+    """Split a single row into two with half its weight each: a system needs two rows. The posterior stays the same.
+
+    Each counts as half a row, so that the log marginal likelihood stays the same too.
+    """
+    x, y, weights, counts, spread, log_weights = (torch.cat([each, each]) for each in row.tensors)
+    halved = weights / 2
+    return DistinctRows(x, y, halved, counts / 2, spread / 2, (log_weights + weights.log()) / 2 - halved.log())
+
+
 def weights_of_all(found: Tensor, groups: Tensor, y: Tensor, noise: float, weights: Tensor | None = None) -> Tensor:
     """Return K⁻¹y of all rows, (n,) or (n, p), from that of the merged rows.
 

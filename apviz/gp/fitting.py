@@ -17,11 +17,12 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
-from apviz.duplicates import DistinctRows, first_of, groups_of, merged
+from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
+from apviz.gp.prior import Prior
 from apviz.gp.scaling import Scaling
 from apviz.gp.sklearn_kernels import SklearnModel
 from apviz.gp.training import Training
@@ -112,16 +113,17 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
 
 
 def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
-    """Return the scaling of training rows x: (n, d), y: (n,). Inputs of a scikit-learn kernel are not scaled.
+    """Return the scaling of training rows x: (n, d), y: (n,) or (n, p). Inputs of a scikit-learn kernel are not scaled.
 
     Raises:
         ValueError: an apviz kernel needs inputs in their own units, and `scale` is true.
     """
     if not gp.scale:
-        return Scaling.none(x)
+        none, outputs = Scaling.none(x), y.shape[1:]
+        return replace(none, mean=np.zeros(outputs), std=np.ones(outputs)) if outputs else none
     scaling = Scaling.of(x, y)
     if gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel):
-        return scaling.with_inputs_as_given()
+        return scaling.with_inputs_as_given().with_common_units()
     kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
     if isinstance(kernel, Kernel):
         d = x.shape[1]
@@ -143,6 +145,7 @@ def rows_of(x: Tensor, y: Tensor, weights: NDArray[np.float64] | None) -> tuple[
     """Merge rows with equal inputs and log what was merged; also return the first row of each group."""
     groups = groups_of(x)
     rows = merged(x, y, None if weights is None else torch.from_numpy(weights), groups)
+    rows = as_two(rows) if len(rows.x) == 1 else rows
     if rows.are_merged:
         log.info("%s", rows.sentence)
     return rows, first_of(groups).numpy()
@@ -176,6 +179,7 @@ def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
 
 def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> Training:
     """Return the training: a kernel starts from its own values, a scikit-learn kernel keeps its bounds."""
+    scaling = scaling.of_model()
     x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
     kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
@@ -206,6 +210,11 @@ def train(
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
+    if rows.n == 1:
+        warnings.warn("a single row cannot train hyperparameters: the kernel keeps its own numbers", stacklevel=3)
+        prior = Prior.of(gp.kernel, None, rows.x.shape[1]).hyperparameters
+        in_units = scaling.to_scaled(prior) if isinstance(gp.kernel, SklearnKernel) else prior
+        return replace(in_units, mean=float(rows.y.mean())), None
     training = _training_of(gp, rows, scaling)
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace
@@ -228,11 +237,18 @@ def train(
     return hyperparameters, trace
 
 
-def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | None:
-    """Return the trained scikit-learn kernel with its fitted values, or None. Warns about values at a bound."""
-    model = sklearn_model_of(gp, d)
+def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:
+    """Return the kernel in raw units: a trained scikit-learn kernel with its fitted values, else one of apviz.
+
+    None if apviz's kernel has no form in raw units. Warns about values at a bound.
+    """
+    model, scaling = sklearn_model_of(gp, d), scaling.of_model()
     if model is None:
-        return None
+        widths = np.where(scaling.half_width > 0, scaling.half_width, 1.0)  # any unit for an input that is ignored
+        try:
+            return replace(scaling, half_width=widths).to_raw(h).build_kernel()
+        except (ValueError, OverflowError):
+            return None
     kernel = model.fitted(h, scaling)
     if found := SklearnModel(kernel, d).at_bounds():
         warnings.warn(
@@ -243,7 +259,7 @@ def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: 
 
 def theta_of(gp: GaussianProcess) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Return the names and values of θ: that of a scikit-learn kernel, else logarithms of noise and kernel."""
-    if gp.kernel_ is not None:
+    if isinstance(gp.kernel_, SklearnKernel):
         return SklearnModel(gp.kernel_, gp.n_features_in_).names, gp.kernel_.theta
     logarithmic = _logarithmic(gp.hyperparameters_)
     return logarithmic.names[1:], logarithmic.raw(gp.hyperparameters_)[1:].numpy()
@@ -265,7 +281,8 @@ def likelihood_of(
     Raises:
         ValueError: theta has another shape or is not finite.
     """
-    h, kernel = gp.hyperparameters_, gp.kernel_
+    h = gp.hyperparameters_
+    kernel = gp.kernel_ if isinstance(gp.kernel_, SklearnKernel) else None
     if theta is not None:
         names, fitted = theta_of(gp)
         values = tensor_of(theta, "theta").double()
@@ -274,7 +291,7 @@ def likelihood_of(
                 f"theta must be {len(fitted)} finite numbers ({', '.join(names)}), got {values.tolist()!r:.200}"
             )
         if kernel is not None:
-            h = SklearnModel(kernel, gp.n_features_in_).at(values.numpy(), gp.scaling_, h)
+            h = SklearnModel(kernel, gp.n_features_in_).at(values.numpy(), gp.scaling_.of_model(), h)
             kernel = kernel.clone_with_theta(values.numpy())
         else:
             h = _logarithmic(h).hyperparameters(torch.cat([torch.tensor([h.mean]).double(), values]))
@@ -285,7 +302,7 @@ def likelihood_of(
             f"{gp.probes} probes; solver=apviz.Cholesky() makes it exact",
             stacklevel=3,
         )
-    value = found.value - gp.rows_.n * float(np.log(gp.scaling_.std))
+    value = found.value - gp.rows_.n * float(np.log(gp.scaling_.std).sum())
     if found.gradient is None:
         return value, None, found.standard_error
     if kernel is not None:

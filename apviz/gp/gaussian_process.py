@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.datasets.sphere import AnyEncoding
-from apviz.duplicates import DistinctRows
-from apviz.gp import metrics, saved
+from apviz.gp import metrics, persistence
 from apviz.gp.fitting import (
     DTYPES,
     check_settings,
@@ -32,10 +32,14 @@ from apviz.gp.fitting import (
     train,
     training_dtype,
 )
+from apviz.gp.foreign_settings import refuse, refusing
 from apviz.gp.gradient import Estimator
+from apviz.gp.outputs import Outputs
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.prediction_accuracy import PredictionAccuracy
+from apviz.gp.prior import Prior
 from apviz.gp.sampling import sampled
+from apviz.gp.scaling import Scaling
 from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
@@ -44,9 +48,6 @@ from apviz.settings import in_full_precision, require, require_torch_defaults, r
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
-
-# These settings belong to a machine and a run, not to the model. They are not saved.
-LOCAL = ("path", "device")
 
 
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,15 +103,19 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         hyperparameters_: the hyperparameters used, in scaled units.
-        kernel_: the fitted scikit-learn kernel, in raw units; None if `kernel` is another kernel or was not trained.
+        kernel_: the kernel in raw units: that of scikit-learn if one was trained, else one of apviz. With several
+            outputs in different units, in units of the standardised outputs. None if it has no form in raw units.
         theta_, theta_names_: (p,) argument of `log_marginal_likelihood`, and its names. With a scikit-learn kernel it
             is `kernel_.theta`; else the logarithms of noise and kernel in scaled units, and untransformed the numbers
             that may be negative, such as a factor of `apviz.Groups`.
+        log_marginal_likelihood_value_: log p(y) at the fitted hyperparameters, in nats, computed when first read.
         trace_: the `TrainingTrace`; None if nothing was trained, and after `load`.
-        solution_: result of the solve for the mean. `fit` has warned if `solution_.converged` is false.
+        solution_: result of the solve for the mean; of p outputs, that with the largest error. `fit` has warned if
+            `solution_.converged` is false.
         mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
             `fit` has warned if it is above `accuracy`, or above 0.05 if that is None.
-        posterior_: the `Posterior` in scaled units; its `variance_solves` describe the solves for the last variances.
+        posterior_: the `Posterior` in scaled units, of the first output; its `variance_solves` describe the solves for
+            the last variances.
         scaling_: maps raw to scaled units and back.
         rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
             (`apviz.duplicates.DistinctRows`). `rows_.sentence` says what was merged; it is also logged.
@@ -128,6 +133,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True
     """
 
+    @refusing
     def __init__(
         self,
         kernel: str | Kernel | SklearnKernel = "matern52",
@@ -186,8 +192,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         predictions nor the likelihood, and saves work. Rows that are nearly equal are reported.
 
         Args:
-            x: (n, d) raw inputs, n ≥ 2.
-            y: (n,) raw targets.
+            x: (n, d) raw inputs. With a single row nothing is trained, and inputs are not scaled.
+            y: (n,) raw targets, or (n, p) of p outputs. They share kernel and noise in scaled units, where each output
+                is standardised; the prior mean too, which is relative to each output's own mean. With a scikit-learn
+                kernel, in raw units, all are divided by the same number. `scale=False` changes no output.
             sample_weight: (n,) weights, or one number: a row of weight w has noise σ²/w, and weight 0 leaves it out.
                 So a row of weight 2 moves predictions as much as two equal rows. None: all have weight 1, as have new
                 observations.
@@ -205,10 +213,11 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
             require_torch_defaults()
             x, y = validate_data(
-                self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, ensure_min_samples=2
+                self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True
             )
             y = y.astype(np.float64)
-            check_finite(torch.from_numpy(y)[:, None], "y")
+            y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+            check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
             weights, used = weights_of(sample_weight, len(x))
             if used is not None:
                 x, y = x[used], y[used]
@@ -222,14 +231,20 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, rows, scaling, hooks)
             report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
-            posterior = self._posterior(rows, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
-        solution = posterior.solution
+            posterior = persistence.posterior_of(
+                self, rows, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks
+            )
+            outputs = None if rows.y.ndim == 1 else Outputs.of(posterior, rows.y, hooks)
+        solution, error = posterior.solution, posterior.mean_error
+        if outputs is not None:
+            solution, error = outputs.solution, outputs.mean_error
         assert solution is not None  # without given weights there was a solve
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
-        self.posterior_, self.solution_, self.mean_error_ = posterior, solution, posterior.mean_error
-        self.rows_ = rows
+        self.posterior_, self.solution_, self.mean_error_ = posterior, solution, error
+        self.rows_, self._outputs = rows, outputs
+        self._likelihood: float | None = None
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         self.target_name_ = target_name if isinstance(target_name, str) else None
         self.columns_: tuple[AnyEncoding, ...] | None = None
@@ -244,13 +259,17 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Predict the mean at x: (m, d), to (m,), in the target's units.
+        """Predict the mean at x: (m, d), to (m,) or (m, p), in the target's units.
+
+        Before `fit`, predict the prior, as scikit-learn does: of `hyperparameters`, or of the kernel with its own
+        numbers, or 1 for a kernel by name; with mean 0, and σ² = 0.1 if the kernel has no `WhiteKernel`. Nothing is
+        scaled then.
 
         If a solve for standard deviations does not converge, it warns. They are then too large, never too small.
 
         Args:
-            return_std: also return the standard deviation, (m,).
-            return_cov: also return the covariance, (m, m), in squared units. It needs (n, m) arrays.
+            return_std: also return the standard deviation, (m,) or (m, p).
+            return_cov: also return the covariance, (m, m) or (m, m, p), in squared units. It needs (n, m) arrays.
             include_noise: add σ²: predict an observation y(x) instead of the function f(x).
             hooks: hooks of the solves for standard deviations or covariance. The mean needs no solve, nor do standard
                 deviations if `fit` left a Cholesky factor.
@@ -258,29 +277,27 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             RuntimeError: both return_std and return_cov are true.
         """
-        check_is_fitted(self, "posterior_")
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov may be true")
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
-            points = self._points(x)
+            posterior, points = self._model_at(x)
             if return_std:
                 require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-                means, variance = self.posterior_.mean_and_variance(
+                mean, variance = posterior.mean_and_variance(
                     points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
                 )
-                std = self.scaling_.std * np.sqrt(_float64(variance))
-                return self.scaling_.mean + self.scaling_.std * _float64(means), std
-            mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
+                return self._means(points, mean), self._in_units(np.sqrt(_float64(variance)))
             if not return_cov:
-                return mean
-            covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
-            return mean, self.scaling_.std**2 * _float64(covariance)
+                return self._means(points)
+            means = self._means(points)
+            covariance = posterior.covariance(points, include_noise=include_noise, hooks=hooks)
+            return means, self._in_units(_float64(covariance), squared=True)
 
     @property
     def prediction_accuracy_(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if its sd was solved for, else the proven bound."""
         check_is_fitted(self, "posterior_")
-        return replace(self.posterior_.prediction_accuracy, proven=self.mean_error_)
+        return self._of_all_outputs(self.posterior_.prediction_accuracy)
 
     def measure_accuracy(
         self, x: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
@@ -293,7 +310,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         with in_full_precision():
             found = self.posterior_.accuracy(self._points(x), count, seed=seed, hooks=hooks)
-        return replace(found, proven=self.mean_error_)
+        return self._of_all_outputs(found)
 
     def sample_y(
         self,
@@ -304,9 +321,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64]:
-        """Draw samples of the posterior at x: (m, d), to (m, n_samples), in the target's units.
+        """Draw samples of the posterior at x: (m, d), to (m, n_samples) or (m, p, n_samples), in the target's units.
 
-        Up to 2,000 points are drawn exactly from their covariance, more by pathwise conditioning (`Posterior.samples`).
+        Before `fit`, of the prior, as in `predict`. Up to 2,000 points are drawn exactly from their covariance, more by
+        pathwise conditioning (`Posterior.samples`).
 
         Args:
             random_state: an int, a `numpy.random.RandomState`, or None for new samples in every call.
@@ -316,15 +334,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: x has more than 2,000 points and the kernel has no random features.
         """
-        check_is_fitted(self, "posterior_")
         require_whole("n_samples", n_samples, 1)
         random = check_random_state(random_state)
         with explained("a sample", FEWER_AT_ONCE):
-            samples = sampled(self.posterior_, self._points(x), n_samples, random, hooks)
+            posterior, points = self._model_at(x)
+            outputs = self._means(points).shape[1:]
+            drawn = sampled(posterior, points, n_samples * math.prod(outputs), random, hooks)
+            drawn = drawn - _float64(posterior.mean(points))[:, None]
         if include_noise:
-            samples = samples + np.sqrt(self.hyperparameters_.noise) * random.standard_normal(samples.shape)
-        found: NDArray[np.float64] = self.scaling_.mean + self.scaling_.std * samples
-        return found
+            noise = posterior.hyperparameters.noise
+            drawn = drawn + np.sqrt(noise) * random.standard_normal(drawn.shape)
+        mean, drawn = self._means(points)[..., None], drawn.reshape(len(drawn), *outputs, n_samples)
+        return mean + (drawn if self._scaling is None else drawn * np.reshape(self._scaling.std, (*outputs, 1)))
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False
@@ -348,6 +369,15 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return value if gradient is None else (value, gradient)
 
     @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """Value of log p(y) at the fitted hyperparameters, as `log_marginal_likelihood()`; computed when first read."""
+        check_is_fitted(self, "posterior_")
+        if self._likelihood is None:
+            with explained("the likelihood", "use fewer probes, or fewer rows"):
+                self._likelihood = likelihood_of(self, None, False)[0]
+        return self._likelihood
+
+    @property
     def theta_(self) -> NDArray[np.float64]:
         """Logarithms of noise and kernel: (p,)."""
         check_is_fitted(self, "posterior_")
@@ -360,17 +390,36 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return list(theta_of(self)[0])
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
-        """Average −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
+        """Average −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,) or (m, p), summed over p.
 
         The paper's value is for standardised targets: smaller by the log of the training targets' standard deviation.
         """
         check_is_fitted(self, "posterior_")
-        _, y = validate_data(self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, reset=False)
+        _, y = validate_data(
+            self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True, reset=False
+        )
         mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
         # scaled so that no square overflows
-        unit = self.scaling_.std
-        nats = metrics.negative_log_likelihood(mean / unit, (std / unit) ** 2, y.astype(np.float64) / unit)
-        return nats + float(np.log(unit))
+        unit, y = self.scaling_.std, y.astype(np.float64).reshape(mean.shape)
+        scaled = (mean / unit, (std / unit) ** 2, y / unit)
+        nats = metrics.negative_log_likelihood(*(each.ravel() for each in scaled))
+        return nats * (mean.size // len(mean)) + float(np.log(unit).sum())
+
+    def set_params(self, **params: Any) -> GaussianProcess:
+        """Change settings, as in scikit-learn."""
+        try:
+            return super().set_params(**params)  # type: ignore[no-any-return]
+        except ValueError:
+            try:
+                refuse((name.partition("__")[0] for name in params), self._get_param_names())
+            except TypeError as error:
+                raise ValueError(str(error)) from None
+            raise
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.target_tags.multi_output = False, True
+        return tags
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file atomically, by convention `*.npz`. A model at this path is replaced.
@@ -383,20 +432,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: a solver is not one of apviz's own.
         """
         check_is_fitted(self, "posterior_")
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in LOCAL}
-        del settings["hyperparameters"]
-        if isinstance(self.random_state, np.random.RandomState):
-            settings["random_state"] = None
-        names = getattr(self, "feature_names_in_", None)
-        saved.write(
-            path,
-            saved.Saved(
-                settings, self.rows_, self.hyperparameters_, self.hyperparameters is not None,
-                replace(self.solution_, weights=self.solution_.weights.cpu()), self.mean_error_, self.scaling_,
-                None if names is None else tuple(names), self.posterior_.system.dtype, self.target_name_,
-                self.columns_,
-            ),
-        )  # fmt: skip
+        persistence.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> GaussianProcess:
@@ -408,28 +444,41 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             OSError: there is no such file.
             ValueError: the file is not a saved model or is damaged; the message says what is wrong.
         """
-        found = saved.read(path)
-        known = set(cls().get_params(deep=False)) - {*LOCAL, "hyperparameters"}
-        if set(found.settings) != known:
-            raise ValueError(f"{path}: the settings must be {', '.join(sorted(known))}")
-        gp = cls(**found.settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
-        try:
-            check_settings(gp)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-        gp.rows_, gp.n_features_in_ = found.rows, found.rows.x.shape[1]
-        if found.feature_names is not None:
-            gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
-        gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
-        gp.target_name_, gp.columns_ = found.target_name, found.columns
-        gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds
-            gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, gp.n_features_in_)
-        gp.posterior_ = gp._restored(found.solution.weights, found.dtype)
-        return gp
+        return persistence.load(cls, path, device)
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _scaling(self) -> Scaling | None:
+        """Scaling of a fitted model; None before a fit."""
+        return getattr(self, "scaling_", None)
+
+    def _model_at(self, x: Any) -> tuple[Posterior | Prior, NDArray[np.float64]]:
+        """Return the posterior, or before a fit the prior, and the scaled points, (m, d)."""
+        if hasattr(self, "posterior_"):
+            return self.posterior_, self._points(x)
+        check_settings(self)
+        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
+        return Prior.of(self.kernel, self.hyperparameters, x.shape[1]), x
+
+    def _means(self, points: NDArray[np.float64], found: Tensor | None = None) -> NDArray[np.float64]:
+        """Return means at scaled points in the target's units, (m,) or (m, p); `found` are those of one output."""
+        if self._scaling is None:
+            return _float64(Prior.of(self.kernel, self.hyperparameters, points.shape[1]).mean(points))
+        if self._outputs is not None:
+            found = self._outputs.mean(points)
+        elif found is None:
+            found = self.posterior_.mean(points)
+        means: NDArray[np.float64] = self._scaling.mean + self._scaling.std * _float64(found)
+        return means
+
+    def _in_units(self, values: NDArray[np.float64], squared: bool = False) -> NDArray[np.float64]:
+        """Return deviations, or squared ones, in the target's units: the same shape, or (..., p)."""
+        if self._scaling is None:
+            return values
+        unit = self._scaling.std**2 if squared else self._scaling.std
+        scaled: NDArray[np.float64] = np.multiply.outer(values, unit)
+        return scaled
 
     def _points(self, x: Any) -> NDArray[np.float64]:
         x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
@@ -443,40 +492,26 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self.scaling_.inputs(x)
 
-    def _posterior(
-        self, rows: DistinctRows, h: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
-    ) -> Posterior:
-        return Posterior(
-            rows.x,
-            rows.y,
-            h,
-            self.solver,
-            accuracy=self.accuracy,
-            noises=rows.noises(h.noise),
-            dtype=dtype,
-            device=self.device,
-            operator=self.operator,
-            **how,
-        )
-
-    def _restored(self, weights: Tensor, dtype: torch.dtype) -> Posterior:
-        posterior = self._posterior(self.rows_, self.hyperparameters_, dtype, weights=weights)
-        posterior.system.operator.fix_engine(0.0, 1)  # without a solve nothing else fixes the engine
-        return posterior
+    def _of_all_outputs(self, found: PredictionAccuracy) -> PredictionAccuracy:
+        """Return the accuracy of all outputs from that of the first: for several, means have the bound for all."""
+        errors = found.mean_errors
+        if self._outputs is not None:
+            errors = np.full_like(errors, self.mean_error_)
+        return replace(found, mean_errors=errors, proven=self.mean_error_)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
-            del state["posterior_"]
-            state["_solved"] = self.posterior_.weights.cpu(), self.posterior_.system.dtype
+            del state["posterior_"], state["_outputs"]
+            state["_solved"] = persistence.weights_of(self), self.posterior_.system.dtype
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         solved = state.pop("_solved", None)
         super().__setstate__(state)
         if solved is not None:
-            self.posterior_ = self._restored(*solved)
+            persistence.restore(self, *solved)
 
 
 def _float64(values: Tensor) -> NDArray[np.float64]:

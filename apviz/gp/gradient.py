@@ -56,7 +56,7 @@ def step_system(
     """Build the system of a training step (paper, section 5.1).
 
     Args:
-        x, y: (n, d) inputs and (n,) targets; the system is on the device of x.
+        x, y: (n, d) inputs and (n,) or (n, p) targets; the system is on the device of x.
         dtype: dtype of the system; None: that of x.
         probes: l, the number of probes.
         seed: seed of the probes, as from `TrainingSettings.seed_of`.
@@ -98,7 +98,7 @@ class Gradient:
 
 
 def gradient_of(weights: Tensor, found: KernelDerivatives) -> Gradient:
-    """Return the gradient from K⁻¹(y − m), (n,), and the derivatives in kernel and noise."""
+    """Return the gradient from K⁻¹(y − m), (n,) or (n, p), and the derivatives in kernel and noise."""
     noise = found.noise.double().cpu()
     kernel = {name: each.cpu() for name, each in found.kernel.items()}
     return Gradient(-float(weights.sum(dtype=torch.float64)), noise if noise.ndim else float(noise), kernel)
@@ -108,10 +108,10 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
     """Estimate ∂ℓ/∂θ in one pass over the entries of K (1.0 work), without an n × n array.
 
     ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). The estimate is
-    unbiased if the solves are exact, and exact with the n probes √n·eᵢ.
+    unbiased if the solves are exact, and exact with the n probes √n·eᵢ. For p outputs the ℓ are added.
 
     Args:
-        weights: (n, l+1), K⁻¹ times the targets minus the mean, then times the probes.
+        weights: (n, p+l), K⁻¹ times the targets minus the mean, then times the probes.
         dual: (n, l), P⁻¹ times the probes, from `apviz.gp.probes.Probes.dual_of`.
 
     Raises:
@@ -129,10 +129,12 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
         >>> marginal_likelihood_gradient(CountingOperator(system.operator), weights, z).noise > 0  # σ² = 1 is too large
         True
     """
-    n, columns = weights.shape
-    if columns < 2 or dual.shape != (n, columns - 1):
+    probes = dual.shape[1] if dual.ndim == 2 else 0
+    outputs = weights.shape[1] - probes
+    if outputs < 1 or probes < 1 or len(dual) != len(weights):
         raise ValueError(
-            f"weights must be (n, l+1) and dual (n, l) with l ≥ 1, got {tuple(weights.shape)} and {tuple(dual.shape)}"
+            f"weights must be (n, p+l) and dual (n, l) with p, l ≥ 1, got {tuple(weights.shape)} and "
+            f"{tuple(dual.shape)}"
         )
-    right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
-    return gradient_of(weights[:, 0], operator.bilinear_derivatives(weights, right))
+    right = torch.cat([weights[:, :outputs] * -0.5, dual * (0.5 * outputs / probes)], dim=1)
+    return gradient_of(weights[:, :outputs], operator.bilinear_derivatives(weights, right))

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from apviz.gp import metrics
 from apviz.gp.posterior import FEWER_AT_ONCE
 from apviz.memory import explained
-from apviz.settings import in_full_precision, require_whole
+from apviz.settings import in_full_precision, require, require_whole
 from apviz.solvers import Hook
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def leave_one_out(gp: GaussianProcess, count: int, seed: int = 0, hooks: Iterabl
     """
     require_whole("count", count, 1)
     posterior, scaling = gp.posterior_, gp.scaling_
+    outputs = 1 if gp.rows_.y.ndim == 1 else gp.rows_.y.shape[1]
+    require(outputs == 1, "the model", f"{outputs} outputs", "of one output: fit one model for each")
     n = posterior.system.n
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values
     rows = order.to(posterior.system.device)

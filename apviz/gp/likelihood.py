@@ -70,7 +70,7 @@ def exact_marginal_likelihood(
     ∂ℓ/∂θ = ½ tr((K⁻¹ − wwᵀ) ∂K/∂θ) with w = K⁻¹(y − m) (Rasmussen & Williams, equation 5.9).
 
     Args:
-        x, y: (n, d) inputs and (n,) targets.
+        x, y: (n, d) inputs and (n,) targets, or (n, p) of p outputs, whose likelihoods are added.
         noises: (n,) σ² of each row; None: that of the hyperparameters.
         hooks: hooks of the solve.
 
@@ -96,10 +96,11 @@ def exact_marginal_likelihood(
         )
     solution = attempt(system, solver, hooks, prepared=prepared)
     w = solution.weights[:, None] if solution.weights.ndim == 1 else solution.weights
-    value = _value(torch.sum(system.b * w), 2.0 * factor.diagonal().log().sum(), n)
+    outputs = w.shape[1]
+    value = _value(torch.sum(system.b * w), outputs * 2.0 * factor.diagonal().log().sum(), outputs * n)
     gradient, operator = None, CountingOperator(system.operator)
     if with_gradient:
-        m = torch.cholesky_inverse(factor).addr_(w[:, 0], w[:, 0], alpha=-1.0).mul_(0.5)
+        m = torch.cholesky_inverse(factor).addmm_(w, w.T, beta=outputs, alpha=-1.0).mul_(0.5)
         gradient = gradient_of(w, operator.weighted_derivatives(m))
     return MarginalLikelihood(value, 0.0, gradient, solution, solution.work + operator.work)
 
@@ -115,7 +116,7 @@ def estimated_marginal_likelihood(
     whitening, value and gradient belong to one function.
 
     Args:
-        system: system with the targets minus the mean, (n,).
+        system: system with the targets minus the mean, (n,) or (n, p); the likelihoods of p outputs are added.
         solver: solver; its tolerance is lowered to 1e-4 if it is larger.
         probes: l, the number of probes.
         seed: seed of the probes.
@@ -128,16 +129,18 @@ def estimated_marginal_likelihood(
     if not solution.converged:
         end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): {solution.stop_message}"
         warnings.warn(NotConverged(f"the solve for a likelihood did not converge {end}", solution), stacklevel=2)
-    w, y = solution.weights.to(system.x).reshape(-1, 1), system.b
+    w, y = solution.weights.to(system.x).reshape(system.n, -1), system.b
+    outputs = w.shape[1]
     operator = CountingOperator(system.operator)
     inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)
     z = rademacher(system.n, probes, seed, system.x).z
     found = lanczos_log_determinant(operator, z, with_gradient, whitening)
     gradient = None
     if with_gradient:
-        left, right = torch.cat([w, found.left], 1), torch.cat([-0.5 * w, 0.5 * found.right], 1)
+        left, right = torch.cat([w, found.left], 1), torch.cat([-0.5 * w, 0.5 * outputs * found.right], 1)
         gradient = gradient_of(w, operator.bilinear_derivatives(left, right))
-    value, error = _value(inv_quad, found.value, system.n), 0.5 * float(found.standard_error)
+    value = _value(inv_quad, outputs * found.value, outputs * system.n)
+    error = 0.5 * outputs * float(found.standard_error)
     return MarginalLikelihood(value, error, gradient, solution, solution.work + operator.work)
 
 

@@ -63,7 +63,7 @@ class Objective(ABC):
     """The function ℓ/n of the raw parameters, for given data.
 
     Args:
-        x, y: (n, d) inputs in their own dtype, and (n,) targets in float64.
+        x, y: (n, d) inputs in their own dtype, and (n,) targets in float64, or (n, p), whose ℓ are added.
         parametrisation: maps raw vectors to hyperparameters.
         rows: observations that were merged into x and y, on the CPU; None: none were. Then n counts all of them.
     """

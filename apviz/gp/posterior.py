@@ -26,6 +26,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator
 from apviz.settings import require, require_kind, require_number, require_seed, require_whole
 from apviz.solvers import Hook, NotConverged, Prepared, Solution, Solver, StopReason, attempt, checked_hooks
+from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
@@ -283,6 +284,11 @@ class Posterior:
         return self._by_batches.prepared_for(columns)
 
     @property
+    def has_factor(self) -> bool:
+        """Whether the solve for the mean left a Cholesky factor of K, so that other right-hand sides cost little."""
+        return bool(self._of_mean) and isinstance(self._of_mean[0], Factored)
+
+    @property
     def work(self) -> float:
         """Kernel entries evaluated or read so far ÷ n², by the solve for the mean and all predictions."""
         return self._solve_work + self._by_batches.work + self.operator.work
@@ -423,6 +429,8 @@ class Posterior:
         self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = (), prepared: Prepared | None = None
     ) -> Solution:
         """Solve K W = B, (n,) or (n, p), by any solver, without a warning if it does not converge."""
+        if prepared is None and self._of_mean and solver is self.solver:
+            prepared = self._of_mean[0]
         solution = attempt(self.system.with_right_hand_sides(b), solver, hooks, prepared=prepared)
         self._solve_work += solution.work
         return solution

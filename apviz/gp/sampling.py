@@ -11,6 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from apviz.gp.posterior import Posterior
+from apviz.gp.prior import Prior
 from apviz.solvers import Hook
 
 #: largest number of test points for exact samples, from the (m, m) covariance
@@ -20,7 +21,7 @@ ROUNDED = 1e-4
 
 
 def sampled(
-    posterior: Posterior, points: Any, count: int, random: np.random.RandomState, hooks: Iterable[Hook] = ()
+    posterior: Posterior | Prior, points: Any, count: int, random: np.random.RandomState, hooks: Iterable[Hook] = ()
 ) -> NDArray[np.float64]:
     """Draw samples of f at test points: (m, d), to (m, count).
 

@@ -50,7 +50,7 @@ class Saved:
         rows: the scaled training rows, float64.
         hyperparameters: in scaled units.
         given: whether the user gave the hyperparameters, which makes them a setting too.
-        solution: result of the solve for the mean; its `weights` are (n,), on the CPU.
+        solution: result of the solve for the mean; its `weights` are (n,), or (n, p) of p outputs, on the CPU.
         mean_error: bound on the error of means, in posterior standard deviations; may be infinite.
         scaling: maps raw to scaled units.
         feature_names: d names, or None if the training inputs had none.
@@ -107,7 +107,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "weights": solution.weights.numpy(),
         "centre": saved.scaling.centre,
         "half_width": saved.scaling.half_width,
-        "target": np.array([saved.scaling.mean, saved.scaling.std]),
+        "target": np.array([saved.scaling.mean, saved.scaling.std]),  # (2,), or (2, p)
     }
     with file_made_whole(path, durable=True) as file:
         np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
@@ -194,15 +194,19 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, got {getattr(x, 'shape', 'none')}")
     n, d = x.shape
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_ROWS, "weights"), (n,))
-    shapes |= {"x": (n, d), "centre": (d,), "half_width": (d,), "target": (2,)}
+    outputs = np.shape(entries["y"])[1:2]
+    if outputs in ((0,), (1,)):
+        raise ValueError(f"y must have shape (n,), or (n, p) with p ≥ 2, got {entries['y'].shape}")
+    shapes |= {"x": (n, d), "centre": (d,), "half_width": (d,), "target": (2, *outputs)}
+    shapes |= dict.fromkeys(("y", "spread", "weights"), (n, *outputs))
     for name, shape in shapes.items():
         _check_array(name, entries[name], shape, FLOATS)
-    mean, std = entries["target"].tolist()
-    if (entries["half_width"] < 0).any() or std <= 0:
+    mean, std = entries["target"].astype(np.float64) if outputs else entries["target"].tolist()
+    if (entries["half_width"] < 0).any() or np.min(std) <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
     for name, is_good in (
         ("row_weights", entries["row_weights"] > 0), ("spread", entries["spread"] >= 0),
-        ("counts", (entries["counts"] >= 1) & (entries["counts"] == np.round(entries["counts"]))),
+        ("counts", _are_counts(entries["counts"])),
     ):  # fmt: skip
         if not is_good.all():
             raise ValueError(f"{name} has {int((~is_good).sum())} values that no merged row has")
@@ -225,6 +229,12 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         target_name,
         _columns(found.get("columns"), names),
     )
+
+
+def _are_counts(counts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which counts are whole numbers; the halves of a single row count as a half (`duplicates.as_two`)."""
+    is_split = len(counts) == 2 and bool((counts == 0.5).all())
+    return np.full(2, True) if is_split else (counts >= 1) & (counts == np.round(counts))
 
 
 def _check_array(name: str, array: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +21,29 @@ class Scaling:
 
     Args:
         centre, half_width: (d,) centre and half-width of each input's range. Half-width 0 maps all values to 0.
-        mean, std: mean and standard deviation of the target, in its units.
+        mean, std: mean and standard deviation of the target, in its units; (p,) each for p targets.
     """
 
     centre: Array
     half_width: Array
-    mean: float
-    std: float
+    mean: Any
+    std: Any
 
     @classmethod
     def of(cls, x: Array, y: Array) -> Scaling:
-        """Compute the scaling of rows x: (n, d), y: (n,), n ≥ 2. A constant target is only centred.
+        """Compute the scaling of rows x: (n, d), y: (n,) or (n, p). A constant target is only centred.
+
+        Inputs of a single row are not scaled.
 
         Raises:
             ValueError: one target value is so large that others lose their digits, or the standard deviation of the
                 target is not a float64 number.
         """
+        if y.ndim == 2:
+            each = [cls.of(x, column) for column in y.T]
+            return replace(each[0], mean=np.array([one.mean for one in each]), std=np.array([one.std for one in each]))
+        if len(x) == 1:
+            return replace(cls.none(x), mean=float(y[0]))
         high, low = x.max(axis=0), x.min(axis=0)
         # halve first: the difference of two finite numbers can overflow
         centre, half_width = high / 2 + low / 2, high / 2 - low / 2
@@ -59,12 +67,32 @@ class Scaling:
         """Return the identity scaling for inputs x: (n, d)."""
         return cls(np.zeros(x.shape[1]), np.ones(x.shape[1]), 0.0, 1.0)
 
+    def with_common_units(self) -> Scaling:
+        """Return the scaling with one standard deviation for all targets, the root of their mean variance."""
+        if not np.ndim(self.std):
+            return self
+        largest = float(self.std.max())  # no square overflows
+        common = largest * float(np.sqrt(np.mean((self.std / largest) ** 2)))
+        return replace(self, std=np.full_like(self.std, common))
+
+    def of_model(self) -> Scaling:
+        """Return the scaling of the model, which several targets share: their units if these are common, else none.
+
+        The prior mean of several targets is relative to the mean of each.
+        """
+        if not np.ndim(self.std):
+            return self
+        is_common = bool((self.std == self.std[0]).all())
+        return replace(self, mean=0.0, std=float(self.std[0]) if is_common else 1.0)
+
     def with_inputs_as_given(self) -> Scaling:
         """Return the scaling of the target alone."""
         return replace(self, centre=np.zeros_like(self.centre), half_width=np.ones_like(self.half_width))
 
     def to_scaled(self, h: Hyperparameters) -> Hyperparameters:
         """Convert hyperparameters from raw to scaled units. The model stays the same.
+
+        Several targets with different units have no common raw unit: their model stays in standardised units.
 
         A lengthscale shared by columns with different half-widths becomes one lengthscale for each column.
 
@@ -83,6 +111,8 @@ class Scaling:
             >>> scaling.to_raw(scaling.to_scaled(h)).kernel.period
             15.0
         """
+        if np.ndim(self.std):
+            return self.of_model().to_scaled(h)
         constant = self.half_width == 0
         kernel = h.build_kernel()
         centre, units = self.centre.tolist(), [np.where(constant, u, self.half_width).tolist() for u in (1.0, 2.0)]
@@ -104,6 +134,8 @@ class Scaling:
         Raises:
             ValueError: as in `to_scaled`.
         """
+        if np.ndim(self.std):
+            return self.of_model().to_raw(h)
         varying = self.half_width > 0
         unit = 1.0 / np.where(varying, self.half_width, 1.0)
         back = Scaling(np.where(varying, -self.centre * unit, 0.0), np.where(varying, unit, 0.0), 0.0, 1.0 / self.std)
@@ -118,5 +150,6 @@ class Scaling:
         )  # fmt: skip
 
     def targets(self, y: Array) -> Array:
-        """Scale targets y: (m,), to the same shape."""
-        return (y / 2 - self.mean / 2) / (self.std / 2)
+        """Scale targets y: (m,) or (m, p), to the same shape."""
+        scaled: Array = (y / 2 - self.mean / 2) / (self.std / 2)
+        return scaled

@@ -92,7 +92,7 @@ def weights_of(sample_weight: Any, n: int) -> tuple[NDArray[np.float64] | None, 
     """Return the positive weights and the rows that have them; None, None: all rows have weight 1.
 
     Raises:
-        ValueError: a weight is negative, missing or infinite; another shape than (n,); fewer than 2 positive weights.
+        ValueError: a weight is negative, missing or infinite; another shape than (n,); no positive weight.
     """
     if sample_weight is None:
         return None, None
@@ -104,8 +104,8 @@ def weights_of(sample_weight: Any, n: int) -> tuple[NDArray[np.float64] | None, 
         where = f"in row {bad[0]}, of {len(bad)} such"
         raise ValueError(f"sample_weight must be finite and at least 0, got {given[bad[0]]:g} {where}")
     used = np.flatnonzero(given)
-    if len(used) < 2:
-        raise ValueError(f"at least 2 rows need a sample_weight above zero, got {len(used)}")
+    if not len(used):
+        raise ValueError("at least 1 row needs a sample_weight above zero, got none")
     return given[used], used
 
 
@@ -117,11 +117,12 @@ def rounding_notes(
 
     Args:
         names: names of the columns.
-        x, y: (n, d) and (n,), raw.
+        x, y: (n, d) and (n,) or (n, p), raw.
         inputs, targets: scaled values.
         dtype: dtype of the solve.
     """
-    rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
+    of_y = ("y",) if y.ndim == 1 else tuple(f"y[:, {output}]" for output in range(y.shape[1]))
+    rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype).numpy().reshape(len(y), -1)
     yield from lost(tuple(names), x, rounded_x)
-    yield from lost(("y",), y[:, None], rounded_y)
+    yield from lost(of_y, y.reshape(len(y), -1), rounded_y)
     yield from merged_rows(x, inputs.numpy(), rounded_x)

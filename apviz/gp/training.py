@@ -81,7 +81,7 @@ class Training:
 
     Args:
         x: (n, d) inputs.
-        y: (n,) targets.
+        y: (n,) targets, or (n, p) of p outputs that share all hyperparameters.
         settings: settings of the training; raise `steps` to continue a finished one.
         path: path of the trace, by convention `*.zarr`.
         initial: initial hyperparameters. None: for a kernel by name, Adam starts from raw parameters of zero, as
@@ -140,8 +140,8 @@ class Training:
                 "a training needs gradients, which torch.inference_mode() disables: create it outside of that mode"
             )
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
-        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
-            raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
+        if y.ndim not in (1, 2) or (x.ndim and len(y) != len(x)):
+            raise ValueError(f"y must have shape (n,) or (n, p), one row for each row of x, got {tuple(y.shape)}")
         # this system checks the data before any work, and gives x and the device of every step
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
@@ -151,7 +151,7 @@ class Training:
         self._x, self._d, self._rows = system.x, system.d, rows
         self._n = system.n if rows is None else rows.n
         # use the raw inputs: in the dtype of the training, rows far from zero may become equal
-        self._data = fingerprint(system.operator.given, system.given_b[:, 0])
+        self._data = fingerprint(system.operator.given, system.given_b.squeeze(1))
         self._formula = system.operator.formula
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._objective = self._objective_of(inputs, targets, initial)

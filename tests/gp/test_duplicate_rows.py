@@ -230,7 +230,7 @@ def test_one_weight_for_all_rows_divides_the_noise():
     [
         (np.r_[-1.0, np.ones(119)], "sample_weight must be finite and at least 0, got -1 in row 0, of 1 such"),
         (np.r_[1.0, np.full(119, np.nan)], "sample_weight must be finite and at least 0, got nan in row 1, of 119"),
-        (np.r_[1.0, np.zeros(119)], "at least 2 rows need a sample_weight above zero, got 1"),
+        (np.zeros(120), "at least 1 row needs a sample_weight above zero, got none"),
         (np.ones(5), r"sample_weight must be one number, or \(120,\): one for each row, got 'shape \(5,\)'"),
     ],
 )

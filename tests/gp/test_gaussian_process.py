@@ -299,7 +299,7 @@ def test_a_solve_that_diverges_leaves_no_model():
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="the solve for the mean diverged: .* more noise"):
         gp.fit(*data())
     with pytest.raises(ValueError, match="not fitted yet"):
-        gp.predict(held_out())
+        gp.save("model.npz")
 
 
 def test_the_seed_may_be_a_random_state_or_none():
@@ -351,8 +351,8 @@ def test_fit_rejects_a_setting_out_of_range(setting, message):
 def test_bad_data_is_refused_before_any_work():
     x, y = data()
     gp = apviz.GaussianProcess(**EXACT)
-    with pytest.raises(ValueError, match=r"1 sample\(s\) .* a minimum of 2 is required by GaussianProcess"):
-        gp.fit(x[:1], y[:1])
+    with pytest.raises(ValueError, match=r"0 sample\(s\) .* a minimum of 1 is required by GaussianProcess"):
+        gp.fit(x[:0], y[:0])
     with pytest.raises(ValueError, match="contains NaN"):
         gp.fit(np.where(x > 20, np.nan, x), y)
     with pytest.raises(ValueError, match=r"different values of y, from 2.18e\+05 to 1e\+200, 2 are left in float64"):

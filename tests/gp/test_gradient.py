@@ -165,7 +165,7 @@ def test_rademacher_probes_are_plus_and_minus_one_and_the_same_for_the_same_seed
 def test_a_gradient_without_probes_is_rejected():
     x, y = data()
     operator = CountingOperator(make_operator("dense", x, apviz.Matern52(lengthscale=1.0), NOISE))
-    with pytest.raises(ValueError, match=r"dual \(n, l\) with l ≥ 1, got \(60, 1\) and \(60, 0\)"):
+    with pytest.raises(ValueError, match=r"dual \(n, l\) with p, l ≥ 1, got \(60, 1\) and \(60, 0\)"):
         marginal_likelihood_gradient(operator, y[:, None], y[:, None][:, :0])
 
 
@@ -174,7 +174,7 @@ def test_one_probe_is_enough_and_zero_probes_are_rejected():
     operator = CountingOperator(make_operator("dense", x, apviz.RBF(lengthscale=0.5), NOISE))
     z = rademacher(12, 1, 0, x).z
     assert marginal_likelihood_gradient(operator, torch.stack([y, y], 1), z).kernel["lengthscale"].shape == (1,)
-    with pytest.raises(ValueError, match="with l ≥ 1"):
+    with pytest.raises(ValueError, match="with p, l ≥ 1"):
         marginal_likelihood_gradient(operator, y[:, None], z[:, :0])
 
 

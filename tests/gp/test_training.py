@@ -390,8 +390,8 @@ def test_a_setting_out_of_range_is_rejected(setting, message):
 
 def test_bad_data_is_refused_before_any_work():
     x, y = data()
-    with pytest.raises(ValueError, match=r"y must have shape \(n,\), one target for each row of x, got \(80, 1\)"):
-        apviz.Training(x, y[:, None])
+    with pytest.raises(ValueError, match=r"y must have shape \(n,\) or \(n, p\), .* got \(80, 1, 1\)"):
+        apviz.Training(x, y[:, None, None])
     with pytest.raises(
         ValueError, match="operator must be auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'sparse'"
     ):
