@@ -20,6 +20,7 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
+from apviz.gp.noise_floor import floor_of, require_floor, warn_if_on_floor
 from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
 from apviz.gp.prior import Prior
@@ -85,6 +86,7 @@ def check_settings(gp: GaussianProcess) -> None:
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
     # A scikit-learn kernel is converted once the number of inputs is known. `auto` means Adam for many rows.
+    require_floor(gp.noise_floor)
     for n in (2, CHOLESKY_ROWS + 1):
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
@@ -97,19 +99,29 @@ def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
     return torch.float32 if is_coarse else torch.float64
 
 
-def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int) -> TrainingSettings:
-    solver = gp.training_solver or gp.solver or Automatic()
-    is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
-    exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+def _training_settings(
+    gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
+) -> TrainingSettings:
+    is_exact = _is_exact(gp, n)
     # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
-    stages = () if exact and gp.optimiser == "auto" else gp.stages
+    stages = () if is_exact and gp.optimiser == "auto" else gp.stages
     return TrainingSettings(
-        kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
-        probes=_plain(gp.probes), noise_floor=_plain(gp.noise_floor), ard=bool(gp.ard), seed=seed,
-        optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
+        kernel=kernel, solver=_training_solver(gp), steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
+        probes=_plain(gp.probes), noise_floor=noise_floor, ard=bool(gp.ard), seed=seed,
+        optimiser="l-bfgs" if is_exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
         restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(gp.max_epochs),
         estimator=gp.trace_estimator,
     )  # fmt: skip
+
+
+def _training_solver(gp: GaussianProcess) -> Solver:
+    return gp.training_solver or gp.solver or Automatic()
+
+
+def _is_exact(gp: GaussianProcess, n: int) -> bool:
+    """Return whether n rows are trained by L-BFGS on the exact likelihood."""
+    is_factored = n <= CHOLESKY_ROWS and isinstance(_training_solver(gp), Automatic | Cholesky)
+    return gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
 
 
 def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
@@ -182,7 +194,8 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
     scaling = scaling.of_model()
     x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
-    kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
+    kernel, noise, initial = gp.kernel, None, None
+    noise_floor = floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
     if model is not None:
         start = scaling.to_scaled(Hyperparameters.of(model.start, model.noise or 1.0))
         kernel = start.build_kernel()
@@ -192,7 +205,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
         if noise is None:
             noise = max(START_NOISE * (float(y.var()) or 1.0), 2 * noise_floor)
         initial = Hyperparameters.of(kernel, noise, float(y.mean()))
-    settings = replace(_training_settings(gp, len(x), kernel, seed_of(gp)), noise_floor=_plain(noise_floor))
+    settings = _training_settings(gp, len(x), kernel, seed_of(gp), noise_floor)
     return Training(
         x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=training_dtype(gp, len(x)),
         device=gp.device, constraints=None if model is None else model.constraints(scaling), rows=rows,
@@ -234,6 +247,8 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
+    settings = training.settings
+    warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs")
     return hyperparameters, trace
 
 

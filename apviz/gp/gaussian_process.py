@@ -44,7 +44,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
-from apviz.settings import in_full_precision, require, require_torch_defaults, require_whole
+from apviz.settings import Auto, in_full_precision, require, require_torch_defaults, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
@@ -80,7 +80,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             warns if it has not settled by then.
         n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
             random rows, and the training continues from the best.
-        step_size, probes, noise_floor: training settings as in `apviz.TrainingSettings`; σ² in scaled units.
+        step_size, probes: training settings as in `apviz.TrainingSettings`.
+        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS, else 1e-4.
+            `fit` warns if σ² ends on the floor while the likelihood still rises.
         stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
             `apviz.TrainingSettings`. L-BFGS ignores them. `stages=((0.25, 40), (0.5, 20))` takes the first 40 steps on
             a quarter of the rows and 20 on half of them; `max_epochs=1` ends the solve of a step after one epoch.
@@ -148,7 +150,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_restarts: int = 0,
         step_size: float = 0.1,
         probes: int = 15,
-        noise_floor: float = 1e-4,
+        noise_floor: float | Auto = "auto",
         stages: tuple[tuple[float, int], ...] = (),
         max_epochs: int | None = None,
         trace_estimator: Estimator = "standard",

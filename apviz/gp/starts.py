@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -121,13 +122,28 @@ def optimum_of_few(
         bounds = reached if parametrisation.constraints is None else list(map(_inner, reached, bounds))
     best, least, work = start, math.inf, 0.0
     for number in range(1 + settings.restarts):
-        away = SPREAD * torch.randn(len(first), generator=generator, dtype=torch.float64) if number else 0.0
-        optimiser = LBFGS(first + away, bounds)
+        optimiser = LBFGS(further_start(first, bounds, generator) if number else first, bounds)
         found, taken = _least(objective, optimiser)
         work += taken
         if found < least:
             best, least = logarithmic.hyperparameters(optimiser.raw), found
     return best, work * (len(drawn) / len(x)) ** 2
+
+
+def further_start(first: Tensor, bounds: Sequence[Bounds], generator: torch.Generator) -> Tensor:
+    """Draw a start around the first, within the bounds: (q,) to (q,).
+
+    An entry that a normal draw puts outside its bounds is drawn again, uniformly from their part near the first start.
+    Clipped to the bounds, most starts of a kernel with narrow ones would be equal.
+    """
+    drawn = first + SPREAD * torch.randn(len(first), generator=generator, dtype=torch.float64)
+    again = torch.rand(len(first), generator=generator, dtype=torch.float64)
+    for place, (value, (low, high)) in enumerate(zip(first.tolist(), bounds, strict=True)):
+        least, largest = (-math.inf if low is None else low), (math.inf if high is None else high)
+        if not least <= drawn[place] <= largest:
+            start, end = max(least, min(value, largest) - 2 * SPREAD), min(largest, max(value, least) + 2 * SPREAD)
+            drawn[place] = start + (end - start) * again[place]
+    return drawn
 
 
 def _inner(first: Bounds, second: Bounds) -> Bounds:

@@ -13,6 +13,7 @@ from sklearn.gaussian_process import kernels as theirs
 
 import apviz
 from apviz.gp.objectives import ExactLikelihood
+from apviz.gp.starts import further_start
 from apviz.gp.training_settings import settings_of
 from apviz.tracing.opening import check_complete
 from apviz.tracing.training_trace import settled_at
@@ -309,3 +310,12 @@ def test_steps_with_unknown_gain_are_judged_by_the_noise_alone():
     gain = np.array([np.nan] * 6 + [1e-5] * 5)
     assert settled_at(noise, gain, 1000) == settled_at(noise) == 5
     assert json.dumps(settled_at(noise)) == "5"
+
+
+def test_further_starts_differ_and_lie_within_narrow_bounds():
+    first, bounds = torch.tensor([0.0, 0.0, 1.0, 5.0]).double(), [(None, None), (-0.1, 0.1), (0.9, 30.0), (4.0, 5.0)]
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.stack([further_start(first, bounds, generator) for _ in range(50)])
+    assert all(len(column.unique()) == 50 for column in starts.T)
+    for column, (low, high) in zip(starts.T[1:], bounds[1:], strict=True):
+        assert (column >= low).all() and (column <= high).all()

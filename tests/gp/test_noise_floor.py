@@ -1,0 +1,60 @@
+"""The noise floor of the estimator: as low as float64 bears, relative to the target, and named where it binds."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import apviz
+
+
+def without_noise(n=60):
+    x = np.random.default_rng(0).uniform(size=(n, 1))
+    return x, np.sin(8 * x[:, 0])
+
+
+def test_a_noise_on_its_floor_is_named_with_a_smaller_one():
+    with pytest.warns(ConvergenceWarning, match=r"σ² = 1e-06 is on its lower bound, .* noise_floor=1e-08 may predict"):
+        apviz.GaussianProcess("rbf", scale=True).fit(*without_noise())
+
+
+def test_the_likelihood_does_rise_below_a_floor_that_is_named():
+    x, y = without_noise()
+    with pytest.warns(ConvergenceWarning, match="is on its lower bound"):
+        gp = apviz.GaussianProcess("rbf").fit(x, y)
+    lower = gp.theta_.copy()
+    lower[0] -= 0.1  # the logarithm of σ²
+    assert gp.log_marginal_likelihood(lower) > gp.log_marginal_likelihood_value_
+
+
+def test_data_with_noise_do_not_warn():
+    x, y = without_noise()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        gp = apviz.GaussianProcess("rbf").fit(x, y + 0.1 * np.random.default_rng(1).normal(size=60))
+    assert gp.hyperparameters_.noise > 1e-3
+
+
+def test_the_default_predicts_data_without_noise_better_than_the_floor_of_the_paper():
+    (x, y), z = without_noise(), np.linspace(0.1, 0.9, 50)[:, None]
+    errors = []
+    for floor in ("auto", 1e-4):
+        with pytest.warns(ConvergenceWarning, match="lower bound"):
+            gp = apviz.GaussianProcess("rbf", noise_floor=floor).fit(x, y)
+        errors.append(np.abs(gp.predict(z) - np.sin(8 * z[:, 0])).max())
+    assert errors[0] < errors[1] / 3
+
+
+@pytest.mark.parametrize("unit", [0.1, 1e4])
+def test_without_scaling_the_floor_has_the_units_of_the_target(unit):
+    x, y = without_noise()
+    with pytest.warns(ConvergenceWarning, match="lower bound"):
+        gp = apviz.GaussianProcess("rbf", scale=False).fit(x, unit * y)
+    assert gp.hyperparameters_.noise / unit**2 == pytest.approx(1e-6 * y.var(ddof=1), rel=0.01)
+
+
+@pytest.mark.parametrize("floor", [-1.0, "low", None])
+def test_another_floor_is_rejected(floor):
+    with pytest.raises(ValueError, match="noise_floor must be a number, at least 0, or 'auto'"):
+        apviz.GaussianProcess(noise_floor=floor).fit(*without_noise())
