@@ -30,6 +30,7 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
+from apviz.kernels.own_sklearn import check_entries
 from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
@@ -197,6 +198,8 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
     kernel, noise, initial = gp.kernel, None, None
     noise_floor = floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
     if model is not None:
+        if model.start.is_evaluated:
+            check_entries(model.kernel, x)
         start = scaling.to_scaled(Hyperparameters.of(model.start, model.noise or 1.0))
         kernel = start.build_kernel()
         if model.noise is not None:

@@ -64,9 +64,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`: all its numbers are trained, starting from
             their values. Or a kernel of `sklearn.gaussian_process.kernels`, as scikit-learn defines it: in raw units
             whatever `scale` is, with its fixed numbers and bounds. Its `WhiteKernel` is the noise, whose bounds
-            replace `noise_floor`. Unlike in scikit-learn, the prior mean is trained, starting from the target's mean,
-            and without a `WhiteKernel` so is the noise. For the units of `normalize_y=True` standardise the target
-            first. Given hyperparameters have their own kernel.
+            replace `noise_floor`. A class of your own is evaluated by its own code. Unlike in scikit-learn, the prior
+            mean is trained, starting from the target's mean, and without a `WhiteKernel` so is the noise. For the
+            units of `normalize_y=True` standardise the target first. Given hyperparameters have their own kernel.
         ard: for a kernel by name: one lengthscale per input, else one for all.
         solver: solver of the mean and the variances, with its own tolerance. None: apviz chooses the solver and the
             tolerance, from `accuracy`.

@@ -136,8 +136,11 @@ class SklearnModel:
 def to_plain(kernel: Any) -> Any:
     """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings."""
     if isinstance(kernel, SklearnKernel):
+        name = type(kernel).__name__
+        if CLASSES.get(name) is not type(kernel):
+            raise ValueError(f"{name} is not one of scikit-learn's own kernels, and a file holds no code: use pickle")
         settings = kernel.get_params(deep=False)
-        return {CLASS: type(kernel).__name__, **{name: to_plain(value) for name, value in settings.items()}}
+        return {CLASS: name, **{name: to_plain(value) for name, value in settings.items()}}
     if isinstance(kernel, list | tuple | np.ndarray):
         return [to_plain(value) for value in kernel]
     if isinstance(kernel, str):

@@ -11,6 +11,7 @@ from typing import Any
 from apviz.kernels.algebra import Kernel
 from apviz.kernels.linear import MAX_DEGREE, Constant, Linear, Polynomial
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
+from apviz.kernels.own_sklearn import evaluated_sklearn, is_own
 from apviz.kernels.periodic import Periodic
 from apviz.kernels.rational_quadratic import RationalQuadratic
 
@@ -24,7 +25,8 @@ def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
 
     Args:
         kernel: `RBF`, `Matern` of ν = 1/2, 3/2, 5/2 or ∞, `RationalQuadratic`, `ExpSineSquared`, `DotProduct`,
-            `ConstantKernel`, `WhiteKernel`, and sums, products and whole powers of them.
+            `ConstantKernel`, `WhiteKernel`, and sums, products and whole powers of them. A class
+            of your own is evaluated by its own code in NumPy, with derivatives in its numbers by differences.
         d: columns of the inputs.
 
     Returns:
@@ -62,6 +64,8 @@ def _converted(kernel: Any, d: int) -> Kernel:
     from sklearn.gaussian_process import kernels
 
     kind = type(kernel)
+    if is_own(kernel):
+        return evaluated_sklearn(kernel)
     if kind is kernels.Sum:
         return _converted(kernel.k1, d) + _converted(kernel.k2, d)
     if kind is kernels.Product:
@@ -85,11 +89,17 @@ def _converted(kernel: Any, d: int) -> Kernel:
         return Periodic(lengthscale=kernel.length_scale, period=kernel.periodicity)
     if kind is kernels.Exponentiation and float(kernel.exponent).is_integer() and 1 <= kernel.exponent <= MAX_DEGREE:
         return _power(kernel.kernel, int(kernel.exponent), d)
-    if kind is kernels.WhiteKernel:
-        raise ValueError("a WhiteKernel is taken as a term of the sum, where it is the noise σ²; here it is a factor")
-    if kind is kernels.Matern:
-        raise ValueError(f"Matern has ν = {', '.join(f'{nu:g}' for nu in _MATERN)} here, got {kernel.nu:g}")
-    raise TypeError(f"{kernel} is {kind.__module__}.{kind.__name__}, which apviz does not have; see from_sklearn")
+    raise _unsupported(kernel)
+
+
+def _unsupported(kernel: Any) -> Exception:
+    """Return the error about a kernel of scikit-learn that apviz does not have."""
+    kind = type(kernel)
+    if kind.__name__ == "WhiteKernel":
+        return ValueError("a WhiteKernel is taken as a term of the sum, where it is the noise σ²; here it is a factor")
+    if kind.__name__ == "Matern":
+        return ValueError(f"Matern has ν = {', '.join(f'{nu:g}' for nu in _MATERN)} here, got {kernel.nu:g}")
+    return TypeError(f"{kernel} is {kind.__module__}.{kind.__name__}, which apviz does not have; see from_sklearn")
 
 
 def _product(first: Kernel, second: Kernel) -> Kernel:
