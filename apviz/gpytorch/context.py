@@ -49,7 +49,8 @@ def alternating_projection(
 
     Supported are models, and batches of models, with Gaussian noise (one value, or one a row), any mean, one or several
     outputs and any kernel, on plain inputs or learned features, in float32 or float64. Kernels of apviz
-    (`apviz.gpytorch.kernels`) and their sums and products are compiled. Other kernels are evaluated tile by tile by
+    (`apviz.gpytorch.kernels`) and their sums and products are compiled, also sums over a batch (`.sum(dim=-3)`) and
+    independent outputs (`from_batch_mvn`). Other kernels are evaluated tile by tile by
     GPyTorch's code; a warning says so once, with the cost. An unsupported part raises at once and is named. The n × n
     matrix is never formed.
 

@@ -16,13 +16,16 @@ from gpytorch.lazy import LazyEvaluatedKernelTensor
 from linear_operator import to_linear_operator
 from linear_operator.operators import (
     AddedDiagLinearOperator,
+    BlockInterleavedLinearOperator,
     ConstantDiagLinearOperator,
     ConstantMulLinearOperator,
     LinearOperator,
+    SumBatchLinearOperator,
     SumLinearOperator,
 )
 from torch import Tensor
 
+from apviz.gpytorch.batched import of_output, parts_of
 from apviz.gpytorch.evaluated import a, check_pairs
 from apviz.gpytorch.kernels import ONE, Member, convert, scaled
 from apviz.kernels import Kernel, Matern52
@@ -60,7 +63,9 @@ class Expression:
 def expression_of(
     covariance: Any, where: Callable[[Any], str], made_by: str = "forward", member: Member = ONE
 ) -> Expression:
-    """Read the covariance that a model returned: a kernel's, or a sum, product or multiple of such.
+    """Read the covariance that a model returned: a kernel's, a sum, product or multiple of such, or a batch of them.
+
+    A batch may be summed (`covariance.sum(dim=-3)`), or hold independent outputs (`from_batch_mvn`).
 
     Args:
         where: returns the name of a kernel in the model, for messages.
@@ -72,13 +77,17 @@ def expression_of(
         ValueError: other batch dimensions, or a covariance between two sets of inputs.
     """
 
-    def of(part: Any) -> Expression:
+    def of(part: Any, member: Member = member) -> Expression:
         return expression_of(part, where, made_by, member)
 
     if isinstance(covariance, LazyEvaluatedKernelTensor):
         return _of_kernel(covariance, where, made_by, member)
     if type(covariance) is SumLinearOperator:
         return _together([of(each) for each in covariance.linear_ops], add)
+    if type(covariance) is SumBatchLinearOperator:
+        return _together([of(*each) for each in parts_of(covariance, member)], add)
+    if type(covariance) is BlockInterleavedLinearOperator:
+        return _independent([of(*each) for each in parts_of(covariance, member)], made_by)
     if isinstance(covariance, UnevaluatedProduct):
         parts = [of(each) for each in (covariance.left, covariance.right)]
         if any(part.jitter is not None for part in parts):
@@ -145,7 +154,7 @@ def _is_unevaluated(covariance: Any) -> bool:
     """Test for a kernel's covariance, or sums, products and multiples of such, with or without jitter."""
     if type(covariance) is SumLinearOperator:
         return all(_is_unevaluated(each) for each in covariance.linear_ops)
-    if type(covariance) is ConstantMulLinearOperator:
+    if type(covariance) in (ConstantMulLinearOperator, SumBatchLinearOperator):
         return _is_unevaluated(covariance.base_linear_op)
     if type(covariance) is AddedDiagLinearOperator:
         return _is_unevaluated(covariance._linear_op)
@@ -228,6 +237,17 @@ def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], K
         part.kernel.on(range(start, start + part.x.shape[1])) for part, start in zip(parts, starts, strict=True)
     ]
     return Expression(torch.cat([x.to(dtype) for x in inputs], 1), reduce(combine, placed), tensors, jitter)
+
+
+def _independent(parts: Sequence[Expression], made_by: str) -> Expression:
+    """Return the kernel of independent outputs, one from each part, whose rows are side by side."""
+    if any(part.jitter is not None for part in parts):
+        raise TypeError(f"{made_by} adds jitter to independent outputs; leave the noise to the likelihood")
+    outputs = [
+        Expression(*of_output(part.x, part.kernel, part.tensors, output, len(parts)))
+        for output, part in enumerate(parts)
+    ]
+    return _together(outputs, add)
 
 
 def same_inputs(x: Tensor, z: Tensor) -> bool:
