@@ -76,7 +76,7 @@ class MeanResidual:
         return PointErrors(known.cpu(), ratio.cpu(), variance.sqrt().cpu(), least.cpu())
 
     def proven_errors(self, variance: Tensor, excess: Tensor) -> PointErrors:
-        """Bound errors as `errors` does, where no solution z̃ is at hand: those of means by the bound for all of them."""
+        """Bound errors as `errors` does, without solutions z̃: those of means by the bound for all of them."""
         variance = variance.cpu()
         least = (variance - excess.to(variance)).clamp_min(0.0).sqrt()
         return PointErrors(torch.zeros_like(variance), torch.full_like(variance, self.bound), variance.sqrt(), least)

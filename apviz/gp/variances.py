@@ -298,7 +298,8 @@ class Variances:
             if (self._excess_ratio(variance, excess) <= 1).all():
                 solved = VarianceSolve(
                     rows, StopReason.CONVERGED, "a kept Cholesky factor needs no solve", found.residual, 0,
-                    len(chunk) / self.system.n, time.perf_counter() - start, excess, mean.proven_errors(variance, excess),
+                    len(chunk) / self.system.n, time.perf_counter() - start, excess,
+                    mean.proven_errors(variance, excess),
                 )  # fmt: skip
                 done.append(solved)
                 return Batch(rows, chunk, variance, solved, c)
