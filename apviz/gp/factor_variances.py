@@ -30,11 +30,13 @@ class Explained(NamedTuple):
         values: cᵀK⁻¹c, (m,).
         error: bounds on their errors, (m,).
         residual: a bound on the relative residual of w, averaged over points.
+        w: K⁻¹c, (n, m), if it was computed for a tight bound.
     """
 
     values: Tensor
     error: Tensor
     residual: float
+    w: Tensor | None = None
 
 
 class FactorVariances:
@@ -78,7 +80,8 @@ class FactorVariances:
             w = torch.linalg.solve_triangular(self._factor.T, v, upper=True)
             weights = torch.linalg.vector_norm(w, dim=0)
         else:
+            w = None
             weights = (found / self._noise).sqrt()
         of_entries = 2 * ROUNDINGS * torch.finfo(c.dtype).eps * norms * weights
         residual = self.error * float((weights / norms.clamp_min(torch.finfo(c.dtype).tiny)).mean())
-        return Explained(found, self.error * weights.square() + of_entries, residual)
+        return Explained(found, self.error * weights.square() + of_entries, residual, w)

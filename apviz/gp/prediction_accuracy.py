@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ class MeanResidual:
     noises: Noise
     correction: Tensor | None = None
 
-    @property
+    @cached_property
     def bound(self) -> float:
         """Bound on the part of the error of a mean that is not explained, in posterior sd: ‖D^-½ r‖."""
         least = float(torch.as_tensor(self.noises).min())

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from apviz.gp.accuracy import ACCURACY, weighted_norms
+from apviz.gp.accuracy import weighted_norms
 from apviz.gp.factor_variances import FactorVariances
-from apviz.gp.prediction_accuracy import MeanResidual, PointErrors
+from apviz.gp.prediction_accuracy import LEAST_ERROR, MeanResidual, PointErrors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
 from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
@@ -180,12 +180,7 @@ class Variances:
         widest = max((rows.stop - rows.start for rows in batches), default=0)
         for rows in batches:
             chunk, prepared = chunk_of(rows), self.prepared_for(widest)
-            # without a solve the errors of means are not known, only bounded
-            if (
-                keep is None
-                and mean.bound <= ACCURACY
-                and (direct := self._directly(chunk, rows, prepared, done, mean)) is not None
-            ):
+            if keep is None and (direct := self._directly(chunk, rows, prepared, done, mean)) is not None:
                 yield direct
                 continue
             w, c_and_r, solved = self._solve(chunk, rows, hooks, prepared, mean)
@@ -297,14 +292,17 @@ class Variances:
             return None
         start = time.perf_counter()
         c = self._operator.cross_columns(chunk)
-        for tightly in (False, True):
+        # weights K⁻¹c also tell the errors of a mean whose solve ended early
+        for tightly in (False, True) if mean.bound <= LEAST_ERROR else (True,):
             found = by_factor.explained(c, tightly=tightly)
             variance, excess = self.from_explained(found.values, chunk), found.error.cpu()
             if (self._excess_ratio(variance, excess) <= 1).all():
+                errors = mean.proven_errors(variance, excess)
+                if found.w is not None:
+                    errors = mean.errors(c, found.w, variance, excess)
                 solved = VarianceSolve(
                     rows, StopReason.CONVERGED, "a kept Cholesky factor needs no solve", found.residual, 0,
-                    len(chunk) / self.system.n, time.perf_counter() - start, excess,
-                    mean.proven_errors(variance, excess),
+                    len(chunk) / self.system.n, time.perf_counter() - start, excess, errors,
                 )  # fmt: skip
                 done.append(solved)
                 return Batch(rows, chunk, variance, solved, c)
