@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -61,7 +61,7 @@ def sampled_errors(
     points: Points,
     order: NDArray[np.int64],
     residual: MeanResidual,
-    own: Variances,
+    own: Callable[[Tensor, slice, PointErrors], Tensor] | None,
     exact: Variances,
     seconds: float,
     hooks: list[Hook],
@@ -71,17 +71,15 @@ def sampled_errors(
     Args:
         order: the points in the order to take them.
         residual: of the weights, perhaps corrected.
-        own: variances as they are predicted.
+        own: returns the standard deviations as they are predicted, (c,) on the CPU; None: by `exact`.
         exact: variances by the solver that finds the errors.
         seconds: limit; infinite: take all points.
     """
     errors = []
-    for rows in _batches(seconds, len(order), own.width()):
+    for rows in _batches(seconds, len(order), exact.width()):
         chunk = points[order[rows]]
         found = exact.errors(chunk, rows, hooks, residual)
-        if own is not exact:
-            found = replace(found, predicted_sd=own.errors(chunk, rows, hooks, residual).predicted_sd)
-        errors.append(found)
+        errors.append(found if own is None else replace(found, predicted_sd=own(chunk, rows, found)))
     return errors
 
 

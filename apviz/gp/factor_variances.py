@@ -7,7 +7,7 @@ contains the rounding of the factorisation and a jitter, is measured by products
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -64,9 +64,12 @@ class FactorVariances:
         Args:
             operator: K in float64.
         """
-        if isinstance(prepared, Factored) and prepared.factor.dtype is torch.float64:
-            return cls(prepared.factor, operator)
-        return None
+        return cls(prepared.factor, operator) if cls.fits(prepared) else None
+
+    @staticmethod
+    def fits(prepared: Prepared) -> TypeGuard[Factored]:
+        """Return whether a set-up has a factor in float64."""
+        return isinstance(prepared, Factored) and prepared.factor.dtype is torch.float64
 
     def explained(self, c: Tensor, *, tightly: bool = False) -> Explained:
         """Compute cᵀK⁻¹c of each column of c: (n, m).

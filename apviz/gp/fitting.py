@@ -22,12 +22,12 @@ from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.noise_floor import floor_of, require_floor, warn_if_on_floor
 from apviz.gp.parametrisation import Parametrisation
-from apviz.gp.posterior import METHODS
 from apviz.gp.prior import Prior
 from apviz.gp.scaling import Scaling
 from apviz.gp.sklearn_kernels import SklearnModel
 from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
+from apviz.gp.variance_methods import METHODS
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.kernels.own_sklearn import check_entries

@@ -35,12 +35,13 @@ from apviz.gp.fitting import (
 from apviz.gp.foreign_settings import refuse, refusing
 from apviz.gp.gradient import Estimator
 from apviz.gp.outputs import Outputs
-from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
+from apviz.gp.posterior import FEWER_AT_ONCE, PAPER_LANCZOS_RANK, Posterior
 from apviz.gp.prediction_accuracy import PredictionAccuracy
 from apviz.gp.prior import Prior
 from apviz.gp.sampling import sampled
 from apviz.gp.scaling import Scaling
 from apviz.gp.tables import array_of, inputs_of, rounding_notes, weights_of
+from apviz.gp.variance_methods import METHODS, Method
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
@@ -91,8 +92,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             (benchmarks/README.md).
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
-        variance: `solves`: one batched solve per up to 1,024 predicted rows; or `lanczos`, the paper's method: cheaper
-            for many rows, but too large by an unknown amount that falls with the rank.
+        variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,
+            far cheaper for thousands of predicted rows, with the error measured on a sample; `lanczos`, the paper's
+            method: too large by an unknown amount that falls with the rank. `auto`: `solves` for few predicted rows or
+            with a Cholesky factor, else `neighbours`.
         rank: rank of Lanczos variances.
         dtype: dtype of the solves: `float32`, as in the paper, or `float64`; `auto`: float32 if it is faster and its
             rounding is far below the noise, else float64. Predictions are always float64. Training uses float64 for
@@ -155,7 +158,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: int | None = None,
         trace_estimator: Estimator = "standard",
         scale: bool = True,
-        variance: Method = "solves",
+        variance: Method = "auto",
         rank: int = PAPER_LANCZOS_RANK,
         dtype: str = "auto",
         device: str = "auto",

@@ -14,11 +14,12 @@ from torch import Generator, Tensor
 
 from apviz.gp.accuracy import ACCURACY, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
 from apviz.gp.accuracy_sample import SAMPLE, SAMPLE_SECONDS, SAMPLE_SHARE, corrected, residual_of, sampled_errors
-from apviz.gp.lanczos import LanczosInverse, check_ranks
+from apviz.gp.lanczos import check_ranks
 from apviz.gp.mean_products import MeanProducts
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
-from apviz.gp.points import CHUNK, Points
-from apviz.gp.prediction_accuracy import MeanResidual, PredictionAccuracy
+from apviz.gp.points import Points
+from apviz.gp.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy
+from apviz.gp.variance_methods import Method, VarianceMethods
 from apviz.gp.variances import VARIANCE_TOL, Batch, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
@@ -29,8 +30,6 @@ from apviz.solvers import Hook, NotConverged, Prepared, Solution, Solver, StopRe
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem, check_finite, dtype_of, tensor_of
 
-Method = Literal["solves", "lanczos"]
-METHODS = ("solves", "lanczos")
 #: Lanczos rank of the paper's variances (section 5.1)
 PAPER_LANCZOS_RANK = 1000
 
@@ -87,6 +86,11 @@ class Posterior:
     **Variance by Lanczos** (`LanczosInverse`), the paper's method, is cheaper for many test points. It over-estimates
     the variance by an unknown amount that falls with the rank. It costs rank + 1 products with K once and holds n·rank
     numbers.
+
+    **Variance given near rows** (`apviz.gp.neighbour_variances`) conditions on up to 2,048 rows near a group of test
+    points instead of on all: for thousands of points, far cheaper than solves. It is never too small; where it has not
+    settled, a solve is made. A random sample of 64 points is solved, and says how much too large standard deviations
+    are; above 5% it warns.
 
     Args:
         x: (n, d) training inputs.
@@ -181,6 +185,7 @@ class Posterior:
         self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
+        self._last_accuracy: PredictionAccuracy | None = None  # of a sample, if near rows gave the last variances
         self._last_solves: list[VarianceSolve] = []  # those of the last predictions, empty without variances by solves
 
         def system_in(dtype: torch.dtype) -> KernelSystem:
@@ -218,7 +223,7 @@ class Posterior:
             self.system, self.double, self.variance_solver, self._variances_by is None, self.batch_size
         )
         self._means = MeanProducts(self.operator, self.double)
-        self._inverse = LanczosInverse(self.operator)
+        self._methods = VarianceMethods(self.operator, self.double, self._by_batches, self.batch_size)
         # the solver's set-up, in a list that posteriors from `with_targets` share
         self._of_mean: list[Prepared] = []
         self._measured: MeanResidual | None = None
@@ -243,7 +248,7 @@ class Posterior:
             self._of_mean.append(self.solver.prepare(self.system.operator))
         made = copy.copy(self)
         made.system = self.system.with_right_hand_sides(y.double() - self.hyperparameters.mean)
-        made.variance_solves, made._last_solves = [], []
+        made.variance_solves, made._last_solves, made._last_accuracy = [], [], None
         made._solve_work, made._measured = 0.0, None
         made.weights = made._solve(hooks, initial_weights)
         made._warn_of_mean()
@@ -279,6 +284,10 @@ class Posterior:
         if (warning := warning_of(self.system, self.solution, self.mean_error, self.accuracy_wanted)) is not None:
             warnings.warn(warning, stacklevel=3)
 
+    def variance_method(self, points: int) -> Method:
+        """Return the method of variances that `auto` takes for a number of test points."""
+        return self._methods.chosen("auto", points)
+
     def variance_setup(self, columns: int) -> Prepared:
         """Return the set-up of the solver of variances for at most `columns` right-hand sides, built once."""
         return self._by_batches.prepared_for(columns)
@@ -305,11 +314,11 @@ class Posterior:
         Evaluates mn entries without an n × m array; or, for many points and rows of up to three inputs, a Fourier
         series that was compared with entries at some of the points (`apviz.gp.mean_products`).
         """
-        self._last_solves = []
+        self._last_solves, self._last_accuracy = [], None
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
-            usual = self._chunk()
+            usual = self._methods.chunk()
             size = self._means.chunk(len(points), usual) if self.batch_size == "auto" else usual
             for rows, chunk in points.chunks(size):
                 out[rows] = self._mean(chunk)
@@ -327,7 +336,8 @@ class Posterior:
         """Predict the variance of f(x*), between 0 and the prior variance: x_star (m, d), to (m,).
 
         Args:
-            method: `solves` or `lanczos`, as described in the class.
+            method: `solves`, `lanczos` or `neighbours`, as described in the class; `auto`: `neighbours` for 1,024 test
+                points or more with over 4,096 rows and no Cholesky factor, else `solves`.
             rank: rank of Lanczos; at most n is used.
             include_noise: add σ²: predict the variance of an observation y(x*).
             hooks: hooks of the solves, one solve a batch. A solve that a hook stops counts as not converged.
@@ -363,9 +373,9 @@ class Posterior:
                     means[batch.rows] = self._mean_of(batch)
                     done += len(batch.points)
             if done < len(points):
-                solves = self._last_solves
+                accuracy = self._last_solves, self._last_accuracy
                 means = self.mean(x_star)
-                self._last_solves = solves  # the accuracy of these predictions
+                self._last_solves, self._last_accuracy = accuracy  # of these predictions
             return means, variances + self.hyperparameters.noise if include_noise else variances
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
@@ -441,8 +451,8 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points), len(ranks))
-            for rows, chunk in points.chunks(self._chunk()):
-                out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
+            for rows, chunk in points.chunks(self._methods.chunk()):
+                out[rows] = self._by_batches.from_explained(self._methods.inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
 
     def predict(
@@ -493,14 +503,21 @@ class Posterior:
         if count is None and self.solution is not None:
             seconds = max(SAMPLE_SECONDS, SAMPLE_SHARE * self.solution.seconds)
         with explained("an accuracy", FEWER_AT_ONCE):
-            own, exact, found = self._by_batches, self._reference(), self._mean_residual()
+            exact, found = self._reference(), self._mean_residual()
             residual = corrected(found, self.system, self.operator, self.weights, exact.solver, hooks)
-            errors = sampled_errors(points, order, residual, own, exact, seconds, hooks)
+
+            def own(chunk: Tensor, rows: slice, _: PointErrors) -> Tensor:
+                return self._by_batches.errors(chunk, rows, hooks, residual).predicted_sd
+
+            is_own = exact is self._by_batches
+            errors = sampled_errors(points, order, residual, None if is_own else own, exact, seconds, hooks)
         return PredictionAccuracy.of(errors, len(points), self.mean_error)
 
     @property
     def prediction_accuracy(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if their variances were solved for, else the proven bound."""
+        if self._last_accuracy is not None:
+            return self._last_accuracy
         points = sum(len(each.excess) for each in self._last_solves)
         return PredictionAccuracy.of((each.errors for each in self._last_solves), points, self.mean_error)
 
@@ -536,7 +553,7 @@ class Posterior:
 
     def chunks(self, x_star: Any) -> Iterator[tuple[slice, Tensor]]:
         """Check test inputs (m, d), and return them chunk by chunk with their rows, on the system's device."""
-        return Points(x_star, self.system).chunks(self._chunk())
+        return Points(x_star, self.system).chunks(self._methods.chunk())
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -563,17 +580,18 @@ class Posterior:
 
     def _variances(self, points: Points, method: Method, rank: int, hooks: list[Hook]) -> Iterator[Batch]:
         """Return an iterator of batches. Settings are checked immediately."""
-        require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}")
+        method = self._methods.chosen(method, len(points))
+        self._last_accuracy = None
         if method == "lanczos":
             require_whole("rank", rank, 1)
             self._last_solves = []
-            return self._by_lanczos(points, rank)
+            return self._methods.by_lanczos(points, rank)
+        if method == "neighbours" and len(points):
+            self.variance_solves = self._last_solves = []
+            residual = self._mean_residual()
+            self._last_accuracy = self._methods.accuracy_of_neighbours(points, hooks, residual, self.mean_error)
+            return self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
         return self._by_solves(points, hooks)
-
-    def _by_lanczos(self, points: Points, rank: int) -> Iterator[Batch]:
-        for rows, chunk in points.chunks(self._chunk()):
-            explained = self._inverse.explained(chunk, [rank])
-            yield Batch(rows, chunk, self._by_batches.from_explained(explained, chunk)[:, 0], None)
 
     def _by_solves(
         self, points: Points, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
@@ -584,7 +602,3 @@ class Posterior:
         return self._by_batches.by_solves(
             batches, points.__getitem__, hooks, self.variance_solves, self._mean_residual(), keep
         )
-
-    def _chunk(self) -> int:
-        """Return the chunk size of products, at most n/4: the dense operator forms k(x*, X) in addition to K."""
-        return min(CHUNK, max(1, self.system.n // 4)) if self.batch_size == "auto" else self.batch_size

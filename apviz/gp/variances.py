@@ -127,6 +127,11 @@ class Variances:
         # the set-up whose factor was looked at, and the variances by this factor
         self._by_factor: tuple[Prepared, FactorVariances | None] | None = None
 
+    @property
+    def has_factor(self) -> bool:
+        """Whether the set-up has a Cholesky factor of K in float64."""
+        return self.prepared is not None and FactorVariances.fits(self.prepared[0])
+
     def width(self, points: float = math.inf) -> int:
         """Return the largest number of right-hand sides in a solve, for a number of points in all."""
         if self.batch_size != "auto":

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import posterior as module
 from apviz.gp import variances
 from apviz.gp.metrics import negative_log_likelihood, rmse
+from apviz.gp.points import CHUNK
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
@@ -408,8 +408,8 @@ def with_nan(values, *positions):
         ),
         (lambda f, z: f.predict(with_nan(z, (3, 0))), "x_star has 1 NaN or infinite values in column 0"),
         (lambda f, z: f.mean(1e12 * z), "x_star spans"),
-        (lambda f, z: f.variance(z, "exact"), "method must be one of solves, lanczos, got 'exact'"),
-        (lambda f, z: f.predict(z, "exact"), "method must be one of solves, lanczos, got 'exact'"),
+        (lambda f, z: f.variance(z, "exact"), "method must be one of solves, lanczos, neighbours, auto, got 'exact'"),
+        (lambda f, z: f.predict(z, "exact"), "method must be one of solves, lanczos, neighbours, auto, got 'exact'"),
         (lambda f, z: f.variance(z, "lanczos", 0), "rank must be a whole number, at least 1, got 0"),
         (lambda f, z: f.predict(z, "lanczos", 2.5), "rank must be a whole number, at least 1, got 2.5"),
         (lambda f, z: f.variance_by_rank(z, [3, 0]), "each of ranks must be a whole number, at least 1, got 0"),
@@ -426,7 +426,7 @@ def test_bad_test_inputs_and_settings_are_refused_before_any_work(call, message)
 
 
 def test_an_error_about_bad_values_in_a_long_test_set_names_their_rows():
-    p = problem(m=module.CHUNK + 10)
+    p = problem(m=CHUNK + 10)
     with pytest.raises(ValueError, match=re.escape("x_star[4101:8202] has 1 NaN or infinite values in column 1")):
         posterior(p, weights=p.weights).mean(with_nan(p.z, (-1, 1)))
 
