@@ -129,6 +129,7 @@ def recipes() -> tuple[Recipe, ...]:
                 apviz.AlternatingProjection,
                 apviz.AlternatingProjection,
                 apviz.AlternatingProjection,
+                apviz.ColouredProjection,
                 apviz.ConjugateGradient,
                 apviz.Automatic,
                 apviz.Cholesky,

@@ -179,7 +179,7 @@ def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole
         return {
             "target": target,
             "missing": draw.of(("drop", "fill")),
-            "copies": draw.of(("keep", "drop")),
+            "duplicates": draw.of(("keep", "drop")),
             "seed": draw.up_to(9),
             "dtype": draw.of((torch.float32, torch.float64)),
         }
@@ -188,7 +188,7 @@ def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole
     }
     odd = {
         "missing": ("drop", "fill", "refuse", "maybe", None, 1),
-        "copies": ("keep", "drop", "both", None),
+        "duplicates": ("keep", "drop", "both", None),
         "header": (None, True, False, None, None),
         "inputs": (None, None, names, names[:1], names[1:], [], "x", ["nothing of it"], [names[-1]] * 2, [1], [None]),
         "seed": (0, 1, -1, 2**40, 2**70, "0", 1.5, True, None),

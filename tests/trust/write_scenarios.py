@@ -172,7 +172,7 @@ def _model(rows: int) -> apviz.GaussianProcess:
 
 
 def _model_saved(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    rows = len(saved.read(folder / "runs" / "m.npz").x)
+    rows = len(saved.read(folder / "runs" / "m.npz").rows.x)
     assert rows == ROWS or (error is not None and rows == ROWS - 5), "the model there is neither"
 
 
