@@ -26,7 +26,9 @@ def little(monkeypatch):
     monkeypatch.setattr(doctor, "FAST_COLUMNS", 50)
 
 
-@pytest.mark.parametrize("name", ["stored matrix", "compiled tiles", "torch tiles", "KeOps"])
+@pytest.mark.parametrize(
+    "name", ["stored matrix", "compiled tiles", "torch tiles", pytest.param("KeOps", marks=pytest.mark.slow)]
+)
 def test_every_engine_of_this_machine_is_correct_and_has_a_speed(name, little):
     found = engines(CPU, keops=True)
     if name not in found:

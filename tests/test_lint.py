@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.slow  # `make lint` runs them
 @pytest.mark.parametrize("check", ["ruff check .", "ruff format --check .", "codespell", "mypy", "lint-imports"])
 def test_lint_passes(check):
     tool, *arguments = check.split()

@@ -68,7 +68,7 @@ def told():
     print("given back", flush=True)
 
 server.give_back = told
-server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=10), open_browser=False)
+server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=1), open_browser=False)
 """
 
 
@@ -76,7 +76,7 @@ async def one_leaves(url, said):
     stays, leaves = (Tab(url, secrets.token_hex(16)) for _ in range(2))
     for tab in (stays, leaves):
         await tab.open({"n": 200, "source": "by hand"})
-    await asyncio.sleep(3)
+    await asyncio.sleep(2)
     assert said.empty(), "nobody has gone"
     await leaves.close()
     await asyncio.to_thread(said.get, timeout=PATIENCE)

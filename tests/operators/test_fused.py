@@ -65,7 +65,7 @@ def test_it_agrees_for_any_number_of_right_hand_sides(measured, dtype, sides):
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
-@pytest.mark.parametrize("shape", ["1x1", "1x130", "63x64", "64x64", "65x1", "129x63", "3x1500"])
+@pytest.mark.parametrize("shape", ["1x1", "1x130", "63x64", "64x64", "65x1", "129x63", "3x1100"])
 def test_it_agrees_at_any_edge_of_a_tile_and_with_columns_split_over_programs(measured, dtype, shape):
     assert measured[f"{dtype} edges"][shape] < ALLOWED[dtype]
 

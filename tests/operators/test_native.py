@@ -260,7 +260,7 @@ for n, m, d, sides in ((37, 1, 1, 1), (300, 290, 3, 4), (131, 70, 13, 5), (260, 
 
 
 @pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
-@pytest.mark.parametrize("size", [16, 32, 64])
+@pytest.mark.parametrize("size", [16, *(pytest.param(size, marks=pytest.mark.slow) for size in (32, 64))])
 def test_vectors_of_any_width_compute_the_same_products(size, tmp_path):
     kept = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CXX": f"c++ -DAPVIZ_VECTOR_BYTES={size}"}
     done = subprocess.run([sys.executable, "-c", PRODUCTS], env=kept, capture_output=True, text=True)
