@@ -149,6 +149,7 @@ def explained(what: str, instead: str) -> Iterator[None]:
     """Report needed and free memory if an allocation fails inside a `with`; also a decorator.
 
     The allocators for the processor, CUDA and NumPy have different messages; those of `require_memory` pass unchanged.
+    A limit of address space may also fail the first import of a library.
 
     Args:
         what: Attempted operation.
@@ -159,10 +160,10 @@ def explained(what: str, instead: str) -> Iterator[None]:
     """
     try:
         yield
-    except (MemoryError, RuntimeError) as error:  # Python's and NumPy's; PyTorch's
+    except (MemoryError, RuntimeError, ImportError) as error:  # Python's and NumPy's; PyTorch's; the dynamic loader's
         message = str(error)
         needed = _NEEDED.search(message)
-        if _FREE in message or not (needed or message in _WORDLESS):
+        if _FREE in message or not (needed or message in _WORDLESS or message.endswith(_UNLOADABLE)):
             raise
         lacking = f"{_amount(float(needed[1]) * _BYTES[needed[2]])} at once" if needed else "more memory"
         free = _free_where(error)
@@ -173,6 +174,8 @@ _FREE = "are free"
 _NEEDED = re.compile(r"(?:[Tt]ried to|Unable to) allocate ([\d.]+) ?(bytes|KiB|MiB|GiB|TiB|PiB)")
 # messages of Python and C++ without numbers
 _WORDLESS = ("", "std::bad_alloc", "bad allocation")
+# messages of glibc's dynamic loader about a shared library without space
+_UNLOADABLE = ("failed to map segment from shared object", "cannot allocate memory", "Cannot allocate memory")
 _BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 
 

@@ -199,7 +199,17 @@ def test_an_error_of_a_gpu_is_recognised_and_states_the_free_memory_of_the_gpu(m
     assert devices == ["cuda"]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("singular"), MemoryError("9 GiB, 1 GiB are free"), ValueError("n")])
+@pytest.mark.parametrize("reason", ["failed to map segment from shared object", "Cannot allocate memory"])
+def test_a_library_that_a_limit_of_address_space_does_not_load_is_reported_as_missing_memory(reason):
+    words = r"^a solve needs more memory, [\d,.]+ [MG]iB are free; take less$"
+    with pytest.raises(MemoryError, match=words), explained("a solve", "take less"):
+        raise ImportError(f"/lib/numcodecs/blosc.so: {reason}")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("singular"), MemoryError("9 GiB, 1 GiB are free"), ValueError("n"), ImportError("No module named x")],
+)
 def test_other_errors_and_those_that_state_the_free_memory_are_not_changed(error):
     with pytest.raises(type(error)) as raised, explained("a basis", "take less"):
         raise error
