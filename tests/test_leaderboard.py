@@ -104,7 +104,13 @@ def test_the_entries_given_to_an_entrant_equal_the_kernel_and_are_counted():
     assert math.isnan(residual(given, w[:, :2])) and math.isnan(residual(given, w * np.inf))
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+#: data sets whose files take a second to read
+LARGE = ("airquality", "keggundirected", "kin40k", "protein", "sgemm", "keggundirected, σ² × 0.1")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in SYSTEMS]
+)
 def test_every_system_has_the_requested_size_and_depends_on_the_seed(name):
     far = name in PUBLISHED or name.startswith("kegg")
     if far and name not in ("china", "diabetes") and "APVIZ_DATA" not in os.environ:

@@ -32,26 +32,26 @@ def rehearsal(rows, epochs, reason=StopReason.CONVERGED):
     return Rehearsal(rows=rows, work=9.0, setup_work=1.0, passes=1, epochs=epochs, residual=0.009, reason=reason)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_condition_number_of_a_pilot_system_approximates_that_of_the_system(seed):
     system = made(seed=seed)
     pilot = PilotSystem(system, 400, seed).system
-    kappas = [np.linalg.cond(dense(each)) for each in (system, pilot)]
-    assert kappas[1] == pytest.approx(kappas[0], rel=0.15)
+    spectra = [np.linalg.eigvalsh(dense(each)) for each in (system, pilot)]
+    assert spectra[1][-1] / spectra[1][0] == pytest.approx(spectra[0][-1] / spectra[0][0], rel=0.15)
 
 
 @pytest.mark.parametrize(
     "solver",
     [
         overlapping(tol=1e-2),
-        apviz.AlternatingProjection(block_size=200),
+        apviz.AlternatingProjection(block_size=125),
         apviz.ConjugateGradient(),
         apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=40)),
     ],
     ids=["overlapping", "paper's", "CG", "low rank"],
 )
 def test_a_pilot_system_takes_about_the_work_of_the_whole_system(solver):
-    system = made(lengthscale=0.2, noise=0.1)
+    system = made(1_000, lengthscale=0.2, noise=0.1)
     solver = solver.resolve(system.operator, 4)[0]
     found = PilotSystem(system, 400).rehearse(solver, 1_000.0)
     whole = attempt(system, solver)

@@ -24,9 +24,9 @@ def cases(kept):
 
 
 def quick(case):
-    """Return the first two cases of every cause, and every second healthy one."""
+    """Return the first case of every cause, and every third healthy one."""
     alike = [each for each in CASES if each.cause == case.cause and each.why not in LONG]
-    return case in (alike[::2] if case.cause == HEALTHY else alike[:2])
+    return case in (alike[::3] if case.cause == HEALTHY else alike[:1])
 
 
 @pytest.fixture(autouse=True)

@@ -177,10 +177,16 @@ def test_settings_out_of_range_are_refused_by_name(settings, message):
         ColouredProjection(**settings)
 
 
-@only_on_the_cpu("the Fourier operator runs there")
-def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_inputs():
+@pytest.fixture(scope="module")
+def large():
+    """Return a system for which sweeps are fastest; its Fourier products are measured once."""
     x = np.random.default_rng(0).uniform(0, 1, (60_000, 2))
-    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+    return system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_inputs(large):
+    system, x = large, large.x.double().numpy()
     resolved, reasons = apviz.Automatic().resolve(system.operator)
     assert isinstance(resolved, ColouredProjection)
     assert "with Fourier products" in reasons["method"]
@@ -195,11 +201,9 @@ def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_input
 
 
 @only_on_the_cpu("the Fourier operator runs there")
-def test_sweeps_are_forecast_without_a_rehearsal():
-    x = np.random.default_rng(0).uniform(0, 1, (40_000, 2))
-    system = system_of(x, np.sin(9 * x[:, 0]), Matern52(lengthscale=0.05), 0.1, dtype=torch.float32)
-    sweeps = ColouredProjection(products="fourier")
-    forecast = apviz.advise(system, {"sweeps": sweeps, "blocks": apviz.solvers.overlapping()}).methods["sweeps"]
+def test_sweeps_are_forecast_without_a_rehearsal(large):
+    x, sweeps = large.x.double().numpy(), ColouredProjection(products="fourier")
+    forecast = apviz.advise(large, {"sweeps": sweeps}).methods["sweeps"]
     assert 0 < forecast.seconds.low < forecast.seconds.likely < forecast.seconds.high < np.inf
     few = system_of(x[:900], x[:900, 0], Matern52(lengthscale=0.05), 0.1)
     with pytest.raises(MemoryError, match="sweeps: it needs at least 30,000 rows"):

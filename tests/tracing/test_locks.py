@@ -258,7 +258,7 @@ def test_opening_a_trace_with_a_lost_chunk_names_it_and_never_gives_other_number
         (tmp_path / "r.zarr").rename(path)
     chunks = [each for each in path.rglob("*") if each.is_file() and each.name != "zarr.json"]
     assert len(chunks) > 30 and apviz.open_trace(path).tree.identical(recorder.trace.tree)
-    for chunk in chunks:
+    for chunk in chunks if saved else sorted(chunks)[::3]:
         held = chunk.read_bytes()
         chunk.unlink()
         with pytest.raises(ValueError, match=f"has lost {chunk.relative_to(path).as_posix()}, a part of its numbers"):

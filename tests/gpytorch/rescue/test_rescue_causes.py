@@ -221,8 +221,13 @@ def test_a_kernel_that_is_not_a_covariance_is_found_by_its_eigenvalue():
     assert f"between {np.linalg.eigvalsh(k)[0]:.3g} and" in found.evidence
 
 
-def test_the_figures_are_shown_as_text_and_as_html():
-    found = diagnose(tolerance_one())
+@pytest.fixture(scope="module")
+def of_duplicates():
+    return diagnose(duplicates())
+
+
+def test_the_figures_are_shown_as_text_and_as_html(of_duplicates):
+    found = of_duplicates
     text, page = str(found), found._repr_html_()
     assert text == repr(found) and "GPyTorch as it is" in text and "with the change" in text
     assert "<table>" in page and found.table()[0]["residual"] in page
@@ -235,8 +240,8 @@ def test_objects_that_cannot_be_diagnosed_raise():
         diagnose(ExactGP(None, None, gaussian(0.1)))
 
 
-def test_an_opened_trace_states_the_cause(tmp_path):
-    found = diagnose(duplicates())
+def test_an_opened_trace_states_the_cause(of_duplicates, tmp_path):
+    found = of_duplicates
     found.trace.save(tmp_path / "rescue.zarr")
     told = apviz.diagnose(apviz.open_trace(tmp_path / "rescue.zarr"))
     assert (told.limit, told.evidence, told.advice, told.change) == (
