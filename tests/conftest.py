@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the same examples in every run, so that failures can be repeated everywhere
-settings.register_profile("suite", derandomize=True, deadline=None, database=None)
+settings.register_profile("suite", max_examples=50, derandomize=True, deadline=None, database=None)
 settings.load_profile("suite")
 
 # tests that wait for a browser, a Jupyter kernel, a command, another process or a training

@@ -58,9 +58,14 @@ class Work(apviz.Hook):
         self.log.append((self.name, update.work))
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    return {each.solver.method.name: each.trace for each in compare(system(), SOLVERS, folder)}
+
+
 @pytest.mark.parametrize("by", ["work", "seconds"])
-def test_a_race_computes_bit_for_bit_the_same_as_consecutive_solves(tmp_path, short_turns, by):
-    alone = {each.solver.method.name: each.trace for each in compare(system(), SOLVERS, tmp_path / "alone")}
+def test_a_race_computes_bit_for_bit_the_same_as_consecutive_solves(alone, tmp_path, short_turns, by):
     raced = {each.solver.method.name: each.trace for each in race(system(), SOLVERS, tmp_path / by, Turns(by))}
     assert set(raced) == set(alone) and len(alone) == len(SOLVERS)
     for label, trace in raced.items():

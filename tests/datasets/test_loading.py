@@ -120,11 +120,11 @@ def test_even_one_pixel_can_be_requested():
     assert len(datasets.load("china", n=1).train_x) == 1
 
 
-#: nine million rows
-EARTH = pytest.param("earth", marks=pytest.mark.slow)
+#: files that take seconds to read
+LARGE = [pytest.param(name, marks=pytest.mark.slow) for name in ("airquality", "keggundirected", "earth")]
 
 
-@pytest.mark.parametrize("name", ["airquality", "sgemm", "bike", "protein", "kin40k", "keggundirected", EARTH])
+@pytest.mark.parametrize("name", ["sgemm", "bike", "protein", "kin40k", *LARGE])
 def test_real_data_have_the_right_size_and_scale(name, need_file):
     need_file(name)
     if name == "earth":

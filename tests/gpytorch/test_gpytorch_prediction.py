@@ -194,8 +194,19 @@ BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 SOLVERS = pytest.mark.parametrize("settings", [{}, {"tol": 1e-2}, {"block_size": 20}], ids=str)
 
 
-@BOTH
-@SOLVERS
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        ({}, torch.float64), ({"tol": 1e-2}, torch.float64), ({"block_size": 20}, torch.float32),
+        *(
+            pytest.param(settings, dtype, marks=pytest.mark.slow)
+            for settings, dtype in [
+                ({}, torch.float32), ({"tol": 1e-2}, torch.float32), ({"block_size": 20}, torch.float64),
+            ]
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_covariance_and_variance_of_one_distribution_agree_with_each_other_and_with_gpytorch(settings, dtype):
     reference = tutorial()
     with exactly():

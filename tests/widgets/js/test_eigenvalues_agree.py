@@ -55,12 +55,12 @@ def check(found: dict[str, Any], x: np.ndarray, b: np.ndarray, of: dict[str, Any
 
 
 def test_eigenvalues_and_errors_over_blocks_agree_with_python(compute):
-    situations = [system(seed, 40) for seed in range(50)]
+    situations = [system(seed, 40) for seed in range(25)]
     counts = [
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
         for found, each in zip(compute("kappas", situations), situations, strict=True)
     ]
-    assert sum(counts) > 1000
+    assert sum(counts) > 500
 
 
 @pytest.mark.slow
