@@ -27,7 +27,7 @@ KERNELS = {
                 lambda x, z: rbf(x, z, 0.8) * periodic(x[:, 1:], z[:, 1:], 1.0, 0.7)),
     "white": (RBF(lengthscale=0.4) + White(outputscale=0.2), lambda x, z: rbf(x, z, 0.4) + 0.2 * equal(x, z)),
 }  # fmt: skip
-NOISE, MEAN, COUNT = 0.05, 0.6, 4000
+NOISE, MEAN, COUNT = 0.05, 0.6, 2000
 
 
 def data(n=60, m=12, seed=0):

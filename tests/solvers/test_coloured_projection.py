@@ -44,7 +44,7 @@ CASES = [
 @pytest.mark.parametrize("operator", ["tiled", pytest.param("fourier", marks=only_on_the_cpu("it runs there"))])
 @pytest.mark.parametrize(("kernel", "d", "noise"), CASES)
 def test_the_weights_solve_the_dense_system(kernel, d, noise, operator):
-    x, y = maps(1500, d)
+    x, y = maps(800, d)
     solution = apviz.solve(
         system_of(x, y, kernel, noise, operator=operator), ColouredProjection(block_size=200, tol=1e-6)
     )
@@ -127,7 +127,7 @@ def test_a_block_whose_rank_would_be_too_high_is_solved_exactly():
 
 
 def test_small_noise_is_solved_in_float64_by_exact_blocks():
-    x, y = maps(4000, 3)
+    x, y = maps(2500, 3)
     solver = ColouredProjection(tol=1e-3)
     resolved, reasons = solver.resolve(make_operator("tiled", torch.from_numpy(x), Matern32(lengthscale=0.3), 1e-6))
     assert (resolved.rank, resolved.precision.recursion) == (0, "float64")
@@ -162,6 +162,11 @@ def test_a_sweep_of_fourier_products_costs_less_work_than_a_product_of_all_entri
     solution = apviz.solve(system, ColouredProjection(tol=1e-2))
     assert solution.converged
     assert solution.work < 1.0
+    assert solution.certificate.kind in ("bounded", "sampled")
+    rows = np.arange(0, 30_000, 150)
+    w = solution.weights.cpu().numpy()
+    left = y[rows] - CORRELATIONS["matern52"](cdist(x[rows] / 0.05, x / 0.05)) @ w - 0.1 * w[rows]
+    assert np.sqrt((left**2).mean() / (y**2).mean()) < 1.5 * 0.01
 
 
 @pytest.mark.parametrize(
@@ -185,19 +190,10 @@ def large():
 
 
 @only_on_the_cpu("the Fourier operator runs there")
-def test_auto_takes_sweeps_for_many_rows_of_two_inputs_and_blocks_for_many_inputs(large):
-    system, x = large, large.x.double().numpy()
-    resolved, reasons = apviz.Automatic().resolve(system.operator)
+def test_auto_takes_sweeps_for_many_rows_of_two_inputs(large):
+    resolved, reasons = apviz.Automatic().resolve(large.operator)
     assert isinstance(resolved, ColouredProjection)
     assert "with Fourier products" in reasons["method"]
-    solution = apviz.solve(system, apviz.Automatic())
-    assert solution.converged
-    assert solution.certificate.kind in ("bounded", "sampled")
-    rows = np.arange(0, 60_000, 300)
-    r = cdist(x[rows] / 0.05, x / 0.05)
-    left = np.sin(9 * x[rows, 0]) - CORRELATIONS["matern52"](r) @ solution.weights.cpu().numpy()
-    left -= 0.1 * solution.weights.cpu().numpy()[rows]
-    assert np.sqrt((left**2).mean() / (np.sin(9 * x[:, 0]) ** 2).mean()) < 1.5 * 0.01
 
 
 @only_on_the_cpu("the Fourier operator runs there")

@@ -15,7 +15,7 @@ from apviz.solvers import Exact, Hook, Precision, Skeletons, Subspace, attempt, 
 from tests.device import DEVICE
 
 
-def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.float32, seed=0, operator="tiled"):
+def problem(n=600, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.float32, seed=0, operator="tiled"):
     """Return a system, and a function of W: the mean of ‖B − KW‖/‖B‖ over columns by dense float64 algebra."""
     rng = np.random.default_rng(seed)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
