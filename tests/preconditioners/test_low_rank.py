@@ -31,7 +31,7 @@ def assert_close(applied, matrix, r):
     np.testing.assert_allclose(applied, matrix @ r, rtol=0, atol=1e-9 * scale)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(**CASES)
 def test_low_rank_applies_the_inverse_of_the_sum(n, rank, columns, decades, size, seed):
     rng = np.random.default_rng(seed)
@@ -56,7 +56,7 @@ def test_low_rank_accepts_a_factor_with_linearly_dependent_columns(case):
     assert_close(apply(torch.tensor(r)), np.linalg.inv(np.linalg.inv(m) + factor @ factor.T), r)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(**CASES)
 def test_galerkin_applies_the_balancing_preconditioner(n, rank, columns, decades, size, seed):
     rng = np.random.default_rng(seed)

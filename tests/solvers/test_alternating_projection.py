@@ -46,7 +46,7 @@ greedy = st.builds(
     tol=st.just(NEVER),
     max_epochs=st.just(6),
 )
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=25, deadline=None)
 
 
 def watched(p, solver, **start):

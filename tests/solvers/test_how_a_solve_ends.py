@@ -55,7 +55,7 @@ def test_at_a_tight_tolerance_all_solvers_return_the_same_fields_and_weights(sol
     assert [f.name for f in dataclasses.fields(solution)] == [f.name for f in dataclasses.fields(apviz.Solution)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     solver=st.sampled_from(SOLVERS), tol=st.sampled_from((0.3, 1e-2, 1e-4, 1e-6, 1e-8)), seed=st.integers(0, 99),
     noise=st.sampled_from((1e-3, 0.05, 1.0)), dtype=st.sampled_from((torch.float32, torch.float64)),
