@@ -89,8 +89,8 @@ class Posterior:
 
     **Variance given near rows** (`apviz.gp.neighbour_variances`) conditions on up to 2,048 rows near a group of test
     points instead of on all: for thousands of points, far cheaper than solves. It is never too small; where it has not
-    settled, a solve is made. A random sample of 64 points is solved, and says how much too large standard deviations
-    are; above 5% it warns.
+    settled, a solve is made. A random sample of up to 64 points is solved, and says how much too large standard
+    deviations are; above 5% it warns.
 
     Args:
         x: (n, d) training inputs.
@@ -588,8 +588,10 @@ class Posterior:
             return self._methods.by_lanczos(points, rank)
         if method == "neighbours" and len(points):
             self.variance_solves = self._last_solves = []
-            residual = self._mean_residual()
-            self._last_accuracy = self._methods.accuracy_of_neighbours(points, hooks, residual, self.mean_error)
+            residual, seconds = self._mean_residual(), 0.0 if self.solution is None else self.solution.seconds
+            self._last_accuracy = self._methods.accuracy_of_neighbours(
+                points, hooks, residual, self.mean_error, seconds
+            )
             return self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
         return self._by_solves(points, hooks)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from typing import Literal
@@ -24,6 +23,8 @@ Method = Literal["solves", "lanczos", "neighbours", "auto"]
 METHODS = ("solves", "lanczos", "neighbours", "auto")
 #: test points from which, and training rows beyond which, near rows are worth a sample of solves
 MANY_POINTS, MANY_ROWS = 1_024, 4_096
+#: seconds that a sample may always take
+SAMPLE_SECONDS = 10.0
 #: error of standard deviations of f, relative to the exact ones, beyond which a sample warns
 SD_ERROR = 0.05
 
@@ -88,12 +89,13 @@ class VarianceMethods:
             yield Batch(rows, chunk, variance, None)
 
     def accuracy_of_neighbours(
-        self, points: Points, hooks: list[Hook], residual: MeanResidual, proven: float
+        self, points: Points, hooks: list[Hook], residual: MeanResidual, proven: float, solve_seconds: float
     ) -> PredictionAccuracy:
         """Measure on a random sample how accurate variances given near rows are; warn if they are not.
 
         Args:
             proven: bound on the error of every mean.
+            solve_seconds: seconds of the solve for the mean; the sample takes 8 points, and more within these seconds.
         """
 
         def predicted(chunk: Tensor, rows: slice, found: PointErrors) -> Tensor:
@@ -101,7 +103,8 @@ class VarianceMethods:
             return torch.where(settled.cpu(), variance.sqrt().cpu(), found.predicted_sd)
 
         order = torch.randperm(len(points), generator=Generator().manual_seed(0))[:SAMPLE].numpy()
-        errors = sampled_errors(points, order, residual, predicted, self._by_solves, math.inf, hooks)
+        seconds = max(SAMPLE_SECONDS, solve_seconds)
+        errors = sampled_errors(points, order, residual, predicted, self._by_solves, seconds, hooks)
         found = PredictionAccuracy.of(errors, len(points), proven)
         if not found.sd_error() <= SD_ERROR:
             warnings.warn(

@@ -14,6 +14,11 @@ from tests.device import DEVICE
 from tests.gp.test_accuracy_of_predictions import dense
 
 
+@pytest.fixture(autouse=True)
+def as_long_as_it_takes(monkeypatch):
+    monkeypatch.setattr(variance_methods, "SAMPLE_SECONDS", np.inf)
+
+
 def posterior_of(p, **settings):
     return Posterior(p.x, p.y, p.h, apviz.solvers.overlapping(tol=1e-5), device=DEVICE, **settings)
 
