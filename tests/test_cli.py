@@ -330,7 +330,7 @@ def test_every_option_is_in_a_group(name):
     options = [each for each in COMMANDS.get_command(None, name).params if each.param_type_name == "option"]
     groups = {each.rich_help_panel for each in options if each.name != "help"}
     assert {"Data", "Run", "Output"} <= groups <= {
-        "Data", "Model", "Methods", "Run", "Output", "Access", "Limits for visitors",
+        "Data", "Model", "Model by its variogram", "Methods", "Run", "Output", "Access", "Limits for visitors",
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from apviz.rules import RULES
 
 DATA: Final = "Data"
 MODEL: Final = "Model"
-KRIGING: Final = "Model, in the words of kriging"
+KRIGING: Final = "Model by its variogram"
 METHODS_PANEL: Final = "Methods"
 RUN: Final = "Run"
 OUTPUT: Final = "Output"

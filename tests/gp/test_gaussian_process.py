@@ -336,7 +336,7 @@ def test_a_pickle_contains_no_matrix_and_predicts_the_same():
         ({"stages": ((0.5, 5),), "max_steps": 9, "optimiser": "l-bfgs"}, r"stages must be \(\), because L-BFGS uses"),
         ({"max_epochs": 0}, "max_epochs must be a whole number, at least 1, got 0"),
         ({"trace_estimator": "exact"}, "trace_estimator must be one of standard, pathwise, got 'exact'"),
-        ({"variance": "exact"}, "variance must be one of solves, lanczos, got 'exact'"),
+        ({"variance": "exact"}, "variance must be one of solves, lanczos, neighbours, auto, got 'exact'"),
         ({"rank": 0}, "rank must be a whole number, at least 1, got 0"),
         ({"dtype": "float16"}, "dtype must be one of auto, float32, float64, got 'float16'"),
         ({"operator": "magic"}, "operator must be one of auto, dense, tiled, fourier, keops, .*, got 'magic'"),

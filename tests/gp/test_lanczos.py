@@ -64,7 +64,7 @@ def test_a_rank_above_the_number_of_points_is_full_rank():
     x, z = points(n=30)
     found = posterior(x)
     np.testing.assert_allclose(found.variance(z, "lanczos"), exact_variance(x, z), atol=1e-9)
-    assert found._inverse.rank == 30
+    assert found._methods.inverse.rank == 30
 
 
 @settings(deadline=None, max_examples=30)
