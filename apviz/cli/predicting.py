@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -136,6 +137,8 @@ def predict(
     By default sd and interval are of the function f, without the noise of a new observation. Columns are found by name.
     """
     refuse_ranks("predict")
+    # how solves for standard deviations go is of no interest here
+    logging.getLogger("apviz").setLevel(logging.WARNING)
     start = time.perf_counter()
     with warnings_as_lines(), interruptible(out):
         try:
