@@ -274,7 +274,7 @@ def _writer(
             parquet.write_table(pyarrow.Table.from_arrays([*part.columns, *values], schema=schema))
 
         yield to_parquet
-        parquet.add_key_value_metadata({"accuracy": _accuracy(gp, reached)})
+        parquet.add_key_value_metadata({"accuracy": _accuracy(gp, reached).removeprefix("Accuracy: ")})
 
 
 # --- grids ------------------------------------------------------------------------------------------------------------
@@ -293,7 +293,8 @@ def _predict_grid(
         return done
     with _progress(len(points)) as advance:
         found = _predicted(gp, asked, points, advance, reached)
-    about = attributes(gp, model, asked.what, asked.level) | {"accuracy": _accuracy(gp, reached)}
+    about = attributes(gp, model, asked.what, asked.level)
+    about["accuracy"] = _accuracy(gp, reached).removeprefix("Accuracy: ")
     predictions = grid.dataset(found, asked.words(gp), about)
     write_surface(predictions, out)
     if len(grid.coordinates) > MOST_DRAWN:
