@@ -79,14 +79,20 @@ class VarianceMethods:
             done: list to which the records of the solves are appended.
             residual: of the mean.
         """
+        variance, settled = self._neighbours_of(points)
+        # all at once: a solve for one point takes nearly as long as for a hundred
+        left, size = (~settled).nonzero()[:, 0].cpu().numpy(), self._by_solves.width()
+        batches = [slice(start, min(start + size, len(left))) for start in range(0, len(left), size)]
+        for batch in self._by_solves.by_solves(batches, lambda rows: points[left[rows]], hooks, done, residual):
+            variance[left[batch.rows]] = batch.variance
         for rows, chunk in points.chunks(CHUNK):
-            variance, settled = self._neighbours().variances(chunk)
-            left = (~settled).nonzero()[:, 0]
-            size, others = self._by_solves.width(), chunk[left]
-            batches = [slice(start, min(start + size, len(left))) for start in range(0, len(left), size)]
-            for batch in self._by_solves.by_solves(batches, others.__getitem__, hooks, done, residual):
-                variance[left[batch.rows]] = batch.variance
-            yield Batch(rows, chunk, variance, None)
+            yield Batch(rows, chunk, variance[rows], None)
+
+    def _neighbours_of(self, points: Points) -> tuple[Tensor, Tensor]:
+        """Return the variances of all points given near rows, and whether each has settled."""
+        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(CHUNK)]
+        variance, settled = (torch.cat(each) for each in zip(*found, strict=True))
+        return variance, settled
 
     def accuracy_of_neighbours(
         self, points: Points, hooks: list[Hook], residual: MeanResidual, proven: float, solve_seconds: float
