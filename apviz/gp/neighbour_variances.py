@@ -2,9 +2,9 @@
 
 Conditioning on some of the observations leaves a variance that is never below that of all. A group of test points that
 are close together shares its rows and one Cholesky factor. The leading part of the factor is that of the rows that
-explain most, so each variance is known for fewer rows too. It has settled if more rows would hardly lower it. Where it
-has not, a solve with all rows is needed. This is the idea of nearest-neighbour
-Gaussian processes (Vecchia, JRSS B 1988; Datta et al., JASA 2016).
+explain most, so each variance is known for fewer rows too. It has settled if more rows would hardly lower it, by an
+extrapolation that can be wrong: who predicts checks it on a sample. Where it has not settled, a solve with all rows is
+needed. This is the idea of nearest-neighbour Gaussian processes (Vecchia, JRSS B 1988; Datta et al., JASA 2016).
 """
 
 from __future__ import annotations

@@ -587,13 +587,16 @@ class Posterior:
             self._last_solves = []
             return self._methods.by_lanczos(points, rank)
         if method == "neighbours" and len(points):
-            self.variance_solves = self._last_solves = []
-            residual, seconds = self._mean_residual(), 0.0 if self.solution is None else self.solution.seconds
-            self._last_accuracy = self._methods.accuracy_of_neighbours(
-                points, hooks, residual, self.mean_error, seconds
-            )
-            return self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
+            return self._by_neighbours(points, hooks)
         return self._by_solves(points, hooks)
+
+    def _by_neighbours(self, points: Points, hooks: list[Hook]) -> Iterator[Batch]:
+        self.variance_solves = self._last_solves = []
+        residual, seconds = self._mean_residual(), 0.0 if self.solution is None else self.solution.seconds
+        variance = self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
+        errors = self._methods.accuracy_of(variance, points, hooks, residual, seconds)
+        self._last_accuracy = PredictionAccuracy.of(errors, len(points), self.mean_error)
+        return (Batch(rows, chunk, variance[rows], None) for rows, chunk in points.chunks(self._methods.chunk()))
 
     def _by_solves(
         self, points: Points, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Literal
@@ -72,53 +73,44 @@ class VarianceMethods:
 
     def by_neighbours(
         self, points: Points, hooks: list[Hook], done: list[VarianceSolve], residual: MeanResidual
-    ) -> Iterator[Batch]:
-        """Yield the variances given near rows, by solves where these have not settled.
+    ) -> Tensor:
+        """Return the variances given near rows, (m,), by solves where these have not settled.
 
         Args:
             done: list to which the records of the solves are appended.
             residual: of the mean.
         """
-        variance, settled = self._neighbours_of(points)
+        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(CHUNK)]
+        variance, settled = (torch.cat(each) for each in zip(*found, strict=True))
         # all at once: a solve for one point takes nearly as long as for a hundred
         left, size = (~settled).nonzero()[:, 0].cpu().numpy(), self._by_solves.width()
         batches = [slice(start, min(start + size, len(left))) for start in range(0, len(left), size)]
         for batch in self._by_solves.by_solves(batches, lambda rows: points[left[rows]], hooks, done, residual):
             variance[left[batch.rows]] = batch.variance
-        for rows, chunk in points.chunks(CHUNK):
-            yield Batch(rows, chunk, variance[rows], None)
+        return variance
 
-    def _neighbours_of(self, points: Points) -> tuple[Tensor, Tensor]:
-        """Return the variances of all points given near rows, and whether each has settled."""
-        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(CHUNK)]
-        variance, settled = (torch.cat(each) for each in zip(*found, strict=True))
-        return variance, settled
-
-    def accuracy_of_neighbours(
-        self, points: Points, hooks: list[Hook], residual: MeanResidual, proven: float, solve_seconds: float
-    ) -> PredictionAccuracy:
-        """Measure on a random sample how accurate variances given near rows are; warn if they are not.
+    def accuracy_of(
+        self, variance: Tensor, points: Points, hooks: list[Hook], residual: MeanResidual, solve_seconds: float
+    ) -> list[PointErrors]:
+        """Return the errors at a random sample of points whose variances, (m,), were predicted; warn if they are large.
 
         Args:
-            proven: bound on the error of every mean.
             solve_seconds: seconds of the solve for the mean; the sample takes 8 points, and more within these seconds.
         """
-
-        def predicted(chunk: Tensor, rows: slice, found: PointErrors) -> Tensor:
-            variance, settled = self._neighbours().variances(chunk)
-            return torch.where(settled.cpu(), variance.sqrt().cpu(), found.predicted_sd)
-
         order = torch.randperm(len(points), generator=Generator().manual_seed(0))[:SAMPLE].numpy()
-        seconds = max(SAMPLE_SECONDS, solve_seconds)
-        errors = sampled_errors(points, order, residual, predicted, self._by_solves, seconds, hooks)
-        found = PredictionAccuracy.of(errors, len(points), proven)
+        # as predicted for the groups of all points: a sample on its own would have smaller groups
+        sd, seconds = variance.sqrt().cpu(), max(SAMPLE_SECONDS, solve_seconds)
+        errors = sampled_errors(
+            points, order, residual, lambda chunk, rows, found: sd[order[rows]], self._by_solves, seconds, hooks
+        )
+        found = PredictionAccuracy.of(errors, len(points), math.inf)
         if not found.sd_error() <= SD_ERROR:
             warnings.warn(
                 f"standard deviations given near rows may be too large: {found.sentence}; the method 'solves' takes "
                 "longer and is closer",
                 stacklevel=4,
             )
-        return found
+        return errors
 
     def _neighbours(self) -> NeighbourVariances:
         if self._near is None:

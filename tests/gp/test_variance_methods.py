@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import apviz
 from apviz.gp import neighbour_variances, variance_methods
@@ -40,6 +41,18 @@ def test_they_are_as_accurate_as_is_said():
     ratio = sd / p.sd - 1
     assert ratio.min() > -1e-6 and np.quantile(ratio, 0.95) <= said.sd_error() + 1e-6
     assert said.sd_error() < 0.05
+
+
+def test_a_sample_judges_the_variances_that_were_predicted(monkeypatch):
+    few_rows(monkeypatch, settled=1e6)
+    monkeypatch.setattr(neighbour_variances, "INSIDE", 10**6)  # all points are one group; those of the sample alone too
+    p = dense(400, 1.0, "matern32", m=200)
+    posterior = posterior_of(p)
+    with pytest.warns(UserWarning, match="may be too large"):
+        sd = posterior.variance(p.z, "neighbours").sqrt().cpu().numpy()
+    sampled = torch.randperm(200, generator=torch.Generator().manual_seed(0))[:64].numpy()
+    found = posterior.prediction_accuracy.sd_errors
+    np.testing.assert_allclose(found, (sd / p.sd - 1)[sampled], atol=1e-3)
 
 
 def test_points_that_have_not_settled_are_solved_for(monkeypatch):
