@@ -66,7 +66,8 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
         return f"Accuracy: {found.sentence}{ended}"
     if not math.isfinite(gp.mean_error_):
         return f"Solve: the error of the means is not known{ended}"
+    from apviz.gp.prediction_accuracy import how_known
+
     certificate = gp.solution_.certificate
-    is_sampled = certificate is not None and certificate.kind == "sampled"
-    how = f"its residual is known from {certificate.rows} random rows" if is_sampled and certificate else "proven"
+    how = "proven" if certificate is None else how_known(certificate)
     return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"

@@ -36,7 +36,7 @@ from apviz.gp.foreign_settings import refuse, refusing
 from apviz.gp.gradient import Estimator
 from apviz.gp.outputs import Outputs
 from apviz.gp.posterior import FEWER_AT_ONCE, PAPER_LANCZOS_RANK, Posterior
-from apviz.gp.prediction_accuracy import PredictionAccuracy
+from apviz.gp.prediction_accuracy import PredictionAccuracy, how_known
 from apviz.gp.prior import Prior
 from apviz.gp.sampling import sampled
 from apviz.gp.scaling import Scaling
@@ -501,7 +501,11 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         errors = found.mean_errors
         if self._outputs is not None:
             errors = np.full_like(errors, self.mean_error_)
-        return replace(found, mean_errors=errors, proven=self.mean_error_)
+        # a loaded model knows its solve, but its posterior does not
+        certificate, how = self.solution_.certificate, found.how
+        if self.posterior_.solution is None and certificate is not None:
+            how = how.replace("proven", how_known(certificate), 1)
+        return replace(found, mean_errors=errors, proven=self.mean_error_, how=how)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""

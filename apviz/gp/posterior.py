@@ -18,7 +18,7 @@ from apviz.gp.lanczos import check_ranks
 from apviz.gp.mean_products import MeanProducts
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.points import Points
-from apviz.gp.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy
+from apviz.gp.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy, how_known
 from apviz.gp.variance_methods import Method, VarianceMethods
 from apviz.gp.variances import VARIANCE_TOL, Batch, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
@@ -185,7 +185,8 @@ class Posterior:
         self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
-        self._last_accuracy: PredictionAccuracy | None = None  # of a sample, if near rows gave the last variances
+        # errors at a sample, and the number of all points, if near rows gave the last variances
+        self._last_sample: tuple[list[PointErrors], int] | None = None
         self._last_solves: list[VarianceSolve] = []  # those of the last predictions, empty without variances by solves
 
         def system_in(dtype: torch.dtype) -> KernelSystem:
@@ -248,7 +249,7 @@ class Posterior:
             self._of_mean.append(self.solver.prepare(self.system.operator))
         made = copy.copy(self)
         made.system = self.system.with_right_hand_sides(y.double() - self.hyperparameters.mean)
-        made.variance_solves, made._last_solves, made._last_accuracy = [], [], None
+        made.variance_solves, made._last_solves, made._last_sample = [], [], None
         made._solve_work, made._measured = 0.0, None
         made.weights = made._solve(hooks, initial_weights)
         made._warn_of_mean()
@@ -314,7 +315,7 @@ class Posterior:
         Evaluates mn entries without an n × m array; or, for many points and rows of up to three inputs, a Fourier
         series that was compared with entries at some of the points (`apviz.gp.mean_products`).
         """
-        self._last_solves, self._last_accuracy = [], None
+        self._last_solves, self._last_sample = [], None
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
@@ -373,9 +374,9 @@ class Posterior:
                     means[batch.rows] = self._mean_of(batch)
                     done += len(batch.points)
             if done < len(points):
-                accuracy = self._last_solves, self._last_accuracy
+                accuracy = self._last_solves, self._last_sample
                 means = self.mean(x_star)
-                self._last_solves, self._last_accuracy = accuracy  # of these predictions
+                self._last_solves, self._last_sample = accuracy  # of these predictions
             return means, variances + self.hyperparameters.noise if include_noise else variances
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
@@ -511,15 +512,15 @@ class Posterior:
 
             is_own = exact is self._by_batches
             errors = sampled_errors(points, order, residual, None if is_own else own, exact, seconds, hooks)
-        return PredictionAccuracy.of(errors, len(points), self.mean_error)
+        return self._accuracy(errors, len(points))
 
     @property
     def prediction_accuracy(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if their variances were solved for, else the proven bound."""
-        if self._last_accuracy is not None:
-            return self._last_accuracy
+        if self._last_sample is not None:
+            return self._accuracy(*self._last_sample)
         points = sum(len(each.excess) for each in self._last_solves)
-        return PredictionAccuracy.of((each.errors for each in self._last_solves), points, self.mean_error)
+        return self._accuracy([each.errors for each in self._last_solves], points)
 
     def samples(
         self, count: int, seed: int = 0, *, features: int = FEATURES, hooks: Iterable[Hook] = ()
@@ -562,6 +563,11 @@ class Posterior:
             self._measured = residual_of(self.system, self.operator, self.weights)
         return self._measured
 
+    def _accuracy(self, errors: list[PointErrors], points: int) -> PredictionAccuracy:
+        certificate = None if self.solution is None else self.solution.certificate
+        how = "proven" if certificate is None else how_known(certificate)
+        return PredictionAccuracy.of(errors, points, self.mean_error, how, self._means.error)
+
     def _reference(self) -> Variances:
         """Return variances by the solver that apviz chooses, from which the errors of a given one are known."""
         if self._asked is None and self._variances_by is None:
@@ -581,7 +587,7 @@ class Posterior:
     def _variances(self, points: Points, method: Method, rank: int, hooks: list[Hook]) -> Iterator[Batch]:
         """Return an iterator of batches. Settings are checked immediately."""
         method = self._methods.chosen(method, len(points))
-        self._last_accuracy = None
+        self._last_sample = None
         if method == "lanczos":
             require_whole("rank", rank, 1)
             self._last_solves = []
@@ -595,7 +601,7 @@ class Posterior:
         residual, seconds = self._mean_residual(), 0.0 if self.solution is None else self.solution.seconds
         variance = self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
         errors = self._methods.accuracy_of(variance, points, hooks, residual, seconds)
-        self._last_accuracy = PredictionAccuracy.of(errors, len(points), self.mean_error)
+        self._last_sample = errors, len(points)
         return (Batch(rows, chunk, variance[rows], None) for rows, chunk in points.chunks(self._methods.chunk()))
 
     def _by_solves(

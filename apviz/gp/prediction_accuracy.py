@@ -22,9 +22,12 @@ from torch import Tensor
 from apviz.gp.accuracy import weighted_norms
 from apviz.operators import Noise
 from apviz.settings import require, require_whole
+from apviz.solvers.residuals import Certificate
 
 #: share of the predictions that a statement is about, and its confidence
 SHARE, CONFIDENCE = 0.95, 0.95
+#: how means are known that come from approximate products
+SERIES = "means by a Fourier series, compared with entries at 64 points"
 #: errors below this one are said to be this one: they are of no interest, and rounding of float64 is
 LEAST_ERROR = 1e-6
 
@@ -114,6 +117,8 @@ class PredictionAccuracy:
         sd_errors: (s,) bounds on the relative errors of their standard deviations of f.
         points: number of test points from which the sample was drawn at random; s: they all were solved for.
         proven: bound on the error of every mean, in posterior standard deviations; may be infinite.
+        how: how `proven` is known, in words: where the residual was measured on random rows, it is no proof.
+        product_error: largest error of the products k(x*, X) W at the sampled points, in posterior standard deviations.
 
     Examples:
         >>> import torch, apviz
@@ -129,13 +134,26 @@ class PredictionAccuracy:
     sd_errors: NDArray[np.float64]
     points: int
     proven: float
+    how: str = "proven"
+    product_error: float = 0.0
 
     @classmethod
-    def of(cls, errors: Iterable[PointErrors], points: int, proven: float) -> PredictionAccuracy:
-        """Return the accuracy from the errors of batches of sampled points."""
+    def of(
+        cls, errors: Iterable[PointErrors], points: int, proven: float, how: str = "proven", product_error: float = 0.0
+    ) -> PredictionAccuracy:
+        """Return the accuracy from the errors of batches of sampled points.
+
+        Args:
+            product_error: error of k(x*, X) W in the target's units, where that product is approximate.
+        """
         several = list(errors)
-        mean, sd = ([getattr(each, name).double().numpy() for each in several] for name in ("mean", "sd"))
-        return cls(np.concatenate([*mean, []]), np.concatenate([*sd, []]), points, proven)
+        off = np.concatenate([*(each.mean.double().numpy() for each in several), []])
+        if product_error:
+            of_product = [product_error / each.least_sd.double().numpy() for each in several]
+            off, how = off + np.concatenate([*of_product, []]), f"{how} for the solve; {SERIES}"
+            product_error = max((float(each.max()) for each in of_product), default=0.0)
+        sd = np.concatenate([*(each.sd.double().numpy() for each in several), []])
+        return cls(off, sd, points, proven, how, product_error)
 
     @property
     def sampled(self) -> int:
@@ -157,7 +175,7 @@ class PredictionAccuracy:
         It holds with this confidence over the random choice of the sample. If the sample is too small for it, it
         bounds the smaller share that `share()` returns.
         """
-        return min(self.proven, self._bound(self.mean_errors, share, confidence))
+        return min(self.proven + self.product_error, self._bound(self.mean_errors, share, confidence))
 
     def sd_error(self, share: float = SHARE, confidence: float = CONFIDENCE) -> float:
         """Return a bound on the relative error of this share of standard deviations of f, as `mean_error` does."""
@@ -178,7 +196,7 @@ class PredictionAccuracy:
     @property
     def sentence(self) -> str:
         """Say how accurate predictions are, and how that is known."""
-        proven = f"no mean is off by more than {_plain(self.proven)} posterior sd (proven)"
+        proven = f"no mean is off by more than {_plain(self.proven)} posterior sd ({self.how})"
         if not self.sampled:
             return proven[0].upper() + proven[1:] if np.isfinite(self.proven) else "The error of the means is not known"
         share, mean, sd = self.share(), self.mean_error(), self.sd_error()
@@ -195,14 +213,36 @@ class PredictionAccuracy:
         return self.sentence
 
 
+def how_known(certificate: Certificate) -> str:
+    """Say how the bound on the error of every mean is known: it is no proof where rows were drawn at random."""
+    if certificate.kind != "sampled":
+        return "proven"
+    return f"its residual is known from {certificate.rows} random rows"
+
+
 def together(several: Iterable[PredictionAccuracy]) -> PredictionAccuracy:
-    """Return the accuracy of predictions in slices, each with its sample."""
+    """Return the accuracy of predictions in slices, each with its sample.
+
+    Each slice keeps errors in proportion to its points, at least one, as a sample of all points would have them.
+    """
     all_of = list(several)
     require_whole("the number of slices", len(all_of), 1)
+    share = min((each.sampled / each.points for each in all_of if each.points), default=1.0)
+    rng, mean, sd = np.random.default_rng(0), [], []
+    for each in all_of:
+        kept = rng.permutation(each.sampled)[: max(1, math.floor(share * each.points + 1e-9)) if share else 0]
+        mean.append(each.mean_errors[kept])
+        sd.append(each.sd_errors[kept])
+    worst = max(all_of, key=lambda each: each.proven)
+    points = sum(each.points for each in all_of)
     return PredictionAccuracy(
-        np.concatenate([each.mean_errors for each in all_of]), np.concatenate([each.sd_errors for each in all_of]),
-        sum(each.points for each in all_of), max(each.proven for each in all_of),
-    )  # fmt: skip
+        np.concatenate(mean),
+        np.concatenate(sd),
+        points,
+        worst.proven,
+        worst.how,
+        max(each.product_error for each in all_of),
+    )
 
 
 def _plain(error: float) -> str:

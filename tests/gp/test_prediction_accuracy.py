@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz.gp.posterior import Posterior
-from apviz.gp.prediction_accuracy import PredictionAccuracy, together
+from apviz.gp.prediction_accuracy import PointErrors, PredictionAccuracy, together
 from tests.device import DEVICE
 from tests.gp.test_accuracy_of_predictions import LENGTHSCALE, dense
 from tests.textbook import CORRELATIONS
@@ -127,7 +127,7 @@ def test_slices_are_taken_together():
         PredictionAccuracy(np.full(3, at), np.full(3, at), points, 2 * at) for at, points in ((1.0, 3), (2.0, 9))
     )
     both = together([first, second])
-    assert (both.sampled, both.points, both.proven) == (6, 12, 4.0)
+    assert (both.sampled, both.points, both.proven) == (4, 12, 4.0)  # 1 of 3 points, 3 of 9
 
 
 def test_without_samples_the_proven_bound_is_said():
@@ -184,3 +184,35 @@ def test_the_estimator_says_it_with_every_prediction():
     gp.set_params(variance="lanczos").predict(p.z, return_std=True)
     assert gp.prediction_accuracy_.sampled == 0
     assert gp.measure_accuracy(p.z, 5).sampled == 5
+
+
+def test_slices_keep_errors_in_proportion_to_their_points():
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(300):
+        # a large slice with large errors, and a small one that was solved for completely
+        many, few = 10 + rng.random(5_000), rng.random(500)
+        sample = rng.choice(many, 64, replace=False)
+        both = together([PredictionAccuracy(sample, sample, 5_000, np.inf), PredictionAccuracy(few, few, 500, np.inf)])
+        assert both.sampled == 64 + 6
+        held += both.mean_error() >= np.quantile(np.r_[many, few], 0.95)
+    assert held / 300 >= 0.92
+
+
+def test_a_residual_from_random_rows_is_not_called_a_proof():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2_500, 1)), rng.standard_normal(2_500)
+    h = apviz.Hyperparameters("matern52", (0.05,), 1.0, 1.0, 0.0)
+    posterior = Posterior(x, y, h, apviz.ConjugateGradient(tol=1e-4), operator="fourier", device="cpu")
+    posterior.mean(x[:50])
+    said = posterior.prediction_accuracy
+    sampled = posterior.solution.certificate.kind == "sampled"
+    assert ("random rows" in said.how) == sampled
+    assert "compared with entries at 64 points" in said.sentence
+
+
+def test_the_error_of_approximate_products_counts():
+    errors = PointErrors(torch.zeros(2), torch.tensor([0.01, 0.02]), torch.tensor([0.1, 0.2]), torch.tensor([0.1, 0.2]))
+    found = PredictionAccuracy.of([errors], 2, 0.02, product_error=1e-3)
+    np.testing.assert_allclose(found.mean_errors, [0.01 + 1e-2, 0.02 + 5e-3])
+    assert found.mean_error() == pytest.approx(0.025)
