@@ -70,4 +70,5 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
 
     certificate = gp.solution_.certificate
     how = "proven" if certificate is None else how_known(certificate)
+    how = how if found is None else found.how
     return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"
