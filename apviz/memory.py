@@ -166,8 +166,7 @@ def explained(what: str, instead: str) -> Iterator[None]:
         if _FREE in message or not (needed or message in _WORDLESS or message.endswith(_UNLOADABLE)):
             raise
         lacking = f"{_amount(float(needed[1]) * _BYTES[needed[2]])} at once" if needed else "more memory"
-        free = _free_where(error)
-        raise MemoryError(f"{what} needs {lacking}, {_amount(free)} {_FREE}; {instead}") from error
+        raise MemoryError(f"{what} needs {lacking}, {_free_after(error)} {_FREE}; {instead}") from error
 
 
 _FREE = "are free"
@@ -183,10 +182,13 @@ def _amount(nbytes: float) -> str:
     return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 / 10 else f"{nbytes / 2**20:.1f} MiB"
 
 
-def _free_where(error: Exception) -> int:
+def _free_after(error: Exception) -> str:
     import torch
 
-    return free_memory(torch.device("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu"))
+    try:
+        return _amount(free_memory(torch.device("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu")))
+    except (MemoryError, OSError):  # to ask takes memory, too
+        return "too few bytes to measure them"
 
 
 def numbers_held(sizes: Iterable[int]) -> int:

@@ -206,6 +206,20 @@ def test_a_library_that_a_limit_of_address_space_does_not_load_is_reported_as_mi
         raise ImportError(f"/lib/numcodecs/blosc.so: {reason}")
 
 
+def test_a_process_that_cannot_even_measure_its_free_memory_says_so(monkeypatch):
+    def exhausted(device):
+        raise MemoryError
+
+    monkeypatch.setattr("apviz.memory.free_memory", exhausted)
+    with (
+        pytest.raises(
+            MemoryError, match="a solve needs more memory, too few bytes to measure them are free; take less"
+        ),
+        explained("a solve", "take less"),
+    ):
+        raise MemoryError
+
+
 @pytest.mark.parametrize(
     "error",
     [RuntimeError("singular"), MemoryError("9 GiB, 1 GiB are free"), ValueError("n"), ImportError("No module named x")],
