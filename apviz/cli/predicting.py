@@ -326,7 +326,7 @@ def _predicted(
     found = {name: np.full(len(inputs), np.nan) for name in asked.names}
     complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
     # each call measures the accuracy of near rows on a sample, which should be of many
-    near = gp.variance == "neighbours" or gp.posterior_.variance_method(len(complete)) == "neighbours"
+    near = gp.posterior_.variance_method(gp.variance, len(complete)) == "neighbours"
     for rows in _slices(len(complete), MAX_BATCH if asked.sd and not near else WRITTEN):
         for name, values in asked.of(gp, inputs[complete[rows]]).items():
             found[name][complete[rows]] = values

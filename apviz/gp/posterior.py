@@ -285,9 +285,9 @@ class Posterior:
         if (warning := warning_of(self.system, self.solution, self.mean_error, self.accuracy_wanted)) is not None:
             warnings.warn(warning, stacklevel=3)
 
-    def variance_method(self, points: int) -> Method:
-        """Return the method of variances that `auto` takes for a number of test points."""
-        return self._methods.chosen("auto", points)
+    def variance_method(self, method: Method, points: int) -> Method:
+        """Return the method of variances itself, or the one that `auto` takes for a number of test points."""
+        return self._methods.chosen(method, points)
 
     def variance_setup(self, columns: int) -> Prepared:
         """Return the set-up of the solver of variances for at most `columns` right-hand sides, built once."""
