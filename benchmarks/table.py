@@ -182,7 +182,7 @@ def chart() -> None:
 def main() -> None:
     text = README.read_text()
     before, rest = text.split(MARKS[0])
-    _, after = rest.split(MARKS[1])
+    _, after = rest.split(MARKS[1], 1)
     README.write_text(
         f"{before}{MARKS[0]}\n{table()}\n\nTo smaller tolerances; –: not within the time limit.\n\n"
         f"{smaller_tolerances()}\n{MARKS[1]}{after}"
