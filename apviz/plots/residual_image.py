@@ -22,6 +22,7 @@ from apviz.plots._snapshots import (
     step,
 )
 from apviz.plots._style import Theme, ThemeName, theme_named
+from apviz.settings import require_whole
 from apviz.tracing.trace import Trace, require_trace
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _GAP: Final = 10
 _CONTROLS: Final = 122
 
 
-def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
+def residual_image(trace: Trace, *, values: int = DRAWN_VALUES, theme: ThemeName = "light") -> go.Figure:
     """Draw the residual of the first right-hand side after each recorded update, with a slider and a play button.
 
     Inputs on a regular grid are pixels, with the first input downwards and the second to the right, like rows and
@@ -45,11 +46,14 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
     updates share one colour scale, by the square root so that small residuals show.
 
     Residuals are sent as 16-bit multiples of a power of ten, which lies between 1/3,277 and 1/32,767 of the largest.
-    Beyond `DRAWN_VALUES` residuals, fewer updates are drawn, including the first and the last, and the figure says so.
     Frames do not play in a FigureWidget.
 
+    Args:
+        values: Largest number of residuals in all pictures together. Beyond it fewer updates are drawn, including the
+            first and the last, and the figure says so.
+
     Raises:
-        ValueError: Not two inputs; no rows or no snapshots recorded; an unknown theme.
+        ValueError: Not two inputs; no rows or no snapshots recorded; fewer values than 1; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -71,7 +75,8 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
             f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
         )
     require_snapshots(trace, "residual_image")
-    snapshots, notes = _drawn(trace)
+    require_whole("values", values, 1)
+    snapshots, notes = _drawn(trace, values)
     scale = quantized(snapshots["residual"].values)
     x, y, shape = places(trace["rows"]["coordinates"].values)
     blocks = BlockMarks(trace, x, y, shape)
@@ -95,11 +100,11 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
     return _add_controls(figure, [frame.name for frame in frames], titles, colors)
 
 
-def _drawn(trace: Trace) -> tuple[xr.Dataset, list[str]]:
+def _drawn(trace: Trace, values: int) -> tuple[xr.Dataset, list[str]]:
     """Return the snapshots to draw, evenly over the run, and notes on the others."""
     snapshots, notes = drawable(trace)
     total, rows = snapshots["residual"].shape
-    most = max(2, DRAWN_VALUES // rows)
+    most = max(2, values // rows)
     if total > most:
         snapshots = snapshots.isel(update=np.linspace(0, total - 1, most).round().astype(int))
         notes.append(f"{most:,} of {total:,} pictures drawn, evenly over the run")

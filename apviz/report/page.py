@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final, NamedTuple, get_args
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,18 +18,22 @@ from apviz.analysis.sweeps import system_key
 from apviz.analysis.verdict import Verdict, judge
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
-from apviz.plots._style import ThemeName
+from apviz.plots._style import ThemeName, looks
 from apviz.report.rendering import Figure, embedded, write_page
-from apviz.report.table import ENDING, HEADINGS, METHOD, Row, table_row, table_rows
+from apviz.report.table import ENDING, HEADINGS, METHOD, MINOR, Row, table_row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
+
+#: Most residuals in all pictures of a section, for a page of at most 3 MB; each takes 2.5 bytes.
+PICTURED_VALUES: Final = 200_000
 
 
 @dataclass(frozen=True)
 class Section:
-    """Runs of one system, with verdict, table and figures.
+    """Runs of one system: verdict, first chart, table, and further charts.
 
     Attributes:
+        rows: Rows of the table, the best run first.
         prepared: Preparation of a user's own table, and oddities of the data, one sentence each.
         chosen: Choice of `auto` for a run, with the reason.
     """
@@ -38,9 +43,19 @@ class Section:
     facts: dict[str, str]
     prepared: list[str]
     chosen: dict[str, str]
+    first: Figure
     rows: list[Row]
+    swatches: list[Swatch]
     figures: list[Figure]
     earlier: int
+
+
+class Swatch(NamedTuple):
+    """Line of a run in the charts: its colours in both themes, and its dash in CSS."""
+
+    light: str
+    dark: str
+    dash: str
 
 
 def find_traces(folder: str | Place) -> list[Trace]:
@@ -89,6 +104,7 @@ def write_report(traces: Sequence[Trace], path: P) -> P:
         headings=HEADINGS,
         texts=(METHOD, ENDING),
         ending=ENDING,
+        minor=MINOR,
     )
 
 
@@ -150,14 +166,34 @@ def _section(traces: Sequence[Trace]) -> Section:
         "operator": a["engine"],
         "machine": f"{a['device_name']}, {a['threads']} threads",
     }
+    verdict = judge(drawn, full_names(drawn))
+    # the names distinguish the runs in the order of the charts
+    ordered = _best_first(drawn, verdict)
+    rows, swatches = table_rows(drawn), _swatches(drawn)
     names = [html.unescape(name) for name in run_names(drawn)]
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    verdict = judge(drawn, full_names(drawn))
     # the notes of a table include its oddities, with names of columns
     said = drawn[-1].preparation.get("notes", drawn[-1].oddities)
-    return Section(title, verdict, facts, said, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
+    first, *others = _figures(drawn)
+    rows, swatches = ([cells[place] for place in ordered] for cells in (rows, swatches))
+    return Section(
+        title, verdict, facts, said, chosen, first, rows, swatches, others, earlier=len(traces) - len(drawn)
+    )  # fmt: skip
+
+
+def _best_first(traces: Sequence[Trace], verdict: Verdict) -> list[int]:
+    """Return the places of the runs in the order of the verdict; runs that it leaves out come last."""
+    place = {id(trace): number for number, trace in enumerate(traces)}
+    ranked = [place[id(standing.trace)] for standing in verdict.standings]
+    return [*ranked, *(number for number in range(len(traces)) if number not in ranked)]
+
+
+def _swatches(traces: Sequence[Trace]) -> list[Swatch]:
+    dashes = {"solid": "solid", "dot": "dotted"}
+    light, dark = (looks([trace.method for trace in traces], theme) for theme in get_args(ThemeName))
+    return [Swatch(a.color, b.color, dashes.get(a.dash, "dashed")) for a, b in zip(light, dark, strict=True)]
 
 
 def _estimate(trace: Trace, name: str) -> str:
@@ -168,7 +204,7 @@ def _estimate(trace: Trace, name: str) -> str:
 
 def _figures(traces: Sequence[Trace]) -> list[Figure]:
     drawn = [*_of_errors(traces), *_of_blocks(traces), *_of_passes(traces)]
-    return [embedded(title, words, draw) for title, words, draw in drawn]
+    return [embedded(title, words, draw, has_legend=number > 0) for number, (title, words, draw) in enumerate(drawn)]
 
 
 #: Title, explanation, and a function that draws the figure in a theme.
@@ -226,11 +262,12 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
             "Residual norm of every block after every epoch.",
             partial(_themed, plots.block_norms, trace),
         )
-    for trace in filter(_has_picture, traces):
+    pictured = [trace for trace in traces if _has_picture(trace)]
+    for trace in pictured:
         yield (
             f"The residual as a picture: {trace.method_name}",
             "The residual of the targets after each recorded update: play, or pull the slider.",
-            partial(_themed, plots.residual_image, trace),
+            partial(_themed, partial(plots.residual_image, values=PICTURED_VALUES // len(pictured)), trace),
         )
 
 

@@ -1,13 +1,16 @@
-"""Self-contained pages: a filled template, plotly's script, and figures as JSON in both themes."""
+"""Self-contained pages: a filled template, plotly's script, and figures in both themes, all compressed."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import jinja2
+import numpy as np
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
@@ -34,7 +37,7 @@ def write_page(path: P, template: str, **values: Any) -> P:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    shared = {"version": apviz.__version__, "plotly": get_plotlyjs()}
+    shared = {"version": apviz.__version__, "plotly": _packed(get_plotlyjs())}
     page = environment.get_template(template).render(shared | values)
     write_whole(path, page.encode())
     return path
@@ -50,31 +53,60 @@ def _is_ours(path: Place) -> bool:
 
 @dataclass(frozen=True)
 class Figure:
-    """Chart of a page: an explanation, and plotly's parts (data, layout, frames) as JSON.
+    """Chart of a page with its explanation.
 
     Attributes:
-        both: Parts shared by both themes, such as the many pictures of an animation; `light` and `dark` have the rest.
+        parts: Plotly's data, layout and frames in the light theme, and what differs in the dark one, packed.
         height: Height in CSS; empty for that of the page.
+        has_legend: Whether the chart needs its own legend; false if a table next to it has one.
     """
 
     heading: str
     text: str
-    both: str
-    light: str
-    dark: str
+    parts: str
     height: str
+    has_legend: bool = True
 
 
-def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
+def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure], *, has_legend: bool = True) -> Figure:
     """Return the figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
-    light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
+    light, dark = (_lighter(json.loads(draw(theme).to_json())) for theme in get_args(ThemeName))
     height = _height(light["layout"])
     for layout in (light["layout"], dark["layout"]):
         # plotly would lose the height when the window is resized, and take the page's
         layout.pop("height", None)
-    both = {part: light.pop(part) for part in list(light) if light[part] == dark[part]}
-    dark = {part: dark[part] for part in light}
-    return Figure(heading, text, _embeddable(both), _embeddable(light), _embeddable(dark), height)
+    parts = json.dumps([light, _changes(light, dark)], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Figure(heading, text, _packed(parts), height, has_legend)
+
+
+def _changes(light: Any, dark: Any) -> Any:
+    """Return what differs in the dark theme: objects by key or index, a changed value in a list; None if nothing."""
+    if isinstance(light, dict) and isinstance(dark, dict) and light.keys() == dark.keys():
+        both = {key: (light[key], dark[key]) for key in light}
+    elif isinstance(light, list) and isinstance(dark, list) and len(light) == len(dark):
+        both = {str(place): pair for place, pair in enumerate(zip(light, dark, strict=True))}
+    else:
+        return None if light == dark else [dark]
+    found = {key: _changes(*pair) for key, pair in both.items()}
+    return {key: change for key, change in found.items() if change is not None} or None
+
+
+def _lighter(parts: Any) -> Any:
+    """Return arrays in their smallest form: whole numbers as text, float64 in float32 if that keeps six digits."""
+    if isinstance(parts, list):
+        return [_lighter(each) for each in parts]
+    if not isinstance(parts, dict):
+        return parts
+    if "bdata" not in parts:
+        return {key: _lighter(value) for key, value in parts.items()}
+    exact = np.frombuffer(base64.b64decode(parts["bdata"]), dtype=np.dtype(parts["dtype"]).newbyteorder("<"))
+    if exact.dtype.kind in "iu" and "shape" not in parts:
+        return exact.tolist()
+    with np.errstate(over="ignore"):
+        halved = exact.astype("<f4")
+    if parts["dtype"] != "f8" or not np.allclose(halved, exact, rtol=1e-6, atol=0, equal_nan=True):
+        return parts
+    return parts | {"dtype": "f4", "bdata": base64.b64encode(halved.tobytes()).decode()}
 
 
 def _height(layout: dict[str, Any]) -> str:
@@ -91,7 +123,6 @@ def _height(layout: dict[str, Any]) -> str:
     return f"min(max({asked}, 90vh), {needed})"
 
 
-def _embeddable(parts: dict[str, Any]) -> str:
-    """Return JSON without any `<`, which cannot end or disturb its script element."""
-    text = json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
+def _packed(text: str) -> str:
+    """Compress a text for a script element, in characters that cannot end it; `unpacked` of the page is the inverse."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

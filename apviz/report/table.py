@@ -20,6 +20,8 @@ TERMINAL_HEADINGS = (
     "method", "epochs\nor its", "work", "set-up\nwork", "time\n[s]", "residual", "how it\nended", "test\nRMSE",
 )  # fmt: skip
 METHOD, ENDING = HEADINGS.index("method"), HEADINGS.index("how it ended")
+#: Columns that a phone does not show.
+MINOR = tuple(map(HEADINGS.index, ("epochs or iterations", "work", "set-up work", "residual")))
 
 
 @dataclass(frozen=True)

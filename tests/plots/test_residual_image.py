@@ -131,10 +131,9 @@ def test_the_colour_bar_matches_the_colours_of_the_picture_at_every_label(pictur
         assert colour_in_bar[(place + 1) / 2] == colour_in_picture[nearest]
 
 
-def test_a_long_record_is_thinned_with_a_note_and_keeps_both_ends(picture, monkeypatch):
+def test_a_long_record_is_thinned_with_a_note_and_keeps_both_ends(picture):
     assert "drawn" not in plots.residual_image(picture).layout.title.text
-    monkeypatch.setattr(MODULE, "DRAWN_VALUES", 3 * 600)
-    figure = plots.residual_image(picture)
+    figure = plots.residual_image(picture, values=3 * 600)
     assert [frame.name for frame in figure.frames] == ["0", "4", "7"]
     assert "3 of 8 pictures drawn" in figure.layout.title.text
 

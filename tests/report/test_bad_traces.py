@@ -143,7 +143,7 @@ def test_a_trace_that_cannot_be_drawn_is_omitted_from_the_page_with_the_reason(f
     def fails(drawn):
         if any(each.method_name == "the bad one" for each in drawn):
             raise error
-        return []
+        return [None]
 
     monkeypatch.setattr(page, "_figures", fails)
     with pytest.warns(UserWarning, match=f"the bad one is left out because it cannot be drawn: {type(error).__name__}"):
