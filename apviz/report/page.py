@@ -169,7 +169,8 @@ def _section(traces: Sequence[Trace]) -> Section:
     verdict = judge(drawn, full_names(drawn))
     # the names distinguish the runs in the order of the charts
     ordered = _best_first(drawn, verdict)
-    rows, swatches = table_rows(drawn), _swatches(drawn)
+    every_row, every_swatch = table_rows(drawn), _swatches(drawn)
+    rows, swatches = [every_row[place] for place in ordered], [every_swatch[place] for place in ordered]
     names = [html.unescape(name) for name in run_names(drawn)]
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
@@ -177,10 +178,8 @@ def _section(traces: Sequence[Trace]) -> Section:
     # the notes of a table include its oddities, with names of columns
     said = drawn[-1].preparation.get("notes", drawn[-1].oddities)
     first, *others = _figures(drawn)
-    rows, swatches = ([cells[place] for place in ordered] for cells in (rows, swatches))
-    return Section(
-        title, verdict, facts, said, chosen, first, rows, swatches, others, earlier=len(traces) - len(drawn)
-    )  # fmt: skip
+    earlier = len(traces) - len(drawn)
+    return Section(title, verdict, facts, said, chosen, first, rows, swatches, others, earlier)
 
 
 def _best_first(traces: Sequence[Trace], verdict: Verdict) -> list[int]:
