@@ -82,7 +82,7 @@ class Advice:
         (name, best), *others = self.methods.items()
         if best.chance < 0.5:
             return f"No method is expected to reach {self.tol:g} within its limit."
-        said = f"Take {name}: about {in_words(best.seconds.likely)}."
+        said = f"Use {name}: about {in_words(best.seconds.likely)}."
         if others:
             second, its = others[0]
             said += f" {second} needs {'about' if its.is_bounded else 'more than'} {in_words(its.seconds.likely)}."
@@ -228,7 +228,7 @@ def _begin(
             unfit[name] = f"it needs {what}, and a kernel with Fourier products"
             continue
         if only_one and candidates:
-            unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation is over before it has been rehearsed"
+            unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation takes less time than a rehearsal of this method"
             continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:
@@ -240,7 +240,7 @@ def _begin(
             continue
         if needed > free:
             candidates.pop(name, None)
-            unfit[name] = f"it would take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+            unfit[name] = f"it needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
     if not candidates:
         raise MemoryError("no method fits. " + "; ".join(f"{name}: {why}" for name, why in unfit.items()))
     return candidates, unfit
@@ -280,8 +280,8 @@ def _duplicates_in_words(system: KernelSystem) -> str:
         return ""
     share = (distinct / system.n) ** 2
     return (
-        f"{system.n:,} rows at {distinct:,} distinct inputs: merged by apviz.duplicates, K has {share:.2g} times its "
-        "entries, and predictions stay the same."
+        f"{system.n:,} rows at {distinct:,} distinct inputs: apviz.duplicates merges them, which leaves {share:.2g} of the "
+        "entries of K and the same predictions."
     )
 
 

@@ -171,7 +171,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         if not arrives or then is None:
             return None
         if then.chance < 0.5:
-            said = f"{what}: none of those rehearsed is expected to converge. {advised}: {then.reason}."
+            said = f"{what}: no rehearsed method is expected to converge. {advised}: {then.reason}."
             return Alternative(change, advised, Band(math.inf, math.inf, math.inf), said)
         if then.seconds.likely < NOTABLE * now.seconds.likely:
             return None
@@ -194,7 +194,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         return None  # what it would take is not known
     least = "about" if then.is_bounded else "more than"
     if then.chance < 0.5:
-        said = f"{what}: take {best}, {about}. {advised} is not expected to converge."
+        said = f"{what}: use {best}, {about}. {advised} is not expected to converge."
     else:
-        said = f"{what}: take {best}, {about}. {advised} would take {least} {in_words(then.seconds.likely)}."
+        said = f"{what}: use {best}, {about}. {advised} would take {least} {in_words(then.seconds.likely)}."
     return Alternative(change, best, seconds, said)

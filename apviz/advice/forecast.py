@@ -127,13 +127,13 @@ def direct(solver: Cholesky, operator: Operator, costs: CostModel) -> Forecast:
     n, some = operator.n, min(operator.n, PRICED_ROWS)
     factoring = costs.block(some) * (n / some) ** 3
     seconds = factoring + n**2 * costs.entry_of_pass + costs.projection(some) * (n / some) ** 2
-    why = f"a factor of all {n:,} rows; n³ multiplications and three n × n arrays"
+    why = f"one factor of all {n:,} rows, with about n³ multiplications and three n × n arrays"
     band = Band(seconds, seconds / SPREAD, seconds * SPREAD)
     return Forecast(solver, band, Band(2.0, 2.0, 2.0), memory_of_a_factor(operator), 0.99, why)
 
 
 def without_rehearsal(solver: Solver, operator: Operator, columns: int, costs: CostModel) -> Forecast | None:
-    """Forecast a method from prices alone; None if it needs a rehearsal, or has no Fourier products to price."""
+    """Forecast a method from the cost model alone; None if it needs a rehearsal, or has no Fourier products."""
     if isinstance(solver, ColouredProjection):
         return coloured(solver, operator, columns)
     return direct(solver, operator, costs) if isinstance(solver, Cholesky) else None
@@ -145,7 +145,7 @@ def coloured(solver: ColouredProjection, operator: Operator, columns: int) -> Fo
     if found is None:
         return None
     work = found.seconds / (operator.n**2 * operator.seconds_of_entry(columns))
-    why = f"{found.sweeps:.1f} sweeps of {in_words(found.sweep)}, which cost a few products that grow with n"
+    why = f"{found.sweeps:.1f} sweeps of {in_words(found.sweep)}, each a few products whose cost grows with n"
     bands = [Band(each, each / SPREAD_OF_SWEEPS, each * SPREAD_OF_SWEEPS) for each in (found.seconds, work)]
     return Forecast(solver, bands[0], bands[1], found.memory, CHANCE_OF_SWEEPS, why)
 
@@ -239,14 +239,14 @@ def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
     unit = "iteration" if isinstance(solver, ConjugateGradient) else "epoch"
     took = f"{whole.epochs:,.0f} {unit}{'' if round(whole.epochs) == 1 else 's'}"
     if whole.reason in (StopReason.STAGNATED, StopReason.DIVERGED):
-        return f"on {whole.rows:,} rows it {whole.reason} at {whole.residual:.1e}"
+        return f"on {whole.rows:,} rows it {whole.reason} at residual {whole.residual:.1e}"
     if whole.reason is StopReason.MAX_EPOCHS:
-        return f"on {whole.rows:,} rows the cap of {took} left {whole.residual:.1e}"
+        return f"on {whole.rows:,} rows the limit of {took} left a residual of {whole.residual:.1e}"
     if not whole.converged:
-        return f"on {whole.rows:,} rows {took} left {whole.residual:.1e}; stopped there, for others take less"
+        return f"on {whole.rows:,} rows {took} left a residual of {whole.residual:.1e}; stopped there, as others need less"
     found = f"{took} on {whole.rows:,} rows"
     growth **= _shares(solver)[0]
-    return found if growth < 1.05 else f"{found}, more the more rows: about {whole.epochs * growth:,.0f}"
+    return found if growth < 1.05 else f"{found}, about {whole.epochs * growth:,.0f} on all rows"
 
 
 def _whole(value: Any) -> int:

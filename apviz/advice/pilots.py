@@ -156,7 +156,7 @@ class _Watch(Hook):
         self.first.append(float(epoch.residual_per_rhs[0]))
         self.passes_by.append(self.passes)
         if epoch.work > self._most:
-            self._run.request_stop("it takes more than others")
+            self._run.request_stop("other methods need less work")
 
     def on_pass(self, found: Pass) -> None:
         self.passes += 1

@@ -123,4 +123,4 @@ class Progress(Hook):
             key=lambda item: item[1].seconds.likely, default=("", None),
         )  # fmt: skip
         if other is not None and other.seconds.likely < left:
-            self.warning += f" {name} was forecast to take {in_words(other.seconds.likely)}: stop, and take that."
+            self.warning += f" {name} was forecast to take {in_words(other.seconds.likely)}: stop, and use it."

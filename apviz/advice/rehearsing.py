@@ -92,7 +92,7 @@ class Rehearsing:
                 self._learn(other.forecast)
         for each in candidates:
             if each.half and not each.whole and each.forecast.is_bounded:
-                each.forecast = each.forecast.at_least("others take less")
+                each.forecast = each.forecast.at_least("others need less")
 
     def _rivals(self, half: Rehearsal) -> float:
         """Return the factor on the best seconds up to which a method is a rival; a stopped one has a lower bound."""

@@ -61,7 +61,7 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
     Args:
         found: the accuracy of predictions; None: only what is known of the solve.
     """
-    ended = "" if gp.solution_.converged else f"; it did not converge: {gp.solution_.stop_message}"
+    ended = "" if gp.solution_.converged else f"; it did not converge: it {gp.solution_.stop_message}"
     if found is not None and found.sampled:
         return f"Accuracy: {found.sentence}{ended}"
     if not math.isfinite(gp.mean_error_):

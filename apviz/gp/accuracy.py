@@ -75,7 +75,7 @@ def warning_of(system: KernelSystem, solution: Solution, error: float, accuracy:
     off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
     if not solution.converged:
         end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
-        message = f"the solve for the mean did not converge ({end}): {off}; {solution.stop_message}"
+        message = f"the solve for the mean did not converge ({end}): {off}; it {solution.stop_message}"
         return NotConverged(message, solution)
     if error <= accuracy:
         return None

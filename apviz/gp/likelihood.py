@@ -127,7 +127,7 @@ def estimated_marginal_likelihood(
     """
     solution = attempt(system, to_tolerance(solver, VALUE_TOL), ())
     if not solution.converged:
-        end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): {solution.stop_message}"
+        end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): it {solution.stop_message}"
         warnings.warn(NotConverged(f"the solve for a likelihood did not converge {end}", solution), stacklevel=2)
     w, y = solution.weights.to(system.x).reshape(system.n, -1), system.b
     outputs = w.shape[1]

@@ -54,7 +54,7 @@ class _StopRequest(Hook):
         if solution.stop_reason is StopReason.STOPPED:
             raise SolveStopped(solution.stop_message)
         if self._run.must_stop:
-            raise SolveStopped("stopped: a hook asked for it")
+            raise SolveStopped("stopped: a hook requested it")
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve {solution.stop_message}")
 

@@ -119,7 +119,7 @@ class PosteriorSamples:
         off = f"samples may be off by up to {worst:.2g} posterior standard deviations"
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
-            message = f"the solve for samples did not converge ({end}): {off}; {solution.stop_message}"
+            message = f"the solve for samples did not converge ({end}): {off}; it {solution.stop_message}"
             warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
         elif worst > LARGEST_ERROR:
             warnings.warn(f"{off}; use a variance_solver with a smaller tol, or none", stacklevel=stacklevel)

@@ -424,7 +424,7 @@ class Posterior:
     def _solved(self, b: Tensor, solver: Solver, hooks: Iterable[Hook]) -> Tensor:
         solution = self.attempt(b, solver, hooks)
         if not solution.converged:
-            end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): {solution.stop_message}"
+            end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): it {solution.stop_message}"
             warnings.warn(NotConverged(f"a solve for gradients did not converge {end}", solution), stacklevel=3)
         return solution.weights.to(self.system.device, torch.float64)
 

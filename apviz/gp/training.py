@@ -400,8 +400,8 @@ class Training:
             return
         self._unconverged = True
         message = (
-            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step uses the "
-            "gradient of this solve, and the trace marks every step whose solve did not converge"
+            f"the solve of training step {number} {solution.stop_message} (residual {solution.residual:.2e}). The step "
+            "uses its gradient, and the trace marks every step whose solve did not converge"
         )
         warnings.warn(NotConverged(message, solution), stacklevel=4)
 

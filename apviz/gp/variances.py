@@ -215,7 +215,7 @@ class Variances:
         solution = attempt(batch, self.solver, hooks, prepared=self.prepared_for(len(rows)))
         self.work += solution.work
         if not solution.converged:
-            end = f"(residual {solution.residual:.2e}): {solution.stop_message}"
+            end = f"(residual {solution.residual:.2e}): it {solution.stop_message}"
             warnings.warn(f"a solve for the diagonal of K⁻¹ did not converge {end}", stacklevel=3)
         w = solution.weights.to(e)
         found = 2 * w[rows, places] - torch.sum(w * self._operator.matmul(w), 0)
@@ -231,7 +231,7 @@ class Variances:
             return (
                 f"the solve for the variances of {where} did not converge (residual {solved.residual:.2e} after "
                 f"{solved.epochs} epochs): they are too large, by at most {float(solved.excess.max()):.2e} "
-                f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
+                f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); it {solved.stop_message}"
             )
         if not (ratio > 1).any():
             return None

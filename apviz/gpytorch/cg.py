@@ -313,18 +313,18 @@ class _Observed:
             return StopReason.DIVERGED, StopReason.DIVERGED.value
         met = below and (self._iterations >= self._first_checked or not self._iterations)
         numbers = (
-            f"residual {claimed:.3g} by the recursion, {checked:.3g} recomputed from B − KW, tolerance {self._tol:g}"
+            f"residual {claimed:.3g} by the recursion, {checked:.3g} by B − KW, tolerance {self._tol:g}"
         )
         if not met:
             return StopReason.MAX_EPOCHS, (
-                f"max_epochs: CG hit GPyTorch's limit of {self._max_iterations} iterations ({numbers}); raise "
+                f"hit GPyTorch's limit of {self._max_iterations} CG iterations: raise "
                 "gpytorch.settings.max_cg_iterations or max_preconditioner_size, or solve inside "
-                "apviz.gpytorch.alternating_projection(): this solution is not converged"
+                f"apviz.gpytorch.alternating_projection(); this solution is not converged ({numbers})"
             )
         if checked < self._tol:
             return (
                 StopReason.CONVERGED,
-                f"converged: by GPyTorch's rule, after at least {self._first_checked} iterations ({numbers})",
+                f"converged: GPyTorch's rule held after at least {self._first_checked} iterations ({numbers})",
             )
         return StopReason.STAGNATED, (
             f"stagnated: GPyTorch reports convergence, but B − KW contradicts it ({numbers}); use float64, or a larger "

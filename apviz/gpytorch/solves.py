@@ -311,8 +311,8 @@ def report(solution: Solution, solver: Solver) -> None:
         raise RuntimeError(f"the solve by {solver.method.name} {solution.stop_message}")
     if not solution.converged:
         warnings.warn(
-            f"the solve by {solver.method.name} is not converged: mean relative residual {solution.residual:.2e}, "
-            f"tolerance {getattr(solver, 'tol', 0.0):g}, after {solution.epochs} epochs; {solution.stop_message}",
+            f"the solve by {solver.method.name} has not converged: mean relative residual {solution.residual:.2e}, "
+            f"tolerance {getattr(solver, 'tol', 0.0):g}, after {solution.epochs} epochs; it {solution.stop_message}",
             NumericalWarning,
             stacklevel=2,
         )

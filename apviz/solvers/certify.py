@@ -119,12 +119,12 @@ class Certifier:
         stopping, residual = self.stopping, self._state.residual
         is_exact = found is not None and found.is_exact
         if self._has_exploded(residual):
-            self.message = f"diverged: {self._lost('beyond', 'divide')}" if self._is_lost else self._diverged()
+            self.message = f"diverged: {self._lost('overflow', 'down')}" if self._is_lost else self._diverged()
             return StopReason.DIVERGED
         if is_exact and residual < stopping.tol and epoch >= stopping.min_epochs:
             return StopReason.CONVERGED
         if is_exact and residual >= stopping.tol and self._is_lost:
-            self.message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
+            self.message = f"stagnated: {self._lost('are so small that they lose digits in', 'up')}"
             return StopReason.STAGNATED
         if found is not None and is_recursion and (floor := self._floor(found, energy)):
             self.message = floor
@@ -188,8 +188,11 @@ class Certifier:
     def _diverged(self) -> str:
         """Return why a recursion diverges and the remedy; float64 is not recommended if it is in use."""
         remedy = " or ".join([*self._more_digits, "more noise"])
-        dtype = self._state.r.dtype
-        return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"
+        dtype = str(self._state.r.dtype).removeprefix("torch.")
+        return (
+            f"diverged: the residual exploded, as it does if rounding of K to {dtype} outweighs the noise; use {remedy}"
+        )
 
-    def _lost(self, what: str, do: str) -> str:
-        return f"the weights of right-hand sides up to {self._largest_b:.1e} are {what} {torch.float64}; {do} B"
+    def _lost(self, what: str, way: str) -> str:
+        b = f"right-hand sides of up to {self._largest_b:.1e}"
+        return f"the weights for {b} {what} float64; scale the targets {way}"

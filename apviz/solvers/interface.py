@@ -37,28 +37,28 @@ LESS_MEMORY: Final = "take fewer right-hand sides at once, smaller blocks or ran
 
 
 class StopReason(Enum):
-    """Reasons for the end of a solve; each value advises a person on what to do.
+    """Reasons for the end of a solve; each value says in words how the solve ended, and what to do.
 
     Examples:
         >>> import apviz
         >>> print(*apviz.StopReason)
         converged max_epochs stagnated diverged stopped
         >>> apviz.StopReason.STAGNATED.advice
-        'rounding, or jitter, keeps the residual above the tolerance; use more noise or a larger tol'
+        'rounding or jitter keeps the residual above the tolerance; use more noise or a larger tolerance'
     """
 
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
-    MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
-    STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use more noise or a larger tol"
-    DIVERGED = "diverged: the residual has exploded, as where rounding K outweighs the noise; use more noise or float64"
-    STOPPED = "stopped: a hook asked for it; this solution is not converged"
+    MAX_EPOCHS = "hit the epoch limit: raise it, or change the solver; this solution is not converged"
+    STAGNATED = "stagnated: rounding or jitter keeps the residual above the tolerance; use more noise or a larger tolerance"
+    DIVERGED = "diverged: the residual exploded, as it does if rounding of K outweighs the noise; use more noise or float64"
+    STOPPED = "stopped: a hook requested it; this solution is not converged"
 
     def __str__(self) -> str:
         return self.name.lower()
 
     @property
     def advice(self) -> str:
-        """Advice on what to do, without the name of the reason."""
+        """Advice on what to do, without how the solve ended."""
         return self.value.partition(": ")[2]
 
 

@@ -159,21 +159,21 @@ class Refinement:
         little to reach the tolerance.
         """
         if self._in_vain >= 2:
-            found = f"B − KW is {self._start:.2e} and two passes from there gained nothing"
+            found = f"two more passes left B − KW at {self._start:.2e}"
             if self._is_bound or self._dtype == torch.float64:
-                return f"stagnated: {found}: more float64 cannot vouch for; use more noise or a larger tolerance"
-            return f"stagnated: {found} in {self._dtype}; {self._remedy}"
+                return f"stagnated: {found}, and float64 cannot certify less; use more noise or a larger tolerance"
+            return f"stagnated: {found} in {str(self._dtype).removeprefix('torch.')}; {self._remedy}"
         if len(self._passes) < 3:
             return None
         (_, residual, energy), (_, now, energy_now) = self._passes[-3], self._passes[-1]
         within = 64 * torch.finfo(torch.float64).eps * max(abs(energy_now), 1e-300)
         if now > NO_PROGRESS * residual and abs(energy - energy_now) <= within:
-            return "stagnated: three evaluations of B − KW found no progress"
+            return f"stagnated: three passes found no progress; {self._remedy}"
         if self._jitter and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._stopping.max_epochs:
             far = f"{epochs:.0e} epochs away" if math.isfinite(epochs) else "out of reach"
             return (
-                f"stagnated: the last passes gained next to nothing, and at their rate the tolerance is {far}, for "
-                f"jitter of {self._jitter:.1e} on a block outweighs the noise; {self._remedy}"
+                f"stagnated: jitter of {self._jitter:.1e} on a block outweighs the noise, and at the rate of the last "
+                f"passes the tolerance is {far}; {self._remedy}"
             )
         return None
 

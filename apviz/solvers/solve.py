@@ -82,7 +82,7 @@ def solve(
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
             f"{solver.method.name} did not converge. After {solution.epochs:,} epochs or iterations the residual is "
-            f"{solution.residual:.2g}{by}, the tolerance {tol:g}. {solution.stop_message}"
+            f"{solution.residual:.2g}{by}, the tolerance {tol:g}. It {solution.stop_message}"
         )
         if throw:
             raise NotConverged(message, solution)

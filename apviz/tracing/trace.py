@@ -274,7 +274,7 @@ class Trace:
     def advice(self) -> str:
         """What a person can do about how the solve ended, or why it was interrupted; empty where nothing is known."""
         message = str(self.attrs.get("stop_message", ""))
-        words = message.removeprefix(f"{self.outcome}: ")
+        words = message.partition(": ")[2] if "stop_reason" in self.attrs else message
         return words[:1].upper() + words[1:]
 
     @property

@@ -38,7 +38,7 @@ def test_low_rank_is_advised_for_smooth_systems_and_blocks_for_local_ones():
         place for place, name in enumerate(names) if name.startswith("CG")
     )
     assert next(iter(local.methods)) == "Overlapping projections"
-    assert local.sentence.startswith("Take Overlapping projections: about ")
+    assert local.sentence.startswith("Use Overlapping projections: about ")
 
 
 def test_the_memory_of_a_method_is_that_of_its_kept_arrays():
@@ -55,15 +55,15 @@ def test_the_memory_of_a_method_is_that_of_its_kept_arrays():
 def test_few_rows_are_factored_without_a_rehearsal():
     advice = apviz.advise(made(n=500))
     assert list(advice.methods) == ["Cholesky"] and advice.best.solver == apviz.Cholesky()
-    assert set(advice.unfit.values()) == {"up to 2,000 rows a factorisation is over before it has been rehearsed"}
+    assert set(advice.unfit.values()) == {"up to 2,000 rows a factorisation takes less time than a rehearsal of this method"}
 
 
 def test_methods_that_do_not_fit_in_memory_are_left_out_with_their_size(monkeypatch):
     monkeypatch.setattr(advising, "free_memory", lambda device: 30e6)
     advice = apviz.advise(made(n=3_000))
-    assert advice.unfit["Cholesky"].startswith("it would take 0.2 GiB, 0.0 GiB are free")
+    assert advice.unfit["Cholesky"].startswith("it needs 0.2 GiB, 0.0 GiB are free")
     monkeypatch.setattr(advising, "free_memory", lambda device: 1e3)
-    with pytest.raises(MemoryError, match="no method fits. Cholesky: it would take"):
+    with pytest.raises(MemoryError, match="no method fits. Cholesky: it needs"):
         apviz.advise(made(n=2_500))
 
 
@@ -73,7 +73,7 @@ def test_methods_not_expected_to_converge_come_last_with_a_small_chance():
     advice = apviz.advise(system, methods)
     assert list(advice.methods) == ["blocks", "few"]
     assert advice.methods["few"].chance < 0.05 < 0.9 < advice.best.chance
-    assert advice.methods["few"].reason.startswith("on 800 rows the cap of 5 iterations left ")
+    assert advice.methods["few"].reason.startswith("on 800 rows the limit of 5 iterations left a residual of ")
     assert not attempt(system, methods["few"]).converged
 
 
@@ -94,7 +94,7 @@ def test_if_no_method_is_expected_to_converge_the_advice_says_so_with_a_remedy()
 def test_a_method_far_slower_than_the_best_is_rehearsed_in_part_and_marked():
     advice = apviz.advise(made(n=3_000, lengthscale=0.3, noise=1e-5))
     slow = advice.methods["CG"]
-    assert not slow.is_bounded and slow.work.high == math.inf and "stopped there, for others take less" in slow.reason
+    assert not slow.is_bounded and slow.work.high == math.inf and "stopped there, as others need less" in slow.reason
     row = next(each for each in advice.rows() if each["method"] == "CG")
     assert row["seconds"].startswith("> ") and row["work"].startswith("> ")
 

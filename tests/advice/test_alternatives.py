@@ -127,14 +127,14 @@ def test_another_cost_another_method_and_non_convergence_are_each_reported():
     now = {"a": forecast_of(1.0), "b": forecast_of(3.0)}
     assert said({"a": forecast_of(2.0)}, **now) == "To 0.001: about 2 s instead of 1 s with a."
     swap = {"a": forecast_of(9.0), "b": forecast_of(4.0)}
-    assert said(swap, **now) == "To 0.001: take b, about 4 s. a would take about 9 s."
+    assert said(swap, **now) == "To 0.001: use b, about 4 s. a would take about 9 s."
     swap["a"] = forecast_of(9.0, bounded=False)
-    assert said(swap, **now) == "To 0.001: take b, about 4 s. a would take more than 9 s."
+    assert said(swap, **now) == "To 0.001: use b, about 4 s. a would take more than 9 s."
     swap["a"] = forecast_of(9.0, chance=0.1)
-    assert said(swap, **now) == "To 0.001: take b, about 4 s. a is not expected to converge."
+    assert said(swap, **now) == "To 0.001: use b, about 4 s. a is not expected to converge."
     assert said({"a": forecast_of(9.0, bounded=False)}, **now) == "To 0.001: a would take more than 9 s."
     nowhere = said({"a": forecast_of(9.0, chance=0.1)}, **now)
-    assert nowhere == "To 0.001: none of those rehearsed is expected to converge. a: why."
+    assert nowhere == "To 0.001: no rehearsed method is expected to converge. a: why."
     hopeless = said({"a": forecast_of(2.0)}, a=forecast_of(1.0, chance=0.1))
     assert hopeless == "To 0.001: a is expected to converge, in about 2 s."
 

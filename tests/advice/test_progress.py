@@ -54,8 +54,7 @@ def test_a_solve_that_misses_its_forecast_warns_and_names_a_better_method():
     progress = Progress(forecast_of(8.0, 6.0, 12.0), others)
     followed(progress, 0.9, 3)
     assert progress.warning == (
-        "Slower than forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop, and take "
-        "that."
+        "Slower than forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop, and use it."
     )
     left = (math.log(TOL) / math.log(0.9) - 3) * 0.5
     assert progress.left.likely == pytest.approx(left) and progress.left.high == math.inf

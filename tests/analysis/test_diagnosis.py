@@ -136,7 +136,7 @@ def test_a_higher_cap_is_advised_at_which_the_solve_converges():
 
 def test_an_epoch_that_keeps_almost_all_of_the_residual_is_not_reported_as_a_hundred_percent():
     trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=25))
-    for factor, words in ((0.999, "takes less than 0.5% off it"), (1.001, "does not lower it")):
+    for factor, words in ((0.999, "by less than 0.5%"), (1.001, "does not lower the whole residual")):
         residual = 0.5 * factor ** np.arange(trace["epoch"].sizes["epoch"])
         trace.tree["epoch"] = trace["epoch"].assign(residual=("epoch", residual))
         found = diagnose(trace)

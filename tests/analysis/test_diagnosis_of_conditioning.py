@@ -91,7 +91,7 @@ def test_a_method_of_another_kind_that_took_far_less_is_named_with_its_work():
     assert not slow.converged and ends[1] < 20
     found = diagnose(slow, [slow, quick])
     assert found.limit is Limit.METHOD and found.change == {"solver": "auto"}
-    assert f"CG converged on the same system after {ends[1]:.3g} work" in found.evidence and "Take CG" in found.advice
+    assert f"CG converged on the same system after {ends[1]:.3g} work" in found.evidence and "Use CG" in found.advice
     # also without a measurement, from the eigenvalues
     alone = diagnose(slow)
     assert alone.limit is Limit.METHOD

@@ -52,7 +52,7 @@ def test_the_minimum_iterations_of_gpytorch_are_not_mistaken_for_ill_conditionin
     assert trace.converged and float(trace["epoch"]["work"][-1]) > 20
     found = diagnose(trace)
     assert found.limit is Limit.NOTHING
-    assert "force it to take 21" in found.evidence and "tolerance of 1 asked for next to nothing" in found.evidence
+    assert "require at least 21" in found.evidence and "tolerance of 1 asks for almost nothing" in found.evidence
 
 
 def test_a_gpytorch_solve_that_converged_at_a_tolerance_of_one_is_warned_about_it():

@@ -41,7 +41,7 @@ def test_the_first_matching_rule_answers_and_missing_measurements_are_named_once
 
 def test_nothing_is_reported_only_if_all_rules_pass_and_everything_was_measured():
     assert said() == Diagnosis(Limit.NOTHING, "Quick.", "")
-    for name, words in (("oddities", "outliers"), ("distinct", "duplicate rows"), ("nearest", "how near rows are"),
+    for name, words in (("oddities", "outliers"), ("distinct", "duplicate rows"), ("nearest", "how close rows are"),
                         ("target_square", "the scale of the targets")):  # fmt: skip
         assert words in said(**{name: None}).evidence.partition("Not measured: ")[2]
 

@@ -304,7 +304,7 @@ def test_steps_before_a_stop_or_ctrl_c_are_kept_and_the_training_can_resume(tmp_
 def test_an_unconverged_solve_is_used_and_marked_with_one_warning():
     solver = apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=1)
     trained = training(solver=solver, steps=3)
-    with pytest.warns(UserWarning, match=r"training step 1: max_epochs: .* not converged \(residual .*e-"):
+    with pytest.warns(UserWarning, match=r"training step 1 hit the epoch limit: .* not converged \(residual .*e-"):
         trained.run()
     steps = trained.trace["step"]
     assert (steps["converged"] == 0).all() and (steps["residual"] > 1e-12).all()

@@ -90,7 +90,7 @@ def test_ends_differ_for_converged_not_converged_and_unfinished_runs(runs):
 def test_the_end_marker_is_at_the_last_epoch_and_states_the_stop_reason(runs):
     end = end_marker(plots.residuals(runs["cut"]), runs["cut"])
     assert end.y[0] == runs["cut"]["epoch"]["residual"].values[-1]
-    assert "Not converged: epoch limit. The cap was" in end.hovertemplate.replace("<br>", " ")
+    assert "Not converged: epoch limit. Raise it" in end.hovertemplate.replace("<br>", " ")
 
 
 def test_recomputed_residuals_are_open_diamonds_separate_from_the_curve(runs):

@@ -128,7 +128,7 @@ def test_the_forecast_is_the_epoch_at_which_the_run_reaches_its_tolerance(edited
 
 
 def test_a_run_that_ends_at_once_gives_no_rate(runs):
-    assert what_next(runs["cut"]).startswith("Too few epochs to tell a rate: allow 20")
+    assert what_next(runs["cut"]).startswith("Too few epochs to estimate a rate: allow 20")
 
 
 def test_an_unconverged_run_is_a_cross_and_not_a_point_of_the_curve(runs):

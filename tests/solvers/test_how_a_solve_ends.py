@@ -128,7 +128,7 @@ def test_an_unconverged_solve_names_its_method_residual_tolerance_and_epochs():
         solution = apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2))
     assert str(told[0].message) == (
         f"{solver.method.name} did not converge. After 2 epochs or iterations the residual is "
-        f"{p.residual(solution.weights):.2g}, the tolerance 1e-10. {solution.stop_message}"
+        f"{p.residual(solution.weights):.2g}, the tolerance 1e-10. It {solution.stop_message}"
     )
     with pytest.raises(apviz.NotConverged) as raised:
         apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2), throw=True)

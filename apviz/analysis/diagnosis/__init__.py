@@ -77,7 +77,7 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
         >>> found = apviz.diagnose(recorder.trace)
         >>> found.limit.value, found.advice
-        ('nothing is wrong, as far as it was measured', 'Leave it as it is.')
+        ('nothing is wrong, as far as it was measured', 'No change is needed.')
     """
     if isinstance(trace, TrainingTrace):
         of_training = diagnose_training(trace)
@@ -128,12 +128,12 @@ def _for_gpytorch(found: Diagnosis) -> Diagnosis:
     if found.limit is Limit.LOOSE:
         tol = change["tol"]
         advice = (
-            f"Take a tolerance of {tol:g}: gpytorch.settings.cg_tolerance({tol:g}), eval_cg_tolerance in prediction."
+            f"Use a tolerance of {tol:g}: gpytorch.settings.cg_tolerance({tol:g}), eval_cg_tolerance in prediction."
         )
         return replace(found, advice=advice)
     if "max_epochs" in change:
         most = f"gpytorch.settings.max_cg_iterations({change['max_epochs']})"
-        return replace(found, advice=f"Let it take more iterations: {most}.")
+        return replace(found, advice=f"Allow more iterations: {most}.")
     if found.limit is Limit.NOISE:
         advice = f"Try σ² = {change['noise']:g}, and check the test RMSE. Or {inside}."
         return replace(found, advice=advice)

@@ -54,7 +54,7 @@ def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if quickest is not None and quickest.method.family not in (trace.method.family, CHOLESKY):
         evidence = f"{took}. {said_of(quickest)}"
         return Diagnosis(
-            Limit.METHOD, evidence, f"Take {quickest.method_name}, or let apviz choose.", {"solver": "auto"}
+            Limit.METHOD, evidence, f"Use {quickest.method_name}, or let apviz choose.", {"solver": "auto"}
         )  # fmt: skip
     if trace.method.family == CONJUGATE_GRADIENT or not math.isfinite(of.kappa(trace)):
         return None
@@ -64,9 +64,9 @@ def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     of_k = f" All but the {rank:,} largest eigenvalues of K are close together." if rank else ""
     evidence = (
         f"{took}, at residual {of.residual(trace):.2g}. CG needs up to {most:,} iterations of 1.0 work in exact "
-        f"arithmetic, and little more by rounding.{of_k} {trace.condition()}."
+        f"arithmetic, and slightly more with rounding.{of_k} {trace.condition()}."
     )
-    return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
+    return Diagnosis(Limit.METHOD, evidence, "Use CG, or let apviz choose.", {"solver": "auto"})
 
 
 def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
@@ -80,13 +80,13 @@ def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     sign = sign_of(trace["spectrum"], "lambda_min")
     known = (
-        f" λmin of K {sign} {smallest:.2g}, so {trace.condition()}. With σ² = {not_little:.2g} it would be "
-        f"{lower:.2g} times less."
+        f" λmin of K {sign} {smallest:.2g}, so {trace.condition()}. With σ² = {not_little:.2g}, κ would be "
+        f"{lower:.2g} times smaller."
     )
     evidence = (
         f"σ² = {trace.attrs['noise']:.2g} is {ratio:.1g} of the outputscale.{known if math.isfinite(lower) else ''}"
     )
-    advice = f"Try σ² = {higher:g}, and check the test RMSE. Or take blocks that overlap."
+    advice = f"Try σ² = {higher:g}, and check the test RMSE. Or use blocks that overlap."
     return Diagnosis(Limit.NOISE, evidence, advice, {"noise": higher})
 
 
@@ -97,10 +97,10 @@ def rule(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     busy, count = found
     evidence = (
-        f"{busy} of {count} blocks brought 99% of what h fell by in the second half of the epochs. The rule "
-        f"{trace.method.rule} updates all alike."
+        f"{busy} of {count} blocks account for 99% of the decrease of h in the second half of the epochs. The rule "
+        f"{trace.method.rule} updates all blocks equally often."
     )
-    advice = "Let the rule choose the block with the largest residual."
+    advice = "Use the greedy rule, which chooses the block with the largest residual."
     return Diagnosis(Limit.RULE, evidence, advice, {"rule": "gauss-southwell"})
 
 
@@ -118,7 +118,7 @@ def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if trace.method.is_plain_cg and math.isfinite(of.kappa(trace)):
         most = max(of.iterations_of_cg(trace)[0], done + 1)
         return _capped(trace, most, f"CG needs up to {most:,} in exact arithmetic")
-    return _capped(trace, MORE_EPOCHS * done, "they are too few to tell how many it needs")
+    return _capped(trace, MORE_EPOCHS * done, "these are too few to say how many it needs")
 
 
 def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
@@ -157,10 +157,10 @@ def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if needed is None or not left > LEFT_RATIO * smallest or not rank < needed <= LOW_RANK_SHARE * n:
         return None
     evidence = (
-        f"A rank of {rank:,} leaves eigenvalues of K of up to {left / smallest:,.2g} λmin to CG, at best. Some "
-        f"{needed:,} of {n:,} are above {COUNTED_RATIO:g} λmin. {trace.condition()}."
+        f"Even the best preconditioner of rank {rank:,} leaves CG with eigenvalues of up to {left / smallest:,.2g} "
+        f"λmin. About {needed:,} of {n:,} are above {COUNTED_RATIO:g} λmin. {trace.condition()}."
     )
-    return Diagnosis(Limit.PRECONDITIONER, evidence, f"Take a rank of {needed:,}.")
+    return Diagnosis(Limit.PRECONDITIONER, evidence, f"Use a rank of {needed:,}.")
 
 
 def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
@@ -173,12 +173,12 @@ def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     # negligible per epoch: m·b³/3 operations compared to 2n² for every right-hand side
     evidence = (
-        f"A block owns {size:,} of {n:,} rows, so that an update sees little of K: {of.epochs(trace):,} epochs, "
-        f"residual {of.residual(trace):.2g}. An epoch costs the same with any size. Factors of blocks of "
+        f"A block owns {size:,} of {n:,} rows, so an update sees little of K: {of.epochs(trace):,} epochs, "
+        f"residual {of.residual(trace):.2g}. An epoch costs the same with any block size. Factors of blocks of "
         f"{larger:,} rows cost {_factors_in_epochs(n, larger, int(trace.attrs['right_hand_sides']))}."
     )
     change = {"block_size": larger} if trace.method.has_blocks else {}
-    return Diagnosis(Limit.SMALL_BLOCKS, evidence, f"Take blocks of {larger:,} rows.", change)
+    return Diagnosis(Limit.SMALL_BLOCKS, evidence, f"Use blocks of {larger:,} rows.", change)
 
 
 def _factors_in_epochs(n: int, size: int, columns: int) -> str:
@@ -198,13 +198,13 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     kept = of.kept_per_epoch(trace)
     if not kept > KEPT_PER_EPOCH:
         return None
-    keeps = "does not lower it" if kept >= 1 else "takes less than 0.5% off it"
+    keeps = "does not lower the whole residual" if kept >= 1 else "lowers the whole residual by less than 0.5%"
     if kept < ALL_KEPT_PER_EPOCH:
-        keeps = f"keeps {share(kept)} of it"
+        keeps = f"leaves {share(kept)} of the whole residual"
     evidence = (
         f"The blocks do not overlap. Every update makes the residual zero on its own block, but an epoch {keeps}."
     )
-    advice = "Take blocks of neighbours that solve on a margin around what they own."
+    advice = "Use blocks of neighbours that also solve on a margin around their own rows."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 
 
@@ -214,7 +214,7 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
     state = trace.status(with_residual=False)
     if not math.isfinite(kappa):
         evidence = f"κ was not computed. {state}, after {work:.3g} work, at residual {of.residual(trace):.2g}."
-        advice = "Solve with a kernel that apviz has, or compare with another solver on the same system."
+        advice = "Use one of apviz's own kernels, or compare with another solver on the same system."
         return Diagnosis(Limit.UNKNOWN, evidence, advice)
     most = _most_of_cg(trace)
     evidence = (
@@ -225,13 +225,13 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
         return _well_conditioned(trace, evidence, most)
     if (handover := json.loads(trace.attrs.get("choices", "{}")).get("handover")) is not None:
         evidence += f" Projections were slow, and CG took over ({handover})."
-        return Diagnosis(Limit.CONDITIONING, evidence, "Take CG + randomly pivoted Cholesky from the start.")
+        return Diagnosis(Limit.CONDITIONING, evidence, "Use CG + randomly pivoted Cholesky from the start.")
     if of.is_overlapped(trace):
-        advice = "Take CG + two-level Schwarz. Its coarse space holds what is smooth, which no block sees."
+        advice = "Use CG + two-level Schwarz. Its coarse space reduces the smooth error, which no single block can."
         return Diagnosis(Limit.CONDITIONING, evidence, advice)
     if trace.method.has_blocks:
         return Diagnosis(
-            Limit.CONDITIONING, evidence, "Take overlapping projections, which depend on κ least.", OVERLAP
+            Limit.CONDITIONING, evidence, "Use overlapping projections, which depend on κ least.", OVERLAP
         )
     advice = "Let apviz choose: overlapping projections, or CG + randomly pivoted Cholesky."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
@@ -245,8 +245,8 @@ def _most_of_cg(trace: Trace) -> int:
 def _well_conditioned(trace: Trace, evidence: str, most: int) -> Diagnosis:
     """Diagnose a slow run with a small κ."""
     if trace.converged and of.work(trace) <= most:
-        return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
-    return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
+        return Diagnosis(Limit.NOTHING, evidence, "No change is needed.")
+    return Diagnosis(Limit.METHOD, evidence, "Use CG, or let apviz choose.", {"solver": "auto"})
 
 
 def quicker(trace: Trace, others: list[Trace]) -> Trace | None:

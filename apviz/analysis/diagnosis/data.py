@@ -50,8 +50,8 @@ RISEN_LOSS, SUMMED_LOSS = 1.0, 20.0
 SHOWN: Final = 4
 
 SMALLER_STEP = (
-    "Start again, or from a state before the rise, with a tenth of the learning rate; in float64, where a loss becomes "
-    "NaN later."
+    "Restart, or continue from before the rise, with a tenth of the learning rate. If a loss becomes NaN later, use "
+    "float64."
 )
 STANDARDISE = "Standardise the inputs, or give every input a lengthscale of its own, and fit them."
 
@@ -154,7 +154,7 @@ def outliers(e: Evidence) -> Answer:
     if e.standardised and narrow < ORDINARY[0]:
         evidence = (
             f"All rows were standardised together, and the training rows have a standard deviation of {narrow:.2g}. "
-            "A value outside of them is so far out that it set the scale."
+            "A value in the other rows is so extreme that it set the scale."
         )
         return Diagnosis(Limit.OUTLIERS, evidence, "Correct the value that set the scale, or leave out its row.")
     said = e.odd("outlier in inputs", "outlier in targets")
@@ -164,7 +164,7 @@ def outliers(e: Evidence) -> Answer:
 def equal_columns(e: Evidence) -> Answer:
     """Test whether columns are equal."""
     said = e.odd("equal columns")
-    return (said and Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep one of these columns.")) or None
+    return (said and Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep only one of these columns.")) or None
 
 
 def duplicates(e: Evidence) -> Answer:
@@ -202,8 +202,8 @@ def units(e: Evidence) -> Answer:
     if widest < max(WIDE_SPREAD, SPREAD_RATIO * narrowest):
         return None
     evidence = (
-        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}. By the first "
-        f"no row is near another.{_consequence(e)}"
+        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}. Along the "
+        f"first, no two rows are close.{_consequence(e)}"
     )
     return Diagnosis(Limit.SCALE, evidence, STANDARDISE)
 
@@ -235,7 +235,7 @@ def astray(e: Evidence) -> Answer:
 
 
 def _restart(evidence: str) -> Diagnosis:
-    advice = "Fit the hyperparameters again from usual values, with a smaller step. The data are on an ordinary scale."
+    advice = "Fit the hyperparameters again from ordinary values, with a smaller step. The scale of the data is ordinary."
     return Diagnosis(Limit.COLLAPSED, evidence, advice, {})
 
 
@@ -250,18 +250,18 @@ def target_scale(e: Evidence) -> Answer:
         f"Targets minus the prior mean have root mean square {math.sqrt(e.target_square):.3g}; the prior expects "
         f"{math.sqrt(prior):.3g}."
     )
-    advice = "Standardise the targets: y = (y − y.mean()) / y.std(), and undo that in what is predicted."
+    advice = "Standardise the targets: y = (y − y.mean()) / y.std(), and undo that in the predictions."
     return Diagnosis(Limit.SCALE, evidence, advice, {"targets": "standardised"})
 
 
 def independent(e: Evidence) -> Answer:
     """Test whether rows are too far apart to be correlated."""
     if e.nearest is None:
-        return NotMeasured("how near rows are in lengthscales")
+        return NotMeasured("how close rows are in lengthscales")
     if not e.is_diagonal:
         return None
     evidence = (
-        f"The prior correlation of a row with its nearest other is {e.nearest:.1g}. K is close to diagonal, and "
+        f"The prior correlation of a row with its nearest neighbour is {e.nearest:.1g}. K is close to diagonal, and "
         f"predictions between the rows are the prior mean.{_consequence(e, diagonal=False)}"
     )
     if not all(ORDINARY[0] < each < ORDINARY[1] for each in e.deviations):
@@ -275,12 +275,12 @@ def extrapolation(e: Evidence) -> Answer:
         evidence = (
             f"The prior correlation of a test row with its nearest training row is {e.test_nearest:.1g}: predictions "
             "there are the prior mean."
-            + (f" That of a training row with another is {e.nearest:.2g}." if e.nearest is not None else "")
+            + (f" Between neighbouring training rows it is {e.nearest:.2g}." if e.nearest is not None else "")
         )
     elif e.test_nearest is None and e.only_mean and not e.is_alike and (e.nearest or 0.0) >= LITTLE_CORRELATION:
         evidence = (
             "Predictions at the test rows are the prior mean, though training rows correlate by "
-            f"{e.nearest:.2g} with their nearest other."
+            f"{e.nearest:.2g} with their nearest neighbours."
         )
     else:
         return None
@@ -291,7 +291,7 @@ def alike(e: Evidence) -> Answer:
     """Test whether rows are so close in lengthscales that the model sees one row, without evidence that it predicts."""
     if not e.is_alike or (e.gain is not None and not e.predicts_little):
         return None
-    evidence = f"All prior correlations are above {e.smallest:.4g}: to the model all rows are one.{_consequence(e)}"
+    evidence = f"All prior correlations are above {e.smallest:.4g}: the model sees all rows as one.{_consequence(e)}"
     return Diagnosis(Limit.SMOOTH, evidence, "Fit the lengthscale, starting from a shorter one.")
 
 
@@ -326,7 +326,7 @@ def on_floor(e: Evidence) -> Answer:
         f"{e.falling_noise:.3g} nats for each unit that log σ² falls."
     )
     lower = float(f"{e.noise_floor / FLOOR_FACTOR:.3g}")
-    return Diagnosis(Limit.FLOOR, evidence, f"Take a lower bound of {lower:g}, if so little noise is plausible.",
+    return Diagnosis(Limit.FLOOR, evidence, f"Use a lower bound of {lower:g}, if so little noise is plausible.",
                      {"noise_floor": lower})  # fmt: skip
 
 
@@ -335,7 +335,7 @@ def history(losses: Sequence[float]) -> str:
     first = next((k for k, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if first is not None:
         before = f", {losses[first - 1]:.4g} in the step before" if first else ""
-        return f"The loss was {losses[first]} first in step {first + 1} of {len(losses)}{before}."
+        return f"The loss was first {losses[first]} in step {first + 1} of {len(losses)}{before}."
     if len(losses) < 2:
         return ""
     best = min(range(len(losses)), key=losses.__getitem__)
@@ -365,5 +365,5 @@ def _consequence(e: Evidence, diagonal: bool = True) -> str:
     if e.predicts_little:
         return f" The test RMSE is {e.gain:.1%} of that of predicting the mean."
     if diagonal and e.is_diagonal:
-        return f" The prior correlation of a row with its nearest other is {e.nearest:.1g}."
+        return f" The prior correlation of a row with its nearest neighbour is {e.nearest:.1g}."
     return ""

@@ -43,13 +43,13 @@ LITTLE_NOISE_RATIO = 1e-3
 def interrupted(trace: Trace, others: list[Trace]) -> Answer:
     """Test whether the run was killed, or stopped by a hook."""
     why = trace.attrs.get("stop_message", "killed, or still running")
-    again = "Run it again, with a higher limit if one stopped it."
+    again = "Run it again; if a limit stopped it, raise that limit."
     if "epoch" not in trace:
         return Diagnosis(Limit.INTERRUPTED, f"It ended ({why}) before its first epoch.", again)
     if trace.finished and trace.outcome != "stopped":
         return None
     evidence = (
-        f"It ended at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work: {why}. "
+        f"It ended ({why}) at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work. "
         f"Its tolerance is {of.tolerance(trace):g}."
     )
     return Diagnosis(Limit.INTERRUPTED, evidence, again)
@@ -60,7 +60,7 @@ def constant(trace: Trace, others: list[Trace]) -> Answer:
     if 0 not in trace.attrs.get("zero_right_hand_sides", []):
         return None
     evidence = f"The first right-hand side, the targets minus their mean, is 0 in all {trace.attrs['n']:,} rows."
-    return Diagnosis(Limit.CONSTANT, evidence, "Look at the column that was taken as target.")
+    return Diagnosis(Limit.CONSTANT, evidence, "Check which column is the target.")
 
 
 def precision(trace: Trace, others: list[Trace]) -> Answer:
@@ -90,7 +90,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
     )
     if dtype == "float32":
         if trace.attrs["dtype"] == "float64":
-            return Diagnosis(Limit.PRECISION, evidence, "Let the blocks be in float64 too.", {"precision": "float64"})
+            return Diagnosis(Limit.PRECISION, evidence, "Keep the blocks in float64 too.", {"precision": "float64"})
         return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
     looser = short(10 * of.tolerance(trace))
     if looser >= LOOSE_TOL:
@@ -98,7 +98,7 @@ def precision(trace: Trace, others: list[Trace]) -> Answer:
         return Diagnosis(
             Limit.PRECISION, evidence, f"It is float64 already: try σ² = {higher:g}.", {"noise": higher}
         )  # fmt: skip
-    advice = f"It is float64 already: take a tolerance of {looser:g}, or more noise."
+    advice = f"It is float64 already: use a tolerance of {looser:g}, or more noise."
     return Diagnosis(Limit.PRECISION, evidence, advice, {"tol": looser})
 
 
@@ -111,7 +111,7 @@ def loose(trace: Trace, others: list[Trace]) -> Answer:
         f"It converged, but only to its tolerance of {tol:g}: residual {end:.2g} after {of.work(trace):.3g} work. "
         "W = 0 has residual 1. Means, gradients and variances from it can be far off."
     )
-    return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
+    return Diagnosis(Limit.LOOSE, evidence, f"Use a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
 
 
 def worse(trace: Trace, others: list[Trace]) -> Answer:
@@ -129,9 +129,9 @@ def worse(trace: Trace, others: list[Trace]) -> Answer:
     )
     evidence = (
         f"It met its tolerance of {of.tolerance(trace):g}, but its test RMSE is {end:.3g}. {winner.method_name} "
-        f"reached {best:.3g} on the same system{f', {end / best:.2g} times less' if best else ''}."
+        f"reached {best:.3g} on the same system{f', {end / best:.2g} times smaller' if best else ''}."
     )
-    return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {tighter:g}.", {"tol": tighter})
+    return Diagnosis(Limit.LOOSE, evidence, f"Use a tolerance of {tighter:g}.", {"tol": tighter})
 
 
 def smooth(trace: Trace, others: list[Trace]) -> Answer:
@@ -146,10 +146,10 @@ def smooth(trace: Trace, others: list[Trace]) -> Answer:
     # with few rows, test errors are inconclusive
     if few > FEW_EIGENVALUES_SHARE * n or end < SURE_FACTOR * deviation:
         return None
-    of_mean = "" if mean is None else f", that of the mean {mean:.3g}"
+    of_mean = "" if mean is None else f", that of predicting the mean {mean:.3g}"
     evidence = (
         f"The test RMSE is {end:.3g}{of_mean}; the model expects about σ = {deviation:.2g}. At most {few:,} "
-        f"eigenvalues of K are above 2σ², so {n:,} rows leave it little else to be unsure of."
+        f"eigenvalues of K are above 2σ², so with {n:,} rows almost all of its uncertainty is noise."
     )
     advice = "Fit the hyperparameters: the lengthscale is too long for these data, or σ² too small."
     return Diagnosis(Limit.SMOOTH, evidence, advice)
@@ -171,8 +171,8 @@ def model(trace: Trace, others: list[Trace]) -> Answer:
         f"The residual fell to {of.residual(trace):.2g}, so no solver and no tolerance changes that."
     )
     advice = (
-        f"Fit the hyperparameters: with {given} the training rows say nothing of the test rows. "
-        "Where they are fitted, the inputs do not tell the target."
+        f"Fit the hyperparameters: with {given} the training rows say nothing about the test rows. "
+        "If they are fitted already, the inputs do not predict the target."
     )
     return Diagnosis(Limit.MODEL, evidence, advice)
 
@@ -215,11 +215,11 @@ def large_blocks(trace: Trace, others: list[Trace]) -> Answer:
     rows, n = int(trace["block"]["solved_size"].max()), int(trace.attrs["n"])
     seconds = float(trace["epoch"]["seconds"][-1])
     evidence = (
-        f"Factors of blocks of {rows:,} rows took some {factors:.1g} operations, {factors / entries:.0f} times those "
+        f"Factors of blocks of {rows:,} rows took about {factors:.1g} operations, {factors / entries:.0f} times those "
         f"of all {of.work(trace):.2g} work. Set-up was {trace.attrs['setup_seconds']:.2g} of {seconds:.2g} s."
     )
     smaller = max(1, min(int(short(n / 10)), (trace.block_size or rows) // 2))
-    return Diagnosis(Limit.LARGE_BLOCKS, evidence, f"Take blocks of {smaller:,} rows.", {"block_size": smaller})
+    return Diagnosis(Limit.LARGE_BLOCKS, evidence, f"Use blocks of {smaller:,} rows.", {"block_size": smaller})
 
 
 def is_quick(trace: Trace) -> bool:
@@ -232,10 +232,10 @@ def nothing(trace: Trace, others: list[Trace]) -> Diagnosis:
     forced, epochs = of.forced_epochs(trace), of.epochs(trace)
     evidence = f"Residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, set-up included"
     if 1 < epochs <= forced:
-        evidence += f"; its settings force it to take {forced} epochs, or iterations"
+        evidence += f"; its settings require at least {forced} epochs or iterations"
     if of.tolerance(trace) > LOOSE_TOL:
-        evidence += f"; its tolerance of {of.tolerance(trace):g} asked for next to nothing"
-    return Diagnosis(Limit.NOTHING, f"{evidence}.", "Leave it as it is.")
+        evidence += f"; its tolerance of {of.tolerance(trace):g} asks for almost nothing"
+    return Diagnosis(Limit.NOTHING, f"{evidence}.", "No change is needed.")
 
 
 def more_noise(trace: Trace) -> float:

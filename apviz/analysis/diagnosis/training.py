@@ -60,7 +60,7 @@ def _settled(trace: TrainingTrace) -> Diagnosis:
     if budget := trace.budget:
         residual = float(trace["step"]["residual"].values.max())
         evidence += f" Solves had a limit of {budget} epochs, which left residuals of up to {residual:.2g}."
-    return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
+    return Diagnosis(Limit.NOTHING, evidence, "No change is needed.")
 
 
 def _failed(trace: TrainingTrace) -> Diagnosis | None:
@@ -70,7 +70,7 @@ def _failed(trace: TrainingTrace) -> Diagnosis | None:
     if trace.attrs["dtype"] == "float32":
         return Diagnosis(Limit.FAILED, evidence, "Train in float64.", {"dtype": "float64"})
     higher = _higher_floor(trace)
-    return Diagnosis(Limit.FAILED, evidence, f"Take a noise floor of {higher:g}.", {"noise_floor": higher})
+    return Diagnosis(Limit.FAILED, evidence, f"Use a noise floor of {higher:g}.", {"noise_floor": higher})
 
 
 def _interrupted(trace: TrainingTrace) -> Diagnosis | None:
@@ -78,7 +78,7 @@ def _interrupted(trace: TrainingTrace) -> Diagnosis | None:
         return None
     wanted = int(_settings(trace)["steps"])
     evidence = f"It ended ({trace.attrs.get('stop_message', 'killed, or still running')}) after {_done(trace)} steps."
-    return Diagnosis(Limit.INTERRUPTED, evidence, f"Let it continue to step {wanted}.", {"steps": wanted})
+    return Diagnosis(Limit.INTERRUPTED, evidence, f"Resume the training up to step {wanted}.", {"steps": wanted})
 
 
 def _rounded(trace: TrainingTrace) -> Diagnosis | None:
@@ -88,15 +88,15 @@ def _rounded(trace: TrainingTrace) -> Diagnosis | None:
         return None
     dtype, residual = trace.attrs["dtype"], float(steps["residual"].values[failed].max())
     evidence = (
-        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps from their tolerance. "
-        f"Residuals of up to {residual:.2g} were left."
+        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps above their tolerance. "
+        f"Their residuals are up to {residual:.2g}."
     )
     if dtype == "float32":
         return Diagnosis(
             Limit.PRECISION, evidence, "Train in float64, or with a larger tolerance.", {"dtype": "float64"}
         )
     higher = _higher_floor(trace)
-    advice = f"It is float64 already: take a larger tolerance, or a noise floor of {higher:g}."
+    advice = f"It is float64 already: use a larger tolerance, or a noise floor of {higher:g}."
     return Diagnosis(Limit.PRECISION, evidence, advice, {"noise_floor": higher})
 
 
@@ -108,8 +108,8 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
     first = steps.isel(step=int(failed[0]))
     evidence = (
         f"The solves of {len(failed)} of {_done(trace)} steps did not converge, the first at step "
-        f"{int(first['step'])}. There σ² = {float(first['noise']):.2g}, and a residual of "
-        f"{float(first['residual']):.2g} was left. The gradients of these steps are less exact than asked for."
+        f"{int(first['step'])}. There σ² = {float(first['noise']):.2g}, and the residual ended at "
+        f"{float(first['residual']):.2g}. The gradients of these steps are less accurate than requested."
     )
     if trace.method.has_blocks and trace.method.overlap:
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
@@ -161,8 +161,8 @@ def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
     if noise > ON_FLOOR_FACTOR * floor or noise > recent[0]:
         return None
     lower = float(f"{floor / FLOOR_FACTOR:.3g}")
-    evidence = f"σ² = {noise:.3g} lies on its floor of {floor:g}: the likelihood asks for less."
-    advice = f"If the data have so little noise, take a floor of {lower:g}. That makes the solves harder."
+    evidence = f"σ² = {noise:.3g} is at its floor of {floor:g}: the likelihood favours less noise."
+    advice = f"If the data have so little noise, use a floor of {lower:g}. That makes the solves harder."
     return Diagnosis(Limit.FLOOR, evidence, advice, {"noise_floor": lower})
 
 
@@ -170,7 +170,7 @@ def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
     if trace.settled_at is not None:
         return None
     more = 2 * _done(trace)
-    return Diagnosis(Limit.STEPS, trace.settled_words, f"Let it continue to step {more}.", {"steps": more})
+    return Diagnosis(Limit.STEPS, trace.settled_words, f"Resume the training up to step {more}.", {"steps": more})
 
 
 def _higher_floor(trace: TrainingTrace) -> float:

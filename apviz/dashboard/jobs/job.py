@@ -162,7 +162,7 @@ class Job(ABC):
     def stop(self) -> None:
         """Ask the job to end; a solve ends within one update."""
         self.stopping = True
-        self.stop_hook.request("asked for in the dashboard")
+        self.stop_hook.request("requested in the dashboard")
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the end, at most `timeout` seconds."""

@@ -32,7 +32,7 @@ class RaceJob(ComparisonJob):
 
     def stop(self) -> None:
         super().stop()
-        self._turns.stop("asked for in the dashboard")
+        self._turns.stop("requested in the dashboard")
 
     @property
     def growing(self) -> dict[str, Trace]:

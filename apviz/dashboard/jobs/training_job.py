@@ -170,7 +170,7 @@ class _StepHook(TrainingHook):
 
     def on_start(self, run: Run) -> None:
         if self._job.stopping:
-            run.request_stop("asked for in the dashboard")
+            run.request_stop("requested in the dashboard")
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
         self._job.step_done(step, self._training)

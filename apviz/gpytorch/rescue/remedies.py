@@ -55,7 +55,7 @@ class Measured:
                 f"CG reports its tolerance of {native.unconverged[0].attrs['tol']:g} as met, but B − KW is at "
                 f"{float(end['checked_residual']):.2g}; no measured result suffers.",
             )
-        return Diagnosis(Limit.NOTHING, f"{self._figures(native)}{self._of_rows()}", "Leave it as it is.")
+        return Diagnosis(Limit.NOTHING, f"{self._figures(native)}{self._of_rows()}", "No change is needed.")
 
     def _as_it_is(self, truth: Exact) -> Solved:
         """Measure GPyTorch under the current settings; subsampled rows are solved in the way of all rows."""

@@ -51,7 +51,7 @@ def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_
     advice = page._advice.job.advice
     name = next(iter(advice.methods))
     assert texts[0].startswith("Which method? china: n = 2,400, d = 2, 2 right-hand sides")
-    assert texts[1].startswith(f"Take {name}: about ")
+    assert texts[1].startswith(f"Use {name}: about ")
     assert columns == ["method", "seconds", "work", "memory", "chance", "why"]
     for change in advice.alternatives:
         assert any(change.change in text or change.change.capitalize() in text for text in texts[2:])
