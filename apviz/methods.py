@@ -164,6 +164,28 @@ PARTITION_WORDS: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
+#: Names of settings that a solver chooses, and values of them that are codes.
+CHOICE_WORDS: Final[dict[str, str]] = {
+    "precision.recursion": "dtype of the recursion", "precision.factors": "dtype of the factors",
+    "recursion": "dtype of the recursion", "columns.rank": "skeleton rank", "skeletons": "more skeletons",
+    "step.length": "past directions", "coarse_rank": "coarse space, rank", "fallback_rank": "CG if slow, rank",
+}  # fmt: skip
+CHOSEN_VALUES: Final[dict[str, str]] = {
+    "system": "as the system", "recursion": "as the recursion", "AlternatingProjection": "alternating projection",
+    "ColouredProjection": "coloured projections", "ConjugateGradient": "CG",
+}  # fmt: skip
+
+
+def choices_in_words(choices: Mapping[str, str]) -> list[str]:
+    """Return what a solver chose as `block size: 523 (reason)`, from the recorded `value: reason` by setting."""
+    found = []
+    for setting, chosen in choices.items():
+        value, _, why = chosen.partition(": ")
+        name = CHOICE_WORDS.get(setting, setting.replace("_", " "))
+        found.append(f"{name}: {CHOSEN_VALUES.get(value, value)}{f' ({why})' if why else ''}")
+    return found
+
+
 def in_words(settings: Mapping[str, Any]) -> list[str]:
     """Return settings without their own words as `name value`."""
     return [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]

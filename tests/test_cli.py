@@ -291,9 +291,9 @@ def test_the_choice_of_auto_is_printed_with_its_reason(tmp_path, apviz_here):
     assert done.exit_code == 0, done.stderr
     for words in (
         "Chosen for Overlapping projections:",
-        "block_size =",
-        "step.length =",
-        "coarse_rank =",
+        "block size: ",
+        "past directions: ",
+        "coarse space, rank: ",
         "σ²",
     ):
         assert words in done.stdout

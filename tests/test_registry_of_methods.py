@@ -7,7 +7,7 @@ import pytest
 
 import apviz
 from apviz import comparison
-from apviz.methods import METHODS, SETTINGS, MethodEntry, entry_of
+from apviz.methods import METHODS, SETTINGS, MethodEntry, choices_in_words, entry_of
 from apviz.partitions import with_overlap
 from apviz.preconditioners import PRECONDITIONERS
 from apviz.solvers import SOLVERS
@@ -48,6 +48,21 @@ def test_a_requested_method_is_the_one_created(key):
         settings = with_overlap({"seed": 3, **entry.fixed}) if entry.fixed else {}
         fixed = SOLVERS.make(entry.family, **{name: value for name, value in settings.items() if name != "seed"})
         assert all(getattr(solver, name) == getattr(fixed, name) for name in settings if name != "seed")
+
+
+def test_choices_of_a_solver_are_shown_without_the_code_of_settings_and_values():
+    choices = {
+        "method": "AlternatingProjection: n = 9: large",
+        "block_size": "523: 5 √n",
+        "precision.factors": "recursion: they fit",
+        "skeletons": "of rank 8",
+    }
+    assert choices_in_words(choices) == [
+        "method: alternating projection (n = 9: large)",
+        "block size: 523 (5 √n)",
+        "dtype of the factors: as the recursion (they fit)",
+        "more skeletons: of rank 8",
+    ]
 
 
 def test_a_new_method_needs_only_a_solver_and_an_entry(monkeypatch):

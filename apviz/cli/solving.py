@@ -35,6 +35,7 @@ from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.hyperparameters import Hyperparameters
 from apviz.method import distinct_names
+from apviz.methods import choices_in_words
 from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
@@ -314,8 +315,8 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Place, order: Sequence
             choices = json.loads(trace.attrs.get("choices", "{}"))
             if choices:
                 console.print(f"Chosen for {name}:", highlight=False, markup=False)
-            for setting, why in choices.items():
-                console.print(f"  {setting} = {why}", highlight=False)
+            for line in choices_in_words(choices):
+                console.print(f"  {line}", highlight=False, markup=False)
         try:
             written = write_report(find_traces(out), out / "report.html")
             console.print(f"{len(traces)} traces in {out}, report: {written}")

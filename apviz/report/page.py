@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from apviz import plots
 from apviz.analysis.sweeps import system_key
 from apviz.analysis.verdict import Verdict, judge
+from apviz.methods import choices_in_words
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
 from apviz.plots._style import ThemeName, looks
@@ -173,7 +174,7 @@ def _section(traces: Sequence[Trace]) -> Section:
     rows, swatches = [every_row[place] for place in ordered], [every_swatch[place] for place in ordered]
     names = [html.unescape(name) for name in run_names(drawn)]
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
-    chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
+    chosen = {run: "; ".join(choices_in_words(whys)) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     # the notes of a table include its oddities, with names of columns
     said = drawn[-1].preparation.get("notes", drawn[-1].oddities)

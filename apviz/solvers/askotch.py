@@ -75,7 +75,7 @@ class ASkotch(IterativeSolver):
         choices = dict[str, str]()
         if isinstance(self.block_size, str):
             size = min(operator.n, max(LEAST_ROWS, operator.n // BLOCK_SHARE))
-            choices["block_size"] = f"{size:,}: n/{BLOCK_SHARE}, the paper's, and {LEAST_ROWS} at least"
+            choices["block_size"] = f"{size:,}: n/{BLOCK_SHARE}, as in the paper, and at least {LEAST_ROWS}"
         else:
             size = min(self.block_size, operator.n)
         return replace(self, block_size=size, rank=min(self.rank, size)), choices

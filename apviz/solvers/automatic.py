@@ -123,7 +123,7 @@ class Automatic(Solver):
             return Cholesky(tol=self.tol), f"factoring K takes about {direct:.0f} work, blocks {usual:.0f} (estimates)"
         if plan is None:
             most = affordable_iterations(operator, columns, rank, usual)
-            why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"
+            why = f"CG with rank {rank} is cheaper only within {most:.0f} iterations, and would take more (an estimate)"
             return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), why
         low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
         solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)

@@ -205,7 +205,7 @@ def _block_size(settings: ColouredProjection, operator: CountingOperator) -> tup
     each = local.kept.itemsize * n * (1 + settings.overlap) ** 2
     fits = MEMORY_SHARE * free_memory(operator.x.device) / each
     size = max(1, min(EXACT_SIZE, n, int(fits)))
-    why = f"low rank would need more than {settings.rank} vectors" if tried else "low rank was not asked for"
+    why = f"low rank would need more than {settings.rank} vectors" if tried else "no low rank was requested"
     return size, 0, f"{size}, solved exactly: {why if n > size else 'one block holds all rows'}"
 
 

@@ -78,11 +78,11 @@ class CoordinateDescentPlusPlus(IterativeSolver):
             choices["block_size"] = f"{size:,}: n/{BLOCK_SHARE}, as in the paper's experiments"
         else:
             size = min(self.block_size, n)
-        require_memory(2 * size**2 * item, operator.x.device, f"a factor of {size:,} rows needs", "take smaller blocks")
+        require_memory(2 * size**2 * item, operator.x.device, f"a factor of {size:,} rows needs", "use smaller blocks")
         kept = self.kept_blocks
         if isinstance(kept, str):
             kept = max(1, int(MEMORY_SHARE * free_memory(operator.x.device) / (size**2 * item)))
-            choices["kept_blocks"] = f"{kept:,}: what half of the free memory holds"
+            choices["kept_blocks"] = f"{kept:,}: as many as fit half of the free memory"
         return replace(self, block_size=size, kept_blocks=kept), choices
 
     def init(self, prepared: Prepared, state: State) -> _Descent:

@@ -97,7 +97,7 @@ class Handover:
         if plan is None:
             return False
         self.rank = plan.rank
-        expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
+        expected = f"{left:.0f} more work" if math.isfinite(left) else "no end in sight"
         state.choices["handover"] = (
             f"CG with rank {plan.rank} after epoch {state.epoch}: about {plan.iterations:.0f} iterations instead "
             f"of {expected} (estimates)"

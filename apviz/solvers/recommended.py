@@ -90,10 +90,10 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     choose("block_size", *plan.block_size(wished, kept, d))
     choose(
         "step.length", plan.history(found["block_size"]),
-        f"{columns} right-hand sides; stepping along more would cost as much as the entries",
+        f"{columns} right-hand sides; steps along more would cost as much as the entries of K",
     )  # fmt: skip
-    choose("fallback_rank", min(FALLBACK_RANK, n // 8), "of CG, should the epochs turn out to be slow")
-    choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
+    choose("fallback_rank", min(FALLBACK_RANK, n // 8), "if projections turn out to be slow")
+    choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}, set up in the time of a few iterations")
     for name in reasons:
         if name == "columns.rank" and not found[name]:
             settings = replace(settings, columns=Exact())  # type: ignore[type-var]
@@ -158,11 +158,11 @@ def _with(settings: Any, path: list[str], value: Any) -> Any:
 def inner_dtype(operator: Operator) -> tuple[str, str]:
     """Choose the dtype inside the refinement, and return it with the reason."""
     if operator.x.dtype == torch.float32:
-        return "system", "float32, as the system"
+        return "system", "float32"
     # Rounding moves the eigenvalues of blocks by about ε √n k(x, x); if that exceeds σ², projections diverge.
     share = max(FLOAT32_NOISE, torch.finfo(torch.float32).eps * math.sqrt(operator.n))
     if operator.noise < share * operator.largest_signal:
-        return "system", f"float64, as the system: σ² is below {share:.1g} of the outputscale"
+        return "system", f"float64, because σ² is below {share:.1g} of the outputscale"
     return "float32", "the residual is evaluated in float64, so this is no less exact"
 
 
@@ -170,7 +170,7 @@ def skeleton_rank(n: int) -> tuple[int, str]:
     """Choose the initial rank of skeletons, and return it with the reason; 0 if most rows are near."""
     if n < SKELETON_ROWS:
         return 0, f"n = {n:,} is below {SKELETON_ROWS:,}"
-    return SKELETON_RANK, "to begin with"
+    return SKELETON_RANK, "the first to be tried"
 
 
 def near_sizes(partition: Partition) -> list[int]:
@@ -203,7 +203,7 @@ class _Plan:
             return "recursion", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
         if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
             return "recursion", "the factors fit the free memory"
-        return "float16", f"those of the recursion would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
+        return "float16", f"in the dtype of the recursion they need {self._factors(wished, self.item) / 2**30:.2g} GiB"
 
     def block_size(self, wished: float, kept: int, d: int) -> tuple[int, str]:
         """Return the rows a block owns, `wished` or the most that fit, and the reason; `kept`: bytes a number."""
@@ -212,7 +212,7 @@ class _Plan:
         b = max(1, min(self.n, round(min(wished, fits))))
         gib = self._factors(b, kept) / 2**30
         if fits < wished:
-            return b, f"what is kept may take {MEMORY_SHARE:.0%} of the free memory, factors of {gib:.2g} GiB"
+            return b, f"the most that fits {MEMORY_SHARE:.0%} of the free memory, factors of {gib:.2g} GiB"
         each = solved_rows(1, d, has_skeletons=self.skeleton_rank > 0)
         return b, f"{each:g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
 

@@ -74,7 +74,7 @@ class StochasticDualDescent(IterativeSolver):
         size, share, choices = min(self.batch_size, operator.n), self.averaging, dict[str, str]()
         if isinstance(share, str):
             share = min(1.0, AVERAGED / (self.max_epochs * updates_of(operator.n, size)))
-            choices["averaging"] = f"{share:.2g}: {AVERAGED} over the most updates there can be, the paper's"
+            choices["averaging"] = f"{share:.2g}: {AVERAGED} divided by the largest number of updates, as in the paper"
         return replace(self, batch_size=size, averaging=share), choices
 
     def build(self, operator: CountingOperator, columns: int) -> _Prepared:
