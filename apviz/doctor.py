@@ -195,8 +195,8 @@ def _gpu() -> Finding:
         return Finding("GPU", f"{', '.join(names)}; apviz takes the first, CUDA {torch.version.cuda}")
     if shutil.which("nvidia-smi"):
         advice = "torch is a build without CUDA, or older than the driver: install one from pytorch.org for this CUDA"
-        return Finding("GPU", f"there is a driver, and torch {torch.__version__} sees no GPU", advice)
-    return Finding("GPU", "none; the processor is used")
+        return Finding("GPU", f"there is a driver, but torch {torch.__version__} sees no GPU", advice)
+    return Finding("GPU", "none; the CPU is used")
 
 
 # --- correctness and speed of engines ---------------------------------------------------------------------------------

@@ -73,8 +73,8 @@ class BlockFactors:
         self.dtype = dtype or x.dtype
         if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.largest_signal:
             raise ValueError(
-                f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
-                f"{operator.noise / operator.largest_signal:.1e} of it; use Precision(factors='recursion')"
+                f"factors in float16 need a noise of at least {HALF_NOISE:g} times the outputscale, got "
+                f"{operator.noise / operator.largest_signal:.1e} times; use Precision(factors='recursion')"
             )
         self._require_memory(max(of_size, default=0))
         self._unit: dict[int, Tensor] = {}

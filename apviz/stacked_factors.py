@@ -124,7 +124,7 @@ class StackedFactors(BlockFactors):
             return int(block)
         now = block, 0 if block.is_inference() else block._version
         if self._chosen[0] is block and self._chosen[1] != now[1]:
-            raise ValueError("a rule must return a new tensor for every update, got one that it has written to again")
+            raise ValueError("a rule must return a new tensor for every update, got one that it had returned before")
         self._chosen = now
         return block
 

@@ -152,7 +152,7 @@ class KernelSystem:
         if not isinstance(operator, Operator):
             raise TypeError(f"operator must be a name or an apviz operator, got {type(operator).__name__}")
         if operator.n != self.n:
-            raise ValueError(f"the operator is of {operator.n} points, x has {self.n}")
+            raise ValueError(f"the operator has {operator.n} points, x has {self.n}")
         noises = (torch.as_tensor(each, dtype=torch.float64).cpu() for each in (operator.noise_of(), noise))
         if operator.kernel != self.kernel or not torch.equal(*(each.expand(self.n) for each in noises)):
             raise ValueError("the operator has another kernel or noise than the system")
@@ -164,7 +164,7 @@ class KernelSystem:
         # another system's `x` is rounded and still belongs to its operator
         rounded = given.dtype == operator.x.dtype and torch.equal(given, operator.x)
         if not (rounded or torch.equal(given.double(), operator.given.double())):
-            raise ValueError("the operator is of other points than x")
+            raise ValueError("the operator was made of other points than x")
 
     @property
     def times_written(self) -> tuple[int, ...]:
@@ -304,7 +304,7 @@ def _check_not_lost(given: Tensor, converted: Tensor) -> None:
         column = int(lost.nonzero()[0, 0])
         raise ValueError(
             f"the largest value in column {column} of b is {float(largest[column]):.1e}, below what {converted.dtype} "
-            f"holds ({torch.finfo(converted.dtype).tiny:.1e}); multiply b, and divide the weights, or use "
+            f"holds ({torch.finfo(converted.dtype).tiny:.1e}); scale b up and the weights down, or use "
             "dtype=torch.float64"
         )
 
@@ -327,13 +327,13 @@ def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
                 exact = "" if eps == torch.finfo(torch.float64).eps else "give them in float64, or "
                 advice = f"{exact}subtract a constant before they are rounded"
             else:
-                why = f"they span {float(spans[place]):.1e} of them"
+                why = f"they span {float(spans[place]):.1e} lengthscales"
                 advice = "use dtype=torch.float64, or a larger lengthscale"
             merged = len(torch.unique(given, dim=0)) - len(torch.unique(inputs, dim=0))
-            same = f"; {merged:,} of {len(given):,} rows are no longer distinct from others" if merged else ""
+            same = f"; {merged:,} of {len(given):,} rows are no longer distinct" if merged else ""
             warnings.warn(
-                f"the values in column {column} of x are known to {max(first, second):.2g} of a lengthscale only, for "
-                f"{why}{same}: {advice}",
+                f"the values in column {column} of x are only accurate to {max(first, second):.2g} of a lengthscale, "
+                f"because {why}{same}: {advice}",
                 stacklevel=4,
             )
             return

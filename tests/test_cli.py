@@ -90,7 +90,7 @@ def test_a_comparison_is_forecast_on_request(apviz_here):
     assert "An estimate, made in" in told and "of the rows." in told
     assert "An estimate" not in untold
     nothing = apviz_here("compare", "--dataset", "diabetes", "--methods", "sdd", "--max-epochs", "3", "--forecast")
-    assert "not forecast: none of these methods can be" in nothing.output
+    assert "no forecast: apviz cannot forecast any of these methods" in nothing.output
 
 
 def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):
@@ -241,7 +241,9 @@ def test_show_rejects_a_training_and_a_trace_with_odd_attributes(tmp_path, apviz
     x, y = torch.rand(20, 1), torch.rand(20)
     apviz.Training(x, y, apviz.TrainingSettings(steps=1, solver=apviz.Cholesky()), path=tmp_path / "t.zarr").run()
     done = apviz_here("show", "t.zarr")
-    assert done.exit_code == 2 and "t.zarr is of a training, not of one solve" in " ".join(done.stderr.split())
+    assert done.exit_code == 2 and "t.zarr is the trace of a training, not of one solve" in " ".join(
+        done.stderr.split()
+    )
     apviz.solve(
         apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1),
         apviz.Cholesky(),

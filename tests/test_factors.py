@@ -87,7 +87,7 @@ def test_half_precision_factors_take_half_the_memory_of_float32():
 
 def test_half_precision_is_rejected_if_entries_of_a_factor_may_exceed_its_range():
     counting = operator(40, torch.float64, noise=1e-9)
-    with pytest.raises(ValueError, match=r"noise of at least 1e-08 of the outputscale, got 1.0e-09 .*'recursion'"):
+    with pytest.raises(ValueError, match=r"noise of at least 1e-08 times the outputscale, got 1.0e-09 .*'recursion'"):
         BlockFactors(counting, consecutive([20, 20]), dtype=torch.float16)
 
 

@@ -43,7 +43,7 @@ def with_value(tensor, value, *places):
         ({"operator": "sparse"}, "operator must be auto, dense, tiled, fourier, keops, .*, got 'sparse'"),
         (
             {"operator": make_operator("dense", X[:5], RBF(lengthscale=0.3), 0.1)},
-            "the operator is of 5 points, x has 6",
+            "the operator has 5 points, x has 6",
         ),
         ({"operator": make_operator("dense", X, RBF(lengthscale=0.4), 0.1)}, "another kernel or noise"),
         (

@@ -280,8 +280,8 @@ def _duplicates_in_words(system: KernelSystem) -> str:
         return ""
     share = (distinct / system.n) ** 2
     return (
-        f"{system.n:,} rows at {distinct:,} distinct inputs: apviz.duplicates merges them, which leaves {share:.2g} of the "
-        "entries of K and the same predictions."
+        f"{system.n:,} rows at {distinct:,} distinct inputs: apviz.duplicates merges them, which leaves {share:.2g} of "
+        "the entries of K and the same predictions."
     )
 
 

@@ -243,7 +243,9 @@ def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
     if whole.reason is StopReason.MAX_EPOCHS:
         return f"on {whole.rows:,} rows the limit of {took} left a residual of {whole.residual:.1e}"
     if not whole.converged:
-        return f"on {whole.rows:,} rows {took} left a residual of {whole.residual:.1e}; stopped there, as others need less"
+        return (
+            f"on {whole.rows:,} rows {took} left a residual of {whole.residual:.1e}; stopped there, as others need less"
+        )
     found = f"{took} on {whole.rows:,} rows"
     growth **= _shares(solver)[0]
     return found if growth < 1.05 else f"{found}, about {whole.epochs * growth:,.0f} on all rows"

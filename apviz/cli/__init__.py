@@ -32,7 +32,7 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             leave("")
         except OSError as error:
-            leave(f"what the command says cannot be written: {error.strerror or error}")
+            leave(f"the output of the command cannot be written: {error.strerror or error}")
         except Warning as warning:
             leave(f"a warning, which -W error makes an error: {warning}")
 

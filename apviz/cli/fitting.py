@@ -101,7 +101,7 @@ def fit(
     check: Annotated[
         int | None,
         options.option(
-            options.OUTPUT, "N", "Predict N rows from all others to see how well; default: 200 to 1,000.", min=0
+            options.OUTPUT, "N", "Test the predictions of N rows from all others; default: 200 to 1,000.", min=0
         ),
     ] = None,
     force: options.Force = False,
@@ -173,7 +173,7 @@ def _load(
     encodings = raw.encodings or tuple(Encoding(column=name) for name in raw.feature_names)
     encodings = tuple(each for each in encodings if set(each.names) <= set(names))
     if sorted(name for each in encodings for name in each.names) != sorted(names) or len({*names}) < len(names):
-        raise ValueError(f"{dataset}: two columns make inputs of one name; rename one of them")
+        raise ValueError(f"{dataset}: two columns would make inputs with the same name; rename one of them")
     kept = f"{len(raw.target):,} of {total:,} rows" if len(raw.target) < total else f"{total:,} rows"
     console.print(f"[bold]{escape(title)}[/]: {kept}, d = {len(names)}, target {escape(raw.target_name)}",
                   highlight=False)  # fmt: skip
@@ -347,7 +347,9 @@ def _in_words(found: LeftOut, gp: GaussianProcess) -> str:
     n = gp.posterior_.system.n
     what = "distinct inputs" if gp.rows_.are_merged else "rows"
     rows = f"{n:,} {what}" if len(found.rows) == n else f"{len(found.rows):,} of {n:,} {what}, at random"
-    means = "\n  (of equal inputs all are left out, and their mean is predicted)" if gp.rows_.are_merged else ""
+    means = (
+        "\n  (rows with equal inputs are left out together, and their mean is predicted)" if gp.rows_.are_merged else ""
+    )
     return (
         f"Leave-one-out on {rows}, hyperparameters fixed:{means}\n"
         f"  RMSE {found.rmse:.3g} (sd of {target_of(gp)}: {gp.scaling_.std:.3g}), "

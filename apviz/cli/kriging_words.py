@@ -52,7 +52,7 @@ Convention = Annotated[
 Geographic = Annotated[
     str | None,
     options.option(
-        options.KRIGING, "LAT,LON", "Take these two columns, in degrees, as points of the Earth; lengthscales in km."
+        options.KRIGING, "LAT,LON", "Read these two columns, in degrees, as points of the Earth; lengthscales in km."
     ),
 ]
 
@@ -93,9 +93,9 @@ class VariogramOptions:
         if 0 < numbers.count(None) < len(numbers):
             raise ValueError("--sill, --range and --nugget go together: give all three, or none to train them")
         if self.sill is None and (self.anis is not None or self.angles is not None):
-            raise ValueError("--anis and --angles need --sill, --range and --nugget, as they are not trained")
+            raise ValueError("--anis and --angles are not trained; give --sill, --range and --nugget too")
         if is_geographic and (self.anis is not None or self.angles is not None):
-            raise ValueError("--geographic takes one range in all directions, without --anis and --angles")
+            raise ValueError("--geographic has the same range in all directions; leave out --anis and --angles")
 
     def variogram(self) -> Variogram | None:
         """Return the variogram, if its numbers were given.

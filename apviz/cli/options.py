@@ -33,7 +33,7 @@ def examples(*commands: str) -> str:
 
 def among(names: Any) -> str:
     """Return a sentence with the values that an option accepts."""
-    return f"Among {', '.join(names)}."
+    return f"Accepted: {', '.join(names)}."
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

@@ -176,7 +176,11 @@ def compare(
         if cluster is None:
             outcomes = comparison.compare(system, solvers, folder, recording, hooks)
         else:
-            console.print(f"on {cluster}; seconds are of solves that share a machine", highlight=False, markup=False)
+            console.print(
+                f"Running on {cluster}. Solves on one machine slow each other down: compare work, not seconds.",
+                highlight=False,
+                markup=False,
+            )
             outcomes = told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
         status = _present(outcomes, folder, solvers)
     raise typer.Exit(status)
@@ -189,7 +193,7 @@ def _check_run(
     if on_ranks and forecast:
         raise ValueError("--forecast measures one process; leave it out on many ranks")
     if on_ranks and on_workers:
-        raise ValueError("many solves on workers, or one on many ranks: leave out --scheduler and --workers")
+        raise ValueError("the ranks share each solve, so workers cannot run it; leave out --scheduler and --workers")
     if pictures and system.d != 2:
         raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
 
@@ -207,12 +211,12 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
     forecast = [each for each in solvers if can_forecast(each)]
     able = dict(zip(distinct_names([each.method for each in forecast]), forecast, strict=True))
     if not able:
-        console.print("not forecast: none of these methods can be", highlight=False)
+        console.print("no forecast: apviz cannot forecast any of these methods", highlight=False)
         return [ProgressHook(errors)]
     try:
         advice = advise_on(system, able, tol=tol, max_epochs=max_epochs)
     except MemoryError as error:
-        console.print(f"not forecast: {error}", highlight=False, markup=False)
+        console.print(f"no forecast: {error}", highlight=False, markup=False)
         return [ProgressHook(errors)]
     _say(advice.headline, f"{advice.reason} An estimate, made in {in_words(advice.seconds)} on some of the rows.")
     progress = advice.progress_of_all()
@@ -365,9 +369,11 @@ def inspect(
         found = datasets.inspect_table(file, decimal=decimal_marks(decimal))
     except (ValueError, OSError, ImportError) as error:
         fail(error)
-    console.print(f"{file.name}: {found.rows:,} rows; {found.text or 'columns as the file says'}", highlight=False)
+    console.print(
+        f"{file.name}: {found.rows:,} rows; {found.text or 'column types as stored in the file'}", highlight=False
+    )
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("column", "type", "missing", "what is in it", "first row"):
+    for heading in ("column", "type", "missing", "contents", "first row"):
         table.add_column(heading, justify="right" if heading == "missing" else "left")
     for column in found.columns:
         first = next(iter(found.cells(column)), "")
@@ -375,7 +381,7 @@ def inspect(
     console.print(table)
     said = [column.note for column in found.columns if column.note]
     said += [each.message for each in found.oddities()]
-    said += [f'{column.question.of(column.name)}: say --decimal "{column.name}=." or --decimal "{column.name}=,"'
+    said += [f'{column.question.of(column.name)}: choose --decimal "{column.name}=." or --decimal "{column.name}=,"'
              for column in found.columns if column.question]  # fmt: skip
     for each in said:
         console.print(each, highlight=False, markup=False)
@@ -409,7 +415,8 @@ def show(path: Annotated[str, typer.Argument(metavar="TRACE", help="Trace, such 
         check_complete(trace)
         if isinstance(trace, TrainingTrace):
             raise ValueError(
-                f"{path} is of a training, not of one solve; `apviz dashboard` shows it on its page Training"
+                f"{path} is the trace of a training, not of one solve; open it on the page Training of "
+                "`apviz dashboard`"
             )
         _print_trace(trace)
     except (ValueError, OSError) as error:
@@ -431,7 +438,7 @@ def _print_trace(trace: Trace) -> None:
     if trace.advice:
         console.print(trace.advice, highlight=False, markup=False)
     console.print(terminal_table([trace]))
-    spectrum = Table("eigenvalues", "value", "how")
+    spectrum = Table("eigenvalues", "value", "method")
     for name, value in trace["spectrum"].data_vars.items():
         label = str(value.attrs["long_name"])
         sign = sign_of(trace["spectrum"], str(name)).replace("=", "")
@@ -459,4 +466,4 @@ def doctor(
             console.print(f"  → {escape(each.advice)}", highlight=False)
     wrong = [each.subject for each in found if each.is_wrong]
     if wrong:
-        fail(RuntimeError(f"wrong here: {', '.join(wrong)}"))
+        fail(RuntimeError(f"wrong results on this machine: {', '.join(wrong)}"))

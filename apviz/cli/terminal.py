@@ -41,7 +41,7 @@ def refuse_ranks(command: str) -> None:
     """End a command that several ranks would each run alone instead of together."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         errors.quiet = os.environ.get("RANK") != "0"
-        fail(ValueError(f"apviz {command} is of one process; of the commands, compare runs on many ranks"))
+        fail(ValueError(f"apviz {command} runs in one process; only apviz compare runs on many ranks"))
 
 
 def fail(error: Exception) -> NoReturn:

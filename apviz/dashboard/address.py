@@ -33,7 +33,7 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
     # Apply in the order of the settings, because earlier ones, such as the data set, may change later ones.
     for name, text in sorted(pairs, key=lambda pair: order.get(pair[0], -1)):
         if name not in owners:
-            problems.append(f"{shown(name)} in the address is no setting; there are {', '.join(owners)}")
+            problems.append(f"{shown(name)} in the address is not a setting; the settings are {', '.join(owners)}")
             continue
         model = owners[name]
         try:
@@ -42,7 +42,7 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
                 model.check_setting(name, value)
             setattr(model, name, value)
         except ValueError as error:
-            problems.append(f"{name}={shown(text)} in the address is left out: {accepted(error, model.param[name])}")
+            problems.append(f"{name}={shown(text)} in the address is ignored: {accepted(error, model.param[name])}")
     return problems
 
 
@@ -86,7 +86,7 @@ def read(text: str, parameter: param.Parameter) -> Any:
     """
     if isinstance(parameter, param.Boolean):
         if text not in ("true", "false"):
-            raise ValueError("true or false is accepted")
+            raise ValueError("use true or false")
         return text == "true"
     if text == "" and parameter.allow_None:
         return None
@@ -103,9 +103,10 @@ def read(text: str, parameter: param.Parameter) -> Any:
 def accepted(error: ValueError, parameter: param.Parameter) -> str:
     """Return a clause on the values that a setting accepts, after the setting refused a value with an error."""
     if isinstance(parameter, param.ListSelector | param.Selector):
-        return f"one of {', '.join(map(str, parameter.objects))} is accepted"
+        options = list(map(str, parameter.objects))
+        return f"use {'one of ' if len(options) > 1 else ''}{', '.join(options)}"
     if _has_counts(parameter):
-        return "whole numbers above 0, separated by commas, are accepted"
+        return "use whole numbers above 0, separated by commas"
     if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
         (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
         upper = "below" if not with_high else "to" if with_low else "and at most"
@@ -113,21 +114,21 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
         ends = [f"{word} {end:,}" for word, end in words if end is not None]
         is_whole = isinstance(parameter, param.Integer)
         kind = "whole " if is_whole else "" if high is not None else "finite "
-        return f"a {kind}number {' '.join(ends)} is accepted"
+        return f"use a {kind}number {' '.join(ends)}"
     return str(error)
 
 
 def _whole(text: str) -> int:
     """Return a whole number from text with or without thousands commas; reject 1_000, which only Python accepts."""
     if not re.fullmatch(r"[+-]?(\d+|\d{1,3}(,\d{3})+)", text.strip(), re.ASCII):
-        raise ValueError("a whole number is accepted")
+        raise ValueError("use a whole number")
     return int(text.replace(",", ""))
 
 
 def _finite(text: str) -> float:
     number = float(text) if "_" not in text else math.nan
     if not math.isfinite(number):
-        raise ValueError("a finite number is accepted")
+        raise ValueError("use a finite number")
     return number
 
 

@@ -120,7 +120,7 @@ def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:
         )
     if local and ":" in address:
         # Bokeh's list of hosts does not support IPv6.
-        raise ValueError(f"{address} cannot be served to this machine alone; take 127.0.0.1, which can")
+        raise ValueError(f"{address} is not supported for this machine alone; use 127.0.0.1")
 
 
 def is_local(address: str) -> bool:
@@ -136,7 +136,7 @@ def is_local(address: str) -> bool:
 def _check_password(given: str) -> None:
     """Reject an empty password, which would admit everyone, and a mistyped file name used as a password."""
     if not given.strip():
-        raise ValueError("--basic-auth is empty, so no password would be needed; give one, or --no-auth")
+        raise ValueError("--basic-auth is empty, so anyone could log in; give a password, or choose --no-auth")
     named_like_a_file = given.lower().endswith(".json") or "/" in given or "\\" in given
     if named_like_a_file and not Path(given).is_file():
         raise ValueError(

@@ -328,7 +328,7 @@ def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
         equal = all(np.array_equal(x[:, members[0]], x[:, other], equal_nan=True) for other in members[1:])
         which = [names[member] for member in members]
         shown = ", ".join(which[:-1]) + f" and {which[-1]}"
-        how = "are equal" if equal else "are copies of each other in other units (correlation ±1)"
+        how = "are equal" if equal else "are the same column in different units (correlation ±1)"
         yield _oddity(OddityKind.EQUAL_COLUMNS, which, np.empty(0, dtype=np.intp), [f"{shown} {how}"])
 
 

@@ -50,7 +50,8 @@ def points_on_sphere(latitude: ArrayLike, longitude: ArrayLike, *, radius: float
         if (np.abs(values) > most).any():
             worst = values[np.nanargmax(np.abs(values))]
             raise ValueError(
-                f"a {name} must be in degrees from −{most:g} to {most:g}, got {worst:g}; are both in the right order?"
+                f"a {name} must be in degrees from −{most:g} to {most:g}, got {worst:g}; check that latitude comes "
+                "first"
             )
     phi, theta = np.radians(lat), np.radians(lon)
     along = np.cos(phi)

@@ -147,9 +147,9 @@ class Table:
             inputs = [self.column(name) for name in dict.fromkeys(choices.inputs)]
             for each in inputs:
                 if each is target:
-                    raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
+                    raise ValueError(f"{self.path}: {each.name} is the target, so it cannot also be an input")
                 if each.kind == "unusable":
-                    raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
+                    raise ValueError(f"{self.path}: {each.name} holds {each.about}, which cannot be used as an input")
         require_answers(self.path, (*inputs, target))
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(

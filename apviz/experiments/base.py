@@ -54,7 +54,7 @@ class Options:
         require_whole("seeds", self.seeds, 1)
         if self.device not in ("auto", "cpu"):
             require(re.fullmatch(r"cuda(:\d+)?", self.device) is not None, "device", self.device, "auto, cpu or cuda")
-            require(torch.cuda.is_available(), "device", self.device, "auto or cpu, for torch sees no GPU")
+            require(torch.cuda.is_available(), "device", self.device, "auto or cpu, because PyTorch finds no GPU")
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _set_aside(trace: Path) -> None:
         open_trace(trace)
     except ValueError as error:
         raise FileExistsError(
-            f"{error}; a trace is to be written there: move it away, or choose another --out"
+            f"{error}; the experiment would write a trace there: move it away, or choose another --out"
         ) from error
     with lock_free_path(trace.parent, f"{trace.stem}-interrupted") as free:
         trace.rename(free.path)

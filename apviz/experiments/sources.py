@@ -135,7 +135,9 @@ def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str
             try:
                 locate(card)
             except datasets.DatasetUnavailable as error:
-                raise datasets.DatasetUnavailable(f"{error} Or take another with --dataset: china is here.") from None
+                raise datasets.DatasetUnavailable(
+                    f"{error} Or choose another with --dataset; china comes with scikit-learn."
+                ) from None
     return chosen
 
 

@@ -58,7 +58,7 @@ def angles_of(axes: Array) -> list[float]:
     """
     d = len(axes)
     if d not in _ANGLES:
-        raise ValueError(f"rotated axes of {d} inputs have no angles, only those of up to 3")
+        raise ValueError(f"only axes of up to 3 inputs can be written as angles, got {d} inputs")
     if d == 1:
         return []
     found = axes.copy()

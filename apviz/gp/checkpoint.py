@@ -202,7 +202,7 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
         Checkpoint(checkpoint_of(path), {"data": fingerprint(x, y)}).read()
     except ValueError as error:
         raise ValueError(
-            f"the rows found for {path.stem} are not those it started with: another split, other rows or other "
+            f"the rows found for {path.stem} differ from those it started with: another split, other rows or another "
             f"scaling ({error})"
         ) from error
 

@@ -187,7 +187,7 @@ def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
     if count < NEAR_SHARE * len(values):
         log.info("%s", message)
     else:
-        warnings.warn(f"{message}: rounded to equal inputs they would be merged, which saves work", stacklevel=3)
+        warnings.warn(f"{message}: round their inputs, so that apviz merges them and saves work", stacklevel=3)
 
 
 def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> Training:
@@ -227,7 +227,7 @@ def train(
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
     if rows.n == 1:
-        warnings.warn("a single row cannot train hyperparameters: the kernel keeps its own numbers", stacklevel=3)
+        warnings.warn("a single row cannot train hyperparameters: the kernel keeps its initial values", stacklevel=3)
         prior = Prior.of(gp.kernel, None, rows.x.shape[1]).hyperparameters
         in_units = scaling.to_scaled(prior) if isinstance(gp.kernel, SklearnKernel) else prior
         return replace(in_units, mean=float(rows.y.mean())), None
@@ -269,9 +269,7 @@ def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: 
             return None
     kernel = model.fitted(h, scaling)
     if found := SklearnModel(kernel, d).at_bounds():
-        warnings.warn(
-            f"{'; '.join(found)}: wider bounds may lead to a larger likelihood", ConvergenceWarning, stacklevel=3
-        )
+        warnings.warn(f"{'; '.join(found)}: wider bounds may increase the likelihood", ConvergenceWarning, stacklevel=3)
     return kernel
 
 

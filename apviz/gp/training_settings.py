@@ -233,7 +233,7 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
     try:
         return TrainingSettings(solver=solver, **plain)
     except TypeError as error:
-        raise ValueError(f"the settings of this training are not those of this version of apviz: {error}") from error
+        raise ValueError(f"this version of apviz does not know the settings of this training: {error}") from error
 
 
 @dataclass(frozen=True)

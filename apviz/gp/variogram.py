@@ -154,7 +154,7 @@ class Variogram:
         inner = kernel.kernel if isinstance(kernel, Transformed) else kernel
         if type(inner) not in _MODELS:
             known = ", ".join(kind.__name__ for kind in _MODELS)
-            raise ValueError(f"a variogram has a single kernel of {known}, with rotated axes or not; got {kernel!r}")
+            raise ValueError(f"a variogram needs one kernel of {known}, which may have rotated axes; got {kernel!r}")
         assert isinstance(inner, Stationary)
         model, nu = _MODELS[type(inner)]
         scales = np.atleast_1d(np.asarray(inner.lengthscale))
@@ -163,7 +163,7 @@ class Variogram:
             axes = np.array(kernel.matrix) / scales[:, None]
             lengths = np.linalg.norm(axes, axis=1)
             if axes.shape[0] != axes.shape[1] or not _are_square(axes / lengths[:, None]):
-                raise ValueError(f"a variogram has perpendicular axes, one for each input, unlike {kernel!r}")
+                raise ValueError(f"a variogram needs perpendicular axes, one for each input; got {kernel!r}")
             scales, angles = 1.0 / lengths, angles_of(axes / lengths[:, None])
         ratios = (scales[1:] / scales[0]).tolist()
         return cls._converted(

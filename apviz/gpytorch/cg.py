@@ -312,9 +312,7 @@ class _Observed:
         if not math.isfinite(claimed):
             return StopReason.DIVERGED, StopReason.DIVERGED.value
         met = below and (self._iterations >= self._first_checked or not self._iterations)
-        numbers = (
-            f"residual {claimed:.3g} by the recursion, {checked:.3g} by B − KW, tolerance {self._tol:g}"
-        )
+        numbers = f"residual {claimed:.3g} by the recursion, {checked:.3g} by B − KW, tolerance {self._tol:g}"
         if not met:
             return StopReason.MAX_EPOCHS, (
                 f"hit GPyTorch's limit of {self._max_iterations} CG iterations: raise "

@@ -323,4 +323,7 @@ def _check_settings() -> None:
         raise ValueError(f"gpytorch.settings.observation_nan_policy is {policy!r}; drop missing observations instead")
     log_prob = gpytorch_settings.fast_computations.log_prob
     if log_prob.off() and not log_prob.is_default():  # BoTorch changes the default for all code
-        raise ValueError("gpytorch.settings.fast_computations(log_prob=False) asks for Cholesky of the n × n matrix")
+        raise ValueError(
+            "gpytorch.settings.fast_computations(log_prob=False) requests Cholesky of the n × n matrix; leave it "
+            "out, and use solver=apviz.Cholesky()"
+        )

@@ -192,7 +192,7 @@ def _check(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) ->
     """Check a kernel that GPyTorch's code evaluates, and warn about its cost, once per kind."""
     if not kernel.is_evaluated or theirs in _checked:
         return
-    check_pairs(theirs, given, kernel, x, f"apviz does not have all of the kernel {where}, {a(theirs)}")
+    check_pairs(theirs, given, kernel, x, f"apviz does not implement all of the kernel {where}, {a(theirs)}")
     _checked.add(theirs)
     if type(theirs) in _warned:
         return
@@ -201,7 +201,7 @@ def _check(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) ->
     own, other = (TiledOperator(some, each, 1.0) for each in (kernel, Matern52()))
     ratio = _seconds(own) / _seconds(other)
     warnings.warn(
-        f"apviz does not have all of the kernel {where}, {a(theirs)}: GPyTorch's code evaluates it tile by tile, "
+        f"apviz does not implement all of the kernel {where}, {a(theirs)}: GPyTorch's code evaluates it tile by tile, "
         f"which takes {ratio:.0f} times as long per entry as apviz's own Matérn-5/2",
         stacklevel=2,
     )

@@ -49,7 +49,7 @@ SKIPPED = (
     "the value of the marginal log likelihood leaves out log det K, which these solvers do not estimate; its "
     "gradients are right, so gradient-based training works. Do not compare values (early stopping, line searches, "
     "restarts): watch the noise instead, which settles with the training, or pass log_determinant='lanczos' for "
-    "an estimate, which takes some dozens of products with K a step"
+    "an estimate, which takes a few dozen products with K a step"
 )
 
 

@@ -103,7 +103,7 @@ class Kernel(ABC):
             RBF(lengthscale=0.25, outputscale=1.0) * Periodic(lengthscale=1.0, period=1.0, outputscale=1.0)
         """
         if any(centre) or any(each != 1.0 for each in unit):
-            raise ValueError(f"{self!r} takes its inputs in their own units: apviz cannot write it for scaled inputs")
+            raise ValueError(f"{self!r} needs inputs in their own units, so apviz cannot convert it to scaled inputs")
         return self
 
     @property

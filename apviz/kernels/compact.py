@@ -59,8 +59,8 @@ class _Piecewise(Function):
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         if width > MAX_SPECTRUM_WIDTH:
             raise ValueError(
-                f"the spectrum of a piecewise polynomial is known for up to {MAX_SPECTRUM_WIDTH} columns, it has "
-                f"{width}: take a Matérn kernel, fewer columns by `on`, or draw values from its covariance"
+                f"the spectrum of a piecewise polynomial is known for up to {MAX_SPECTRUM_WIDTH} columns, got "
+                f"{width}: use a Matérn kernel, choose columns by `on`, or draw values from its covariance"
             )
         lengths, cumulated = _lengths_of_frequencies(self.q, self.j, width)
         uniform = torch.rand(count, dtype=torch.float64, generator=generator).numpy()

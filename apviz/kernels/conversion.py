@@ -96,7 +96,7 @@ def _unsupported(kernel: Any) -> Exception:
     """Return the error about a kernel of scikit-learn that apviz does not have."""
     kind = type(kernel)
     if kind.__name__ == "WhiteKernel":
-        return ValueError("a WhiteKernel is taken as a term of the sum, where it is the noise σ²; here it is a factor")
+        return ValueError("a WhiteKernel must be a term of the sum, where it is the noise σ²; here it is a factor")
     if kind.__name__ == "Matern":
         return ValueError(f"Matern has ν = {', '.join(f'{nu:g}' for nu in _MATERN)} here, got {kernel.nu:g}")
     return TypeError(f"{kernel} is {kind.__module__}.{kind.__name__}, which apviz does not have; see from_sklearn")

@@ -48,7 +48,9 @@ class Evaluated(Kernel):
 
     def __post_init__(self) -> None:
         if list(self.parameters) != list(self.shapes):
-            raise ValueError(f"parameters are {list(self.parameters)}, and shapes of {list(self.shapes)}")
+            raise ValueError(
+                f"parameters and shapes must have the same names, got {list(self.parameters)} and {list(self.shapes)}"
+            )
 
     def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
         at = at or {}

@@ -55,8 +55,8 @@ class Function(ABC):
             ValueError: a function that does not say what its spectrum is.
         """
         raise ValueError(
-            f"{type(self).__name__} does not say what its spectrum is, of which functions are drawn: give it a method "
-            "`frequencies`, as apviz.Matern52 has one, or draw values from its covariance"
+            f"{type(self).__name__} has no method `frequencies`, from which functions are drawn: add one, as in "
+            "apviz.Matern52, or draw values from its covariance"
         )
 
     def density(self, w: NDArray[np.float64], width: int) -> NDArray[np.float64]:
@@ -65,7 +65,7 @@ class Function(ABC):
         Raises:
             ValueError: a function whose density is not known.
         """
-        raise ValueError(f"{type(self).__name__} has no `density`, as apviz.Matern52 has one")
+        raise ValueError(f"{type(self).__name__} has no method `density`; add one, as in apviz.Matern52")
 
     @property
     def power(self) -> int:
@@ -74,7 +74,7 @@ class Function(ABC):
         Raises:
             ValueError: a function that does not say what it is.
         """
-        raise ValueError(f"{type(self).__name__} does not say which `power` of the product it is")
+        raise ValueError(f"{type(self).__name__} has no `power`, the exponent of the product; add one")
 
     # --- where it is of pairs -----------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Linear(Leaf, InnerProduct):
             return super().rescaled(centre, unit)
         if any(centre):
             raise ValueError(
-                f"{self!r} depends on where its inputs are 0: it cannot be written for inputs that are centred"
+                f"{self!r} depends on the origin of its inputs, so apviz cannot convert it to centred inputs"
             )
         return self.with_hyperparameters({"lengthscale": in_units("lengthscale", self.lengthscale, unit)})
 

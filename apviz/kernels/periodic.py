@@ -88,7 +88,7 @@ class Cosine(Leaf, InnerProduct):
     def function(self, d: int) -> Leaf:
         if d > 1:
             raise ValueError(
-                f"Cosine is a kernel of one input, got {d}; of several take a product, as "
+                f"Cosine takes one input, got {d}; for several inputs use a product, such as "
                 "Cosine().on(0) * Cosine().on(1)"
             )
         return self

@@ -40,7 +40,7 @@ def to_plain(kernel: Kernel) -> dict[str, Any]:
         return {"kernel": "Transformed", "of": to_plain(kernel.kernel), "matrix": [list(row) for row in kernel.matrix]}
     name = type(kernel).__name__
     if type(kernel) is not _leaves().get(name):
-        raise ValueError(f"a kernel of the class {name} cannot be kept; apviz has {', '.join(_leaves())}")
+        raise ValueError(f"a kernel of the class {name} cannot be saved; apviz has {', '.join(_leaves())}")
     return {"kernel": name, **{field.name: getattr(kernel, field.name) for field in fields(kernel)}}
 
 

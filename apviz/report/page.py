@@ -83,7 +83,7 @@ def find_traces(folder: str | Place) -> list[Trace]:
                 table_row(trace), system_key(trace.attrs)
                 traces.append(trace)
         except Exception as error:  # any kind of error: one invalid file must not hide the others
-            problems.append(f"{path.name} is left out, for it cannot be read: {_reason(error)}")
+            problems.append(f"{path.name} is left out because it cannot be read: {_reason(error)}")
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
     if problems and not traces:
@@ -215,28 +215,28 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     """Yield the figures on the error of each run: residual, test error, K-norm error, eigenvalues."""
     yield (
         "Residual",
-        "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
+        "Lower is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
         "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
         lambda theme: plots.residuals(traces, theme=theme),
     )
     if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
         yield (
             "Test error and residual",
-            "Where the upper curve has become flat, solving on no longer changes the predictions. In the unit of "
-            "the target as it was solved for: standard deviations, for data sets and files that apviz loads.",
+            "Where the upper curve is flat, solving longer no longer improves the predictions. The unit is that of the "
+            "target as solved: its standard deviation, for data sets and files that apviz loads.",
             lambda theme: plots.test_rmse(traces, theme=theme),
         )
     yield (
         "Error in the K-norm, and theory's bound",
-        "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory, "
-        "in exact arithmetic. In float32 and with skeletons the error is known where a pass was made.",
+        "The error follows from recorded energies; the band is what the last residual leaves uncertain. Dotted: "
+        "theory, in exact arithmetic. In float32 and with skeletons, the error is known at passes only.",
         lambda theme: plots.k_norm_error(traces, theme=theme),
     )
     if any("eigenvalues" in t for t in traces):
         yield (
             "Eigenvalues",
-            "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
-            "preconditioner P gives them those of P⁻¹K instead of those of K. κ is the largest over the smallest.",
+            "CG converges faster the closer together the eigenvalues are. A preconditioner P replaces the eigenvalues "
+            "of K by those of P⁻¹K. κ is the largest eigenvalue divided by the smallest.",
             lambda theme: plots.eigenvalues(traces, theme=theme),
         )
 
@@ -254,7 +254,7 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     for trace in rule[:1] or blocks[:1]:
         yield (
             "Which block, when",
-            "One mark an update; the colour is the energy it removed.",
+            "One mark per update; the colour is the energy it removed.",
             partial(_themed, plots.block_timeline, trace),
         )
         yield (
@@ -266,7 +266,7 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     for trace in pictured:
         yield (
             f"The residual as a picture: {trace.method_name}",
-            "The residual of the targets after each recorded update: play, or pull the slider.",
+            "The residual of the targets after each recorded update: play, or drag the slider.",
             partial(_themed, partial(plots.residual_image, values=PICTURED_VALUES // len(pictured)), trace),
         )
 
@@ -277,14 +277,14 @@ def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     if refined:
         yield (
             "The recursion against B − KW",
-            "The line is the residual by the recursion, in which float32 and skeletons are cheap; a large mark is "
-            "a pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
+            "The line is the residual that the cheap recursion claims. A large mark is a pass: B − KW evaluated on all "
+            "rows. Only a float64 pass, filled, may say that a run converged.",
             lambda theme: plots.passes(refined, theme=theme),
         )
     elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # only GPyTorch's CG has it
         yield (
             "Drift",
-            "How far rounding has moved the recursive residual from B − KW, at every recomputation.",
+            "How far rounding has moved the residual of the recursion from B − KW, at every recomputation.",
             lambda theme: plots.residual_drift(traces, theme=theme),
         )
 

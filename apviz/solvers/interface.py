@@ -49,8 +49,12 @@ class StopReason(Enum):
 
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
     MAX_EPOCHS = "hit the epoch limit: raise it, or change the solver; this solution is not converged"
-    STAGNATED = "stagnated: rounding or jitter keeps the residual above the tolerance; use more noise or a larger tolerance"
-    DIVERGED = "diverged: the residual exploded, as it does if rounding of K outweighs the noise; use more noise or float64"
+    STAGNATED = (
+        "stagnated: rounding or jitter keeps the residual above the tolerance; use more noise or a larger tolerance"
+    )
+    DIVERGED = (
+        "diverged: the residual exploded, as it does if rounding of K outweighs the noise; use more noise or float64"
+    )
     STOPPED = "stopped: a hook requested it; this solution is not converged"
 
     def __str__(self) -> str:

@@ -76,7 +76,7 @@ def solve(
     tol = (until if isinstance(until, Stopping) else Stopping.of(solver)).tol
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
-        log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
+        log.info("solving in float64, like the data; dtype=torch.float32 is enough for a tolerance of %g", tol)
     solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared, certify=certify)
     if not solution.converged:
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
@@ -117,7 +117,7 @@ def attempt(
     if prepared is not None:
         require_kind("prepared", prepared, Prepared, "what solver.prepare(system.operator) returns")
     if prepared is not None and prepared.given is not system.operator:
-        raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
+        raise ValueError("prepared belongs to another operator; use solver.prepare(system.operator)")
     clock = Clock(system.device)  # the solve's time includes choosing
     written = system.times_written
     try:
@@ -132,8 +132,8 @@ def attempt(
             solution = Run(system, prepared, hooks, initial_weights, cost, clock, until, certify).solve()
             if system.times_written != written:
                 raise RuntimeError(
-                    "x or b changed during the solve, by a hook or another thread, so the "
-                    "weights belong to neither; create it again"
+                    "a hook or another thread changed x or b during the solve, so the weights "
+                    "are invalid; create the system again"
                 )
     except BaseException as error:
         for hook in hooks:

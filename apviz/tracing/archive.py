@@ -77,7 +77,7 @@ def unpack(
                 with archive.open(member) as source, target.open("xb") as written:
                     shutil.copyfileobj(source, written)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ValueError(f"it does not unpack as a zip file: {error}") from error
+        raise ValueError(f"it cannot be unpacked as a zip file: {error}") from error
     except Exception as error:
         # the decoders of zipfile raise errors of their own
         raise error if isinstance(error, ValueError) else ValueError(f"it is a damaged zip file: {error}") from error

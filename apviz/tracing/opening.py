@@ -97,7 +97,7 @@ def _opened(path: str | Place, place: Place) -> Trace:
         if _identity(place) == before and (not has_id or is_trace_of(place, loaded.attrs)):
             break
     else:
-        raise OSError(f"{path} did not stay the same while it was read, {TRIES} times; copy it, and open the copy")
+        raise OSError(f"{path} changed while it was read, {TRIES} times in a row; copy it, and open the copy")
     require_schema(path, loaded.attrs)
     return TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
 
@@ -221,7 +221,7 @@ def require_every_chunk(path: Place) -> None:
         for number in range(math.prod(counts)):
             place = "/".join(["c", *map(str, np.unravel_index(number, counts))])
             if not (f"{name}/{place}" in held if held is not None else _has_size(Path(str(path)) / name / place, size)):
-                raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
+                raise ValueError(f"{path} lacks {name}/{place}, a part of its data; restore it from a copy")
 
 
 def _has_size(path: Path, size: int | None) -> bool:
@@ -320,7 +320,7 @@ def _check_attributes(attrs: dict[str, Any], needed: dict[str, Any]) -> None:
     try:
         datetime.fromisoformat(attrs["created"])
     except ValueError as error:
-        raise ValueError(f"it has no date it was created at: {error}") from error
+        raise ValueError(f"it has no valid date of creation: {error}") from error
 
 
 def _check_json(name: str, text: str) -> None:

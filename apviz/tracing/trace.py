@@ -57,8 +57,8 @@ def kernel_of(attrs: Mapping[str, Any]) -> Kernel:
 def foreign_kernel(name: str) -> ValueError:
     """Return the error for a kernel that is not one of apviz's, with what to do."""
     return ValueError(
-        f"the kernel {name:.80} is code that is not apviz's, which a trace does not hold: make it again in Python, "
-        "where it is defined, and solve there"
+        f"a trace does not hold the code of the kernel {name:.80}, which is not apviz's: create the kernel again in "
+        "Python, and solve there"
     )
 
 

@@ -55,7 +55,9 @@ def test_the_memory_of_a_method_is_that_of_its_kept_arrays():
 def test_few_rows_are_factored_without_a_rehearsal():
     advice = apviz.advise(made(n=500))
     assert list(advice.methods) == ["Cholesky"] and advice.best.solver == apviz.Cholesky()
-    assert set(advice.unfit.values()) == {"up to 2,000 rows a factorisation takes less time than a rehearsal of this method"}
+    assert set(advice.unfit.values()) == {
+        "up to 2,000 rows a factorisation takes less time than a rehearsal of this method"
+    }
 
 
 def test_methods_that_do_not_fit_in_memory_are_left_out_with_their_size(monkeypatch):

@@ -81,10 +81,12 @@ class Exponential(apviz.Stationary):
 def test_the_function_of_a_custom_kernel_is_not_computed_with_another_kernel(name):
     own = type(name, (Exponential,), {})
     trace = solved(torch.rand(40, 1, dtype=torch.float64), kernel=own(lengthscale=0.4))
-    with pytest.raises(ValueError, match=f"the kernel {name} is code that is not apviz's.*make it again in Python"):
+    with pytest.raises(
+        ValueError, match=f"the code of the kernel {name}, which is not apviz's: create the kernel again"
+    ):
         geometry.functions(trace)
     trace = solved(torch.rand(40, 1, dtype=torch.float64), kernel=own(lengthscale=0.4) + apviz.Linear())
-    with pytest.raises(ValueError, match=rf"the kernel {name}\(lengthscale=0.4.* is code that is not apviz's"):
+    with pytest.raises(ValueError, match=rf"the code of the kernel {name}\(lengthscale=0.4.*, which is not apviz's"):
         geometry.functions(trace)
 
 

@@ -154,9 +154,15 @@ def test_a_row_without_a_longitude_has_no_prediction(folder):
         ((*VARIOGRAM, "--noise", "1"), "--variogram replaces --kernel, --lengthscale, --outputscale and --noise"),
         ((*VARIOGRAM, "--kernel", "rbf"), "--variogram replaces --kernel"),
         (("--variogram", "exponential", "--sill", "2"), "--sill, --range and --nugget go together"),
-        (("--variogram", "exponential", "--anis", "2"), "--anis and --angles need --sill, --range and --nugget"),
+        (
+            ("--variogram", "exponential", "--anis", "2"),
+            "--anis and --angles are not trained; give --sill, --range and --nugget too",
+        ),
         ((*VARIOGRAM, "--anis", "2,3"), "--anis takes a ratio for each input after the first, 1 here, got 2"),
-        ((*VARIOGRAM, "--anis", "2", "--geographic", "east,north"), "--geographic takes one range in all directions"),
+        (
+            (*VARIOGRAM, "--anis", "2", "--geographic", "east,north"),
+            "--geographic has the same range in all directions",
+        ),
         ((*VARIOGRAM, "--convention", "gslib"), "--convention must be one of gstools, pykrige, effective"),
         (("--variogram", "circular"), "model must be one of exponential, gaussian, matern, spherical"),
         (("--geographic", "east"), "--geographic takes two columns, latitude and longitude"),

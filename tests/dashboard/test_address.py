@@ -25,17 +25,17 @@ from apviz.dashboard.settings.training import TrainingPlan
         ("lengthscale=0.1,-2", "the lengthscale must be one number, or one per input"),
         ("lengthscale=inf", "the lengthscale must be one number, or one per input"),
         ("lengthscale=", "the lengthscale must be one number, or one per input"),
-        ("outputscale=inf", "a finite number above 0 is accepted"),
-        ("outputscale=0", "a finite number above 0 is accepted"),
-        ("noise=nan", "a finite number above 0 is accepted"),
-        ("block_sizes=0,-5", "whole numbers above 0, separated by commas, are accepted"),
-        ("block_sizes=100,many", "whole numbers above 0, separated by commas, are accepted"),
-        ("ranks=0", "whole numbers above 0, separated by commas, are accepted"),
-        ("sizes=-20", "whole numbers above 0, separated by commas, are accepted"),
-        ("below=-inf", "a number from 0 to 6 is accepted"),
-        ("interval=1", "a whole number from 100 to 10,000 is accepted"),
-        ("rhs=65", "a whole number from 1 to 64 is accepted"),
-        ("rules=best", "one of gauss-southwell, cyclic, random, shuffled is accepted"),
+        ("outputscale=inf", "use a finite number above 0"),
+        ("outputscale=0", "use a finite number above 0"),
+        ("noise=nan", "use a finite number above 0"),
+        ("block_sizes=0,-5", "use whole numbers above 0, separated by commas"),
+        ("block_sizes=100,many", "use whole numbers above 0, separated by commas"),
+        ("ranks=0", "use whole numbers above 0, separated by commas"),
+        ("sizes=-20", "use whole numbers above 0, separated by commas"),
+        ("below=-inf", "use a number from 0 to 6"),
+        ("interval=1", "use a whole number from 100 to 10,000"),
+        ("rhs=65", "use a whole number from 1 to 64"),
+        ("rules=best", "use one of gauss-southwell, cyclic, random, shuffled"),
     ],
 )
 def test_a_bad_value_is_reported_and_removed(query, reason):
@@ -43,7 +43,7 @@ def test_a_bad_value_is_reported_and_removed(query, reason):
     models = [model for model in models if query.partition("=")[0] in address.settings(model)]
     before = address.to_query(models)
     (problem,) = address.apply(query, models)
-    assert problem.startswith(f"{query} in the address is left out: {reason}")
+    assert problem.startswith(f"{query} in the address is ignored: {reason}")
     assert address.to_query(models) == before
 
 

@@ -29,7 +29,7 @@ def test_an_address_that_others_can_reach_requires_a_login_choice_before_the_sta
 
 
 def test_the_ipv6_loopback_address_is_rejected_with_an_alternative(tmp_path):
-    with pytest.raises(ValueError, match=r"::1 cannot be served to this machine alone; take 127\.0\.0\.1"):
+    with pytest.raises(ValueError, match=r"::1 is not supported for this machine alone; use 127\.0\.0\.1"):
         serve(tmp_path / "runs", address="::1")
     assert not (tmp_path / "runs").exists()
 
@@ -51,7 +51,7 @@ def test_an_unknown_data_set_is_rejected_with_the_list_of_data_sets(tmp_path):
 
 @pytest.mark.parametrize("given", ["", "  "])
 def test_an_empty_password_is_rejected(tmp_path, given):
-    with pytest.raises(ValueError, match="--basic-auth is empty, so no password would be needed"):
+    with pytest.raises(ValueError, match="--basic-auth is empty, so anyone could log in"):
         serve(tmp_path / "runs", basic_auth=given)
     assert not (tmp_path / "runs").exists()
 

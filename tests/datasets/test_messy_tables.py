@@ -242,7 +242,7 @@ def test_dates_and_booleans_of_a_parquet_file_become_inputs_and_lists_do_not(tmp
     data = load_table(tmp_path / "t.parquet", "y")
     assert data.feature_names == ("when", "ok", "kind=x")
     assert any(note.startswith("left out because no input can be made of it: list") for note in data.notes)
-    with pytest.raises(ValueError, match="list holds .*, of which no input can be made"):
+    with pytest.raises(ValueError, match="list holds .*, which cannot be used as an input"):
         load_table(tmp_path / "t.parquet", "y", inputs=["list"])
 
 
@@ -351,7 +351,7 @@ def test_an_error_about_fewer_rows_than_n_states_their_number(tmp_path):
         ({"duplicates": "mark"}, "duplicates = 'mark': expected keep or drop"),
         ({"inputs": []}, "expected names of columns, at least one, or None for all"),
         ({"inputs": ["nothing"]}, "no such column; its columns are"),
-        ({"inputs": ["y"]}, "y is the target, and cannot be an input too"),
+        ({"inputs": ["y"]}, "y is the target, so it cannot also be an input"),
     ],
 )
 def test_an_unknown_choice_is_rejected(tmp_path, choice, why):

@@ -44,7 +44,7 @@ def test_the_range_of_longitudes_is_the_shortest_arc():
 @pytest.mark.parametrize(
     ("lat", "lon", "words"),
     [
-        ([100.0], [0.0], "a latitude must be in degrees from −90 to 90, got 100; are both in the right order"),
+        ([100.0], [0.0], "a latitude must be in degrees from −90 to 90, got 100; check that latitude comes first"),
         ([0.0], [-400.0], "a longitude must be in degrees from −360 to 360, got -400"),
         ([0.0, 1.0], [0.0], r"must both have shape \(n,\), got \(2,\) and \(1,\)"),
     ],

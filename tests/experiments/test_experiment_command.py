@@ -53,7 +53,7 @@ def test_without_data_the_command_says_what_to_do(name, monkeypatch, tmp_path):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     done = invoke(name, "--n", "200", folder=tmp_path)
     assert done.exit_code == 2
-    assert "apviz datasets fetch" in joined(done.stderr) and "--dataset: china is here" in joined(done.stderr)
+    assert "apviz datasets fetch" in joined(done.stderr) and "--dataset; china comes with" in joined(done.stderr)
     assert not (tmp_path / "out").exists()
 
 

@@ -28,7 +28,7 @@ def test_an_error_about_an_option_states_the_accepted_range(settings, message):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_rejected_at_once():
-    with pytest.raises(ValueError, match="device must be auto or cpu, for torch sees no GPU, got 'cuda'"):
+    with pytest.raises(ValueError, match="device must be auto or cpu, because PyTorch finds no GPU, got 'cuda'"):
         Options(device="cuda")
 
 

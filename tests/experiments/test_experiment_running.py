@@ -85,7 +85,9 @@ def test_a_foreign_folder_at_the_place_of_a_trace_is_not_changed(finished, tmp_p
     mine = folder_of(experiment, options) / f"{experiment.cells(options)[0].key}.zarr" / "thesis.tex"
     mine.parent.mkdir(parents=True)
     mine.write_text("years of work")
-    with pytest.raises(FileExistsError, match="a trace is to be written there: move it away, or choose another --out"):
+    with pytest.raises(
+        FileExistsError, match="the experiment would write a trace there: move it away, or choose another --out"
+    ):
         list(run(experiment, options))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
 

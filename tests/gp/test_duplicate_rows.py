@@ -292,7 +292,7 @@ def test_nearly_equal_rows_are_reported_with_a_pair_and_warned_about_if_they_are
         gp.fit(x, x[:, 0])
     assert "2 rows are within 1e-06 lengthscales of another, such as rows 40 and 250" in caplog.messages
     x[200:] = x[:100] * (1 + 1e-9)
-    with pytest.warns(UserWarning, match="200 rows are within .* rounded to equal inputs they would be merged"):
+    with pytest.warns(UserWarning, match="200 rows are within .* round their inputs, so that apviz merges them"):
         gp.fit(x, x[:, 0])
     # with a row of weight zero and a duplicate before them, rows keep the numbers they have in the table
     x = rng.uniform(-1, 1, (300, 2))

@@ -56,7 +56,7 @@ def test_the_settings_of_a_training_are_read_from_its_trace(tmp_path):
 def test_settings_of_another_version_raise_an_error_that_says_so():
     trace = trained().trace
     trace.attrs["training_settings"] = '{"momentum": 0.9}'
-    with pytest.raises(ValueError, match="not those of this version of apviz: .*momentum"):
+    with pytest.raises(ValueError, match="does not know the settings of this training: .*momentum"):
         settings_of(trace)
 
 
@@ -84,7 +84,7 @@ def test_data_other_than_those_of_the_training_are_rejected(tmp_path):
     trained(path=path)
     check_data(path, x, y)
     assert can_resume(path)
-    with pytest.raises(ValueError, match="the rows found for t are not those it started with: another split"):
+    with pytest.raises(ValueError, match="the rows found for t differ from those it started with: another split"):
         check_data(path, x + 1, y)
 
 

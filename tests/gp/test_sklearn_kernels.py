@@ -129,7 +129,7 @@ def test_a_fixed_period_stays_fixed_and_a_number_at_its_bound_is_reported():
     t, y = months(100)
     with pytest.warns(
         ConvergenceWarning,
-        match=r"length_scale = 3 is at its upper bound: wider bounds may lead to a larger likelihood",
+        match=r"length_scale = 3 is at its upper bound: wider bounds may increase the likelihood",
     ):
         model = apviz.GaussianProcess(1.0 * theirs.RBF(2.0, (1.0, 3.0)) + theirs.WhiteKernel(0.1), **EXACT).fit(t, y)
     assert model.kernel_.k1.k2.length_scale == pytest.approx(3.0)

@@ -120,7 +120,7 @@ class Weighted(gpytorch.kernels.Kernel):
         return gpytorch.kernels.RBFKernel.forward(self, x1 * self.weights, x2 * self.weights, **params)
 
 
-@pytest.mark.filterwarnings("ignore:apviz does not have all of the kernel")
+@pytest.mark.filterwarnings("ignore:apviz does not implement all of the kernel")
 @pytest.mark.parametrize("how", ["train", "load_state_dict"])
 def test_a_prediction_is_solved_again_whenever_gpytorch_clears_its_caches(how):
     found = []

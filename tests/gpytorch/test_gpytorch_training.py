@@ -264,7 +264,9 @@ def test_the_matrix_is_never_evaluated(monkeypatch):
 def test_a_solve_that_does_not_converge_warns_with_its_residual_and_advice():
     with (
         apviz.gpytorch.alternating_projection(block_size=10, tol=1e-9, max_epochs=1),
-        pytest.warns(NumericalWarning, match=r"has not converged: mean relative residual \d.*, tolerance 1e-09.*raise it"),
+        pytest.warns(
+            NumericalWarning, match=r"has not converged: mean relative residual \d.*, tolerance 1e-09.*raise it"
+        ),
     ):
         simple().gradients()
 

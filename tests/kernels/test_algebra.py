@@ -298,7 +298,7 @@ def test_invalid_combinations_are_rejected_with_the_reason():
         RBF().on(3)(x)
     with pytest.raises(ValueError, match="2 periods were given for inputs with 1 columns"):
         Periodic(period=(1.0, 2.0)).on(0)(x)
-    with pytest.raises(ValueError, match="Cosine is a kernel of one input, got 2"):
+    with pytest.raises(ValueError, match="Cosine takes one input, got 2"):
         Cosine()(x)
     with pytest.raises(ValueError, match="columns must be different whole numbers from 0"):
         RBF().on([1, 1])

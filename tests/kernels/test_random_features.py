@@ -140,9 +140,9 @@ class Mine(RBF):
     [
         (
             Mine(),
-            "Mine does not say what its spectrum is, of which functions are drawn: give it a method `frequencies`",
+            "Mine has no method `frequencies`, from which functions are drawn: add one, as in apviz.Matern52",
         ),
-        (RBF() + Mine() * Linear(), "Mine does not say what its spectrum is"),
+        (RBF() + Mine() * Linear(), "Mine has no method `frequencies`"),
     ],
 )
 def test_a_kernel_of_unknown_spectrum_is_rejected_by_name(kernel, message):
@@ -152,7 +152,7 @@ def test_a_kernel_of_unknown_spectrum_is_rejected_by_name(kernel, message):
 
 def test_a_piecewise_polynomial_of_many_columns_is_rejected_with_a_remedy():
     x = torch.rand(5, 13, dtype=torch.float64)
-    with pytest.raises(ValueError, match=re.escape("for up to 12 columns, it has 13: take a Matérn kernel, fewer col")):
+    with pytest.raises(ValueError, match=re.escape("for up to 12 columns, got 13: use a Matérn kernel, choose col")):
         PiecewisePolynomial().random_features(x, 10)
 
 

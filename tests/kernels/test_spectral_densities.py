@@ -34,5 +34,5 @@ def test_the_transform_of_the_density_is_the_correlation(kernel, d, lengthscale,
 
 def test_a_kernel_without_a_density_says_which_has_one():
     function = apviz.PiecewisePolynomial().lowered(2).formula([2]).functions[0]
-    with pytest.raises(ValueError, match="has no `density`, as apviz.Matern52 has one"):
+    with pytest.raises(ValueError, match="has no method `density`; add one, as in apviz.Matern52"):
         function.density(np.ones(3), 2)

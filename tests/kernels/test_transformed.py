@@ -51,7 +51,7 @@ def test_a_kernel_that_depends_on_the_origin_keeps_it():
     x, matrix = rows(20, 2), [[1.0, 1.0]]
     kernel = Transformed(apviz.Linear(), matrix)
     np.testing.assert_allclose(kernel(x).numpy(), np.outer(x.sum(1), x.sum(1)), rtol=1e-12)
-    with pytest.raises(ValueError, match="depends on where its inputs are 0"):
+    with pytest.raises(ValueError, match="depends on the origin of its inputs"):
         kernel.rescaled([1.0, 0.0], [1.0, 1.0])
 
 

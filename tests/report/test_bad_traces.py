@@ -75,7 +75,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_trace_is_named_with_the_reason_and_the_others_are_reported(folder, damage):
     DAMAGES[damage](folder / "bad.zarr")
-    with pytest.warns(UserWarning, match="bad.zarr is left out, for it cannot be read: .+"):
+    with pytest.warns(UserWarning, match="bad.zarr is left out because it cannot be read: .+"):
         (found,) = find_traces(folder)
     assert found.converged
     with pytest.raises((ValueError, FileNotFoundError), match="bad.zarr"):
@@ -126,7 +126,7 @@ def test_an_error_while_a_trace_is_read_is_reported_for_it_alone(folder, monkeyp
         root["attributes"]["method_name"] = "bad"
         (folder / "bad.zarr/zarr.json").write_text(json.dumps(root))
     monkeypatch.setattr(opening, place, fails)
-    with pytest.warns(UserWarning, match="bad.zarr is left out, for it cannot be read"):
+    with pytest.warns(UserWarning, match="bad.zarr is left out because it cannot be read"):
         (found,) = find_traces(folder)
     assert found.converged
     with pytest.raises(ValueError, match=type(error).__name__ if place != "_loaded" else ".") as said:

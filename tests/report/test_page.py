@@ -410,7 +410,7 @@ def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_being_f
     good = len(find_traces(tmp_path))
     (bad,) = tmp_path.glob("*greedy-b-30.zarr")
     spoil(bad, change)
-    with pytest.warns(UserWarning, match=rf"{re.escape(bad.name)} is left out, for it cannot be read: .*{problem}"):
+    with pytest.warns(UserWarning, match=rf"{re.escape(bad.name)} is left out because it cannot be read: .*{problem}"):
         traces = find_traces(tmp_path)
     assert len(traces) == good - 1
 

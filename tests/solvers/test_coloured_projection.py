@@ -220,7 +220,11 @@ def test_traces_and_figures_say_whether_work_was_converted_from_seconds(tmp_path
 
 @pytest.mark.parametrize(
     ("n", "rank", "why"),
-    [(300, 300, "one block holds all rows"), (3_000, 0, "no low rank was requested"), (3_000, 5, "more than 5 vectors")],
+    [
+        (300, 300, "one block holds all rows"),
+        (3_000, 0, "no low rank was requested"),
+        (3_000, 5, "more than 5 vectors"),
+    ],
 )
 def test_the_reason_for_exact_blocks_is_the_true_one(n, rank, why):
     operator = make_operator("tiled", torch.from_numpy(maps(n, 2)[0]), Matern12(lengthscale=0.1), 0.01)

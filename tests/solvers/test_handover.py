@@ -50,8 +50,8 @@ def test_cg_takes_over_from_slow_projections_and_converges_with_less_work(taken_
     assert after > 0 and (blocks[:after] >= 0).all() and (blocks[after:] == -1).all()
     said = json.loads(trace.attrs["choices"])["handover"]
     assert re.fullmatch(
-        rf"CG with rank ({RANK}|{RANK // 2}) after epoch \d+: about \d+ iterations instead of (\d+ more work|no end in sight) "
-        r"\(estimates\)", said
+        rf"CG with rank ({RANK}|{RANK // 2}) after epoch \d+: about \d+ iterations instead of "
+        r"(\d+ more work|no end in sight) \(estimates\)", said
     )  # fmt: skip
 
 

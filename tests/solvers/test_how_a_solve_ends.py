@@ -152,7 +152,7 @@ def test_float64_is_reported_as_unnecessary_for_many_rows_at_a_large_tolerance(c
     tol = settings.pop("tol")
     with caplog.at_level("INFO", logger="apviz"):
         apviz.solve(problem(**settings).system, apviz.Cholesky(tol=tol))
-    words = "solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of 0.01"
+    words = "solving in float64, like the data; dtype=torch.float32 is enough for a tolerance of 0.01"
     assert (words in caplog.messages) == is_told == any("float64" in each for each in caplog.messages)
 
 
@@ -494,7 +494,7 @@ def test_a_hook_that_modifies_the_system_ends_the_solve_with_a_clear_error(solve
             self.run = run
 
     p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
-    with pytest.raises(RuntimeError, match="x or b changed during the solve.*create it again"):
+    with pytest.raises(RuntimeError, match="changed x or b during the solve.*create the system again"):
         apviz.solve(p.system, solver, [Writing()])
 
 

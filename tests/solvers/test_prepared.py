@@ -59,7 +59,7 @@ def test_a_set_up_can_be_used_with_another_tolerance(solver):
 
 def test_a_set_up_of_another_operator_is_refused():
     p, q = problem(n=60), problem(n=60)
-    with pytest.raises(ValueError, match="prepared is of another operator; use solver.prepare"):
+    with pytest.raises(ValueError, match="prepared belongs to another operator; use solver.prepare"):
         apviz.solve(q.system, SOLVERS[0], prepared=SOLVERS[0].prepare(p.system.operator))
 
 

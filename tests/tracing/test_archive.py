@@ -167,7 +167,7 @@ def test_invalid_metadata_are_rejected(tmp_path, traces, content):
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 and no more"])
 def test_a_file_that_is_not_a_zip_file_is_rejected(tmp_path, content):
-    with pytest.raises(ValueError, match="does not unpack as a zip file"):
+    with pytest.raises(ValueError, match="cannot be unpacked as a zip file"):
         unpack(io.BytesIO(content), tmp_path)
 
 

@@ -320,5 +320,5 @@ def test_reading_gives_up_with_one_sentence_if_the_files_never_stay_the_same(tmp
     path, numbers = tmp_path / "a.zarr", iter(range(1000))
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     monkeypatch.setattr(opening, "_identity", lambda place: (0, next(numbers)))
-    with pytest.raises(OSError, match="did not stay the same while it was read, 5 times; copy it"):
+    with pytest.raises(OSError, match="changed while it was read, 5 times in a row; copy it"):
         apviz.open_trace(path)

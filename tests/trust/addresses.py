@@ -236,7 +236,9 @@ def _check_sentences(query: str, problems: list[str], models: list[Any]) -> None
     owners = {name: model for model in models for name in address.settings(model)}
     for problem in problems:
         assert "\n" not in problem.strip() and len(problem) <= _MOST_SENTENCE, f"not a sentence: {problem[:300]!r}"
-        assert any(name in problem for name in (*owners, "in the address is no setting")), f"names nothing: {problem}"
+        assert any(name in problem for name in (*owners, "in the address is not a setting")), (
+            f"names nothing: {problem}"
+        )
     last = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
     for name, text in last.items():
         told = any(problem.startswith(address.shown(name)) for problem in problems)

@@ -230,9 +230,7 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
         advice = "Use CG + two-level Schwarz. Its coarse space reduces the smooth error, which no single block can."
         return Diagnosis(Limit.CONDITIONING, evidence, advice)
     if trace.method.has_blocks:
-        return Diagnosis(
-            Limit.CONDITIONING, evidence, "Use overlapping projections, which depend on κ least.", OVERLAP
-        )
+        return Diagnosis(Limit.CONDITIONING, evidence, "Use overlapping projections, which depend on κ least.", OVERLAP)
     advice = "Let apviz choose: overlapping projections, or CG + randomly pivoted Cholesky."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
 

@@ -235,7 +235,9 @@ def astray(e: Evidence) -> Answer:
 
 
 def _restart(evidence: str) -> Diagnosis:
-    advice = "Fit the hyperparameters again from ordinary values, with a smaller step. The scale of the data is ordinary."
+    advice = (
+        "Fit the hyperparameters again from ordinary values, with a smaller step. The scale of the data is ordinary."
+    )
     return Diagnosis(Limit.COLLAPSED, evidence, advice, {})
 
 

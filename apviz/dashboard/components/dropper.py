@@ -107,7 +107,7 @@ class Dropper(pn.widgets.FileDropper):
         self._remove(name)
         self._refused = ""
         if not isinstance(pieces, int) or pieces < 1:
-            raise ValueError("was not sent as a browser does")
+            raise ValueError("was not sent by a browser; drop it again")
         self._check_size((pieces - 2) * PIECE_BYTES)
         while len(self._uploads) >= MOST_AT_ONCE:
             self._remove(next(iter(self._uploads)))
@@ -115,7 +115,9 @@ class Dropper(pn.widgets.FileDropper):
             if time.monotonic() - each.last > IDLE_SECONDS or not each.path.exists():
                 each.remove()
         if len(_unfinished) >= MOST_OF_SERVER:
-            raise ValueError(f"has to wait: the server takes {MOST_OF_SERVER} files at once; drop it again in a minute")
+            raise ValueError(
+                f"cannot be uploaded yet: the server accepts {MOST_OF_SERVER} files at once; drop it again in a minute"
+            )
         path = Path(tempfile.mkdtemp(prefix="upload-", dir=self._folder)) / "content"
         path.touch()
         self._uploads[name] = upload = _Upload(path, pieces)

@@ -131,7 +131,7 @@ class TrainingJob(Job):
         noise = training.hyperparameters.noise
         self.message = f"{self._done} of {s.steps} steps, σ² = {noise:.3g}; kept as {self.name}"
         if not self._done:
-            self.message = "it ended before the first step was done; nothing is kept"
+            self.message = "ended before the first step was finished; nothing was recorded"
 
     def step_done(self, step: Step, training: Training) -> None:
         """Keep the solve of a finished step, and read the training's trace if a read is due."""
@@ -199,6 +199,6 @@ def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> Non
     ago = time.time() - changed
     if not trace.finished and _last_written.get(path) != changed and ago < quiet:
         raise ValueError(
-            f"{path.stem} was written {ago:.0f} s ago, so another process may be at it; it can resume here once it has "
-            f"been left alone for {quiet:.0f} s"
+            f"{path.stem} was written {ago:.0f} s ago, so another process may still train it; wait until nothing has "
+            f"written to it for {quiet:.0f} s"
         )

@@ -73,7 +73,7 @@ class SystemSpec:
                 table = inspect_table(path, header=choices.header, target=choices.target, decimal=choices.decimal)
                 data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
             except FileNotFoundError as error:
-                raise ValueError(f"the table {self.dataset} is no longer here; upload the file again") from error
+                raise ValueError(f"the table {self.dataset} has been removed; upload the file again") from error
             except ValueError as error:
                 raise ValueError(without_folder(error, path)) from error
             # under the offered name, by which a trace finds it again
@@ -88,7 +88,7 @@ class SystemSpec:
         """
         if self.n > limits.max_n:
             raise ValueError(
-                f"n = {self.n:,} is above this server's limit of {limits.max_n:,} rows; take fewer, or start it with "
+                f"n = {self.n:,} is above this server's limit of {limits.max_n:,} rows; use fewer, or start it with "
                 f"`apviz dashboard --max-n {self.n}`"
             )
 
@@ -135,7 +135,7 @@ def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | No
     a: Mapping[str, object] = attrs
     kernel = kernel_of(a)
     if "largest_noise" in a:
-        raise ValueError("a system with a noise per row can be solved again only from Python")
+        raise ValueError("a system with one noise per row can only be solved again in Python")
     name = str(a["dataset"])
     own = data_of("run", name, attrs, find_own)
     return SystemSpec(
@@ -158,11 +158,11 @@ def data_of(
     """
     own = find_own(name)
     preparation = json.loads(str(attrs.get("data_preparation", "{}")))
-    missing = f"the data of this {what}, {name or 'without a name'}, are not here"
+    missing = f"the data of this {what}, {name or 'without a name'}, are not on this server"
     if own is not None and not own.is_that_of(preparation):
         raise ValueError(
-            f"{missing}: the table of that name is another file, or other columns and rows of it were chosen; use the "
-            f"file again with the target {preparation.get('target')} and {len(preparation.get('inputs', []))} inputs"
+            f"{missing}: the table of that name is another file, or has other columns or rows; upload the file "
+            f"again and choose the target {preparation.get('target')} and {len(preparation.get('inputs', []))} inputs"
         )
     if own is None and name not in datasets.registry:
         raise ValueError(f"{missing}; upload the file again" + (f", under the name {name}" if name else ""))

@@ -34,14 +34,14 @@ def check_name(name: str) -> str:
     if name.startswith("."):
         raise ValueError(f"{name!r} would be hidden: a name begins with a letter, a digit or one of {MARKS[1:]!r}")
     if "," in name:
-        raise ValueError(f"{name!r} has a comma, which separates the runs in an address; take another mark")
+        raise ValueError(f"{name!r} has a comma, which separates runs in an address; use another character")
     bad = sorted({mark for mark in name if not (mark.isalnum() or mark in MARKS)})
     if bad:
         raise ValueError(
-            f"{name!r} has {' '.join(map(repr, bad))}; letters, digits, spaces and {MARKS[1:]} make a name of a run"
+            f"{name!r} has {' '.join(map(repr, bad))}; a run name has only letters, digits, spaces and {MARKS[1:]}"
         )
     if name.endswith((".", ".zarr")):
-        raise ValueError(f"{name!r} ends in a dot or in .zarr, which is added by itself")
+        raise ValueError(f"{name!r} must not end in a dot or in .zarr, which is added automatically")
     return name
 
 
@@ -53,7 +53,7 @@ def require_inside(name: str) -> None:
     """
     bad = not name or name != Path(name).name or name.startswith(".") or "\\" in name or not name.isprintable()
     if bad or len(name.encode(errors="replace")) > 245:
-        raise ValueError(f"{name[:80]!r} is not a name of a run; letters, digits, spaces and {MARKS[1:]} make one")
+        raise ValueError(f"{name[:80]!r} is not a run name; use letters, digits, spaces and {MARKS[1:]}")
 
 
 def name_from(text: str) -> str:

@@ -73,7 +73,7 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     for tag in kept:
         if len(tag) > MAX_TAG_CHARACTERS or not tag.isprintable():
             raise ValueError(
-                f"the tag {tag[:MAX_TAG_CHARACTERS]!r} has {len(tag)} characters; up to {MAX_TAG_CHARACTERS} that can "
-                "be shown are accepted"
+                f"the tag {tag[:MAX_TAG_CHARACTERS]!r} has {len(tag)} characters; up to {MAX_TAG_CHARACTERS} "
+                "printable ones are accepted"
             )
     return kept

@@ -81,7 +81,7 @@ class OwnData:
             FileNotFoundError: the folder cannot exist.
         """
         if self._path is None:
-            raise FileNotFoundError("tables cannot be kept here")
+            raise FileNotFoundError("this server keeps no tables")
         return self._path
 
     def names(self) -> list[str]:
@@ -174,7 +174,9 @@ def receive(path: Path, name: str) -> Path:
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
         raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
     if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
-        raise ValueError(f"{plain[:40]!r}… is not a file name here; at most {_MAX_NAME_BYTES} characters")
+        raise ValueError(
+            f"{plain[:40]!r}… is not an accepted file name; use at most {_MAX_NAME_BYTES} printable characters"
+        )
     return path.rename(path.with_name(plain))
 
 

@@ -111,7 +111,9 @@ class RunsFolder:
             raise FileExistsError(f"there is a run {new} already; choose another name")
         taken = [other.name for _, other in moves if os.path.lexists(other)]
         if taken:
-            raise FileExistsError(f"there is a file {taken[0]} already, which would go with {new}; choose another name")
+            raise FileExistsError(
+                f"there is a file {taken[0]} already, which would then belong to {new}; choose another name"
+            )
         self._require_not_written(name, "renamed")
         own = self._own_files(name)
         move_together(moves[-1], [(old, other) for old, other in moves[:-1] if old in own])

@@ -57,7 +57,7 @@ class Trainings:
         """
         trace = open_trace(self.path_of(name))
         if not isinstance(trace, TrainingTrace):
-            raise ValueError(f"{name} is not a training but the run of one solve; look at it on the page Compare")
+            raise ValueError(f"{name} is a single solve, not a training; open it on the page Compare")
         if "step" not in trace:
             raise ValueError(f"{name} has no finished step yet")
         return trace

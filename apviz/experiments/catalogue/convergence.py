@@ -61,7 +61,7 @@ class Convergence(Experiment):
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         text = (
-            "Down is better. An epoch of the paper's alternating projection costs what an iteration of CG does, one "
+            "Lower is better. An epoch of the paper's alternating projection costs what an iteration of CG does, one "
             "with overlapping blocks more: the buttons switch to work, which is fair to all, and to seconds."
         )
         return residual_charts({row["dataset"]: row["data"] for row in rows.values()}, text, rows, folder)

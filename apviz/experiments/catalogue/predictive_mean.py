@@ -61,7 +61,7 @@ class PredictiveMean(Experiment):
         return [Table("Predictive mean", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-        text = "Down is better. The buttons switch to work, the fair axis, and to seconds."
+        text = "Lower is better. The buttons switch to work, the fair axis, and to seconds."
         data = {row["dataset"]: row["data"] for row in rows.values()}
         return residual_charts(data, text, rows, folder)
 

@@ -92,10 +92,10 @@ class Measured:
             return found
         if not tried:
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
-            advice = "Every change that was tried raised an error: raise the noise."
+            advice = "Every change we tried raised an error: raise the noise."
             return Diagnosis(Limit.CONDITIONING, evidence, advice)
         best, self.after = min(tried, key=lambda pair: (not pair[1].predicts, not pair[1].trains, pair[1].variance))
-        advice = f"{best.advice} Of all changes tried this one helps most, but not enough: raise the noise too."
+        advice = f"{best.advice} This helps most of all changes we tried, but not enough: raise the noise too."
         return replace(best, limit=Limit.CONDITIONING, advice=advice)
 
     def _changes(self, truth: Exact) -> Iterator[tuple[Limit, str, dict[str, Any], Callable[[], Solved]]]:
@@ -128,7 +128,7 @@ class Measured:
                     {"fast_pred_var": False, **tight}, partial(solved, given, truth, self._and(off)),
                 )  # fmt: skip
         for change in self._tolerances() if native.trace is None or native.trace.converged else ():
-            advice = f"Take a smaller tolerance: {_as_settings(change)}."
+            advice = f"Use a smaller tolerance: {_as_settings(change)}."
             yield Limit.LOOSE, advice, change, partial(solved, given, truth, self._and(_entered(change)))
         if given.targets.dtype != torch.float64:
             double, advice = given.double(), "Use float64: model.double(), likelihood.double(), and the data in float64"

@@ -246,11 +246,11 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
     someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
     someone.says("Not everything in this address could be opened")
-    someone.says("n=9000 in the address is left out: a whole number from 10 to 5,000 is accepted")
-    someone.says("noise=x in the address is left out")
-    someone.says("colour in the address is no setting")
+    someone.says("n=9000 in the address is ignored: use a whole number from 10 to 5,000")
+    someone.says("noise=x in the address is ignored")
+    someone.says("colour in the address is not a setting")
     for name in ("lengthscale", "block_sizes", "outputscale"):
-        someone.says(f"{name}={wrong[name]} in the address is left out")
+        someone.says(f"{name}={wrong[name]} in the address is ignored")
     someone.says("there is no run gone")
     someone.says("nosuch is not among the runs shown")
     someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")

@@ -134,7 +134,9 @@ def fill(tmp_path):
 def test_a_server_limits_unfinished_uploads_of_all_sessions_with_a_message(visitor, tmp_path):
     fill(tmp_path)
     drop(visitor.dropper, "x.csv", b"abc", 2)
-    assert visitor.refusals == ["x.csv has to wait: the server takes 20 files at once; drop it again in a minute"]
+    assert visitor.refusals == [
+        "x.csv cannot be uploaded yet: the server accepts 20 files at once; drop it again in a minute"
+    ]
     assert not visitor.files and visitor.held() == 0
 
 

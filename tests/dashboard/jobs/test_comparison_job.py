@@ -118,5 +118,7 @@ def test_blocks_in_float64_keep_their_factors_in_half_precision():
 
 def test_a_run_with_a_kernel_of_user_code_is_rejected_with_a_remedy():
     theirs = Evaluated(lambda x, z, values: torch.exp(-torch.cdist(x, z)), {}, {}, "Theirs")
-    with pytest.raises(ValueError, match="the kernel Theirs is code that is not apviz's.*make it again in Python"):
+    with pytest.raises(
+        ValueError, match="the code of the kernel Theirs, which is not apviz's: create the kernel again"
+    ):
         rerun(recorded_with(theirs), Diagnosis(Limit.TOLERANCE, "", "", {"tol": 1e-6}), lambda name: None)

@@ -110,7 +110,7 @@ def test_a_training_that_another_process_may_be_writing_is_not_touched(tmp_path)
     path = tmp_path / "other.zarr"
     with pytest.raises(KeyboardInterrupt):
         apviz.Training(data.train_x, data.train_y, settings, path=path, dataset="china").run([Stop()])
-    with pytest.raises(ValueError, match="written . s ago, so another process may be at it"):
+    with pytest.raises(ValueError, match="written . s ago, so another process may still train it"):
         job_in(tmp_path, settings, "other")
     os.utime(path / "zarr.json", (time.time() - 60,) * 2)
     assert finished(job_in(tmp_path, settings, "other")).state == "done"
@@ -119,7 +119,7 @@ def test_a_training_that_another_process_may_be_writing_is_not_touched(tmp_path)
 def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_resume(tmp_path):
     name, more = finished(job_in(tmp_path)).name, replace(SETTINGS, steps=4)
     other = finished(job_in(tmp_path, more, name, replace(SPEC, seed=3)))
-    assert other.state == "failed" and "are not those it started with" in other.message
+    assert other.state == "failed" and "differ from those it started with" in other.message
     assert Trainings(tmp_path).open(name)["step"].sizes["step"] == 3
     (tmp_path / f"{name}.zarr.checkpoint.npz").unlink()
     with pytest.raises(ValueError, match="there is no checkpoint next to"):

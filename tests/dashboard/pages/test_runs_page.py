@@ -237,7 +237,7 @@ def test_an_exported_run_is_imported_again_and_shown(page):
 def test_a_bad_import_is_rejected_with_the_reason(page):
     drop(page.transfer.drop, "<b>bad.zip", b"hello")
     settle(page)
-    assert message(page).startswith("b-bad was not imported: it does not unpack as a zip file")
+    assert message(page).startswith("b-bad was not imported: it cannot be unpacked as a zip file")
     assert not list(page.shared.folder.glob("upload-*"))
 
 

@@ -21,7 +21,7 @@ def test_a_missing_training_in_the_address_is_rejected(folder):
     choice = TrainingChoice()
     choice.offer(Trainings(folder))
     (problem,) = address.apply("?trainings=gone", [choice])
-    assert "fit is accepted" in problem and choice.trainings == []
+    assert "use fit" in problem and choice.trainings == []
 
 
 def test_a_deleted_training_is_dropped_from_the_choice(folder):

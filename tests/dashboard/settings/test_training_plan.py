@@ -81,5 +81,7 @@ def test_data_and_settings_of_a_recorded_training_are_read_from_its_trace(traine
 def test_a_training_on_missing_data_is_reported(trained):
     trace = Trainings(trained).open(Trainings(trained).names()[0])
     trace.attrs["dataset"] = "mine"
-    with pytest.raises(ValueError, match="the data of this training, mine, are not here; upload the file again"):
+    with pytest.raises(
+        ValueError, match="the data of this training, mine, are not on this server; upload the file again"
+    ):
         recorded(trace, lambda name: None)

@@ -103,7 +103,7 @@ def test_foreign_files_are_never_removed_or_replaced(folder):
             os.utime(folder / place, (0, 0))
     runs = RunsFolder(folder)
     for name in ("new", "third"):
-        with pytest.raises(FileExistsError, match="already, which would go with"):
+        with pytest.raises(FileExistsError, match="already, which would then belong to"):
             runs.rename("cg", name)
     deleted = runs.delete("cg")
     (folder / ".notes" / "cg.txt").write_text("years of work")

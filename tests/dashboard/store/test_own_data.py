@@ -254,10 +254,10 @@ def test_the_same_table_uploaded_again_keeps_its_name(tmp_path, own, frame):
 def test_repeating_a_run_of_a_removed_or_replaced_table_is_rejected_with_a_remedy(tmp_path, own, frame):
     attrs = recorded_on(chosen(own, kept(own, taken(tmp_path, frame))))
     own.remove("t.csv")
-    with pytest.raises(ValueError, match=r"this run, t\.csv, are not here; upload .* under the name t\.csv"):
+    with pytest.raises(ValueError, match=r"this run, t\.csv, are not on this server; upload .* under the name t\.csv"):
         spec_of(attrs, own.find)
     kept(own, taken(tmp_path, 2 * frame))
-    with pytest.raises(ValueError, match=r"the table of that name is another file, or other columns"):
+    with pytest.raises(ValueError, match=r"the table of that name is another file, or has other columns"):
         spec_of(attrs, own.find)
     own.remove("t.csv")
     kept(own, taken(tmp_path, frame))
@@ -278,7 +278,7 @@ def test_settings_with_a_removed_table_are_reported(tmp_path, own, frame):
     own.remove("t.csv")
     with pytest.raises(ValueError, match=r"the table t\.csv was removed; choose other data"):
         system.spec()
-    with pytest.raises(ValueError, match=r"t\.csv is no longer here; upload the file again"):
+    with pytest.raises(ValueError, match=r"t\.csv has been removed; upload the file again"):
         spec.load()
 
 

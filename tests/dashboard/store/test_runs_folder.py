@@ -213,7 +213,7 @@ def test_a_renamed_run_keeps_its_note_and_checkpoint(folder, name):
     ("name", "message"),
     [
         ("ap", "there is a run ap already"),
-        ("a,b", "has a comma, which separates the runs in an address"),
+        ("a,b", "has a comma, which separates runs in an address"),
         ("   ", "a run needs a name"),
         ("x" * 101, "101 characters; up to 100"),
         ("ü" * 100 + "x", "101 characters; up to 100"),

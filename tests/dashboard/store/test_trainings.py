@@ -26,7 +26,7 @@ def test_trainings_including_those_of_experiments_are_listed_newest_first(traine
     trainings = Trainings(tmp_path)
     assert trainings.names() == ["experiments/training-n60/cell", "first"]
     assert trainings.open("first").attrs["n"] == 60
-    with pytest.raises(ValueError, match="solve is not a training but the run of one solve"):
+    with pytest.raises(ValueError, match="solve is a single solve, not a training"):
         trainings.open("solve")
 
 

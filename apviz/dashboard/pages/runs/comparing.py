@@ -155,7 +155,7 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
 
     return {
         "residuals": ChartCard(
-            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge, "
+            "Residual", "Lower is better. The thin line is the tolerance; a cross ends a run that did not converge, "
             "an open circle one that was interrupted or still runs.",
             residuals, takes=is_solve, axes=380, lecture=lecture,
         ),

@@ -189,7 +189,7 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
     if suffix == ".html":
         solves = [t for t in traces.values() if not isinstance(t, TrainingTrace) and "epoch" in t]
         if not solves:
-            raise ValueError("a report is of solves, and all runs chosen are trainings; take their steps as CSV")
+            raise ValueError("a report shows solves, but all chosen runs are trainings; download their steps as CSV")
         return write_report(solves, path)
     group = _GROUPS[suffix]
     frames = [

@@ -308,7 +308,7 @@ def training_cards(*, lecture: bool) -> dict[str, ChartCard]:
         ),
         "solve": ChartCard(
             "Residual of the solve of a step",
-            "Down is better. The thin line is the tolerance; a cross ends a solve that did not converge.",
+            "Lower is better. The thin line is the tolerance; a cross ends a solve that did not converge.",
             lambda traces, theme: without_buttons(plots.residuals(traces, x="epochs", theme=theme)),
             lecture=lecture,
         ),
