@@ -111,7 +111,7 @@ def test_steps_that_end_at_their_budget_do_not_warn_and_the_trace_keeps_their_re
 
 def test_stagnation_by_rounding_warns_despite_a_budget():
     solver = apviz.AlternatingProjection(block_size=40, tol=1e-15)
-    with pytest.warns(apviz.NotConverged, match="training step 1: stagnated"):
+    with pytest.warns(apviz.NotConverged, match="training step 1 stagnated"):
         training(steps=1, solver=solver, max_epochs=2000).run()
 
 

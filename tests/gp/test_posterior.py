@@ -166,7 +166,7 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
         found.variance(p.z)
     message = str(caught[0].message)
     assert len(caught) == 1 and "variances of rows 0 to 10 did not converge" in message
-    assert re.search(r"too large, by at most \d", message) and "max_epochs" in message
+    assert re.search(r"too large, by at most \d", message) and "epoch limit" in message
     reasons = [solved.stop_reason for solved in found.variance_solves]
     assert reasons == [apviz.StopReason.MAX_EPOCHS] * 3 and not found.variance_solves[0].converged
     assert [solved.rows for solved in found.variance_solves] == [slice(0, 10), slice(10, 20), slice(20, 30)]
@@ -263,7 +263,7 @@ def test_a_missed_tolerance_with_negligible_excess_does_not_warn():
 
 
 def test_an_unconverged_mean_warns():
-    with pytest.warns(UserWarning, match=r"the solve for the mean did not converge \(residual .* max_epochs"):
+    with pytest.warns(UserWarning, match=r"the solve for the mean did not converge \(residual .* epoch limit"):
         found = posterior(problem(), apviz.ConjugateGradient(max_epochs=1))
     assert found.solution.stop_reason is apviz.StopReason.MAX_EPOCHS
 
