@@ -44,6 +44,10 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
         n, count: numbers of rows and of vectors.
         like: tensor with the dtype and device of the result.
 
+    Raises:
+        ValueError, TypeError: an invalid number, seed or `like`.
+        MemoryError: the probes do not fit the free memory.
+
     Examples:
         >>> import torch, apviz
         >>> probes = apviz.rademacher(100, 3, seed=0, like=torch.zeros(1))

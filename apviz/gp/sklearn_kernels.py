@@ -134,7 +134,11 @@ class SklearnModel:
 
 
 def to_plain(kernel: Any) -> Any:
-    """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings."""
+    """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings.
+
+    Raises:
+        ValueError: a class that is not one of scikit-learn's own, or has such a part.
+    """
     if isinstance(kernel, SklearnKernel):
         name = type(kernel).__name__
         if CLASSES.get(name) is not type(kernel):

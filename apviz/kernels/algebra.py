@@ -36,7 +36,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
-        """Returns this kernel of inputs with d columns as a sum of products.
+        """Return this kernel of inputs with d columns as a sum of products.
 
         Args:
             at: float64 values of hyperparameters by name, which may want gradients; the others are the kernel's own.
@@ -52,7 +52,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Kernel:
-        """Returns this kernel with other numbers, by name; those that are not given stay.
+        """Return this kernel with other numbers, by name; those that are not given stay.
 
         Raises:
             ValueError: a name that is not in `hyperparameters`.
@@ -73,7 +73,7 @@ class Kernel(ABC):
         }
 
     def with_numbers(self, numbers: Sequence[float]) -> Kernel:
-        """Returns this kernel with other numbers, all of them in the order of `numbers`."""
+        """Return this kernel with other numbers, all of them in the order of `numbers`."""
         left = iter(numbers)
         values: dict[str, Hyperparameter] = {
             name: next(left) if isinstance(value, float) else tuple(next(left) for _ in value)
@@ -82,7 +82,7 @@ class Kernel(ABC):
         return self.with_hyperparameters(values)
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
-        """Lists the distances over which its parts change, (columns,) float64 in the inputs' units, and the columns.
+        """List the distances over which its parts change, (columns,) float64 in the inputs' units, and the columns.
 
         Kernels of products, which change over none, are left out.
         """
@@ -117,7 +117,7 @@ class Kernel(ABC):
         return repr(self)
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """Evaluates the kernel matrix k(x, z) by direct differences, without noise: x (n, d), z (m, d), to (n, m)."""
+        """Evaluate the kernel matrix k(x, z) by direct differences, without noise: x (n, d), z (m, d), to (n, m)."""
         lowered, centre = self.lowered(x.shape[1]), centre_of(x)
         parts = lowered.features(x, centre)
         formula = lowered.formula([part.shape[1] for part in parts])
@@ -126,11 +126,11 @@ class Kernel(ABC):
         return formula.values(first, second, pairwise_distances)
 
     def features(self, x: Tensor) -> Tensor:
-        """Computes the features of inputs x: (n, d), in which engines and partitions see them: (n, D) in its dtype."""
+        """Compute the features of inputs x: (n, d), in which engines and partitions see them: (n, D) in its dtype."""
         return torch.cat(self.lowered(x.shape[1]).features(x, centre_of(x)), 1).to(x.dtype)
 
     def random_features(self, x: Tensor, count: int, seed: int = 0) -> RandomFeatures:
-        """Draws features whose products are k in the mean, of which functions are drawn: x (n, d), for their centre.
+        """Draw features whose products are k in the mean, of which functions are drawn: x (n, d), for their centre.
 
         Args:
             count: of each term of the sum of products that the kernel is; errors of k fall with its root.
@@ -142,7 +142,7 @@ class Kernel(ABC):
         return RandomFeatures(self.lowered(x.shape[1]), x, count, seed)
 
     def on(self, columns: int | Sequence[int]) -> On:
-        """Returns this kernel of some columns of the inputs, in the order in which its lengthscales are given."""
+        """Return this kernel of some columns of the inputs, in the order in which its lengthscales are given."""
         return On(self, columns)
 
     def __add__(self, other: Kernel) -> Sum:
@@ -155,7 +155,7 @@ class Kernel(ABC):
         return self.scaled_by(factor)
 
     def scaled_by(self, factor: float) -> Kernel:
-        """Returns this kernel times a positive number."""
+        """Return this kernel times a positive number."""
         return Scaled(self, outputscale=factor)
 
 
@@ -379,7 +379,7 @@ def _below(values: Mapping[str, T], place: int) -> dict[str, T]:
 
 
 def check_names(kernel: Kernel, values: Mapping[str, Hyperparameter]) -> None:
-    """Refuses values of hyperparameters that a kernel does not have."""
+    """Reject values of hyperparameters that a kernel does not have."""
     if unknown := [name for name in values if name not in kernel.hyperparameters]:
         raise ValueError(
             f"{kernel!r} has no hyperparameter {', '.join(unknown)}; it has {', '.join(kernel.hyperparameters)}"

@@ -19,7 +19,7 @@ _MATERN: dict[float, Callable[..., Kernel]] = {0.5: Matern12, 1.5: Matern32, 2.5
 
 
 def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
-    """Converts a kernel of `sklearn.gaussian_process.kernels`, at its current hyperparameters.
+    """Convert a kernel of `sklearn.gaussian_process.kernels`, at its current hyperparameters.
 
     Only its values are taken, in raw units; `apviz.GaussianProcess(kernel)` keeps what is fixed and bounds too.
 

@@ -123,7 +123,7 @@ class _OfPairs(Function):
         return by_rows.double() * (0.5 if same else 1.0), by_numbers.double()
 
     def _of_two_sides(self, left: Tensor, right: Tensor, numbers: Tensor) -> Tensor:
-        """Evaluates f for autograd, whatever its code does where both sides are equal (`torch.equal(x, z)`).
+        """Evaluate f for autograd, whatever its code does where both sides are equal (`torch.equal(x, z)`).
 
         There it may compute the right side's features from the left side's tensor, so that autograd finds the
         derivatives of both sides in one of them. Two different sides therefore never look equal: one gets another row.

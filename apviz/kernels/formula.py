@@ -61,13 +61,13 @@ class Lowered:
     weights: tuple[Tensor, ...]
 
     def plus(self, other: Lowered) -> Lowered:
-        """Adds two kernels."""
+        """Add two kernels."""
         return Lowered(
             self.parts + other.parts, self.terms + other._shifted(len(self.parts)), self.weights + other.weights
         )
 
     def times(self, other: Lowered) -> Lowered:
-        """Multiplies two kernels: every term of one with every term of the other."""
+        """Multiply two kernels: every term of one with every term of the other."""
         number = len(self.terms) * len(other.terms)
         if number > MAX_TERMS:
             raise ValueError(
@@ -80,11 +80,11 @@ class Lowered:
         return Lowered(self.parts + other.parts, terms, weights)
 
     def scaled(self, factor: Tensor) -> Lowered:
-        """Multiplies a kernel by a number."""
+        """Multiply a kernel by a number."""
         return Lowered(self.parts, self.terms, tuple(factor * weight for weight in self.weights))
 
     def on(self, columns: Sequence[int]) -> Lowered:
-        """Restricts a kernel to some columns of the inputs."""
+        """Restrict a kernel to some columns of the inputs."""
 
         def of(part: Part) -> Part:
             return replace(part, features=lambda x, c: part.features(x[:, columns], c[..., columns]))
@@ -92,7 +92,7 @@ class Lowered:
         return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
 
     def transformed(self, matrix: Tensor) -> Lowered:
-        """Takes a kernel of k inputs at A x instead: matrix (k, d) float64."""
+        """Take a kernel of k inputs at A x instead: matrix (k, d) float64."""
 
         def of(part: Part) -> Part:
             def features(x: Tensor, centre: Tensor) -> Tensor:
@@ -104,11 +104,11 @@ class Lowered:
         return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
 
     def features(self, x: Tensor, centre: Tensor) -> list[Tensor]:
-        """Computes the features of every part, (n, width) float64, of inputs x: (n, d)."""
+        """Compute the features of every part, (n, width) float64, of inputs x: (n, d)."""
         return [part.features(x.double(), centre) for part in self.parts]
 
     def formula(self, widths: Sequence[int]) -> Formula:
-        """Returns what engines evaluate, for features of these widths."""
+        """Return what engines evaluate, for features of these widths."""
         return Formula(
             tuple(part.function for part in self.parts), tuple(widths), tuple(float(p.shape) for p in self.parts),
             self.terms, tuple(float(weight) for weight in self.weights),
@@ -170,14 +170,14 @@ class Formula:
 
     @without_tf32()
     def values(self, x: Tensor, z: Tensor, distances: Distances) -> Tensor:
-        """Evaluates k of features x: (n, D), z: (m, D), to (n, m), without noise."""
+        """Evaluate k of features x: (n, D), z: (m, D), to (n, m), without noise."""
         us = self._us(x, z, distances)
         values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
         return self._combined(values)
 
     @without_tf32()
     def differentiable(self, x: Tensor, z: Tensor) -> Tensor:
-        """Evaluates k of features x: (n, D), z: (m, D), to (n, m), for autograd to differentiate in both, twice.
+        """Evaluate k of features x: (n, D), z: (m, D), to (n, m), for autograd to differentiate in both, twice.
 
         Holds n·m·D numbers for every derivative: for few rows.
         """
@@ -187,13 +187,13 @@ class Formula:
         return torch.einsum("t,tnm->nm", weights, torch.stack(products))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Evaluates k(x, x) of every row of features x: (n, D), to (n,) float64."""
+        """Evaluate k(x, x) of every row of features x: (n, D), to (n,) float64."""
         us = [_of_each(f, part) for f, part in zip(self.functions, self._parts(x.double()), strict=True)]
         return self._combined([f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)])
 
     @without_tf32()
     def gradients(self, x: Tensor, z: Tensor, m: Tensor, distances: Distances) -> Gradients:
-        """Differentiates Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r), symmetric where z is x."""
+        """Differentiate Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r), symmetric where z is x."""
         us = self._us(x, z, distances)
         slopes = [f.slope(u) for f, u in zip(self.functions, us, strict=True)]
         in_shape = [f.slope_in_shape(u) for f, u in zip(self.functions, us, strict=True)]
@@ -285,11 +285,11 @@ def _of_each(function: Function, rows: Tensor) -> Tensor:
 
 
 def centre_of(x: Tensor) -> Tensor:
-    """Finds the middle of the range of each input of x: (n, d), to (d,) float64, whatever the order of rows."""
+    """Find the middle of the range of each input of x: (n, d), to (d,) float64, whatever the order of rows."""
     least, largest = x.aminmax(dim=0)
     return least.double() + (largest.double() - least.double()) / 2
 
 
 def pairwise_distances(x: Tensor, z: Tensor) -> Tensor:
-    """Computes squared distances by direct differences: x (n, width), z (m, width), to (n, m)."""
+    """Compute squared distances by direct differences: x (n, width), z (m, width), to (n, m)."""
     return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist").square_()

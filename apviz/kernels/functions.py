@@ -36,18 +36,18 @@ class Function(ABC):
 
     @abstractmethod
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        """Computes f(u), overwriting both `u` and `spare` (same shape)."""
+        """Compute f(u), overwriting both `u` and `spare` (same shape)."""
 
     @abstractmethod
     def slope(self, u: Tensor) -> Tensor:
-        """Computes f′(u); 0 where it has none, at u = 0. Overwrites nothing, so that autograd differentiates it."""
+        """Compute f′(u); 0 where it has none, at u = 0. Overwrites nothing, so that autograd differentiates it."""
 
     def slope_in_shape(self, u: Tensor) -> Tensor:
-        """Computes the derivative of f(u) in `shape`."""
+        """Compute the derivative of f(u) in `shape`."""
         return torch.zeros_like(u)
 
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
-        """Draws ω from the spectrum of f, so that f(‖δ‖²) = E cos(ωᵀδ) (Bochner): (count, width) float64, as wide as δ.
+        """Draw ω from the spectrum of f, so that f(‖δ‖²) = E cos(ωᵀδ) (Bochner): (count, width) float64, as wide as δ.
 
         From generators in one state they move continuously with `shape`.
 
@@ -79,7 +79,7 @@ class Function(ABC):
     # --- where it is of pairs -----------------------------------------------------------------------------------------
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Evaluates f of features (n, width), (m, width), to (n, m)."""
+        """Evaluate f of features (n, width), (m, width), to (n, m)."""
         raise NotImplementedError
 
     def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
@@ -87,11 +87,11 @@ class Function(ABC):
         raise NotImplementedError
 
     def of_each(self, rows: Tensor) -> Tensor:
-        """Evaluates f of every row with itself, (n, width) to (n,)."""
+        """Evaluate f of every row with itself, (n, width) to (n,)."""
         raise NotImplementedError
 
     def pair_gradients(self, left: Tensor, right: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        """Differentiates Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64.
+        """Differentiate Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64.
 
         Where left and right are one tensor, M is symmetric.
         """
@@ -131,7 +131,7 @@ class SquaredExponential(Function):
 
 
 def mixture_frequencies(rates: Tensor, width: int, generator: Generator) -> Tensor:
-    """Draws the frequencies of E[exp(−su)] for rates s, (count, 1) or 1: normal ones of variance 2s, (count, width).
+    """Draw the frequencies of E[exp(−su)] for rates s, (count, 1) or 1: normal ones of variance 2s, (count, width).
 
     Every f that is a kernel whatever the width is such a mixture (Schoenberg, 1938).
     """

@@ -34,15 +34,15 @@ class Leaf(Kernel, Function):
         return Lowered((part,), ((0,),), (values["outputscale"],))
 
     def function(self, d: int) -> Function:
-        """Returns f for inputs with d columns."""
+        """Return f for inputs with d columns."""
         return self
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
-        """Computes the features φ of x: (n, d) float64, at these hyperparameters."""
+        """Compute the features φ of x: (n, d) float64, at these hyperparameters."""
         raise NotImplementedError
 
     def shape_at(self, values: Mapping[str, Tensor]) -> Tensor:
-        """Returns the formula's shape at these hyperparameters, 0-d float64."""
+        """Return the formula's shape at these hyperparameters, 0-d float64."""
         return torch.zeros((), dtype=torch.float64)
 
     def _has_embedding_of(self, kind: type[Any]) -> bool:
@@ -73,7 +73,7 @@ class Leaf(Kernel, Function):
 
 
 def numbers_of(setting: str, values: Any) -> Tensor:
-    """Returns numbers, nested or not, as float64.
+    """Return numbers, nested or not, as float64.
 
     Raises:
         ValueError: something else.
@@ -109,7 +109,7 @@ def in_units(name: str, values: float | tuple[float, ...], unit: Sequence[float]
 
 
 def positives(setting: str, values: Any) -> float | tuple[float, ...]:
-    """Checks that one number, or several, are finite and positive; returns a float, or a tuple of several."""
+    """Check that one number, or several, are finite and positive; return a float, or a tuple of several."""
     found = numbers_of(setting, values).flatten().tolist()
     if not found:
         raise ValueError(f"{setting} must be one number or d of them, got none")

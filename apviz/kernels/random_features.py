@@ -108,13 +108,13 @@ class RandomFeatures:
         return bool(self._white_terms)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Computes φ: (n, d) inputs of any floating dtype, to (n, size) float64. `combined` needs less memory."""
+        """Compute φ: (n, d) inputs of any floating dtype, to (n, size) float64. `combined` needs less memory."""
         parts = self._parts(x)
         features = [self._features(term, parts, torch.float64) for term in self._terms]
         return torch.cat([torch.empty(len(x), 0, dtype=torch.float64, device=x.device), *features], 1)
 
     def combined(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Computes φ(x) W: x (n, d), W (size, p), to (n, p) in its dtype; a chunk of rows at a time.
+        """Compute φ(x) W: x (n, d), W (size, p), to (n, p) in its dtype; a chunk of rows at a time.
 
         Angles are in float64 whatever the dtype.
         """
@@ -129,7 +129,7 @@ class RandomFeatures:
         return out
 
     def white(self, x: Tensor, count: int, seed: int) -> Tensor:
-        """Computes `count` functions drawn from the white part of the kernel: x (n, d), to (n, count) float64.
+        """Compute `count` functions drawn from the white part of the kernel: x (n, d), to (n, count) float64.
 
         Equal inputs have equal values, here and whenever they are asked for with this seed: those are normal numbers
         that are hashed from the inputs' digits.

@@ -25,7 +25,7 @@ _OTHERS: Final[dict[str, Callable[..., Kernel]]] = {
 
 
 def to_plain(kernel: Kernel) -> dict[str, Any]:
-    """Returns a kernel as nested plain values: its class and its numbers.
+    """Return a kernel as nested plain values: its class and its numbers.
 
     Raises:
         ValueError: a kernel of a class that is not apviz's.
@@ -45,7 +45,7 @@ def to_plain(kernel: Kernel) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, depth: int = 0) -> Kernel:
-    """Reads back what `to_plain` made.
+    """Read back what `to_plain` made.
 
     Raises:
         ValueError: an unknown class, or values that it does not take.
@@ -74,7 +74,7 @@ def from_plain(plain: Any, depth: int = 0) -> Kernel:
 
 
 def from_expression(text: str) -> Kernel:
-    """Reads a kernel as it prints itself; the text is not executed.
+    """Read a kernel as it prints itself; the text is not executed.
 
     Raises:
         ValueError: anything else, such as a class that is not apviz's.

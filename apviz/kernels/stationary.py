@@ -80,7 +80,7 @@ class Stationary(Leaf):
         """The factor on a distance in lengthscales that makes `correlation_` shortest."""
 
     def distance_scale_at(self, values: Mapping[str, Tensor]) -> Tensor | float:
-        """Returns `distance_scale` at other hyperparameters."""
+        """Return `distance_scale` at other hyperparameters."""
         return self.distance_scale
 
     @property
@@ -90,7 +90,7 @@ class Stationary(Leaf):
 
     @classmethod
     def parameter_names(cls) -> list[str]:
-        """Lists the names of `parameters`."""
+        """List the names of `parameters`."""
         return [field.name for field in fields(cls)[len(fields(Stationary)) :]]
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
@@ -110,7 +110,7 @@ KERNELS: Registry[Stationary] = Registry("kernel", "apviz.kernels")
 
 
 def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float, **parameters: float) -> Stationary:
-    """Makes the kernel called `name`.
+    """Make the kernel called `name`.
 
     Args:
         parameters: of its shape, by name; those that are not given are at their defaults.

@@ -292,7 +292,7 @@ def _error(operator: FusedOperator) -> float:
 
 
 def tile_of(sides: int, capability: int, dtype: torch.dtype = torch.float32) -> Tile:
-    """Returns the tile of products with `sides` right-hand sides on a GPU of compute capability 80, 90, …."""
+    """Return the tile of products with `sides` right-hand sides on a GPU of compute capability 80, 90, …."""
     if dtype == torch.float64:
         return next((tile for tile in DOUBLE if sides <= tile.sides), DOUBLE[-1])
     if sides == 1:
@@ -303,7 +303,7 @@ def tile_of(sides: int, capability: int, dtype: torch.dtype = torch.float32) -> 
 
 
 def form_of(form: str) -> Form:
-    """Splits the name of a form from its whole numbers: `piecewise<1, 3>` to ("piecewise", 1, 3)."""
+    """Split the name of a form from its whole numbers: `piecewise<1, 3>` to ("piecewise", 1, 3)."""
     name, *numbers = re.findall(r"\w+", form)
     a, b = (*(int(number) for number in numbers), 0, 0)[:2]
     return name, a, b

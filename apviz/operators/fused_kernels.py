@@ -21,19 +21,19 @@ import triton.language as tl
 
 @triton.constexpr_function
 def item(table, i, j):
-    """Returns table[i][j] at compile time."""
+    """Return table[i][j] at compile time."""
     return table[i][j]
 
 
 @triton.constexpr_function
 def length(table, i):
-    """Returns len(table[i]) at compile time."""
+    """Return len(table[i]) at compile time."""
     return len(table[i])
 
 
 @triton.jit
 def whole_power(base, DEGREE: tl.constexpr):
-    """Computes base^DEGREE."""
+    """Compute base^DEGREE."""
     power = base * 0.0 + 1.0
     for _ in tl.static_range(DEGREE):
         power *= base

@@ -61,6 +61,9 @@ def block_spectrum(span: Span, blocks: Sequence[Sequence[int]]) -> BlockSpectrum
     Args:
         blocks: disjoint sets that hold all points.
 
+    Raises:
+        ValueError: no block, or a block with a point that does not exist.
+
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=0.01)
         >>> found = apviz.rkhs.block_spectrum(span, apviz.rkhs.blocks_of(span, 6, "sequential"))
@@ -85,6 +88,9 @@ def _descending(matrix: Floats) -> Floats:
 
 def lambda_max_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floats:
     """Compute λ′max, the largest eigenvalue of any block, for every block size: (len(sizes),).
+
+    Raises:
+        ValueError: no block size, one below 1, or an unknown partition.
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=0.01)
@@ -135,6 +141,9 @@ def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str
         b: (n,) data at the points.
         block_size, partition: of `blocks_of`.
         epochs: number of epochs of m updates; fewer if the residual reaches rounding earlier.
+
+    Raises:
+        ValueError: a block size or a number of epochs below 1, an unknown partition, or b of another shape.
 
     Examples:
         >>> span = apviz.rkhs.Span(np.linspace(0, 1, 24), apviz.Matern52(lengthscale=0.2), noise=1.0)

@@ -118,7 +118,17 @@ def eigen_path(trajectory: Trajectory) -> EigenPath:
 
 
 def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
-    """Find the two eigenvectors of a plane, by number, the larger λ first, from the state before the first step."""
+    """Find the two eigenvectors of a plane, by number, the larger λ first, from the state before the first step.
+
+    Raises:
+        ValueError: an unknown plane, or a single point.
+
+    Examples:
+        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
+        >>> found = apviz.rkhs.trajectory(span, np.sin(9 * span.x[:, 0]), steps=3)
+        >>> apviz.rkhs.eigenvector_pair(apviz.rkhs.eigen_path(found), "largest and smallest λ")
+        (0, 5)
+    """
     require_one_of(plane, "plane", get_args(Plane))
     n = len(path.eigenvalues)
     require(n > 1, "n", n, "two points at least, for a plane")

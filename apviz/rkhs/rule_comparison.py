@@ -105,6 +105,9 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
         steps: number of updates of each rule; fewer if a residual reaches rounding earlier.
         seed: seed of random and shuffled.
 
+    Raises:
+        ValueError: a block size or a number of steps below 1, or b of another shape.
+
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
         >>> span = apviz.rkhs.Span(x, apviz.Matern52(lengthscale=0.1), noise=0.1)
@@ -133,6 +136,9 @@ def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
 
     `even`: a smooth function and noise at uniform points. `one bump`: data that are zero except in one place.
     `crowded`: half of the points close together, with a common offset.
+
+    Raises:
+        ValueError: an unknown name.
 
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("crowded", 24)

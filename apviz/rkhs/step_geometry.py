@@ -62,6 +62,9 @@ class StepGeometry:
 def step_geometry(trajectory: Trajectory, number: int) -> StepGeometry:
     """Compute the geometry of update `number` (paper, equations 5 and 6).
 
+    Raises:
+        ValueError: a number that the trajectory does not have.
+
     Examples:
         After an update the residual is at a right angle to the span of its block:
 

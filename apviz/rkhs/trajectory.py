@@ -98,6 +98,9 @@ def trajectory(
         method: alternating projection, or conjugate gradients.
         partition: of `blocks_of`.
 
+    Raises:
+        ValueError: an unknown method, rule or partition, a size or a number below 1, or b of another shape.
+
     Examples:
         >>> x, b = apviz.rkhs.toy_problem("even", 24)
         >>> span = apviz.rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.01)

@@ -31,13 +31,35 @@ def friedrichs_angle(span: Span, first: Sequence[int], second: Sequence[int]) ->
 
     The k(xᵢ, ·) are linearly independent, so the intersection is the span of the points of both sets: each of them
     makes one principal angle zero, and the next angle is the Friedrichs angle.
+
+    Args:
+        first, second: points of the two sets, by number.
+
+    Raises:
+        ValueError: a set that is empty, or has a point that does not exist.
+
+    Examples:
+        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
+        >>> angle = apviz.rkhs.friedrichs_angle(span, range(3), range(3, 6))
+        >>> bool(np.isclose(np.cos(angle) ** 2, apviz.rkhs.contraction(span, range(3), range(3, 6))))
+        True
     """
     apart = principal_angles(span, first, second)[_shared(first, second) :]
     return float(apart[0]) if len(apart) else float(np.pi / 2)
 
 
 def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> tuple[Floats, Floats]:
-    """Compute the weights (n,) of two functions of norm 1, one in each span, that meet at the Friedrichs angle."""
+    """Compute the weights (n,) of two functions of norm 1, one in each span, that meet at the Friedrichs angle.
+
+    Raises:
+        ValueError: a set that is empty, or holds all points of the other.
+
+    Examples:
+        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
+        >>> u, v = apviz.rkhs.principal_pair(span, range(3), range(3, 6))
+        >>> bool(np.isclose(span.inner(u, v), np.cos(apviz.rkhs.friedrichs_angle(span, range(3), range(3, 6)))))
+        True
+    """
     shared = _shared(first, second)
     a, _, b = _decomposed(span, first, second)
     if shared == min(a.shape[1], b.shape[1]):
@@ -52,6 +74,15 @@ def worst_case_rhs(span: Span, first: Sequence[int], second: Sequence[int]) -> F
 
     Their g is in the plane of `principal_pair` and orthogonal to the first span: the first update changes nothing, and
     each one after it leaves cos θ of the norm.
+
+    Raises:
+        ValueError: a set that is empty, or holds all points of the other.
+
+    Examples:
+        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 6), apviz.Matern52(lengthscale=0.25), noise=0.01)
+        >>> b = apviz.rkhs.worst_case_rhs(span, range(3), range(3, 6))
+        >>> bool(np.allclose(b[:3], 0)), bool(np.isclose(np.abs(b).max(), 1))
+        (True, True)
     """
     u, v = principal_pair(span, first, second)
     b = span.gram @ (v - span.inner(u, v) * u)
@@ -121,6 +152,9 @@ def two_blocks(points: int, distance: float, shared: int = 0) -> TwoBlocks:
         distance: from the last point of the first block to the first point of the second.
         shared: number of points that both blocks solve on: the first takes the nearest of the second, and so in turn.
 
+    Raises:
+        ValueError: no point, too many points, a distance that is not positive, or more shared points than there are.
+
     Examples:
         >>> blocks = apviz.rkhs.two_blocks(3, 0.5, shared=1)
         >>> blocks.x
@@ -159,6 +193,9 @@ class Sweeps:
 
 def sweeps_of(trajectory: Trajectory) -> Sweeps:
     """Compare the predicted and measured contraction of a trajectory that takes two blocks in turn.
+
+    Raises:
+        ValueError: another number of blocks, or another rule than cyclic.
 
     Examples:
         The worst data attain the bound:
