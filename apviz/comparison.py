@@ -103,7 +103,7 @@ def choose_hyperparameters(
 
 
 def _with_kernel(data: Dataset, kernel: Kernel, noise: float | None) -> Hyperparameters:
-    require_number("noise", noise, 0.0, "a positive number: with a kernel itself it is to be given", strictly=True)
+    require_number("noise", noise, 0.0, "a positive number, which a kernel object needs too", strictly=True)
     assert noise is not None
     KernelSystem(data.train_x[:2], data.train_y[:2], kernel, noise=noise, operator="tiled")  # rejects other columns
     card = data.card.hyperparameters

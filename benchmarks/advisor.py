@@ -81,7 +81,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the shares of correct forecasts, and the regret."""
     factors, works, regrets, whole, shares, missed, false_alarms, advised = [], [], [], [], [], 0, 0, 0
     for row in rows:
-        arrived = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
+        converged = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
         for each in row["methods"].values():
             hopeful = each["forecast"]["chance"] >= 0.5
             if each["reason"] == "converged":
@@ -90,9 +90,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 false_alarms += not hopeful
             else:
                 missed += hopeful
-        if row["advised"] in arrived:
-            least = min(each["seconds"] for each in arrived.values())
-            took = arrived[row["advised"]]["seconds"]
+        if row["advised"] in converged:
+            least = min(each["seconds"] for each in converged.values())
+            took = converged[row["advised"]]["seconds"]
             advised += took <= least
             regrets.append(took / least)
             whole.append((took + row["advice seconds"]) / least)

@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=N)
     parser.add_argument("--limit", type=float, default=LIMIT, help="processor seconds of a solve")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds after which no solve is begun")
-    parser.add_argument("--again", action="store_true", help="also what is there already")
+    parser.add_argument("--again", action="store_true", help="run existing cells again too")
     asked = parser.parse_args()
     if not has_higp():
         print("HiGP is not installed, and this part is left out: pip install higp", file=sys.stderr)

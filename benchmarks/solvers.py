@@ -2,7 +2,7 @@
 
 One process a cell; a cell that is in `results/solvers/` is not run again, so an interrupted run resumes; those of
 another machine are dropped. Each tolerance is a solve of its own that aims at it, with everything included: choosing,
-set-up and the pass that claims. A method that does not get there within the time limit is not asked for a smaller one;
+set-up and the pass that claims. A method that misses one within the time limit is not run to a smaller one;
 a method may take a multiple of the time of `auto` (`--patience`). Seconds of a short solve are the median of three.
 
     python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
@@ -163,7 +163,7 @@ def gpytorch_cell(
     """GPyTorch's CG with its KeOps kernel, or K stored: seconds of an iteration, and of solves where those are short.
 
     An iteration: three, after one to warm up. Solves to 0.01 with a preconditioner of its default rank, of 100 and of
-    500, or of the `ranks`, stopped after the iterations that the limit allows; the fastest that got there counts.
+    500, or of the `ranks`, stopped after the iterations that the limit allows; the fastest that converged counts.
     """
     import gpytorch
 

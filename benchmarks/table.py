@@ -58,7 +58,7 @@ def by_auto(result: dict[str, Any], what: str, tol: str = TOL) -> tuple[float, b
 
 
 def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str = TOL) -> str:
-    """The best of the others over what `auto` took: `5.0×`, or `> 5.0×` where none of the others got there."""
+    """The best of the others over what `auto` took: `5.0×`, or `> 5.0×` where none of the others converged."""
     ours, done = by_auto(result, what, tol)
     if not done:
         return "–"
@@ -67,7 +67,7 @@ def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str =
     ends = [value for value, ok in cells if ok]
     if ends:
         return f"{min(ends) / ours:.1f}×"
-    # each was stopped at the limit: even the one that spent least had not arrived
+    # each was stopped at the limit: even the one that spent least had not converged
     return f"> {rounded_down(min(value for value, _ in cells) / ours)}×" if cells else "–"
 
 

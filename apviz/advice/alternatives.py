@@ -165,10 +165,10 @@ def _larger(each: Candidate, half: Rehearsal) -> Rehearsal | None:
 def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping[str, Candidate]) -> Alternative | None:
     """Return the alternative of a change, or None if the same method takes about as long."""
     advised, now = next((name, each.forecast) for name, each in candidates.items())
-    arriving = {name: each for name, each in forecasts.items() if each.chance > 0.5 and each.is_bounded}
-    then, arrives, what = forecasts.get(advised), now.chance >= 0.5, change[:1].upper() + change[1:]
-    if not arriving:
-        if not arrives or then is None:
+    converging = {name: each for name, each in forecasts.items() if each.chance > 0.5 and each.is_bounded}
+    then, converges, what = forecasts.get(advised), now.chance >= 0.5, change[:1].upper() + change[1:]
+    if not converging:
+        if not converges or then is None:
             return None
         if then.chance < 0.5:
             said = f"{what}: no rehearsed method is expected to converge. {advised}: {then.reason}."
@@ -177,12 +177,12 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
             return None
         said = f"{what}: {advised} would take more than {in_words(then.seconds.likely)}."
         return Alternative(change, advised, then.seconds, said)
-    best = min(arriving, key=lambda name: arriving[name].seconds.likely)
-    if advised in arriving and arriving[advised].seconds.likely < NOTABLE * arriving[best].seconds.likely:
+    best = min(converging, key=lambda name: converging[name].seconds.likely)
+    if advised in converging and converging[advised].seconds.likely < NOTABLE * converging[best].seconds.likely:
         best = advised
-    seconds = arriving[best].seconds
+    seconds = converging[best].seconds
     about = f"about {in_words(seconds.likely)}"
-    if not arrives:
+    if not converges:
         return Alternative(change, best, seconds, f"{what}: {best} is expected to converge, in {about}.")
     if best == advised:
         ratio = seconds.likely / now.seconds.likely

@@ -115,7 +115,7 @@ class Cluster:
             shared: sent once, for all tasks.
 
         Raises:
-            OSError: the scheduler does not answer any more, or has had no worker for a minute.
+            OSError: the scheduler no longer answers, or has had no worker for a minute.
         """
         out = out.absolute() if isinstance(out, Path) else out
         with _deferred_interrupt() as interrupted, _marked(out) as (marker, scratch):

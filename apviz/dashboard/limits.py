@@ -64,7 +64,7 @@ class Limits:
         if needed <= self.max_block_gb * 1e9:
             return ""
         return (
-            f"in a race the factors of all methods are there at once, {needed / 1e9:.1f} GB, and this server allows "
+            f"a race holds the factors of all methods at once, {needed / 1e9:.1f} GB, and this server allows "
             f"{self.max_block_gb:g} GB: run them one by one, or fewer of them"
         )
 

@@ -151,4 +151,4 @@ def _name(host: str) -> str:
 
 
 def _how_to_allow(host: str) -> str:
-    return f"If visitors are to come by it, start the dashboard with --allow-origin {host}."
+    return f"If visitors use this name, start the dashboard with --allow-origin {host}."

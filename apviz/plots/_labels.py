@@ -76,11 +76,11 @@ def run_names(
     heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)
     if labels is None and shared_method(traces):
         heads = [""] * len(traces)
-    twins: dict[str, list[int]] = {}
+    shared: dict[str, list[int]] = {}
     for place, head in enumerate(heads):
-        twins.setdefault(head, []).append(place)
+        shared.setdefault(head, []).append(place)
     names = list(heads)
-    for head, places in twins.items():
+    for head, places in shared.items():
         of_one = [traces[place] for place in places]
         for place, differences in zip(places, _differences(of_one, leave_out), strict=True):
             names[place] = ", ".join(part for part in (head, *differences) if part)

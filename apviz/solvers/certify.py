@@ -79,7 +79,7 @@ class Certifier:
         self._is_lost = bool(self._operator.layout.sum(lost))
         return self._residual.residual(self._state.b, held, self.stopping.tol)
 
-    def wants_one(self, squared: Tensor) -> bool:
+    def needs_pass(self, squared: Tensor) -> bool:
         """Test whether to end the epoch here for a pass, from the recursion's (l+1,) squared norms."""
         self._is_wanted = self._is_due(self._units.mean_relative(squared))
         return self._is_wanted

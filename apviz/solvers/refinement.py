@@ -102,7 +102,7 @@ class Refinement:
 
     @property
     def aim(self) -> float:
-        """Return the recursion's residual at which B − KW is to be evaluated again.
+        """Return the residual of the recursion at which to evaluate B − KW again.
 
         The recursion's residual and the drift are independent, so their squares add up.
         Going below the drift is useless.

@@ -280,7 +280,7 @@ class Run:
         look_every = self._state.look_every
         looks = look_every > 0 and self.update_number % look_every == 0
         may_end = looks and self.epoch_number + 1 >= self._certifier.stopping.min_epochs
-        return may_end and self._certifier.wants_one(self._squared())
+        return may_end and self._certifier.needs_pass(self._squared())
 
     def _end_epoch(self) -> StopReason | None:
         """End an epoch, with a pass if one is due; return why the solve ends, or None."""

@@ -38,7 +38,7 @@ class Lock(Generic[P]):
     until it is removed, because the store cannot tell that the process has ended.
 
     Args:
-        path: of what is to be written; its folder is made.
+        path: of the file or folder to write; its parent folder is created.
 
     Raises:
         FileExistsError: the path is locked.

@@ -49,7 +49,7 @@ def open_trace(path: str | Place) -> Trace:
         path: a folder, or a URL of an object store (`s3://bucket/runs/ap.zarr`).
 
     Raises:
-        FileNotFoundError: nothing is there, or it was moved while it was read.
+        FileNotFoundError: the path does not exist, or it was moved while it was read.
         OSError: the store does not answer, or the trace is replaced each time it is read.
         ValueError: not a trace, a trace that lost files, or a trace of another schema.
 
@@ -171,7 +171,7 @@ def attributes_of(path: Path) -> dict[str, Any]:
     """Read the root attributes of a trace in a folder, ten times as fast as opening it.
 
     Raises:
-        OSError: nothing is there.
+        OSError: the path does not exist.
         ValueError: not a trace, or a trace of another schema.
     """
     with _naming(path):
@@ -225,7 +225,7 @@ def require_every_chunk(path: Place) -> None:
 
 
 def _has_size(path: Path, size: int | None) -> bool:
-    """Test whether a file is there, of that size where it is known."""
+    """Test whether a file exists, and has that size if one is known."""
     try:
         return path.stat().st_size == size or (size is None and path.is_file())
     except OSError:

@@ -143,7 +143,7 @@ class TraceStore:
         if _has_begun(self.path):
             self._write(self.path)
         else:
-            # made under another name, then renamed: nobody sees half a trace
+            # made under another name, then renamed, so that no reader sees half a trace
             self._written, self._metadata = {}, {}
             with made_whole(self.path) as making:
                 self._write(making)

@@ -79,7 +79,7 @@ def of_suite(outcomes: dict[str, Any]) -> list[str]:
     if not counts:
         return []
     listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    return [f"Tests on it: {listed}; {outcomes.get('ended', 'cut off')}."]
+    return [f"Tests on it: {listed}; {outcomes.get('ended', 'interrupted')}."]
 
 
 def readme(text: str, said: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Runs entrants on systems, and makes the page; cells that are there are not run again.
+"""Run entrants on systems, and make the page; existing cells are not run again.
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
                                      [--limit 10] [--tightest 0.01] [--loosest 0.01] [--within SECONDS]
@@ -115,15 +115,17 @@ def run(
     limit: Annotated[float, typer.Option(min=1.0, help="Processor seconds of one task.")] = LIMIT,
     within: Annotated[float, typer.Option(help="Seconds after which no cell is begun.")] = float("inf"),
     n: Annotated[int, typer.Option(min=200)] = N,
-    tightest: Annotated[float, typer.Option(help="Tolerances below are not asked for.")] = 0.0,
-    loosest: Annotated[float, typer.Option(help="Tolerances above are not asked for.")] = 1.0,
-    core: Annotated[int | None, typer.Option(help="The last that may be used, where none is named.")] = None,
-    folder: Annotated[Path, typer.Option(help="Of the results.")] = FOLDER,
-    again: Annotated[bool, typer.Option(help="Also what is there already.")] = False,
-    scheduler: Annotated[str | None, typer.Option(help="Of Dask, with one worker a machine: tcp://….")] = None,
-    workers: Annotated[int | None, typer.Option(help="So many of this machine, a core each, in its place.")] = None,
+    tightest: Annotated[float, typer.Option(help="Skip smaller tolerances.")] = 0.0,
+    loosest: Annotated[float, typer.Option(help="Skip larger tolerances.")] = 1.0,
+    core: Annotated[int | None, typer.Option(help="Run on this core; default: the last one available.")] = None,
+    folder: Annotated[Path, typer.Option(help="Folder of the results.")] = FOLDER,
+    again: Annotated[bool, typer.Option(help="Run existing cells again too.")] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Run on this Dask scheduler, one worker a machine: tcp://….")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Run on N local workers instead, one core each.")] = None,
 ) -> None:
-    """Runs what is not there yet: all that the page shows, or the entrants, systems, seeds or rows that are named."""
+    """Run the missing cells: all that the page shows, or the named entrants, systems, seeds or rows."""
     unknown = sorted(set(systems or ()) - set(SYSTEMS))
     if unknown:
         raise typer.BadParameter(f"there is no system {', '.join(unknown)}; there are {', '.join(SYSTEMS)}")

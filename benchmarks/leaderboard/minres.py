@@ -12,7 +12,7 @@ class Minres:
         self.k = LinearOperator((n, n), matvec=problem.matmul, dtype=np.float64)
 
     def solve(self, b, tol):
-        # it stops on an estimate of ‖r‖ / (‖K‖‖w‖), which is smaller than ‖r‖/‖b‖: so tighter until it is there
+        # it stops on an estimate of ‖r‖ / (‖K‖‖w‖), smaller than ‖r‖/‖b‖: tighten it until ‖r‖/‖b‖ is met
         found = np.zeros_like(b)
         for column in range(b.shape[1]):
             inner, norm = tol, np.linalg.norm(b[:, column])

@@ -85,7 +85,7 @@ def profile(of: pd.DataFrame, measure: str) -> dict[str, tuple[np.ndarray, np.nd
         By entrant τ, from 1, and the share of tasks done at no more than τ times the least of `measure`.
     """
     wide = comparable(of, measure)
-    ratios = wide.div(wide.min(axis=1), axis=0)  # not a number where nobody was done
+    ratios = wide.div(wide.min(axis=1), axis=0)  # NaN where no method converged
     found = {}
     for name in wide.columns:
         taus, counts = np.unique(ratios[name][np.isfinite(ratios[name])].to_numpy(), return_counts=True)

@@ -56,7 +56,7 @@ FIRST = (
 
 
 def in_reading_order(script: str) -> tuple[int, str]:
-    """Where a script stands among those of its folder."""
+    """Return the sort key of a script among those of its folder."""
     name = Path(script).stem
     return (FIRST.index(name) if name in FIRST else len(FIRST)), name
 

@@ -1,4 +1,4 @@
-"""LaTeX as MathML, as in the pages of the notebooks: no script, no font, no network; |I| in docstrings as it stands."""
+"""LaTeX as MathML, as in the pages of the notebooks: no script, no font, no network; |I| in docstrings is kept."""
 
 from __future__ import annotations
 

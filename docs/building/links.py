@@ -28,7 +28,7 @@ PAGES = {
     "benchmarks/leaderboard/RULES.md": "benchmarks/rules",
     "SECURITY.md": "security",
 }
-#: pages that are there without Sphinx, and where the site has them
+#: pages made without Sphinx, and their place on the site
 LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/leaderboard.html"
 #: addresses of files of the repository: README.md has them, so that it can be read elsewhere, on a package index say
 ADDRESSES = rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/"

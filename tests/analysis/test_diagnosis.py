@@ -221,7 +221,7 @@ def test_a_trace_without_an_epoch_was_interrupted():
 def test_a_diagnosis_recorded_in_a_trace_is_returned():
     trace, told = (
         recorded(system(), apviz.Cholesky()),
-        apviz.analysis.Diagnosis(Limit.DUPLICATES, "So many.", "Merge them."),
+        apviz.analysis.Diagnosis(Limit.DUPLICATES, "Three of them.", "Merge them."),
     )
     told.write_into(trace)
     assert diagnose(trace) == told

@@ -27,7 +27,7 @@ def opened(name, folder):
 def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
     train(tmp_path)
     page = opened("training", tmp_path)
-    assert "It has settled: σ² = " in page.picker.state.object and page.picker.go_on.label == "Go on"
+    assert "It has settled: σ² = " in page.picker.state.object and page.picker.go_on.label == "Resume"
     assert all(page.charts.cards[name].chart.base for name in ("steps", "lengthscales"))
     assert not page.picker.nothing.visible
 

@@ -44,9 +44,9 @@ def counted(of_a_file: dict[str, str]) -> dict[str, Any]:
 
 def main(
     only: Annotated[list[str] | None, typer.Argument(help="Names of mutants, such as 'apviz.rules*'.")] = None,
-    sample: Annotated[int | None, typer.Option(help="So many of each file, at random.", min=1)] = None,
+    sample: Annotated[int | None, typer.Option(help="Take this number of each file, at random.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
-    children: Annotated[int | None, typer.Option(help="So many at once; as many as there are cores.", min=1)] = None,
+    children: Annotated[int | None, typer.Option(help="Run this number at once; default: one per core.", min=1)] = None,
 ) -> None:
     """Try mutants, and record how many were killed."""
     mutmut = str(Path(sys.executable).with_name("mutmut"))

@@ -1,7 +1,7 @@
 """Every write fails once: the disk is full, read-only, broken or gone at the k-th call that changes something.
 
 A case is its seed: what is done, which call fails, how, and for how many calls. Solves and trainings continue, with
-one warning if the disk has less than they know. Earlier files are unchanged; what is saved is there whole or not at
+one warning if the disk has less than they know. Earlier files are unchanged; what is saved exists whole or not at
 all. Some solves run on a small file system that really is full, if one can be mounted.
 """
 

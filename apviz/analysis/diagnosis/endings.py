@@ -28,7 +28,7 @@ RMSE_GAIN_SHARE = 0.05
 # the error of a model is about σ if it has many rows for its flexibility: if few eigenvalues of K exceed σ²
 SURE_FACTOR, FEW_EIGENVALUES_SHARE = 3.0, 0.1
 # solving longer is useless if the test error is within 1% of its end at this multiple of the tolerance, while at least
-# this share of the work, and at least this work, is still to come
+# this share of the work, and at least this work, remains
 LOOSER_TOL_FACTOR, WORK_AFTER_SHARE, WORK_AFTER = 3.0, 0.5, 5.0
 # work that takes no noticeable time
 QUICK_WORK = 20.0

@@ -56,7 +56,7 @@ export function drawnBlocks(rule, blocks, seed = 0) {
   };
 }
 
-/** So many blocks in the order in which a random rule draws them; the name of a rule that draws none as it is. */
+/** `count` blocks in the order in which a random rule draws them; other rules stay a name. */
 export function drawnOrder(rule, blocks, count, seed = 0) {
   if (!["random", "shuffled"].includes(rule)) return rule;
   const next = drawnBlocks(rule, blocks, seed);

@@ -95,7 +95,7 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   state.onChange(draw);
   const watch = new ResizeObserver(() => view.resize() && draw());
   watch.observe(charts);
-  // nobody observes what is printed
+  // a ResizeObserver does not see a page that is printed
   const fit = () => view.resize() && draw();
   addEventListener("beforeprint", fit);
   view.resize();

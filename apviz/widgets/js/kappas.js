@@ -255,7 +255,7 @@ export class KappasView {
       figures.sequential = number(seen.kappaPrime("sequential"), 3);
       figures.tree = number(seen.kappaPrime("kd-tree"), 3);
     }
-    // what came of the bet stands until the next is there
+    // keep the outcome of the bet until the next one is known
     if (solved?.key !== this._wanted.key) return {...figures, result: values.bet === this._told?.bet ? this._told.words : ""};
     const epochs = Object.fromEntries(sides.map((side) => [side, solved.epochsTo(side)]));
     const ends = sides.map((side) => solved.solves[side].errors.at(-1));

@@ -100,7 +100,7 @@ export class PictureSolve {
     return Int32Array.from([...owned, ...(yield* nearest(points, owned, count, PORTION))]);
   }
 
-  /** A portion of what is left until it is there. */
+  /** Compute one portion of the remaining work, if any. */
   goOn() {
     if (this.isThere) return;
     this._running ??= this.work();

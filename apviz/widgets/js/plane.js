@@ -156,7 +156,7 @@ export class Plane extends Figure {
     for (const tick of xTicks ?? along) {
       const [value, words] = xTicks ? tick : [powers ? Math.log10(tick) : tick, number(tick)],
         at = this.sx(value);
-      // words stand in the middle of what they name, where no line is
+      // a label is centred on what it names if there is no grid line
       if (!xTicks) pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
       pen.draw("text", {x: at.toFixed(1), y: this.bottom + 1.15 * small, "text-anchor": "middle"}, words);
     }

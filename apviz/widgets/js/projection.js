@@ -278,7 +278,7 @@ function drawAxes(space, half, kernels) {
     if (ends[1][i] < 0) ends[1][i] = 0;
     space.line(ends, {stroke: "var(--grid)", "stroke-width": 1.5}, -1e3);
     const [x, y] = space.at(ends[1]);
-    if (tips.some((tip) => Math.hypot(tip[0] - x, tip[1] - y) < 4 * space.em)) continue; // the arrow's name is there
+    if (tips.some((tip) => Math.hypot(tip[0] - x, tip[1] - y) < 4 * space.em)) continue; // the place of the arrow's name
     space.text(ends[1], `e${below(i + 1)}`, {}, outwards(space, ends[1], 0.7));
   }
 }

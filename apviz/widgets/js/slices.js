@@ -16,7 +16,7 @@ export class Slices {
     port1.onmessage = () => this._goOn();
   }
 
-  /** A view calls it as it draws, after it knows what is wanted: what is quick is there at once. */
+  /** A view calls it as it draws, once it knows what is wanted: quick results are ready at once. */
   start() {
     cancelAnimationFrame(this._frame);
     this._frame = 0;

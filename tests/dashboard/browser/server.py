@@ -28,7 +28,7 @@ class Server:
     """`apviz dashboard` on a free port.
 
     Args:
-        wait: until it is there.
+        wait: until it exists.
         log: file that gets what it writes.
     """
 

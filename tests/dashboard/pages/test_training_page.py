@@ -120,7 +120,7 @@ def test_a_training_of_a_sum_of_kernels_can_be_shown_repeated_and_resumed(page, 
     (solve,) = opened.solves.kept
     assert solve.converged and solve.kernel == job.trace.hyperparameters_at(2).kernel
     opened.look_at(None)
-    assert opened.picker.go_on.label == "Go on to step 3"
+    assert opened.picker.go_on.label == "Resume to step 3"
     opened.go_on()
     tick(opened, lambda: not opened.job.is_active)
     assert opened.selected.steps == 3 and opened.job.state == "done"
@@ -137,7 +137,7 @@ def test_a_training_can_be_started_followed_stopped_and_resumed(page, tmp_path):
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
     done = opened.selected.steps
-    assert 2 <= done < 60 and opened.picker.go_on.label == "Go on to step 60" and not opened.picker.go_on.disabled
+    assert 2 <= done < 60 and opened.picker.go_on.label == "Resume to step 60" and not opened.picker.go_on.disabled
     assert len(opened.solves.kept) == 1
     opened.go_on()
     tick(opened, lambda: opened.selected.steps > done)
@@ -161,7 +161,7 @@ def test_a_training_of_another_process_is_read_again_when_it_changes(page, tmp_p
     apviz.Training(data.train_x, data.train_y, SETTINGS, path=path, dataset="china").run([Watch()])
     tick(opened, lambda: opened.selected.trace.finished)
     assert (
-        seen == [1, 2, 3] and opened.picker.go_on.disabled is False and opened.picker.go_on.label == "Go on to step 50"
+        seen == [1, 2, 3] and opened.picker.go_on.disabled is False and opened.picker.go_on.label == "Resume to step 50"
     )
 
 
@@ -187,7 +187,7 @@ def test_resuming_that_ends_before_a_step_does_not_change_the_page(page, tmp_pat
         opened.go_on()
         opened.stop()
         tick(opened, lambda: not opened.job.is_active)
-    assert opened.choice.training == older and opened.picker.go_on.label == "Go on to step 6"
+    assert opened.choice.training == older and opened.picker.go_on.label == "Resume to step 6"
 
 
 def test_a_step_beyond_the_last_always_shows_the_last(page, trained):

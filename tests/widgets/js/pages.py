@@ -46,7 +46,7 @@ SHOWN = """() => JSON.stringify([...document.querySelectorAll(".apviz-live svg *
 
 
 def control(tab: Any, name: str) -> Any:
-    """Return the row of a control, and open "more" if it is there."""
+    """Return the row of a control, and open "more" if it exists."""
     tab.evaluate("() => document.querySelectorAll('.apviz-live details').forEach((each) => (each.open = true))")
     return tab.locator(f".apviz-live [data-control={name}]")
 

@@ -125,7 +125,9 @@ class RunComparison:
     def _show_settings(self) -> None:
         traces = self._traces
         if len(traces) > SETTINGS_OF:
-            words = f"Settings of up to {SETTINGS_OF} runs stand side by side; the chart of lines has what differs."
+            words = (
+                f"Settings of up to {SETTINGS_OF} runs are shown side by side; the chart of lines shows what differs."
+            )
             self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
             return
         rows = settings_table(list(traces.values()), only_differences=self._choice.differences and len(traces) > 1)

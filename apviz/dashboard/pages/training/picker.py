@@ -137,7 +137,7 @@ class TrainingPicker:
             lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
         )
         self.go_on = server_owned(
-            pmui.Button(label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12))
+            pmui.Button(label="Resume", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12))
         )
         self.go_on.on_click(lambda event: go_on())
         self.state = server_owned(
@@ -165,7 +165,7 @@ class TrainingPicker:
         if trace is not None:
             self.state.param.update(object=describe_training(trace, running), severity=_severity(trace))
         self.diagnosis.show(None if running else trace, "the whole training")
-        self.go_on.param.update(disabled=goal is None, label="Go on" if goal is None else f"Go on to step {goal}")
+        self.go_on.param.update(disabled=goal is None, label="Resume" if goal is None else f"Resume to step {goal}")
 
 
 NO_TRAINING = "none yet"
