@@ -200,7 +200,7 @@ def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None) -> None:
     if solvers is None:
         return
     require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
-    require(len(solvers) > 0, "solvers", solvers, "at least one, or None")
+    require(len(solvers) > 0, "solvers", solvers, "one solver or more, or None")
     for name, solver in solvers.items():
         require_kind(f"solvers[{name!r}]", solver, Solver, "a solver, such as apviz.Automatic()")
 

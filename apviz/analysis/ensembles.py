@@ -197,7 +197,7 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
             costs.setdefault(name, {}).setdefault(system, []).append(cost)
             places.setdefault(system, []).append(place)
     if not costs:
-        raise ValueError("none of these runs has ended, so no system is known to be solved or not")
+        raise ValueError("none of these runs has ended, so there is nothing to compare yet")
     common = [system for system in places if all(system in of_one for of_one in costs.values())]
     if not common:
         lacking = ", ".join(f"{name}: {len(of_one)}" for name, of_one in costs.items())

@@ -107,7 +107,7 @@ class VarianceMethods:
         if not found.sd_error() <= SD_ERROR:
             warnings.warn(
                 f"standard deviations given near rows may be too large: {found.sentence}; the method 'solves' takes "
-                "longer and is closer",
+                "longer and is more accurate",
                 stacklevel=4,
             )
         return errors

@@ -64,7 +64,7 @@ def given_blocks(span: Span, sets: Sequence[Sequence[int]]) -> Blocks:
     owned = []
     for block in solved:
         owned.append(tuple(point for point in block if point not in held))
-        require(len(owned[-1]) > 0, "a block", block, "a set with a point that no block before it holds")
+        require(len(owned[-1]) > 0, "a block", block, "a set with a point that no earlier block has")
         held.update(block)
     require(len(held) == span.n, "the blocks", sets, f"sets of points that hold all from 0 to {span.n - 1}")
     return Blocks(tuple(owned), solved)

@@ -131,7 +131,7 @@ def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
     """
     require_one_of(plane, "plane", get_args(Plane))
     n = len(path.eigenvalues)
-    require(n > 1, "n", n, "two points at least, for a plane")
+    require(n > 1, "n", n, "at least 2, for a plane")
     if plane == "largest and smallest λ":
         return 0, n - 1
     if plane == "largest λ and most error":

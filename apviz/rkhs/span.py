@@ -113,7 +113,7 @@ class Span:
     def angle(self, v: Floats, w: Floats) -> float:
         """Compute the angle between two functions in H that are not zero, in radians."""
         lengths = self.norm(v) * self.norm(w)
-        require(lengths > 0, "the functions", "one that is zero", "functions that are not, for an angle")
+        require(lengths > 0, "the functions", "one that is zero", "nonzero, because zero has no angle")
         return float(np.arccos(np.clip(self.inner(v, w) / lengths, -1.0, 1.0)))
 
     def values(self, weights: Floats, z: Any) -> Floats:

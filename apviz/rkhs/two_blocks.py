@@ -63,7 +63,7 @@ def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> t
     shared = _shared(first, second)
     a, _, b = _decomposed(span, first, second)
     if shared == min(a.shape[1], b.shape[1]):
-        raise ValueError("one of the two sets must not hold all points of the other, for a pair at an angle")
+        raise ValueError("neither set may contain the other, because then no angle remains between them")
     u, v = span.weights_of(a[:, shared]), span.weights_of(b[:, shared])
     sign = np.sign((span.gram @ u)[np.abs(span.gram @ u).argmax()])
     return sign * u, sign * v

@@ -326,7 +326,7 @@ def _check_attributes(attrs: dict[str, Any], needed: dict[str, Any]) -> None:
 def _check_json(name: str, text: str) -> None:
     try:
         if not isinstance(json.loads(text), dict):
-            raise ValueError("no mapping")
+            raise ValueError("it is not an object")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"its {name} is not JSON as apviz writes it: {error}") from error
 

@@ -88,7 +88,7 @@ def test_two_blocks_that_share_a_point_both_solve_on_it():
     [
         ([(0, 1)], "sets of points that hold all from 0 to 2"),
         ([(0, 1), (2, 3)], "sets must be points by their numbers from 0 to 2"),
-        ([(0, 1, 2), (1,)], "a point that no block before it holds"),
+        ([(0, 1, 2), (1,)], "a point that no earlier block has"),
     ],
 )
 def test_invalid_blocks_raise(sets, message):
