@@ -146,7 +146,7 @@ def advise(
 ) -> Advice:
     """Forecast seconds, work and memory of every method that fits, and recommend one. All numbers are estimates.
 
-    Each method solves a pilot system of some hundred to 1,250 of the rows. Methods that may be the best also solve one
+    Each method solves a pilot system of a few hundred to 1,250 of the rows. Methods that may be the best also solve one
     with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
     this machine (`apviz.advice.cost_model`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the
     best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,

@@ -89,8 +89,8 @@ class Posterior:
 
     **Variance given near rows** (`apviz.gp.neighbour_variances`) conditions on up to 2,048 rows near a group of test
     points instead of on all: for thousands of points, far cheaper than solves. It is never too small; where it has not
-    settled, a solve is made. A random sample of up to 64 points is solved, and says how much too large standard
-    deviations are; above 5% it warns.
+    settled, apviz solves. Solves for a random sample of up to 64 points show by how much standard deviations are too
+    large; above 5% it warns.
 
     Args:
         x: (n, d) training inputs.
@@ -492,7 +492,7 @@ class Posterior:
             hooks: hooks of the solves.
 
         Raises:
-            ValueError: x_star as in `variance`, no rows, a count below 1, or a seed that is none.
+            ValueError: x_star as in `variance`, no rows, a count below 1, or an invalid seed.
         """
         points, hooks = Points(x_star, self.system), checked_hooks(hooks)
         require(len(points) > 0, "x_star", "no rows", "at least one test point")

@@ -148,7 +148,7 @@ class Variogram:
         Lengthscales of several inputs become ratios. The prior mean has no place in a variogram.
 
         Raises:
-            ValueError: a kernel other than one Matérn or RBF, or of inputs that are not rotated and stretched only.
+            ValueError: a kernel other than a single Matérn or RBF, or inputs that are not only rotated and scaled.
         """
         kernel = hyperparameters.build_kernel()
         inner = kernel.kernel if isinstance(kernel, Transformed) else kernel

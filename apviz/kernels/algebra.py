@@ -95,7 +95,7 @@ class Kernel(ABC):
             centre, unit: (d,), of the columns of x; units are positive.
 
         Raises:
-            ValueError: there is no such kernel in apviz, or it is not known.
+            ValueError: apviz has no such kernel.
 
         Examples:
             >>> import apviz
@@ -108,12 +108,12 @@ class Kernel(ABC):
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether a part of it is evaluated by other people's code, which no engine compiles."""
+        """Whether code from outside apviz evaluates a part of it, which no engine compiles."""
         return False
 
     @property
     def name(self) -> str:
-        """What it is called, in captions and traces."""
+        """Name in captions and traces."""
         return repr(self)
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
@@ -130,7 +130,7 @@ class Kernel(ABC):
         return torch.cat(self.lowered(x.shape[1]).features(x, centre_of(x)), 1).to(x.dtype)
 
     def random_features(self, x: Tensor, count: int, seed: int = 0) -> RandomFeatures:
-        """Draw features whose products are k in the mean, of which functions are drawn: x (n, d), for their centre.
+        """Draw random features, whose products are k on average; x (n, d) gives their centre.
 
         Args:
             count: of each term of the sum of products that the kernel is; errors of k fall with its root.

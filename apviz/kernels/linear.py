@@ -110,7 +110,7 @@ class Polynomial(Linear):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Constant(Leaf, InnerProduct):
-    """Constant: the same for all points, as a mean that is not known.
+    """Constant: the same covariance for all points, as of an unknown constant mean.
 
     Args:
         outputscale: its positive value.
@@ -149,7 +149,7 @@ class Groups(Leaf, InnerProduct):
 
     Raises:
         ValueError: shapes that do not match, numbers that are not finite, variances below 0; when it is used, several
-            columns, or a group that is not there.
+            columns, or a group that does not exist.
 
     Examples:
         >>> import torch, apviz

@@ -64,7 +64,7 @@ class Periodic(Leaf, SquaredExponential):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Cosine(Leaf, InnerProduct):
-    """Cosine: cos(2π(x − z)/p), of one input; only there is it positive definite. Products of it take several.
+    """Cosine: cos(2π(x − z)/p), of one input; for several use a product, because it is not positive definite there.
 
     Args:
         period: p > 0, in the units of the input.

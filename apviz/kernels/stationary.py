@@ -71,7 +71,7 @@ class Stationary(Leaf):
 
     @property
     def name(self) -> str:
-        """The name in `KERNELS`; of a class that is not there, the class's own."""
+        """The name in `KERNELS`; the name of the class if it is not registered."""
         return KERNELS.name_of(self)
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def prediction_error(
     traces: Trace | Sequence[Trace], *, accuracy: float = 0.05, x: X = "work", theme: ThemeName = "light"
 ) -> go.Figure:
-    """Draw the error of predictions above and the residual below: where solving further stops mattering.
+    """Draw the error of predictions above and the residual below: where more solving no longer matters.
 
     The error of means, in posterior standard deviations, is the one that 95% of the test points do not exceed,
     recorded by an `apviz.PredictionErrorHook`. Traces without it are left out. Buttons switch x.

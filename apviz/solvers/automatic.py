@@ -50,16 +50,20 @@ WORTH = 0.6
 class Automatic(Solver):
     """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    For 30,000 rows and more of up to three inputs, coloured projections with Fourier products, if these are expected to
-    take clearly less time than blocks that evaluate entries.
+    It chooses the first of these whose condition holds:
 
-    Cholesky up to 2,000 rows, where it takes less time than blocks of any size. Beyond 2,000 rows, Cholesky if its
-    n³/3 flops take less time than the entries that blocks usually evaluate: with hundreds of inputs, or without a C++
-    compiler. On a GPU in float32, Cholesky up to 50,000 rows. Beyond 2,000 rows Cholesky must also fit the memory, and
-    σ² must be above the rounding of its dtype. CG, alone or with randomly pivoted Cholesky, if a rehearsal on 1,000
-    rows takes few enough iterations to cost less than blocks. Else alternating projection on blocks of neighbours,
-    sized by n and the free memory, which hands over to CG if it turns out to be slow (`benchmarks/results/solvers` has
-    the times of every method on every set).
+    - Coloured projections with Fourier products, for 30,000 rows or more of up to three inputs, if these are expected
+      to take clearly less time than blocks that evaluate entries.
+    - Cholesky, for up to 2,000 rows, where it takes less time than blocks of any size. On a GPU in float32 for up to
+      50,000 rows. For more rows if its n³/3 flops take less time than the entries that blocks usually evaluate: with
+      hundreds of inputs, or without a C++ compiler. Beyond 2,000 rows Cholesky must also fit the memory, and σ² must be
+      above the rounding of its dtype.
+    - CG, alone or with randomly pivoted Cholesky, if a rehearsal on 1,000 rows takes few enough iterations to cost less
+      than blocks.
+    - Alternating projection on blocks of neighbours, sized by n and the free memory. It hands over to CG if it turns
+      out to be slow.
+
+    `benchmarks/results/solvers` has the times of every method on every data set.
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.

@@ -378,7 +378,7 @@ class Prepared:
     preconditioner: Apply | None = None
 
     def ending_as(self, solver: Solver) -> Prepared:
-        """Return the same set-up with the tolerance and the caps of `solver`.
+        """Return the same set-up with the tolerance and the limits of `solver`.
 
         Raises:
             ValueError: `solver` differs in other settings from the solver that prepared this set-up.

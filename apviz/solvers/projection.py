@@ -61,8 +61,8 @@ class AlternatingProjection(Solver):
         columns: update of the residual: `apviz.solvers.Exact()`, the paper's, or `Skeletons(rank=…)`, by few columns in
             all rows but the nearest.
         precision: of blocks and residual: an `apviz.solvers.Precision`, or `system`, `float32`, `float64` or `auto`.
-        fallback_rank: largest rank of the preconditioner of CG, which takes over if epochs lower the residual more
-            slowly (`apviz.solvers.handover`); each CG iteration counts as an epoch; 0: no handover.
+        fallback_rank: largest rank of the preconditioner of CG, which takes over if it lowers the residual faster
+            than epochs do (`apviz.solvers.handover`); each CG iteration counts as an epoch; 0: no handover.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs; with m blocks an epoch is m updates.
         check_every: epochs between evaluations of B − KW (1.0 work each) without another reason for one: convergence is

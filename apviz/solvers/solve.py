@@ -47,8 +47,8 @@ def solve(
         hooks: handle start, updates, epochs and stop, such as an `apviz.Recorder`.
         initial_weights: initial W, of the shape of B; costs one product with K (1.0 work).
         until: tolerance and limits that replace those of the solver.
-        prepared: result of `solver.prepare(system.operator)`; `solver` may have another tolerance and other caps. None:
-            it is built here. It counts as set-up of the first solve that uses it.
+        prepared: result of `solver.prepare(system.operator)`; `solver` may have another tolerance and other limits.
+            None: it is built here. It counts as set-up of the first solve that uses it.
         certify: how B − KW is evaluated where it may claim convergence. `operator`: by the operator's own products if
             their error can be measured, which counts against the claim, else exactly; `exact`: by all entries in
             float64; `compensated`: by float32 entries and compensated sums, for GPUs with slow float64

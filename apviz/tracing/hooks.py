@@ -171,7 +171,7 @@ class StopHook(Hook):
 
 
 class PredictionHook(Hook):
-    """Measure the test RMSE after each epoch, which shows when further solving stops mattering.
+    """Measure the test RMSE after each epoch, which shows when more solving no longer matters.
 
     The predictive mean is μ + k(X*, X) W[:, 0], so the first right-hand side must be the targets minus μ. Its
     kernel entries, in float64, are counted separately (`prediction_work`), and its time does not count as the solve's.

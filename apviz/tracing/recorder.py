@@ -32,7 +32,7 @@ FLUSH_SHARE = 100
 
 
 class Recorder(Hook):
-    """Record every solve among whose hooks it is; `trace` is the last one, `traces` are all.
+    """Record every solve that has it among its hooks; `trace` is the last one, `traces` are all of them.
 
     Updates stay on the device and are moved once per epoch. With a path, the trace is appended to disk while the solve
     runs, at most once per epoch and for at most 1% of the time. A flush takes 10 to 40 ms, so the trace on disk is
@@ -59,7 +59,7 @@ class Recorder(Hook):
 
     Raises:
         FileExistsError: when a solve starts and its path exists, or another writer holds its lock.
-        ValueError: a URL of no store that fsspec knows; when a solve with more than 4,000 rows starts and
+        ValueError: a URL of a store that fsspec does not know; when a solve with more than 4,000 rows starts and
             `eigenvalues` is set.
 
     Examples:
@@ -135,7 +135,7 @@ class Recorder(Hook):
             self.flush()
 
     def flush(self) -> None:
-        """Write what the last record holds; warn once where the disk does not take it."""
+        """Write the last record to disk; warn once if that fails."""
         if self._store is None:
             return
         started = time.perf_counter()

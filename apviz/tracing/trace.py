@@ -307,8 +307,8 @@ class Trace:
         """Write the trace to a new Zarr directory, or to a URL of an object store, whole or not at all.
 
         Raises:
-            FileExistsError: something is at the path.
-            OSError: the disk is full or gone.
+            FileExistsError: the path exists.
+            OSError: the disk is full or unavailable.
         """
         place = place_of(path)
         require_free(place)

@@ -57,7 +57,7 @@ def diagnose(
     has been tried in the same way. The model, its caches and torch's random numbers stay unchanged. Inside
     `alternating_projection()`, GPyTorch itself is measured. Of more than 2,000 rows, 2,000 are measured, drawn at
     random, with a noise that keeps κ; the evidence says so. It takes seconds to a minute, longer if more changes are
-    tried, and some 0.5 GB at 2,000 rows.
+    tried, and about 0.5 GB at 2,000 rows.
 
     Args:
         likelihood: None: the model's.
