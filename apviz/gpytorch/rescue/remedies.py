@@ -198,21 +198,21 @@ class Measured:
         words = [f"GPyTorch without CG, in {dtype}{', after it added jitter to the diagonal' if native.jitter else ''}"]
         if native.trace is not None:
             end, tol = native.trace["epoch"].isel(epoch=-1), float(native.trace.attrs["tol"])
-            met = {"converged": "met", "stagnated": "claims, wrongly, to have met"}.get(native.trace.outcome, "missed")
+            met = {"converged": "met", "stagnated": "wrongly claims to have met"}.get(native.trace.outcome, "missed")
             words = [
                 f"GPyTorch's CG in {dtype} {met} its tolerance of {tol:g} in training, after {int(end['epoch']):,} "
-                f"iterations: the mean residual is {float(end['residual']):.2g} by its recursion and "
-                f"{native.all_residuals:.2g} by B − KW, that of the targets {native.residual:.2g} in float64 (1 at "
-                "W = 0)"
+                "iterations",
+                f"The mean residual is {float(end['residual']):.2g} by its recursion and {native.all_residuals:.2g} by "
+                f"B − KW; that of the targets is {native.residual:.2g} in float64, and 1 at W = 0",
             ]
         if not native.log_likelihood_error <= LARGE_ERROR:
             words.append(
-                f"the log likelihood per row is {native.log_likelihood:.3g} instead of {self.truth.log_likelihood:.3g}"
+                f"The log likelihood per row is {native.log_likelihood:.3g} instead of {self.truth.log_likelihood:.3g}"
             )
         late = [t for t in native.unconverged if t is not native.trace]
         if late:
-            words.append(f"in prediction it ended at a residual of {float(late[0]['epoch']['residual'][-1]):.2g}")
-        return f"{'; '.join(words)}. {self._figures(native)}"
+            words.append(f"In prediction, CG ended at a residual of {float(late[0]['epoch']['residual'][-1]):.2g}")
+        return f"{'. '.join(words)}. {self._figures(native)}"
 
     def _figures(self, found: Solved) -> str:
         words, variances = [], ""

@@ -195,7 +195,7 @@ def test_2407_the_loss_is_nan_though_data_and_hyperparameters_are_not():
         assert np.isnan(step(model)[0])
         found = diagnose(model, losses=[1.2, 0.4, float("nan")])
     assert found.limit in (Limit.NOISE, Limit.PRECISION) and found.change["dtype"] == "float64"
-    assert "the log likelihood per row is nan" in found.evidence
+    assert "The log likelihood per row is nan" in found.evidence
     double = in_float64(model)
     with apviz.gpytorch.alternating_projection():
         loss, gradient, _ = step(double)
