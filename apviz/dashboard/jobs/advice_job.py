@@ -33,8 +33,8 @@ class AdviceJob(Job):
         between = [StopBetweenSolves(self)]
         self.message = "loading the data, and fitting hyperparameters if there are none"
         loaded = self.spec.build(self._limits, between)
-        self.message = f"solving few of the {loaded.system.n:,} rows by each method"
+        self.message = f"solving a few of the {loaded.system.n:,} rows with each method"
         self.advice = advise(
             loaded.system, tol=self._tol, max_epochs=self._max_epochs, seed=self.spec.seed, hooks=between
         )
-        self.message = f"advised on {self.advice.system}; hyperparameters: {loaded.hyperparameters.provenance}"
+        self.message = f"advice for {self.advice.system}; hyperparameters: {loaded.hyperparameters.provenance}"

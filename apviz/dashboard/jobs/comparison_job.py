@@ -72,13 +72,13 @@ class ComparisonJob(Job):
     def status(self) -> str:
         """Return a sentence on the current solve, with its estimated remaining time."""
         if self.state == "queued":
-            return f"number {self.queue_position} of those that wait for a free solver"
+            return f"number {self.queue_position} in line for a free solver"
         if self.state != "running":
             return self.message
         left = self.live.seconds_left
         about = ""
         if math.isfinite(left) and left >= 1:
-            till = "until its cap on epochs" if self.live.until_cap else "left for this solver"
+            till = "until its epoch limit" if self.live.until_cap else "left for this solver"
             about = f" · about {duration(left)} {till} (estimate)"
         stopping = "stopping · " if self.stopping else ""
         if self._progress is not None and self._progress.warning:

@@ -147,7 +147,7 @@ class Job(ABC):
     def status(self) -> str:
         """Return a sentence on the current activity or on the result."""
         if self.state == "queued":
-            return f"number {self.queue_position} of those that wait for a free solver"
+            return f"number {self.queue_position} in line for a free solver"
         return self.message
 
     @property
@@ -175,7 +175,7 @@ class Job(ABC):
                 self.work()
             self.state = "stopped" if self.stopping else "done"
         except Stopped:
-            self.state, self.message = "stopped", "stopped before there was anything to record"
+            self.state, self.message = "stopped", "stopped before anything was recorded"
         except self.FAILURES as error:
             self.state, self.message = "failed", str(error) or type(error).__name__
         except BaseException as error:

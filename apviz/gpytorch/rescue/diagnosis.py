@@ -139,7 +139,7 @@ def _indefinite(given: Copy) -> Diagnosis | None:
         f"In float64 the eigenvalues of K, with the noise, lie between {values[0]:.3g} and {values[1]:.3g}: no solver "
         "and no precision fixes a negative eigenvalue."
     )
-    advice = "Use another kernel: a kernel that is valid in one dimension only becomes a product over the inputs."
+    advice = "Use another kernel. If yours is valid in one dimension only, use a product of it over the inputs."
     return Diagnosis(Limit.INDEFINITE, evidence, advice, {"kernel": "another"})
 
 

@@ -128,7 +128,7 @@ def test_with_two_slots_the_third_solve_waits_visibly(visit):
         visitor.says("Running: Alternating projection (cyclic")
     last = visitors[2]
     last.press("Run")
-    last.says("Queued: number 1 of those that wait")
+    last.says("Queued: number 1 in line")
     visitors[0].press("Stop")
     last.says("Running: Alternating projection (cyclic")
     for visitor in visitors[1:]:

@@ -78,7 +78,7 @@ def test_stop_ends_a_fit_at_its_next_step(runs):
     job = ComparisonJob(JobQueue(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
     job.stop()
     finished(job)
-    assert (job.state, job.message) == ("stopped", "stopped before there was anything to record")
+    assert (job.state, job.message) == ("stopped", "stopped before anything was recorded")
     assert runs.names() == []
 
 

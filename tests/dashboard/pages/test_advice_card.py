@@ -84,7 +84,7 @@ def test_while_advice_is_computed_the_page_says_so_and_starts_no_other(tmp_path)
         page._advice.ask()
         page.tick()
         assert page._advice.job is first and page.shows(first) and page._advice.button.disabled
-        assert shown(page)[0] == ["Which method?", "Queued: number 1 of those that wait for a free solver"]
+        assert shown(page)[0] == ["Which method?", "Queued: number 1 in line for a free solver"]
         buttons(page)["Stop"].clicks += 1
         first.join(60)
     page.tick()
