@@ -134,7 +134,7 @@ def machine() -> Iterator[Finding]:
     yield _cores()
     free, total = free_memory(torch.device("cpu")) / 2**30, psutil.virtual_memory().total / 2**30
     yield Finding(
-        "memory", f"{free:.1f} GiB free to this process, of {total:.1f} GiB of the machine",
+        "memory", f"{free:.1f} GiB free for this process, of {total:.1f} GiB on this machine",
         "little memory is free: close other programs, or raise the limit of the container, batch job or `ulimit -v`"
         if free < LITTLE_MEMORY else "",
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _cores() -> Finding:
     threads, load = torch.get_num_threads(), psutil.getloadavg()[0]
     advice = ""
     if threads < allowed // 2:
-        advice = f"apviz takes {threads} of {allowed} cores: unset OMP_NUM_THREADS, or call torch.set_num_threads"
+        advice = f"apviz uses {threads} of {allowed} cores: unset OMP_NUM_THREADS, or call torch.set_num_threads"
     elif load > BUSY * allowed:
         advice = f"other processes use the cores (load {load:.1f}): the speeds below are lower than usual"
     found = (
@@ -192,7 +192,7 @@ def _compiler() -> Finding:
 def _gpu() -> Finding:
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
-        return Finding("GPU", f"{', '.join(names)}; apviz takes the first, CUDA {torch.version.cuda}")
+        return Finding("GPU", f"{', '.join(names)}; apviz uses the first, CUDA {torch.version.cuda}")
     if shutil.which("nvidia-smi"):
         advice = "torch is a build without CUDA, or older than the driver: install one from pytorch.org for this CUDA"
         return Finding("GPU", f"there is a driver, but torch {torch.__version__} sees no GPU", advice)
@@ -237,7 +237,7 @@ def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str,
 
 def _instead(name: str) -> str:
     others = {
-        "compiled tiles": "set CXX to another compiler, or to a name that does not exist, for torch tiles alone",
+        "compiled tiles": "set CXX to another compiler, or to a name that does not exist to use torch tiles only",
         "KeOps": "do not use operator='keops', or clear its cache: pykeops.clean_pykeops()",
     }
     return others.get(name, "please report it with this table: https://github.com/apviz/apviz/issues")
@@ -306,7 +306,7 @@ def solves(device: torch.device) -> Iterator[Finding]:
     tried: dict[str, Solver] = {
         "alternating projection, the paper's": AlternatingProjection(block_size=300, tol=TOL),
         "alternating projection, overlapping": overlapping(tol=TOL), "conjugate gradients": ConjugateGradient(tol=TOL),
-        "Cholesky": Cholesky(tol=TOL), "apviz's choice": Automatic(tol=TOL),
+        "Cholesky": Cholesky(tol=TOL), "automatic choice": Automatic(tol=TOL),
     }  # fmt: skip
     for name, solver in tried.items():
         started, subject = time.perf_counter(), f"{name} ({device.type})"

@@ -86,7 +86,7 @@ def test_little_memory_few_threads_and_missing_packages_get_advice(monkeypatch):
     version = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: "" if name in ("panel", "h5py") else version(name))
     found = list(machine())
-    assert "0.5 GiB free to this process" in of(found, "memory").found and "ulimit -v" in of(found, "memory").advice
+    assert "0.5 GiB free for this process" in of(found, "memory").found and "ulimit -v" in of(found, "memory").advice
     assert "takes 1 of 16 cores" in of(found, "processor").advice
     assert of(found, "versions").advice == "for more: pip install 'apviz[dashboard,hdf5]'"
 

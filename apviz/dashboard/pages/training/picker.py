@@ -186,7 +186,7 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     a, steps = trace.attrs, trace["step"]
     done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
     h, settled = trace.hyperparameters, trace.settled_at
-    state = "finished" if trace.finished else "running" if running else "not finished: interrupted, or still running"
+    state = "finished" if trace.finished else "running" if running else "unfinished: interrupted, or still running"
     scale = f"outputscale = {h.outputscale:.4g}, " if isinstance(h.kernel, str) else ""
     words = [
         f"**{trace.method_name} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
@@ -196,8 +196,8 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     words.append(trace.work_words)
     if failed and trace.budget:
         words.append(
-            f"The solves of {failed} of the {done} steps ended short of their tolerance, by their budget of "
-            f"max_epochs = {trace.budget}."
+            f"The solves of {failed} of the {done} steps ended above their tolerance, at their limit of {trace.budget} "
+            f"epoch{'s' if trace.budget > 1 else ''}."
         )
     elif failed:
         words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")

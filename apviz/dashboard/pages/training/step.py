@@ -144,13 +144,13 @@ def can_change_a_solve(diagnosis: Diagnosis) -> bool:
 
 def _describe_solves(solves: Sequence[Trace], warm: bool) -> str:
     if not solves:
-        words = "The curve of this solve was not kept: only those of trainings that run in this window are."
-        words += " Its numbers are below; the same system can be solved again, with the same right-hand sides."
+        words = "The curve of this solve was not kept: only trainings that run in this window keep theirs."
+        words += " Its numbers are below. You can solve the same system again, with the same right-hand sides."
     elif len(solves) > 1:
         words = "The curves are solves of the same system; the diagnosis is of the last one."
     else:
         return ""
-    cold = " This training started every solve where the last one ended; again it starts from zero."
+    cold = " This training started every solve where the last one ended; a repeated solve starts from zero."
     return words + (cold if warm else "")
 
 
@@ -164,10 +164,10 @@ def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
     lengths = ", ".join(f"{value:.3g}" for value in h.lengthscale[:SHOWN_LENGTHSCALES])
     if len(h.lengthscale) > SHOWN_LENGTHSCALES:
         lengths += f", … ({len(h.lengthscale)} in all, {min(h.lengthscale):.3g} to {max(h.lengthscale):.3g})"
-    converged = "converged" if int(row["converged"]) else "NOT CONVERGED"
+    converged = "converged" if int(row["converged"]) else "not converged"
     values = {
         "the solve": f"{converged}, residual {float(row['residual']):.3g}",
-        "epochs, or iterations": f"{int(row['epochs']):,}",
+        "epochs or iterations": f"{int(row['epochs']):,}",
         "work of the step": f"{float(row['work']):.4g} n² kernel entries",
         "time of the step": f"{float(row['seconds']):.3g} s",
         "σ²": f"{h.noise:.5g}",
