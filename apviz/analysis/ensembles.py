@@ -85,6 +85,18 @@ def median_and_band(
 
     Raises:
         ValueError: No run; one in which the variable is nowhere finite.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (10, 20, 20):
+        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
+        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> table = apviz.analysis.median_and_band(recorder.traces, band="range")
+        >>> list(table), bool((table["low"] <= table["median"]).all())
+        (['x', 'low', 'median', 'high'], True)
     """
     curves = [_steps(trace, variable, x) for trace in traces]
     if not curves:
@@ -111,7 +123,19 @@ def _steps(trace: Trace, variable: str, x: Unit) -> tuple[Floats, Floats]:
 
 
 def group_table(groups: Sequence[Sequence[Trace]]) -> pd.DataFrame:
-    """Return a table of groups: numbers of runs and of converged runs, medians; `work` and `seconds` if converged."""
+    """Return a table of groups: numbers of runs and of converged runs, medians; `work` and `seconds` if converged.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (10, 20, 20):
+        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
+        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> apviz.analysis.group_table([recorder.traces])[["runs", "converged"]].values.tolist()
+        [[3, 3]]
+    """
     rows = []
     for runs in groups:
         last = [trace["epoch"].isel(epoch=-1) for trace in runs]
@@ -135,7 +159,19 @@ def _median(values: Sequence[float]) -> float:
 
 
 def coinciding(traces: Sequence[Trace]) -> list[list[int]]:
-    """Return indices of runs whose curves of residuals coincide: within 1% after every epoch, at the same work."""
+    """Return indices of runs whose curves of residuals coincide: within 1% after every epoch, at the same work.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (10, 20, 20):
+        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
+        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> apviz.analysis.coinciding(recorder.traces)
+        [[1, 2]]
+    """
     found: list[list[int]] = []
     lengths: dict[int, list[list[int]]] = {}
     for place, trace in enumerate(traces):
@@ -245,6 +281,17 @@ def varied(traces: Sequence[Trace]) -> pd.DataFrame:
     Columns are settings of the system and of the method with at least two values, as numbers or text. A method that
     lacks a setting has None or NaN. Then follow `work` and `seconds` to the tolerance, NaN if it was not reached, and
     the last `test_rmse`. For lengthscales by input, the column has their geometric mean.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (10, 20, 20):
+        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
+        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> apviz.analysis.varied(recorder.traces)["block_size"].tolist()
+        [10, 20, 20]
     """
     rows = []
     for trace in traces:

@@ -41,7 +41,7 @@ def sampled(
     if eigenvalues[0] < -ROUNDED * max(eigenvalues[-1], 0.0):
         warnings.warn(
             f"the covariance of the test points has an eigenvalue of {eigenvalues[0]:.1e} (the largest is "
-            f"{eigenvalues[-1]:.1e}), so samples have an error of that size; use float64, or a solver with a "
+            f"{eigenvalues[-1]:.1e}); samples have an error of that size; use float64, or a solver with a "
             "smaller tol",
             stacklevel=3,
         )

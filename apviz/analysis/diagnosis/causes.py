@@ -201,9 +201,7 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     keeps = "does not lower the whole residual" if kept >= 1 else "lowers the whole residual by less than 0.5%"
     if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"leaves {share(kept)} of the whole residual"
-    evidence = (
-        f"The blocks do not overlap. Every update makes the residual zero on its own block, but an epoch {keeps}."
-    )
+    evidence = f"The blocks do not overlap. Each update zeroes the residual on its own block, but an epoch {keeps}."
     advice = "Use blocks of neighbours that also solve on a margin around their own rows."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 

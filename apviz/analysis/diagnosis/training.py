@@ -2,9 +2,9 @@
 
 Rules, in the order in which they are asked; the first that holds gives the answer:
 
-1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
+1. *a training step failed*: its solve diverged, a factor failed, or the gradient was not finite.
 2. *interrupted*: requested steps are missing.
-3. *floor of the precision*: rounding prevented the convergence of all solves that did not converge.
+3. *precision limit*: rounding prevented the convergence of all solves that did not converge.
 4. *ill-conditioning*: the solve of a step did not converge, so its gradient is less accurate than requested; unless a
    budget of epochs ends every solve.
 5. *tolerance too loose*: the solves of at least half of the steps left a residual above 0.5, within their tolerance or

@@ -14,10 +14,10 @@ converged. Changes are then tried one at a time. The first that removes all of t
 | duplicate rows merged, if κ falls to a tenth | duplicates |
 | `fast_pred_var` off, if only predictions are off | rank |
 | smaller tolerances, if CG met the given ones | tolerance too loose |
-| float64, and smaller tolerances with it | floor of the precision |
+| float64, and smaller tolerances with it | precision limit |
 | `alternating_projection()`, then Cholesky | noise floor, if σ² is under 10⁻³ of k(x, x); else ill-conditioning |
 
-If even Cholesky in float64 fails: *K is not positive definite*, or *not known*.
+If even Cholesky in float64 fails: *K is not positive definite*, or *the cause is unknown*.
 
 5. *duplicates* whose targets contradict σ²; *a step*: losses that ended far above their lowest; *noise floor*: σ² is at
 its lower bound, and a smaller one would be likelier. 6. *nothing*, with remarks on everything that was not measured.
