@@ -71,7 +71,7 @@ def fit(name: str, n: int | None) -> Hyperparameters:
         noise=float(f"{likelihood.noise.item():.6g}"),
         mean=float(f"{model.mean_module.constant.item():.6g}"),
         provenance=f"exact GP fitted here (Cholesky, float64, {STEPS} Adam steps of {RATE}, "
-        f"noise >= {NOISE_FLOOR:g}) "
+        f"σ² ≥ {NOISE_FLOOR:g}) "
         f"to {len(y):,} training rows{grid}, seed 0",
     )
 

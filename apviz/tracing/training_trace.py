@@ -106,11 +106,13 @@ class TrainingTrace(Trace):
         if self.attrs.get("stop_reason") == SETTLED and self.attrs.get("stop_message"):
             return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
         if since is not None:
-            kept = f"kept it within {SETTLED_CHANGE if np.isnan(gained) else GAINING_CHANGE:.0%}"
-            more = "" if np.isnan(gained) else f", and gained less than {settled_gain(self.attrs['n']):.2g} nats a row"
-            return f"σ² = {noise[-1]:.3g}: since step {since} of {done} every {SETTLED_STEPS} steps have {kept}{more}."
+            most = SETTLED_CHANGE if np.isnan(gained) else GAINING_CHANGE
+            gain = f"less than {settled_gain(self.attrs['n']):.2g} nats a row"
+            more = "" if np.isnan(gained) else f", and raised the log likelihood by {gain}"
+            changed = f"any {SETTLED_STEPS} steps changed it by at most {most:.0%}"
+            return f"σ² = {noise[-1]:.3g}: since step {since} of {done} {changed}{more}."
         last = noise[-SETTLED_STEPS - 1 :]
-        more = "" if np.isnan(gained) else f", and gained {gained:.2g} nats a row"
+        more = "" if np.isnan(gained) else f", and changed the log likelihood by {gained:.2g} nats a row"
         return f"The last {len(last) - 1} of {done} steps moved σ² between {last.min():.3g} and {last.max():.3g}{more}."
 
     @property

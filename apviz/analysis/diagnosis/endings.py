@@ -199,7 +199,7 @@ def too_tight(trace: Trace, others: list[Trace]) -> Answer:
     enough = after >= max(WORK_AFTER, WORK_AFTER_SHARE * work[-1])
     if first == 0 or looser < LOOSER_TOL_FACTOR * of.tolerance(trace) or not enough:
         return None
-    whose = "the last" if end == of.last_rmse(trace) else "the best that runs on this system ended at"
+    whose = "its last value" if end == of.last_rmse(trace) else "the best final value on this system"
     evidence = (
         f"At residual {residual[first]:.2g} the test RMSE was {rmse[first]:.4g}, within 1% of {whose}, {end:.4g}. "
         f"{share(after / work[-1])} of the work came after that."

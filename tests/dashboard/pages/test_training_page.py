@@ -66,7 +66,7 @@ def test_the_newest_training_is_shown_and_its_steps_are_drawn(page, trained):
     assert opened.choice.training == Trainings(trained).names()[0] and opened.choice.step is None
     assert "3 steps, finished" in opened.picker.state.object and "has not settled" in opened.picker.state.object
     assert "Work: " in opened.picker.state.object
-    assert "Step 3, the last so far" in opened.step.title.object
+    assert "Solve of step 3 (the last so far)" in opened.step.title.object
 
 
 def test_a_pasted_address_opens_the_same_step(page, trained):

@@ -219,7 +219,7 @@ class FileTransfer:
     ) -> None:
         self._shared, self._chosen, self._say, self._taken_in = shared, chosen, say, taken_in
         self.job: FileJob | None = None
-        self.format = pmui.Select(label="As", options=FORMATS, value=".zarr.zip", width=240, size="small")
+        self.format = pmui.Select(label="Download as", options=FORMATS, value=".zarr.zip", width=240, size="small")
         self.button = button("Download", "download", self.export)
         self.download = pmui.FileDownload(filename="apviz", visible=False, variant="text", size="small")
         self.drop = Dropper(

@@ -314,8 +314,8 @@ class ChosenBar:
             button("Untag", "label_off", lambda: tag(tags_of(self.tags.value), True)),
         ]
         others = [
-            button("Open on page Compare", "open_in_new", compare),
-            button("Choose none", "clear", clear),
+            button("Open in Compare", "open_in_new", compare),
+            button("Clear selection", "clear", clear),
             self._delete,
         ]
         self._buttons = [transfer.button, *tagging, *others]

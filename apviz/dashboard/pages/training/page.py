@@ -301,8 +301,7 @@ def training_cards(*, lecture: bool) -> dict[str, ChartCard]:
         ),
         "lengthscales": ChartCard(
             "Lengthscales, step by step",
-            "A short one: the target changes quickly along that input. One that keeps growing: the input does not "
-            "matter.",
+            "Short: the target changes quickly along that input. Growing without end: the input does not matter.",
             lambda traces, theme: plots.lengthscales(traces, theme=theme),
             **training | {"takes": lambda trace: "step" in trace and has_lengthscales(trace)},
         ),

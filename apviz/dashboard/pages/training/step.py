@@ -118,7 +118,7 @@ class StepDetails:
         self._step = step
         self.number.value = step
         self._latest.disabled = selected.follows
-        self.title.object = f"Step {step}{', the last so far' if last else ''}: its solve"
+        self.title.object = f"Solve of step {step}{' (the last so far)' if last else ''}"
         self.text.object = _describe_solves(solves, selected.is_warm)
         self.again.visible = not solves
 
@@ -166,7 +166,7 @@ def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
         lengths += f", … ({len(h.lengthscale)} in all, {min(h.lengthscale):.3g} to {max(h.lengthscale):.3g})"
     converged = "converged" if int(row["converged"]) else "not converged"
     values = {
-        "the solve": f"{converged}, residual {float(row['residual']):.3g}",
+        "solve": f"{converged}, residual {float(row['residual']):.3g}",
         "epochs or iterations": f"{int(row['epochs']):,}",
         "work of the step": f"{float(row['work']):.4g} n² kernel entries",
         "time of the step": f"{float(row['seconds']):.3g} s",
