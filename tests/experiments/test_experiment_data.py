@@ -82,7 +82,7 @@ def test_without_data_an_experiment_says_how_to_get_it_and_names_an_alternative(
     for variable in ("APVIZ_DATA", "APVIZ_CACHE"):
         (tmp_path / variable).mkdir()
         monkeypatch.setenv(variable, str(tmp_path / variable))
-    with pytest.raises(DatasetUnavailable, match="apviz datasets fetch .* APVIZ_DATA folder .* --dataset: china"):
+    with pytest.raises(DatasetUnavailable, match="apviz datasets fetch .* APVIZ_DATA folder .* --dataset; china"):
         list(run(EXPERIMENTS[name], Options(n=200, out=tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 

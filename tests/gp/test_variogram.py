@@ -122,7 +122,7 @@ def test_what_has_no_meaning_is_refused(change, words):
 
 def test_kernels_that_no_variogram_here_has_are_refused():
     for kernel in (apviz.RBF() + apviz.Linear(), apviz.RationalQuadratic(), Transformed(apviz.RBF(), [[1, 0], [1, 1]])):
-        with pytest.raises(ValueError, match="a variogram has"):
+        with pytest.raises(ValueError, match="a variogram needs"):
             Variogram.of(apviz.Hyperparameters.of(kernel, noise=0.1), convention="gstools")
 
 

@@ -138,7 +138,7 @@ REFUSED = {
     ),
     "outputs one after the other": (lambda: example(30, 2, model=OneAfterTheOther), plainly, "interleaved=True"),
     "missing observations": (missing, plainly, "NaN or infinite values"),
-    "`fast_computations(log_prob=False)`": (lambda: example(30, 2), asking_for_cholesky, "asks for Cholesky"),
+    "`fast_computations(log_prob=False)`": (lambda: example(30, 2), asking_for_cholesky, "requests Cholesky"),
     "second derivatives in hyperparameters": (
         lambda: example(30, 2), differentiated_twice, "no second derivatives|twice in test inputs, but only once",
     ),

@@ -108,10 +108,10 @@ def test_the_residual_reached_by_every_b_is_a_cross_above_the_costs(edited, runs
     ("kept", "said"),
     [
         # 0.95 to the 90th is 0.01: 50 more epochs, plus a fifth
-        (0.95, "it takes some 50 epochs more, 50 s: allow 110 epochs and sweep again"),
+        (0.95, "it needs about 50 more epochs, 50 s: allow 110 epochs and sweep again"),
         # two thousand more epochs
-        (0.9985, "fell by 0.15% an epoch: more epochs would not do"),
-        (1.0, "fell by 0% an epoch: more epochs would not do"),
+        (0.9985, "fell by 0.15% an epoch: more epochs would not help"),
+        (1.0, "fell by 0% an epoch: more epochs would not help"),
     ],
 )
 def test_the_advice_follows_from_the_fall_of_the_residual(edited, runs, kept, said):
@@ -122,7 +122,7 @@ def test_the_advice_follows_from_the_fall_of_the_residual(edited, runs, kept, sa
 def test_the_forecast_is_the_epoch_at_which_the_run_reaches_its_tolerance(edited, runs):
     """The oracle extends the run itself, whose residual keeps falling at its rate."""
     (trace,) = sweep_without_convergence(edited, runs["ap"], {100: 0.93}, epochs=20)
-    more = int(re.search(r"some (\d+) epochs more", what_next(trace))[1])
+    more = int(re.search(r"about (\d+) more epochs", what_next(trace))[1])
     residual = [0.93**k for k in range(200)]
     assert more == next(k for k, value in enumerate(residual) if value <= 0.01) - 20
 

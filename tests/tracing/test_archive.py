@@ -121,7 +121,7 @@ def test_a_member_larger_than_the_table_of_contents_says_is_not_unpacked(tmp_pat
         member = archive.getinfo("epoch/energy/c/0")
     at = content.rindex(b"epoch/energy/c/0") - 46 + 24  # its uncompressed size in the central directory
     content[at : at + 4] = (member.file_size // 8).to_bytes(4, "little")
-    with pytest.raises(ValueError, match="does not unpack"):
+    with pytest.raises(ValueError, match="cannot be unpacked"):
         unpack(io.BytesIO(content), tmp_path)
 
 
@@ -206,7 +206,7 @@ def test_files_that_archive_tools_add_are_ignored(tmp_path, traces):
         (lambda a: a.update(method="AP"), "its method must be dict, got 'AP'"),
         (lambda a: a.update(lengthscale=["x"]), "its lengthscale must be numbers"),
         (lambda a: a.update(status="fine"), "its status must be finished or interrupted, got 'fine'"),
-        (lambda a: a.update(created="today"), "no date"),
+        (lambda a: a.update(created="today"), "no valid date of creation"),
         (lambda a: a.update(choices="[]"), "its choices is not JSON as apviz writes it"),
         (lambda a: a.update(kind="training"), "no attribute training_settings"),
     ],

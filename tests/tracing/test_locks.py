@@ -261,7 +261,7 @@ def test_opening_a_trace_with_a_lost_chunk_names_it_and_never_gives_other_number
     for chunk in chunks if saved else sorted(chunks)[::3]:
         held = chunk.read_bytes()
         chunk.unlink()
-        with pytest.raises(ValueError, match=f"has lost {chunk.relative_to(path).as_posix()}, a part of its numbers"):
+        with pytest.raises(ValueError, match=f"lacks {chunk.relative_to(path).as_posix()}, a part of its data"):
             apviz.open_trace(path)
         chunk.write_bytes(held)
 

@@ -221,7 +221,7 @@ def test_an_export_without_content_is_rejected(page):
     page.transfer.format.value = ".html"
     page.transfer.export()
     settle(page)
-    assert "a report is of solves" in message(page)
+    assert "a report shows solves" in message(page)
 
 
 def test_an_exported_run_is_imported_again_and_shown(page):

@@ -92,8 +92,8 @@ def test_a_table_is_stored_in_the_folder_of_the_session_whatever_its_name(tmp_pa
         ("t.pkl", b"x", "t.pkl: files ending in .csv"),
         (".t.csv", b"a,b\n1,2", "files ending in"),
         ("..", b"a,b\n1,2", "files ending in"),
-        ("t\0.csv", b"a,b\n1,2", "is not a file name here"),
-        ("t" * 300 + ".csv", b"a,b\n1,2", "at most 100 characters"),
+        ("t\0.csv", b"a,b\n1,2", "is not an accepted file name"),
+        ("t" * 300 + ".csv", b"a,b\n1,2", "at most 100 printable characters"),
     ],
 )
 def test_another_type_of_file_is_rejected(tmp_path, name, content, reason):

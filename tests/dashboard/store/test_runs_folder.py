@@ -180,9 +180,9 @@ def test_the_number_of_open_traces_is_limited(folder, monkeypatch):
 def test_no_name_leads_out_of_the_folder(folder, name):
     runs = RunsFolder(folder)
     for what in (runs.open, runs.delete, runs.path_of, lambda name: runs.export([name], io.BytesIO())):
-        with pytest.raises(ValueError, match="not a name of a run"):
+        with pytest.raises(ValueError, match="not a run name"):
             what(name)
-    with pytest.raises(ValueError, match="not a name of a run"):
+    with pytest.raises(ValueError, match="not a run name"):
         runs.write_note(name, "note")
     before = files(folder.parent)
     with pytest.raises(ValueError):
@@ -223,7 +223,7 @@ def test_a_renamed_run_keeps_its_note_and_checkpoint(folder, name):
         ("a\tb", "has '\\\\t'"),
         ("a<b>", "has '<' '>'"),
         ("a\u202eb", "letters, digits"),
-        ("run.zarr", "ends in a dot or in .zarr"),
+        ("run.zarr", "must not end in a dot or in .zarr"),
     ],
 )
 def test_a_bad_new_name_is_rejected_with_the_reason_and_nothing_changes(folder, name, message):
