@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from apviz.datasets.reading import FORMATS
 from apviz.kernels import KERNELS
 from apviz.methods import METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
@@ -18,7 +19,7 @@ METHODS_PANEL: Final = "Methods"
 RUN: Final = "Run"
 OUTPUT: Final = "Output"
 
-SOURCE: Final = "Data set (see `apviz datasets`) or file: CSV, Parquet, .npz."
+SOURCE: Final = f"Data set (see `apviz datasets`) or file: {FORMATS}."
 
 
 def option(panel: str, metavar: str | None, help: str, *names: str, **more: Any) -> Any:

@@ -28,6 +28,7 @@ from apviz.cli.surfaces import Grid, attributes, is_surface, write_surface
 from apviz.cli.terminal import check_replaceable, console, errors, fail, interruptible, refuse_ranks, warnings_as_lines
 from apviz.datasets.columns import quoted
 from apviz.datasets.new_rows import NewRows, read_new_rows
+from apviz.datasets.reading import FORMATS
 from apviz.files import file_made_whole
 from apviz.gp.prediction_accuracy import PredictionAccuracy, together
 from apviz.gp.variances import MAX_BATCH
@@ -99,7 +100,7 @@ class Asked:
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model that `apviz fit` wrote.")],
     table: Annotated[
-        Path | None, typer.Argument(metavar="TABLE", help="Rows to predict: CSV, Parquet, .npz; or use --grid.")
+        Path | None, typer.Argument(metavar="TABLE", help=f"Rows to predict: {FORMATS}; or use --grid.")
     ] = None,
     *,
     grid: Annotated[

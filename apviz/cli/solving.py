@@ -31,6 +31,7 @@ from apviz.cli.parsing import decimal_marks, floats, integers, target_column, wo
 from apviz.cli.predicting import EXAMPLES as PREDICT_EXAMPLES
 from apviz.cli.predicting import predict
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
+from apviz.datasets.reading import FORMATS
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.hyperparameters import Hyperparameters
@@ -361,7 +362,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `a
     epilog=options.examples("apviz datasets inspect houses.csv", "apviz datasets inspect houses.csv --decimal size=."),
 )
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, .npz.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"Your table: {FORMATS}.")],
     decimal: options.Decimal = None,
 ) -> None:
     """Show how apviz reads a file, what its columns hold, and what looks wrong."""

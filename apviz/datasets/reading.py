@@ -7,11 +7,11 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import pandas as pd
 import pyarrow
@@ -22,9 +22,14 @@ from apviz.datasets.arrays import UNLIMITED, SizeLimits, read_arrays, read_parqu
 from apviz.datasets.decimals import are_numbers, proven_mark
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
-PARQUET_SUFFIXES = (".parquet", ".pq")
-ARRAY_SUFFIXES = (".npy", ".npz")
-SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES, *ARRAY_SUFFIXES)
+#: readers of other files, by the endings of their names
+READERS: Final[Mapping[tuple[str, ...], Callable[[Path, SizeLimits], pd.DataFrame]]] = {
+    (".parquet", ".pq"): read_parquet,
+    (".npy", ".npz"): read_arrays,
+}
+SUFFIXES = (*TEXT_SUFFIXES, *(ending for endings in READERS for ending in endings))
+#: all kinds of files, in the words of commands and pages
+FORMATS: Final = "CSV or other text, Parquet, .npy or .npz"
 #: number of first rows that are kept as text, for display
 HEAD_ROWS = 5
 #: number of characters at the beginning in which separator and names are detected
@@ -111,10 +116,9 @@ def read_columns(
         raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise FileNotFoundError(f"No such file: {path}")
-    if kind.endswith(PARQUET_SUFFIXES):
-        return read_parquet(path, limits), None
-    if kind.endswith(ARRAY_SUFFIXES):
-        return read_arrays(path, limits), None
+    for endings, read in READERS.items():
+        if kind.endswith(endings):
+            return read(path, limits), None
     return _read_text(path, header, name, limits)
 
 

@@ -21,6 +21,7 @@ from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, lo
 from apviz.datasets.columns import Column
 from apviz.datasets.decimals import Question
 from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.reading import FORMATS
 from apviz.datasets.tables import Table, TableChoices
 
 #: Threads that read the files of all sessions, so that other visitors do not wait seconds for a large table.
@@ -89,8 +90,8 @@ class OwnTablePanel:
         self._of_chosen = pn.Row(self._change, self._remove, visible=False, **_WIDE)
         self.dialog = self._make_dialog()
         about = (
-            f"CSV, TSV or text, Parquet, .npy or .npz, up to {most} MB. It is kept with the runs, where everybody who "
-            "may open this dashboard sees it."
+            f"{FORMATS}, up to {most} MB. It is kept with the runs, where everybody who may open this dashboard sees "
+            "it."
         )
         self.view: Viewable = pmui.Accordion(
             ("Your own data", pn.Column(pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen,
