@@ -37,9 +37,11 @@ def notebook(path):
     return nbformat.read(path, nbformat.NO_CONVERT)
 
 
-def test_there_are_eleven_notebooks_from_00_and_01_has_a_second_part():
-    numbers = [f"{number:02}" for number in range(10)]
-    assert [path.stem.partition("-")[0] for path in NOTEBOOKS] == [*numbers[:2], "01b", *numbers[2:]]
+def test_the_numbers_of_notebooks_have_no_gap_and_a_letter_marks_a_second_part():
+    numbers = [path.stem.partition("-")[0] for path in NOTEBOOKS]
+    whole = [number for number in numbers if number.isdigit()]
+    assert whole == [f"{number:02}" for number in range(len(whole))]
+    assert {number[:2] for number in numbers} == {*whole} and len({*numbers}) == len(numbers)
 
 
 def test_it_is_a_valid_notebook_of_format_4_5_for_any_python_3(notebook):
