@@ -17,8 +17,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     Examples:
         >>> from apviz.rules import RULES
-        >>> list(RULES)
-        ['gauss-southwell', 'cyclic', 'random', 'shuffled']
+        >>> RULES["cyclic"]
+        <class 'apviz.rules.Cyclic'>
         >>> RULES.make("random", seed=3)
         Random(seed=3)
     """

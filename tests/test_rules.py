@@ -124,5 +124,5 @@ def test_an_invalid_rule_is_rejected_with_the_list_of_rules():
     with pytest.raises(ValueError, match=r"rule must be an object, such as Cyclic\(\), got the class"):
         rule_named(Cyclic)
     for odd in (3, None, "Cyclic"):
-        with pytest.raises(ValueError, match="rule must be one of gauss-southwell, cyclic, random, shuffled, or"):
+        with pytest.raises(ValueError, match=f"rule must be one of {', '.join(RULES)}, or"):
             rule_named(odd)

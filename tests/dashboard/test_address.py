@@ -16,6 +16,7 @@ from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, Noise
 from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
+from apviz.rules import RULES
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ from apviz.dashboard.settings.training import TrainingPlan
         ("below=-inf", "use a number from 0 to 6"),
         ("interval=1", "use a whole number from 100 to 10,000"),
         ("rhs=65", "use a whole number from 1 to 64"),
-        ("rules=best", "use one of gauss-southwell, cyclic, random, shuffled"),
+        ("rules=best", f"use one of {', '.join(RULES)}"),
     ],
 )
 def test_a_bad_value_is_reported_and_removed(query, reason):

@@ -10,7 +10,6 @@ import torch
 import apviz
 from apviz.gp.gradient import marginal_likelihood_gradient, step_system
 from apviz.gp.probes import draw, rademacher
-from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.partitions import PrincipalAxisTree
 
@@ -62,7 +61,7 @@ def estimated(kind, lengthscale, x, y, z, dual, compiled=False):
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["in-place tiles", "compiled"])
 @pytest.mark.parametrize("lengthscale", [0.7, LENGTHSCALE], ids=["isotropic", "ARD"])
-@pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS)
+@pytest.mark.parametrize("kind", CORRELATIONS)
 def test_with_the_n_scaled_unit_vectors_as_probes_the_gradient_is_exact(kind, lengthscale, compiled):
     x, y = data()
     probes = math.sqrt(N) * torch.eye(N, dtype=torch.float64)

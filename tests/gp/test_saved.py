@@ -322,7 +322,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (
             ("settings", "operator"),
             "magic",
-            "gp.npz: operator must be one of auto, dense, tiled, fourier, keops, fused, fused-tf32x3, got 'magic'",
+            "gp.npz: operator must be one of auto, dense, tiled, fourier, keops, .*, got 'magic'",
         ),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),
         (
@@ -338,7 +338,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (
             ("settings", "training_solver"),
             {"type": "ConjugateGradient", "preconditioner": {"type": "Cholesky"}},
-            "preconditioner must be one of Nystrom, PivotedCholesky, .*, got 'Cholesky'",
+            "preconditioner must be one of .*Nystrom, .*, got 'Cholesky'",
         ),
         (
             ("settings", "training_solver"),

@@ -7,12 +7,13 @@ import torch
 
 from apviz import RBF, KernelSystem
 from apviz.kernels import KERNELS
+from apviz.operators.keops import FORMULAS
 from tests.device import DEVICE
 
 pytest.importorskip("pykeops", reason="pykeops is not installed: apviz[keops]")
 
 slow = pytest.mark.slow
-KINDS = [RBF, *(pytest.param(kind, marks=slow) for kind in KERNELS.values() if kind is not RBF)]
+KINDS = [pytest.param(KERNELS[name], marks=() if name == "rbf" else slow) for name in FORMULAS]
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_an_argument_of_the_wrong_type_is_named_with_an_example_of_the_right_one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Jacobi(Preconditioner):
+class Diagonal(Preconditioner):
     """r ↦ r / diagonal^power."""
 
     power: float = 1.0
@@ -89,10 +89,10 @@ class Jacobi(Preconditioner):
 
 def test_a_registered_custom_preconditioner_is_named_with_its_settings_and_recorded(monkeypatch):
     monkeypatch.setattr(PRECONDITIONERS, "_kinds", dict(PRECONDITIONERS._kinds))
-    PRECONDITIONERS.register("jacobi")(Jacobi)
-    PRECONDITIONERS.register("jacobi")(Jacobi)  # as running a notebook cell again does
-    half, two = (apviz.ConjugateGradient(preconditioner=Jacobi(power=power)) for power in (0.5, 2.0))
-    assert half.method != two.method and (half.method.name, half.method.details) == ("CG + jacobi", "power 0.5")
+    PRECONDITIONERS.register("diagonal")(Diagonal)
+    PRECONDITIONERS.register("diagonal")(Diagonal)  # as running a notebook cell again does
+    half, two = (apviz.ConjugateGradient(preconditioner=Diagonal(power=power)) for power in (0.5, 2.0))
+    assert half.method != two.method and (half.method.name, half.method.details) == ("CG + diagonal", "power 0.5")
     recorder = apviz.Recorder()
     apviz.solve(system(), half, hooks=[recorder])
     assert recorder.trace.method == half.method and from_plain(to_plain(half)) == half
