@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -21,7 +21,7 @@ from apviz.settings import require
 from apviz.solvers import Hook
 
 Method = Literal["solves", "lanczos", "neighbours", "auto"]
-METHODS = ("solves", "lanczos", "neighbours", "auto")
+METHODS: Final = get_args(Method)
 #: test points from which, and training rows beyond which, near rows are worth a sample of solves
 MANY_POINTS, MANY_ROWS = 1_024, 4_096
 #: seconds that a sample may always take
