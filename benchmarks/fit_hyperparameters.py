@@ -1,11 +1,14 @@
 """Write the hyperparameters on the cards in data/: exact GPs fitted to subsets, and the paper's values.
 
-Run from the repository's root with APVIZ_DATA set. Needs GPyTorch; takes some minutes on two cores.
+Run from the repository's root with APVIZ_DATA set. Needs GPyTorch; all take some minutes on two cores.
+
+    python -m benchmarks.fit_hyperparameters [card ...]
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -86,10 +89,13 @@ def write(name: str, found: Hyperparameters) -> None:
 
 
 def main() -> None:
-    for name, seed in PUBLISHED.items():
+    wanted = set(sys.argv[1:]) or {*PUBLISHED, *FITTED}
+    if unknown := wanted - {*PUBLISHED, *FITTED}:
+        raise SystemExit(f"{', '.join(sorted(unknown))}: add it to FITTED of {__file__} first")
+    for name, seed in ((name, seed) for name, seed in PUBLISHED.items() if name in wanted):
         found = datasets.published_hyperparameters(name, seed=seed, step=48).hyperparameters
         write(name, replace(found, provenance=found.provenance + CAVEATS.get(name, "")))
-    for name, n in FITTED.items():
+    for name, n in ((name, n) for name, n in FITTED.items() if name in wanted):
         write(name, fit(name, n))
 
 

@@ -105,7 +105,9 @@ def test_every_method_given_by_name_solves_the_same_system(tmp_path, data):
     solvers = comparison.choose_solvers(list(METHODS), block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)
     outcomes = list(comparison.compare(system, solvers, tmp_path, comparison.Recording(eigenvalues=True)))
     assert len(outcomes) == 3 + len(METHODS) - 1
-    *outcomes, gradient, steepest = outcomes  # gradient descent needs κ times as long
+    # gradient descent needs κ times as long
+    gradient, steepest = (found for found in outcomes if found.trace.method.family == "gradient-descent")
+    outcomes = [found for found in outcomes if found not in (gradient, steepest)]
     assert all(outcome.trace.converged for outcome in outcomes)
     assert 1e-6 < steepest.trace["epoch"]["residual"][-1] < gradient.trace["epoch"]["residual"][-1] < 0.01
     energies = [outcome.trace["epoch"]["energy"].values[-1] for outcome in outcomes]

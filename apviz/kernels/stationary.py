@@ -4,8 +4,8 @@ Every one is ``k(x, z) = outputscale · correlation(u)`` with ``u = ‖φ(x) −
 lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes the correlation shortest. Formulas: Rasmussen
 & Williams, *Gaussian Processes for Machine Learning*, section 4.2.1.
 
-A new kernel is one subclass that registers itself. The stored matrix and torch's tiles then have it; a line in
-`operators/native_forms.h` and one in `operators/keops.py` give it to these engines too.
+A new kernel is one subclass that registers itself. The stored matrix and torch's tiles then have it; CONTRIBUTING.md
+says where faster engines need its formula.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from apviz.rules import RULES, GaussSouthwell
 from tests.device import DEVICE
 from tests.solvers.oracle import KERNEL_CLASSES, Watch, problem
 
-EVERY_RULE = ("gauss-southwell", "cyclic", "random", "shuffled")
+EVERY_RULE = tuple(RULES)
 PARTITIONS = ("sequential", "shuffled", "kd-tree")
 NEVER = 1e-300
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import ClassVar
 
 from apviz.advice import Advice
@@ -192,7 +192,7 @@ def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable
     """Return the system and solver of a run, with the change that its diagnosis proposes.
 
     Raises:
-        ValueError: The data or the solver is not available.
+        ValueError: The data or the solver is not available, or the change is not one of its settings.
     """
     spec, change = spec_of(trace.attrs, find_own), dict(diagnosis.change)
     for name in ("dtype", "noise"):
@@ -203,4 +203,7 @@ def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable
     solver = solver_of(trace)
     if isinstance(solver, AlternatingProjection) and "precision" in change:  # factors keep their dtype
         change["precision"] = replace(solver.precision, recursion=change["precision"])
-    return spec, replace(solver, **with_overlap(change))
+    settings = with_overlap(change)
+    if unknown := settings.keys() - {field.name for field in fields(solver)}:
+        raise ValueError(f"a solve cannot change the {' and '.join(sorted(unknown))}: do it where the data are made")
+    return spec, replace(solver, **settings)

@@ -116,6 +116,12 @@ def test_blocks_in_float64_keep_their_factors_in_half_precision():
     assert solver.precision == apviz.solvers.Precision(recursion="float64", factors="float16")
 
 
+def test_a_change_that_is_no_setting_of_the_solver_is_rejected_with_a_remedy():
+    diagnosis = Diagnosis(Limit.SCALE, "", "", {"targets": "standardised"})
+    with pytest.raises(ValueError, match="a solve cannot change the targets: do it where the data are made"):
+        rerun(recorded_with(COMPOSITE), diagnosis, lambda name: None)
+
+
 def test_a_run_with_a_kernel_of_user_code_is_rejected_with_a_remedy():
     theirs = Evaluated(lambda x, z, values: torch.exp(-torch.cdist(x, z)), {}, {}, "Theirs")
     with pytest.raises(
