@@ -87,7 +87,7 @@ def test_little_memory_few_threads_and_missing_packages_get_advice(monkeypatch):
     monkeypatch.setattr(doctor, "_version", lambda name: "" if name in ("panel", "h5py") else version(name))
     found = list(machine())
     assert "0.5 GiB free for this process" in of(found, "memory").found and "ulimit -v" in of(found, "memory").advice
-    assert "takes 1 of 16 cores" in of(found, "processor").advice
+    assert "uses 1 of 16 cores" in of(found, "processor").advice
     assert of(found, "versions").advice == "for more: pip install 'apviz[dashboard,hdf5]'"
 
 
@@ -104,4 +104,4 @@ def test_the_command_marks_errors_and_exits_with_their_status(monkeypatch, is_wr
     monkeypatch.setattr("apviz.cli.solving.examine", lambda keops: iter(found))
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == status and "memory: [much]" in done.stdout and "→ fix it" in done.stdout
-    assert ("wrong here: tiles" in done.output) == is_wrong
+    assert ("wrong results on this machine: tiles" in done.output) == is_wrong

@@ -201,7 +201,7 @@ def test_a_saved_trace_opens_by_its_url_and_an_error_names_a_lost_object(store):
     recorder.trace.save(f"{store}/b.zarr")
     assert apviz.open_trace(f"{store}/b.zarr").tree.identical(recorder.trace.tree)
     place_of(f"{store}/b.zarr/epoch/energy/c/0").unlink()
-    with pytest.raises(ValueError, match="has lost epoch/energy/c/0, a part of its numbers"):
+    with pytest.raises(ValueError, match="lacks epoch/energy/c/0, a part of its data"):
         apviz.open_trace(f"{store}/b.zarr")
 
 

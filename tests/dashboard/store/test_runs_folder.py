@@ -70,7 +70,7 @@ def test_a_trace_that_lost_numbers_of_any_variable_is_never_listed_as_converged(
                 chunk.write_bytes(left)
             found = entry(RunsFolder(folder), name)
             assert found.ending == "cannot be read" and not found.finished
-            assert found.problem.startswith(f"it has lost {chunk.relative_to(path).as_posix()}")
+            assert found.problem.startswith(f"it lacks {chunk.relative_to(path).as_posix()}")
         chunk.write_bytes(whole)
     assert entry(RunsFolder(folder), name).finished
 
