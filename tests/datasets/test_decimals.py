@@ -153,7 +153,7 @@ def test_an_invalid_decimal_mark_and_an_unknown_column_are_rejected(ticks):
 def test_the_command_line_shows_ambiguous_texts_and_asks_for_a_decision(ticks):
     path, volume, _ = ticks
     said = CliRunner().invoke(app, ["datasets", "inspect", str(path)], env={"COLUMNS": "200"}).output
-    assert f"{volume[0]:,} (?)" in said and 'say --decimal "volume=." or --decimal "volume=,"' in said
+    assert f"{volume[0]:,} (?)" in said and 'choose --decimal "volume=." or --decimal "volume=,"' in said
     decided = ["datasets", "inspect", str(path), "--decimal", "volume=."]
     said = CliRunner().invoke(app, decided, env={"COLUMNS": "200"}).output
     assert f"{volume[0]:,} → {volume[0]}" in said and "two ways" not in said

@@ -81,7 +81,7 @@ def test_it_is_equal_if_function_and_parameters_are_and_cannot_be_saved():
         to_plain(RBF)
     with pytest.raises(ValueError, match="Theirs has no hyperparameter width; it has scale, height"):
         RBF.with_hyperparameters({"width": 1.0})
-    with pytest.raises(ValueError, match="parameters are"):
+    with pytest.raises(ValueError, match="parameters and shapes must have the same names"):
         Evaluated(entries, {"scale": (1.0,)}, {}, "Theirs")
 
 
