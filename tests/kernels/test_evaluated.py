@@ -77,7 +77,7 @@ def test_it_is_equal_if_function_and_parameters_are_and_cannot_be_saved():
     assert other != RBF
     assert other.hyperparameters == {"scale": (0.4, 0.7), "height": (2.0,)}
     assert repr(RBF + OWN).startswith("Theirs + RBF(")
-    with pytest.raises(ValueError, match="a kernel of the class Evaluated cannot be kept"):
+    with pytest.raises(ValueError, match="a kernel of the class Evaluated cannot be saved"):
         to_plain(RBF)
     with pytest.raises(ValueError, match="Theirs has no hyperparameter width; it has scale, height"):
         RBF.with_hyperparameters({"width": 1.0})
