@@ -254,7 +254,7 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     someone.says("there is no run gone")
     someone.says("nosuch is not among the runs shown")
     someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
-    someone.says("'../../secret' is not a name of a run")
+    someone.says("'../../secret' is not a run name")
     assert someone.field("Right-hand sides", exact=False).input_value() == "2"
     assert someone.field("Training rows n").input_value() == "1,712"
 
