@@ -80,8 +80,9 @@ def solve(
     solution = attempt(system, solver, hooks, initial_weights, until=until, prepared=prepared, certify=certify)
     if not solution.converged:
         by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
+        unit = "epoch or iteration" if solution.epochs == 1 else "epochs or iterations"
         message = (
-            f"{solver.method.name} did not converge. After {solution.epochs:,} epochs or iterations the residual is "
+            f"{solver.method.name} did not converge. After {solution.epochs:,} {unit} the residual is "
             f"{solution.residual:.2g}{by}, the tolerance {tol:g}. It {solution.stop_message}"
         )
         if throw:
