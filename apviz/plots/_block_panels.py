@@ -26,14 +26,14 @@ PANEL_NAME: Final = 48
 DECADES: Final = 8.0
 
 
-def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
-    """Return the traces as a list, and check that all have blocks.
+def block_runs(traces: Trace | Sequence[Trace], figure: str, *, colours: bool = False) -> list[Trace]:
+    """Return the traces as a list, and check that all have blocks, or colours of blocks if these will do.
 
     Raises:
         ValueError: No trace; a trace without blocks.
     """
     several = as_traces(traces)
-    without = [trace.method_name for trace in several if "block" not in trace]
+    without = [trace.method_name for trace in several if not ("block" in trace or (colours and trace.parts))]
     if without:
         raise ValueError(
             f"{figure} draws runs of AlternatingProjection, block by block; "
@@ -59,10 +59,10 @@ def stacked(traces: Sequence[Trace]) -> go.Figure:
     return figure
 
 
-def block_axis(trace: Trace) -> dict[str, Any]:
-    """Return the y axis of a panel, with whole block numbers."""
-    few = trace["block"].sizes["block"] <= 8
-    return {"title": {"text": "block"}, "tickformat": ",d", **({"dtick": 1} if few else {"nticks": 8})}
+def block_axis(trace: Trace, group: str = "block") -> dict[str, Any]:
+    """Return the y axis of a panel, with whole block numbers, or those of `group`."""
+    few = trace[group].sizes[group] <= 8
+    return {"title": {"text": group}, "tickformat": ",d", **({"dtick": 1} if few else {"nticks": 8})}
 
 
 def logarithm(values: Any) -> Floats:

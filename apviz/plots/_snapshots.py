@@ -71,8 +71,11 @@ def step(trace: Trace, number: int) -> tuple[int, str]:
     else:
         at = trace["update"].sel(update=number)
         block, residual = int(at["block"]), at["residual"]
-        name = f"update {number:,}" + (f": block {block}" if block >= 0 else "")
-    return block, f"{name} · ‖r‖/‖b‖ = {float(residual[0]):.3g} · work {float(at['work']):.3g}"
+        part = "colour" if "colour" in trace else "block"
+        name = f"update {number:,}" + (f": {part} {block}" if block >= 0 else "")
+    # inside a sweep over colours, the recursion knows the residual on few rows
+    known = f" · ‖r‖/‖b‖ = {float(residual[0]):.3g}" if math.isfinite(float(residual[0])) else ""
+    return block, f"{name}{known} · work {float(at['work']):.3g}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ DRAWN_UPDATES: Final = 6_000
 
 _GUARANTEED: Final = "<br>guaranteed %{customdata[2]:.6g}"
 _HOVER: Final = (
-    "update %{x:,d}, epoch %{customdata[0]:d}<br>block %{y:d}<br>energy removed %{customdata[1]:.6g}"
+    "update %{x:,d}, epoch %{customdata[0]:d}<br>%{meta} %{y:d}<br>energy removed %{customdata[1]:.6g}"
     + _GUARANTEED
     + "<br>work %{customdata[3]:.6g} · %{customdata[4]:.4g} s<extra></extra>"
 )
@@ -33,7 +33,8 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
 
     Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` updates, the run is split into
     `DRAWN_UPDATES` equal stretches and one update is drawn from each; the figure says so. Updates that removed no
-    energy are grey crosses. With skeletons, energies are approximate, and the figure says so.
+    energy are grey crosses. With skeletons, energies are approximate, and the figure says so. Of coloured projections,
+    the colours of far-apart blocks are drawn, with estimates of their energies.
 
     Raises:
         ValueError: No trace; a trace without blocks; an unknown theme.
@@ -48,19 +49,20 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         >>> figure.data[0].y[:5].tolist()
         [0, 1, 2, 3, 0]
     """
-    several, colors = block_runs(trace, "block_timeline"), theme_named(theme)
+    several, colors = block_runs(trace, "block_timeline", colours=True), theme_named(theme)
     figure = stacked(several)
     scales: list[Any] = []
     notes: list[str] = []
     for row, run in enumerate(several, start=1):
-        figure.update_yaxes(block_axis(run), row=row)
+        part = run.parts or "block"
+        figure.update_yaxes(block_axis(run, part), row=row)
         if "update" not in run:
             notes.append(f"{run.method_name}: no update is recorded yet")
             continue
         updates = run["update"]
         of_one = updates["block"].values >= 0
         if not of_one.all():
-            notes.append(f"{run.method_name}: CG took over after update {int(of_one.sum()):,}")
+            notes += [f"{run.method_name}: {note}" for note in _left_out(run, of_one)]
             updates = updates.isel(update=of_one)
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
@@ -74,18 +76,32 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         removed = np.isfinite(scale)
         size = 9 if len(drawn) <= 500 else 6 if len(drawn) <= 4000 else 4
         marker = {"symbol": "square", "size": size, "color": scale[removed], "coloraxis": "coloraxis"}
-        _add(figure, updates, drawn[removed], row, marker=marker, showlegend=False)
+        _add(figure, updates, drawn[removed], row, meta=part, marker=marker, showlegend=False)
         marker = {"symbol": NOT_CONVERGED, "size": size, "color": colors.muted}
         if not removed.all():
             # one legend entry for all panels
             first = not any(each.showlegend for each in figure.data)
             entry = {"name": "removed no energy", "legendgroup": "none", "showlegend": first}
-            _add(figure, updates, drawn[~removed], row, marker=marker, **entry)
-    blocks = {run["block"].sizes["block"] for run in several}
-    epoch = f" ({blocks.pop()} updates = 1 epoch)" if len(blocks) == 1 else ""
+            _add(figure, updates, drawn[~removed], row, meta=part, marker=marker, **entry)
+    blocks = {run["block"].sizes["block"] for run in several if "block" in run}
+    is_same = len(blocks) == 1 and all("block" in run for run in several)
+    epoch = f" ({blocks.pop()} updates = 1 epoch)" if is_same else ""
     figure.update_xaxes(title_text=f"update{epoch}", row=len(several))
     add_color_bar(figure, scales, "energy removed by the update (decrease of h)", theme)
-    return finish(figure, several, colors, "Which block is projected onto, and when", "block_timeline", notes)
+    part = "block" if any("block" in run for run in several) else "colour"
+    title = f"Which {part} is projected onto, and when"
+    return finish(figure, several, colors, title, "block_timeline", notes)
+
+
+def _left_out(trace: Trace, of_one: Any) -> list[str]:
+    """Return notes on the updates that are not drawn, given those of one block or colour."""
+    if "colour" not in trace:
+        return [f"CG took over after update {int(of_one.sum()):,}"]
+    notes = ["energies of colours are estimates; the step that ends a sweep has the rest, and is not drawn"]
+    step = max(np.flatnonzero(of_one), default=len(of_one)) + 1  # of the last sweep
+    if step < len(of_one) - 1:
+        notes.append(f"overlapping projections took over after update {step + 1:,}")
+    return notes
 
 
 def _drawn(total: int, most: int) -> Any:

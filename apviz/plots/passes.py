@@ -151,8 +151,10 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
         first = np.searchsorted(epoch, epoch)
         done = (np.arange(len(epoch)) - first + 1) / (np.searchsorted(epoch, epoch, side="right") - first)
         residual = updates["residual"].values.mean(axis=1)
-        parts.append((epoch - 1 + done, updates["work"].values, updates["seconds"].values, residual))
-        stages.append(np.column_stack([epoch, np.zeros(len(epoch))]))
+        known = np.isfinite(residual) | (updates["block"].values < 0)  # not after a colour of blocks
+        of_update = (epoch - 1 + done, updates["work"].values, updates["seconds"].values, residual)
+        parts.append(tuple(each[known] for each in of_update))
+        stages.append(np.column_stack([epoch, np.zeros(len(epoch))])[known])
     of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
     claims = found["claimed_residual"].values
     # a direct solve has no claimed residual

@@ -251,6 +251,13 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
             "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
             lambda theme: plots.batch_sizes(rule, theme=theme),
         )
+    coloured = [t for t in traces if t.parts == "colour" and "update" in t]
+    for trace in coloured[:1]:
+        yield (
+            "Which colour, when",
+            "One mark an update, of far-apart blocks at once; the colour is the energy it removed, an estimate.",
+            partial(_themed, plots.block_timeline, trace),
+        )
     for trace in rule[:1] or blocks[:1]:
         yield (
             "Which block, when",

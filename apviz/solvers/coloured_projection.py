@@ -3,6 +3,7 @@
 A sweep goes once over all colours. For each it reads the residual of the colour's rows, solves its blocks, and adds
 their updates to a running product K Z. So a sweep costs one product with K in all, which the Fourier operator has at a
 cost that grows with n. W then moves to the minimum of h over the last sweeps, as `Subspace` does over single updates.
+Each colour is an update, and so is that step.
 
 Sources: multiplicative Schwarz with coloured subdomains (Smith, Bjørstad & Gropp, 1996, section 1.3); sequential
 subspace optimisation (Narkiss & Zibulevsky, 2005).
@@ -59,7 +60,9 @@ class ColouredProjection(Solver):
     """Alternating projection in sweeps over colours of overlapping blocks, whose solves may be of low rank.
 
     For very many points of few inputs, with `operator="fourier"`: then a sweep costs a few products that grow with n.
-    With other operators it evaluates (1 + overlap) n² entries. An epoch is a sweep.
+    With other operators it evaluates (1 + overlap) n² entries. An epoch is a sweep, with an update for every colour and
+    one that steps along past sweeps. The decrease of h by a colour is estimated as that of exact solves, ½uᵀr; the last
+    update has what is left of the sweep's, which is known.
 
     Args:
         block_size: rows a block owns; `auto`: the most for which trial blocks need at most `rank` vectors; about 1,000
@@ -170,10 +173,7 @@ class ColouredProjection(Solver):
         return Sweeps(**vars(state), colours=prepared.colours)
 
     def epochs(self, prepared: Coloured, state: Sweeps) -> Events:
-        while True:
-            decrease = state.sweep_()
-            yield Updated(-1, decrease, is_whole_epoch=True)
-            yield EpochEnd()
+        return state.sweeps()
 
 
 def _recursion(operator: Operator) -> tuple[Recursion, str]:
@@ -243,6 +243,10 @@ class Coloured(Prepared):
     solver: ColouredProjection
     colours: Sequence[_Colour]
 
+    @property
+    def colour_sizes(self) -> list[tuple[int, int]]:
+        return [(len(colour.solves), len(colour.rows)) for colour in self.colours]
+
 
 @dataclass(eq=False, kw_only=True)
 class Sweeps(State):
@@ -259,22 +263,44 @@ class Sweeps(State):
         self._running: RunningProduct = self.operator.running_product([colour.rows for colour in self.colours])
         self._updates: list[Tensor] = []  # Z of past sweeps
         self._images: list[Tensor] = []  # K Z
+        self._is_inside = False  # a sweep, whose updates are not in `w` and `r` yet
         columns = self.r.shape[1]
         self._gram = torch.zeros(columns, 0, 0, dtype=torch.float64)
 
-    def sweep_(self) -> Tensor:
-        """Go over all colours, and move to the minimum of h over the last sweeps; return its decreases, (p,).
+    def weights(self) -> Tensor:
+        return self.w + self._running.z if self._is_inside else self.w
+
+    def residuals(self) -> Tensor:
+        # costs a product, so it does not count: only a hook asks for it inside a sweep
+        return self.r - self.operator.uncounted.matmul(self._running.z) if self._is_inside else self.r
+
+    def squared(self) -> Tensor:
+        # inside a sweep the residual is known on the rows of one colour alone
+        return torch.full_like(self.b[0], math.nan, dtype=torch.float64) if self._is_inside else super().squared()
+
+    def sweeps(self) -> Events:
+        """Go over all colours, and then move to the minimum of h over the last sweeps; again and again.
 
         The order is always the same: if sweeps went back and forth, the last colour would be solved twice in a row.
         """
         running = self._running
-        running.begin(self.r.shape[1])
-        for group, colour in enumerate(self.colours):
-            left = self.r[colour.rows]
-            if group:
-                left -= running.at(group)
-            running.add_(group, colour.project(left))
-        return self._move_(running.z, running.product())
+        while True:
+            running.begin(self.r.shape[1])
+            self._is_inside, told = True, torch.zeros(self.r.shape[1], dtype=torch.float64, device=self.r.device)
+            for group, colour in enumerate(self.colours):
+                left = self.r[colour.rows]
+                if group:
+                    left -= running.at(group)
+                u = colour.project(left)
+                running.add_(group, u)
+                decrease = 0.5 * column_inner(u, left)
+                told += decrease
+                if (yield Updated(group, decrease)):
+                    break
+            decrease = self._move_(running.z, running.product())
+            self._is_inside = False
+            yield Updated(-1, decrease - told)
+            yield EpochEnd()
 
     def _move_(self, z: Tensor, kz: Tensor) -> Tensor:
         updates, images = [*self._updates, z][-MOST_SWEEPS:], [*self._images, kz][-MOST_SWEEPS:]

@@ -149,9 +149,10 @@ class Update:
 
     Args:
         number: number of the update, from 1.
-        chosen: the block projected onto, −1 for all rows at once; a 0-d tensor if only the device knows the block.
+        chosen: the block projected onto, or the colour of several; −1 for all rows at once; a 0-d tensor if only the
+            device knows the block.
         lowered: 0-d float64 tensor, the decrease of h; or a function that computes it.
-        squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
+        squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖²; NaN after a colour, where few rows of R are known.
         mark: a reading of the run's clock.
         traffic: if ranks share the solve, the messages of this rank so far, and their bytes.
     """
@@ -376,6 +377,11 @@ class Prepared:
     partition: Partition | None = None
     factors: BlockFactors | None = None
     preconditioner: Apply | None = None
+
+    @property
+    def colour_sizes(self) -> list[tuple[int, int]]:
+        """The numbers of blocks and of rows of each colour of coloured projections; empty for other methods."""
+        return []
 
     def ending_as(self, solver: Solver) -> Prepared:
         """Return the same set-up with the tolerance and the limits of `solver`.

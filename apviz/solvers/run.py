@@ -107,7 +107,7 @@ class Run:
     @property
     def residual_vectors(self) -> Tensor:
         """The recursion's residual R, (n, l+1), in the user's order and units; a copy."""
-        return self._units.in_users(self.prepared.in_users_order(self._state.r))
+        return self._units.in_users(self.prepared.in_users_order(self._state.residuals()))
 
     @property
     def initial_energy(self) -> float:

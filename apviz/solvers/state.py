@@ -52,12 +52,16 @@ class State:
         """Return the current W, (n, l+1) in float64, without any change of state, because hooks may ask at any time."""
         return self.w
 
+    def residuals(self) -> Tensor:
+        """Return the residual of `weights()`, (n, l+1) in the dtype of `r`, in the same way."""
+        return self.r
+
     def block_norms(self) -> Tensor | None:
         """Return ‖R_I‖² per block and right-hand side, (m, l+1), or None for a method without blocks."""
         return None
 
     def squared(self) -> Tensor:
-        """Return the squared norms of R, (l+1,)."""
+        """Return the squared norms of R, (l+1,); NaN where an update left R known on some rows alone."""
         return self.operator.layout.sum(column_squares(self.r))
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
@@ -79,7 +83,8 @@ class Updated:
     """Event: an update changed W and R; the driver replies whether the epoch ends here.
 
     Args:
-        block: the block projected onto, which may be a 0-d tensor on the device; −1 for all rows at once.
+        block: the block projected onto, or the colour of several; it may be a 0-d tensor on the device; −1 for all
+            rows at once.
         energy_decrease: (l+1,) float64 decreases of h, one a right-hand side; or the data to compute them later.
         is_whole_epoch: whether the update is a whole epoch, as an iteration of a Krylov method is.
     """

@@ -19,6 +19,7 @@ from apviz.places import Place, Remote, is_there, place_of
 from apviz.tracing.archive import check_metadata, consolidated_nodes
 from apviz.tracing.schema import (
     BLOCK,
+    COLOUR,
     EPOCH,
     FINISHED,
     GROUPS,
@@ -290,7 +291,7 @@ def _check_complete(trace: Trace) -> None:
     said = [spectrum[name].attrs for name in SPECTRUM]
     if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
         raise ValueError("its group spectrum does not say how its values were obtained, or whether they are estimates")
-    for group, variables in {"update": UPDATE, "pass": PASS, "block": BLOCK}.items():
+    for group, variables in {"update": UPDATE, "pass": PASS, "block": BLOCK, "colour": COLOUR}.items():
         if group in trace:
             _check_group(trace, group, variables)
     missing = [name for name in ("rule", "partition", "block_size", "overlap") if getattr(method, name) is None]

@@ -27,6 +27,11 @@ from apviz.tracing.trace import Trace
 ENERGIES = (("update", "energy_decrease"), ("epoch", "energy"))
 # how both are known in a solve with skeletons
 BY_SKELETONS = "by columns of which most are a skeleton's; exact after an epoch that ends with a pass in float64"
+# the same for colours
+BY_COLOURS = (
+    "of a colour as that of exact solves, an estimate; the step that ends a sweep has the rest, so the sum of a sweep "
+    "is known"
+)
 # time between flushes ÷ time of a flush, at least: flushes take at most 1% of a solve
 FLUSH_SHARE = 100
 
@@ -191,6 +196,10 @@ class Recorder(Hook):
                 record.variable_attrs |= {key: {"how": BY_SKELETONS} for key in ENERGIES}
             else:
                 self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
+        if sizes := run.prepared.colour_sizes:
+            blocks, rows = zip(*sizes, strict=True)
+            record.put(colour={"colour": range(len(sizes)), "blocks": blocks, "rows": rows})
+            record.variable_attrs["update", "energy_decrease"] = {"how": BY_COLOURS}
         self._times_chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
         self._squared_residual = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
         if self.rows:

@@ -57,7 +57,7 @@ TRAFFIC_OF: Final[dict[str, dict[str, Variable]]] = {
 
 UPDATE: Final[dict[str, Variable]] = {
     "update": Variable(("update",), "int64", "update", "1"),
-    "block": Variable(("update",), "int64", "block projected onto (-1: all rows at once)", "1"),
+    "block": Variable(("update",), "int64", "block, or colour of blocks, projected onto (-1: all rows at once)", "1"),
     "epoch_of_update": Variable(("update",), "int64", "epoch the update belongs to", "epoch"),
     "work": Variable(("update",), "float64", "work after the update, set-up included", "n² kernel entries"),
     "seconds": Variable(("update",), "float64", "time since the start of the solve", "s"),
@@ -140,6 +140,13 @@ BLOCK_HISTORY: Final[dict[str, Variable]] = {
     "residual_norm": Variable(
         ("epoch", "block"), "float64", "‖R_I‖_F over the owned rows after the epoch (recursive)", "1"
     ),
+}
+
+#: of coloured projections, whose updates are colours of far-apart blocks
+COLOUR: Final[dict[str, Variable]] = {
+    "colour": Variable(("colour",), "int64", "colour of blocks that are projected onto at once", "1"),
+    "blocks": Variable(("colour",), "int64", "blocks of the colour", "1"),
+    "rows": Variable(("colour",), "int64", "rows the colour solves on", "rows"),
 }
 
 SPECTRUM: Final[dict[str, Variable]] = {
@@ -228,6 +235,7 @@ GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "epoch": EPOCH,
     "pass": PASS,
     "block": BLOCK | BLOCK_HISTORY,
+    "colour": COLOUR,
     "spectrum": SPECTRUM,
     "eigenvalues": EIGENVALUES,
     "rows": ROWS,

@@ -236,6 +236,11 @@ class Trace:
         return int(size) if owns and isinstance(size, int) else None
 
     @property
+    def parts(self) -> str | None:
+        """What an update projects onto, a `block` or a `colour` of far-apart blocks, also its group; else None."""
+        return next((group for group in ("block", "colour") if group in self), None)
+
+    @property
     def finished(self) -> bool:
         """Test whether the solve reached a stop reason; if not, it was interrupted or still runs."""
         return bool(self.attrs["status"] == FINISHED)
@@ -286,7 +291,7 @@ class Trace:
         return group in self.tree.children
 
     def __getitem__(self, group: str) -> xr.Dataset:
-        """Return a group: `update`, `epoch`, `pass`, `block`, `spectrum`, `rows`, `snapshot` or `eigenvalues`.
+        """Return a group: `update`, `epoch`, `pass`, `block`, `colour`, `spectrum`, `rows`, `snapshot`, `eigenvalues`.
 
         Raises:
             KeyError: the trace has no such group; the message lists its groups.

@@ -255,8 +255,8 @@ def timeline_card(*, lecture: bool) -> ChartCard:
 
 
 def has_blocks(trace: Trace) -> bool:
-    """Return whether a run has a timeline of blocks."""
-    return "block" in trace and "update" in trace
+    """Return whether a run has a timeline of blocks, or of colours of blocks."""
+    return trace.parts is not None and "update" in trace
 
 
 def has_function(trace: Trace) -> bool:

@@ -79,7 +79,7 @@ def compare_cards(
         ),
         "timeline": ChartCard(
             "Which block, when", "One mark an update of the run looked at; the colour is the energy it removed.",
-            lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=_has_blocks,
+            lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=_has_timeline,
             table=updates_table, x_unit=lambda: "update", lecture=lecture,
         ),
         "blocks": ChartCard(
@@ -104,6 +104,10 @@ def _bare(figure: go.Figure) -> go.Figure:
 
 def _has_blocks(trace: Trace) -> bool:
     return "block" in trace and "update" in trace and trace["epoch"].sizes["epoch"] > 1
+
+
+def _has_timeline(trace: Trace) -> bool:
+    return trace.parts is not None and "update" in trace and trace["epoch"].sizes["epoch"] > 1
 
 
 def has_error(trace: Trace) -> bool:
