@@ -19,8 +19,8 @@ from apviz import distributed
 from apviz.memory import free_memory
 from apviz.operators import Noise, Operator
 from apviz.solvers import Automatic, Cholesky, Hook, NotConverged, Prepared, Run, Solution, Solver
-from apviz.solvers.automatic import USUAL_WORK, WORK_PER_DIGIT
 from apviz.solvers.cholesky import Factored
+from apviz.solvers.recommended import USUAL_WORK, WORK_PER_DIGIT
 from apviz.system import KernelSystem
 
 #: default of the largest error that a solve may leave in a predicted mean, in posterior standard deviations

@@ -21,7 +21,7 @@ from apviz.solvers.coloured_projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.projection import AlternatingProjection
-from apviz.solvers.recommended import SKELETON_ROWS, coarse_rank
+from apviz.solvers.recommended import coarse_rank, usual_work
 from apviz.solvers.rehearsal import affordable_iterations, cheapest
 from apviz.solvers.state import Events, State
 
@@ -32,11 +32,6 @@ CHOLESKY_ROWS = 2_000
 GPU_CHOLESKY_ROWS = 50_000
 # CG is rehearsed on this number of rows: at most a sixth of all rows, at least four times the rank.
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
-# Usual work of overlapping alternating projection: a constant with the set-up, and the work for each factor of ten in
-# the residual (`benchmarks/results/chooser.json`).
-USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
-# Share of this work with skeletons.
-SKELETON_WORK = 0.65
 # Work of a factorisation in addition to its flops: the entries of K, and a pass in float64.
 ENTRIES, PASS = 1.0, 2.0
 # Share of the free memory for coloured projections.
@@ -112,9 +107,7 @@ class Automatic(Solver):
             return found
         if n <= (few := cholesky_rows(operator)):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
-        usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
-        if n >= SKELETON_ROWS:
-            usual *= SKELETON_WORK
+        usual = usual_work(n, self.tol)
         direct = cholesky_work(operator, columns)
         least = min(usual, direct)
         rank = coarse_rank(n)
@@ -139,8 +132,7 @@ class Automatic(Solver):
         sweeps = expected(operator, columns, self.tol)
         if sweeps is None or sweeps.memory > MEMORY_SHARE * free_memory(operator.x.device):
             return None
-        usual = (USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)) * SKELETON_WORK
-        entries = usual * operator.n**2 * operator.seconds_of_entry(columns)
+        entries = usual_work(operator.n, self.tol) * operator.n**2 * operator.seconds_of_entry(columns)
         if sweeps.seconds > WORTH * entries:
             return None
         solver = ColouredProjection(products="fourier", tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)

@@ -3,7 +3,8 @@
 A sweep goes once over all colours. For each it reads the residual of the colour's rows, solves its blocks, and adds
 their updates to a running product K Z. So a sweep costs one product with K in all, which the Fourier operator has at a
 cost that grows with n. W then moves to the minimum of h over the last sweeps, as `Subspace` does over single updates.
-Each colour is an update, and so is that step.
+Each colour is an update, and so is that step. Where sweeps gain too little, overlapping projections continue
+(`apviz.solvers.coloured_handover`).
 
 Sources: multiplicative Schwarz with coloured subdomains (Smith, Bjørstad & Gropp, 1996, section 1.3); sequential
 subspace optimisation (Narkiss & Zibulevsky, 2005).
@@ -30,6 +31,7 @@ from apviz.operators.running_product import RunningProduct
 from apviz.partitions import PrincipalAxisTree
 from apviz.settings import Auto, chosen, require, require_overlap, require_seed, require_whole, require_whole_or_auto
 from apviz.solvers.blocks import REDUCTION
+from apviz.solvers.coloured_handover import handing_over
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.precision import DTYPES, Precision, Recursion, precision_named
 from apviz.solvers.state import EpochEnd, Events, State, Updated, column_inner
@@ -72,6 +74,8 @@ class ColouredProjection(Solver):
         overlap: rows a block also solves on, as a share of its own.
         products: `system`, those of the system's operator; `fourier`, those of the Fourier operator, on the CPU and for
             kernels of up to three inputs that it supports. `solution.certificate` says how the residual is known.
+        hands_over: continue by overlapping projections where the sweeps left are expected to take more than twice their
+            work; the choices in a trace say when and why.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in sweeps.
         check_every: sweeps between evaluations of B − KW without another reason for one.
@@ -94,6 +98,7 @@ class ColouredProjection(Solver):
     rank: int = 300
     overlap: float = 0.5
     products: Literal["system", "fourier"] = "system"
+    hands_over: bool = True
     tol: float = 1e-2
     max_epochs: int = 1000
     min_epochs: int = 0
@@ -108,6 +113,7 @@ class ColouredProjection(Solver):
         require_whole("rank", self.rank, 0)
         require_overlap(self.overlap)
         require(self.products in ("system", "fourier"), "products", self.products, "system or fourier")
+        require(isinstance(self.hands_over, bool), "hands_over", self.hands_over, "True or False")
         Stopping.of(self)
         object.__setattr__(self, "precision", precision_named(self.precision))
         require_seed(self.seed)
@@ -173,7 +179,8 @@ class ColouredProjection(Solver):
         return Sweeps(**vars(state), colours=prepared.colours)
 
     def epochs(self, prepared: Coloured, state: Sweeps) -> Events:
-        return state.sweeps()
+        sweeps = state.sweeps()
+        return handing_over(sweeps, state, Stopping.of(self), self.seed) if self.hands_over else sweeps
 
 
 def _recursion(operator: Operator) -> tuple[Recursion, str]:

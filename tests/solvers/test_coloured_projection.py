@@ -1,6 +1,7 @@
 """Coloured projections against dense NumPy: weights, energies, local solves, colours and choices."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz import ColouredProjection, Matern12, Matern32, Matern52
+from apviz import AlternatingProjection, ColouredProjection, Matern12, Matern32, Matern52
 from apviz.colours import colours_of
 from apviz.local_solves import ExactSolve, LocalSolves, LowRankSolve
 from apviz.operators import make_operator
@@ -209,6 +210,62 @@ def test_a_stop_after_a_colour_leaves_weights_whose_residual_is_the_reported_one
     assert solution.residual == pytest.approx(relative(dense(kernel, x, 0.1), solution.weights.cpu().numpy(), y))
 
 
+def slow(operator="tiled"):
+    """Return a system, and sweeps over blocks far smaller than the lengthscale, which gain little."""
+    x, y = maps(300, 2)
+    kernel = Matern52(lengthscale=0.5)
+    solver = ColouredProjection(block_size=10, overlap=0.1, tol=1e-3, precision="float64")
+    return system_of(x, y, kernel, 1e-4, operator=operator), solver, dense(kernel, x, 1e-4), y
+
+
+@pytest.mark.parametrize("operator", ["tiled", pytest.param("fourier", marks=only_on_the_cpu("it runs there"))])
+def test_slow_sweeps_hand_over_to_overlapping_projections_which_solve_the_dense_system(tmp_path, operator):
+    system, solver, k, y = slow(operator)
+    recorder = apviz.Recorder(tmp_path / "run.zarr")
+    solution = apviz.solve(system, solver, hooks=[recorder])
+    assert solution.converged
+    assert relative(k, solution.weights.cpu().numpy(), y) < 1.05e-3
+    trace = apviz.open_trace(tmp_path / "run.zarr")
+    assert "overlapping projections after sweep" in trace.attrs["choices"]
+    updates, colours = trace["update"], trace["colour"].sizes["colour"]
+    sweeps = int((updates["block"] >= 0).sum()) // colours
+    assert updates.sizes["update"] > sweeps * (colours + 1)
+    epochs = trace["epoch"]["energy"].values
+    assert (np.diff(epochs) <= 1e-9 * np.abs(epochs[1:])).all()
+    figure = apviz.plots.block_timeline(trace)
+    assert "took over after update" in re.sub("(<[^>]*>)+", " ", figure.layout.title.text).replace("  ", " ")
+    assert (figure.data[0].y < colours).all()
+
+
+def test_sweeps_that_may_not_hand_over_end_at_their_limit_and_say_so():
+    system, solver, _, _ = slow()
+    with pytest.warns(apviz.NotConverged):
+        solution = apviz.solve(system, replace(solver, hands_over=False, max_epochs=8))
+    assert solution.stop_reason is apviz.StopReason.MAX_EPOCHS
+
+
+def test_fast_sweeps_do_not_hand_over():
+    x, y = maps(700, 2)
+    recorder = apviz.Recorder()
+    system = system_of(x, y, Matern52(lengthscale=0.1), 0.1)
+    apviz.solve(system, ColouredProjection(block_size=100, tol=1e-6, precision="float64"), hooks=[recorder])
+    assert "handover" not in recorder.trace.attrs["choices"]
+
+
+def test_without_memory_for_blocks_the_sweeps_continue_and_the_choices_say_so(monkeypatch):
+    system, solver, _, _ = slow()
+
+    def refuse(*_):
+        raise MemoryError("9 GiB are needed, 1 GiB are free")
+
+    monkeypatch.setattr(AlternatingProjection, "build", refuse)
+    recorder = apviz.Recorder()
+    with pytest.warns(apviz.NotConverged):
+        apviz.solve(system, replace(solver, max_epochs=8), hooks=[recorder])
+    assert "none: 9 GiB are needed" in recorder.trace.attrs["choices"]
+    assert (recorder.trace["update"]["block"].values >= 0).sum() == 8 * recorder.trace["colour"].sizes["colour"]
+
+
 @only_on_the_cpu("the Fourier operator runs there")
 def test_a_sweep_of_fourier_products_costs_less_work_than_a_product_of_all_entries():
     x, y = maps(30_000, 2)
@@ -227,7 +284,7 @@ def test_a_sweep_of_fourier_products_costs_less_work_than_a_product_of_all_entri
     ("settings", "message"),
     [
         ({"block_size": 0}, "block_size must be"), ({"rank": -1}, "rank must be"), ({"overlap": -1}, "overlap must be"),
-        ({"products": "tiles"}, "products must be"), 
+        ({"products": "tiles"}, "products must be"), ({"hands_over": 1}, "hands_over must be"),
          ({"precision": "half"}, "precision must be"),
         ({"tol": 0.0}, "tol must be"),
     ],
