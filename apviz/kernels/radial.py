@@ -49,6 +49,14 @@ class Radial:
             found += weight * function.correlation_(u, torch.empty_like(u)).numpy()
         return found
 
+    def slopes(self, r: Array) -> Array:
+        """Evaluate the derivative in r, divided by r, at distances r; 0 at r = 0."""
+        found = np.zeros_like(r)
+        for function, weight, scale in zip(self.functions, self.weights, self.scales, strict=True):
+            u = torch.from_numpy(np.ascontiguousarray((scale * r) ** 2))
+            found += 2.0 * weight * scale**2 * function.slope(u).numpy()
+        return np.where(r > 0, found, 0.0)
+
     def density(self, w: Array) -> Array:
         """Evaluate the spectral density at frequencies of length w > 0; see `Function.density`."""
         found = np.zeros_like(w)
@@ -129,6 +137,16 @@ def metrics_of(lowered: Lowered, d: int) -> list[Metric]:
         else:
             groups[place] = Radial((function,), (float(weight),), (1.0,), width)
     return [Metric(radial, place) for place, radial in groups.items()]
+
+
+def differ_in_scale(lowered: Lowered, other: Lowered, d: int) -> bool:
+    """Test whether each feature of two kernels is a multiple of the same linear function, as of two lengthscales."""
+    for part in range(len(lowered.parts)):
+        one, two = (_features_of_units(each, part, d) for each in (lowered, other))
+        products = torch.linalg.vector_norm(one, dim=0) * torch.linalg.vector_norm(two, dim=0)
+        if not torch.allclose((one * two).sum(0).abs(), products, rtol=SAME, atol=0.0):
+            return False
+    return True
 
 
 def _features_of_units(lowered: Lowered, part: int, d: int) -> Tensor:

@@ -119,8 +119,10 @@ class CountingOperator(Operator):
         return self._operator.cross_columns(z)
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
-        self._entries.number += self._operator.counted_entries(self.n, a.shape[1], derivatives=True)
-        return self._operator.bilinear_derivatives(a, b, with_inputs)
+        found = self._operator.bilinear_derivatives(a, b, with_inputs)  # may have been timed
+        entries = self._operator.counted_entries(self.n, a.shape[1], derivatives=True, with_inputs=with_inputs)
+        self._entries.number += entries
+        return found
 
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         self._entries.number += self.n**2
@@ -159,8 +161,8 @@ class CountingOperator(Operator):
     def scaled(self, z: Tensor) -> Tensor:
         return self._operator.scaled(z)
 
-    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
-        return self._operator.counted_entries(rows, columns, derivatives=derivatives)
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False, with_inputs: bool = False) -> int:
+        return self._operator.counted_entries(rows, columns, derivatives=derivatives, with_inputs=with_inputs)
 
     def signal(self) -> Tensor:
         return self._operator.signal()

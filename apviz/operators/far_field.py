@@ -92,18 +92,22 @@ class Window:
 
 def window_for(radial: Radial, band: float, diagonal: float, error: float) -> Window:
     """Choose the shorter reach: that of the function's own decay, or that of a window beyond the diagonal."""
-    size = np.abs(radial.values(DISTANCES))
-    above = np.flatnonzero(size > IMAGE_SHARE * error * radial.size)
-    decayed = float(DISTANCES[min(above[-1] + 1, len(DISTANCES) - 1)]) if len(above) else float(DISTANCES[0])
+    size, whole = np.abs(radial.values(DISTANCES)), decayed(radial, IMAGE_SHARE * error)
     # what the window cuts is at most the function at the diagonal
     at_edge = float(size[diagonal <= DISTANCES].max(initial=0.0)) / radial.size
     share = WINDOW_SHARE * error / max(at_edge, WINDOW_SHARE * error)
     if share >= 0.5:
-        return Window(min(decayed, diagonal))
+        return Window(min(whole.reach, diagonal))
     half = float(erfcinv(2.0 * share))
     width = 2.0 * half / band
     windowed = Window(diagonal + 2.0 * half * width, diagonal + half * width, width)
-    return Window(decayed) if decayed <= windowed.reach else windowed
+    return whole if whole.reach <= windowed.reach else windowed
+
+
+def decayed(radial: Radial, share: float) -> Window:
+    """Return the window that ends where a function has decayed to a share of its largest value."""
+    above = np.flatnonzero(np.abs(radial.values(DISTANCES)) > share * radial.size)
+    return Window(float(DISTANCES[min(above[-1] + 1, len(DISTANCES) - 1)]) if len(above) else float(DISTANCES[0]))
 
 
 def series_shape(split_band: float, sides: Array, reach: float) -> tuple[Array, tuple[int, ...]]:
@@ -126,20 +130,35 @@ class FarField:
         box: of all points.
         error: allowed error of an entry, relative to `split.radial.size`.
         dtype: of products.
+        tolerance: of transforms; None: from the error.
+        window: of k; None: that of the shorter reach.
 
     Attributes:
         error: the measured error of an entry, relative, without that of transforms.
     """
 
-    def __init__(self, split: Split, box: Box, error: float, dtype: np.dtype[np.floating]) -> None:
+    def __init__(
+        self, split: Split, box: Box, error: float, dtype: np.dtype[np.floating], tolerance: float | None = None,
+        window: Window | None = None,
+    ) -> None:  # fmt: skip
         self.split, self.box, self.dtype = split, box, dtype
-        self.window = window_for(split.radial, split.band, box.diagonal, error)
+        self.window = window or window_for(split.radial, split.band, box.diagonal, error)
         self.periods, self.halves = series_shape(split.band, box.sides, self.window.reach)
-        self.tolerance = max(TRANSFORM_SHARE * error, FINEST[np.dtype(dtype).name])
+        self.tolerance = tolerance or max(TRANSFORM_SHARE * error, FINEST[np.dtype(dtype).name])
         octant = self._coefficients()
         self.error = self._measured(octant) / split.radial.size
+        self.coefficients = self._everywhere(octant)
+
+    @cached_property
+    def stretched(self) -> list[AnyArray]:
+        """The coefficients of δ ∂(k − near)/∂δ, δ the difference of two points along an axis, for each axis."""
+        return [self._everywhere(self._coefficients(axis)) for axis in range(len(self.halves))]
+
+    def _everywhere(self, octant: Array) -> AnyArray:
+        """Return coefficients of all frequencies from those along each axis from 0."""
         places = np.ix_(*(np.abs(np.arange(1 - half, half)) for half in self.halves))
-        self.coefficients = octant[places].astype(dtype)
+        found: AnyArray = octant[places].astype(self.dtype)
+        return found
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -152,8 +171,12 @@ class FarField:
         steps = 2.0 * math.pi / self.periods
         return [step * np.arange(1 - half, half) for step, half in zip(steps, self.halves, strict=True)]
 
-    def _coefficients(self) -> Array:
-        """Compute the coefficients of frequencies from 0 along each axis: cosine transforms of k − near on a grid."""
+    def _coefficients(self, stretched: int | None = None) -> Array:
+        """Compute the coefficients of frequencies from 0 along each axis: cosine transforms of k − near on a grid.
+
+        Args:
+            stretched: the axis along which to transform δ ∂(k − near)/∂δ instead.
+        """
         axes = [
             period / (2 * half) * np.arange(half + 1) for period, half in zip(self.periods, self.halves, strict=True)
         ]
@@ -165,21 +188,24 @@ class FarField:
             ]
             near = tuple(np.flatnonzero(gap < self.window.reach) for gap in gaps)
             if min(map(len, near)):
-                self._add_image(sampled, gaps, tuple(slice(each[0], each[-1] + 1) for each in near))
+                self._add_image(sampled, gaps, tuple(slice(each[0], each[-1] + 1) for each in near), stretched)
         found = dctn(sampled, type=1, overwrite_x=True)
         found /= math.prod(2 * half for half in self.halves)
         return np.asarray(found[tuple(slice(0, half) for half in self.halves)])
 
-    def _add_image(self, sampled: Array, gaps: list[Array], where: tuple[slice, ...]) -> None:
+    def _add_image(self, sampled: Array, gaps: list[Array], where: tuple[slice, ...], stretched: int | None) -> None:
         squares = [gap[each] ** 2 for gap, each in zip(gaps, where, strict=True)]
         target, rest = sampled[where], squares[1:]
-        plane = sum(
-            (square.reshape([-1 if k == j else 1 for k in range(len(rest))]) for j, square in enumerate(rest)),
-            np.zeros(()),
-        )
+        in_plane = [square.reshape([-1 if k == j else 1 for k in range(len(rest))]) for j, square in enumerate(rest)]
+        plane, function = sum(in_plane, np.zeros(())), self.split.remaining
+        if stretched is not None:
+            function = self.split.remaining_slopes
         for k, square in enumerate(squares[0]):  # plane by plane, so that little memory is needed
             r = np.sqrt(square + plane)
-            target[k] += self.window.times(self.split.remaining(np.atleast_1d(r)).reshape(r.shape), r)
+            values = self.window.times(function(np.atleast_1d(r)).reshape(r.shape), r)
+            if stretched is not None:
+                values = values * (square if stretched == 0 else in_plane[stretched - 1])
+            target[k] += values
 
     def _measured(self, octant: Array) -> float:
         """Measure the largest error of an entry along lines through the box."""
@@ -207,6 +233,17 @@ class FarField:
     def at(self, x: Array) -> Transforms:
         """Return the transforms of points x: (n, d) in the box."""
         return Transforms(self, x)
+
+
+class DensityField(FarField):
+    """The series of a function itself and its images, whose coefficients are its spectral density: never negative."""
+
+    def _coefficients(self, stretched: int | None = None) -> Array:
+        steps = 2.0 * math.pi / self.periods
+        axes = np.ix_(*((step * np.arange(half)) ** 2 for step, half in zip(steps, self.halves, strict=True)))
+        length = np.sqrt(np.maximum(sum(axes, np.zeros(())), (1e-6 * steps.min()) ** 2))
+        found = self.split.radial.density(length.ravel()).reshape(length.shape)
+        return np.asarray(found * np.prod(steps / (2.0 * math.pi)))
 
 
 class Transforms:
@@ -251,7 +288,7 @@ class Transforms:
         z.real, z.imag = v[:, 0], v[:, 1] if v.shape[1] > 1 else 0.0
         return np.asarray(self._plan(1, rows).execute(z))
 
-    def values(self, spectrum: NDArray[np.complexfloating], columns: int, rows: Rows | None = None) -> AnyArray:
+    def values(self, spectrum: NDArray[Any], columns: int, rows: Rows | None = None) -> AnyArray:
         """Return Σ_ω exp(iω·xⱼ) spectrum(ω), real and imaginary part as (n, columns), or of some rows only."""
         z = self._plan(2, rows).execute(spectrum)
         return np.stack([z.real, z.imag][:columns], axis=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
-from apviz.kernels.radial import Metric, metrics_of, parts_of
+from apviz.kernels.radial import Metric, differ_in_scale, metrics_of, parts_of
 from apviz.operators import cell_list
 from apviz.operators.interface import Noise
+from apviz.operators.near_far import Split
 from apviz.operators.radial_product import RadialProduct, Unreachable
 from apviz.operators.running_fourier import FourierRunningProduct
 from apviz.operators.running_product import Count, RunningProduct
@@ -34,6 +36,8 @@ LARGEST = 1e-2
 FEW_ENTRIES = 5_000_000
 #: products with all points to which the points and neighbours of a sweep amount: those of its groups and one of all
 TRANSFORMS_SHARE = 2.5
+#: other hyperparameters, with which features are compared: the kernel's times the first, plus the second
+MOVED = (1.1, 0.01)
 
 Array = NDArray[np.float64]
 
@@ -98,6 +102,8 @@ class FourierOperator(TiledOperator):
         self._slopes: dict[Metric, RadialProduct] = {}
         self._by_trees, self._prices = False, dict[int, float]()
         self._seconds = dict[int, float]()  # of the first product, by its number of columns
+        # of the first derivatives, by that and by whether they are in the inputs too
+        self._seconds_of_derivatives = dict[tuple[int, bool], float]()
 
     @property
     def engine(self) -> str:
@@ -137,6 +143,11 @@ class FourierOperator(TiledOperator):
         super().prepare(columns)
         for metric in self._metrics:
             self._product(metric)
+
+    @property
+    def splits(self) -> list[Split]:
+        """Near and far of each function of a distance in the kernel, for `apviz.plots.near_and_far`."""
+        return [self._product(metric).split for metric in self._metrics]
 
     @property
     def measured_error(self) -> float:
@@ -209,13 +220,15 @@ class FourierOperator(TiledOperator):
         """The number of frequencies of all series."""
         return sum(math.prod(self._product(metric).far.modes) for metric in self._metrics)
 
-    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False, with_inputs: bool = False) -> int:
         """Convert the seconds of a product into entries, see `matmul_price`; of rows of Z, by their share of n.
 
-        Derivatives take both transforms of a column and one more transform an input, for twice the columns.
+        Derivatives were timed before, the first time with this number of columns.
         """
-        price = self.matmul_price(columns) * (self.x.shape[1] + 2.0 if derivatives else 1.0)
-        return max(1, round(price * self.n * rows))
+        timed = self._seconds_of_derivatives.get((columns, with_inputs)) if derivatives else None
+        if timed is not None:
+            return max(1, round(timed * rows / (self.n * self.seconds_of_entry(columns))))
+        return max(1, round(self.matmul_price(columns) * self.n * rows))
 
     def _covering(self, z: Tensor) -> tuple[Tensor, dict[Metric, RadialProduct]]:
         """Return which rows of z are left to the series, and its products by metric."""
@@ -254,6 +267,45 @@ class FourierOperator(TiledOperator):
 
     # --- derivatives ----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _has_scales(self) -> bool:
+        """Whether hyperparameters scale features alone, as lengthscales do: tested with other values than these."""
+        moved = {
+            name: torch.as_tensor(value, dtype=torch.float64) * MOVED[0] + MOVED[1]
+            for name, value in self.kernel.hyperparameters.items()
+        }
+        return differ_in_scale(self._lowered, self.kernel.lowered(self.given.shape[1], moved), self.given.shape[1])
+
+    def _bilinear_gradients(self, a: Tensor, b: Tensor, with_inputs: bool) -> Gradients:
+        by_rows = with_inputs or not self._has_scales
+        if not by_rows:
+            for part in self._parts:
+                self._of_part(part)[0].home.transforms.prepare()
+        started = time.process_time()
+        found = super()._bilinear_gradients(a, b, with_inputs) if by_rows else self._summed_gradients(a, b)
+        self._seconds_of_derivatives.setdefault((a.shape[1], with_inputs), time.process_time() - started)
+        return found
+
+    def _summed_gradients(self, a: Tensor, b: Tensor) -> Gradients:
+        """Differentiate by sums over frequencies; features get gradients whose sums with them are right.
+
+        A lengthscale needs Σᵢ gᵢₖ uᵢₖ alone, half of Σᵢⱼ δₖ ∂k/∂δₖ from both sides. So gₖ is a multiple of uₖ.
+        """
+        left, right = np.ascontiguousarray(a.numpy()), np.ascontiguousarray(b.numpy())
+        features, shapes, values = [], [], []
+        for part in self._parts:
+            weight = float(self._lowered.weights[self._lowered.terms.index((part.part,))])
+            product, size = self._of_part(part)
+            value, *stretched = product.bilinear(left, right) / size
+            squares = np.square(product.x).sum(axis=0)
+            share = np.divide(stretched, squares, out=np.zeros_like(squares), where=squares > 0)
+            features.append(torch.from_numpy(weight * share * product.x))
+            values.append(2.0 * value)
+            shapes.append(2.0 * weight * self._bilinear_in_shape(part, left, right))
+        weights = torch.tensor([values[part] for (part,) in self._lowered.terms], dtype=torch.float64)
+        shape = torch.tensor(shapes, dtype=torch.float64)
+        return Gradients(torch.cat(features, 1), shape, weights, torch.zeros(0, dtype=torch.float64))
+
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) by the series, if X is on both sides; otherwise by tiles."""
         if rows is not self.inputs or columns is not self.inputs:
@@ -272,17 +324,30 @@ class FourierOperator(TiledOperator):
 
     def _unweighted_gradients(self, part: Metric, a: Array, b: Array) -> Array:
         """Compute Σⱼ (aᵢᵀbⱼ) f(rᵢⱼ) and its gradient for one part of the kernel, without its weight."""
+        product, size = self._of_part(part)
+        return product.gradients(a, b) / size
+
+    def _of_part(self, part: Metric) -> tuple[RadialProduct, float]:
+        """Return products with a multiple of one part of the kernel without its weight, and that multiple."""
         if len(self._parts) == 1:
-            return self._product(self._metrics[0]).gradients(a, b) / self._metrics[0].radial.weights[0]
-        if part not in self._slopes:
-            self._slopes[part] = self._made(part)
-        return self._slopes[part].gradients(a, b)
+            return self._product(self._metrics[0]), self._metrics[0].radial.weights[0]
+        return self._made_once(part), 1.0
+
+    def _made_once(self, metric: Metric) -> RadialProduct:
+        if metric not in self._slopes:
+            self._slopes[metric] = self._made(metric)
+        return self._slopes[metric]
 
     def _in_shape(self, part: Metric, a: Array, b: Array) -> float:
         """Compute Σᵢⱼ (aᵢᵀbⱼ) ∂f/∂α, 0 if the function has no parameter."""
         if not part.radial.functions[0].shape:
             return 0.0
-        changed = Metric(part.radial.derivative_in_shape(), part.part)
-        if changed not in self._slopes:
-            self._slopes[changed] = self._made(changed)
-        return float((a * self._slopes[changed].matmul(b)).sum(dtype=np.float64))
+        changed = self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
+        return float((a * changed.matmul(b)).sum(dtype=np.float64))
+
+    def _bilinear_in_shape(self, part: Metric, a: Array, b: Array) -> float:
+        """Compute the same by a sum over frequencies."""
+        if not part.radial.functions[0].shape:
+            return 0.0
+        changed = self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
+        return float(changed.bilinear(a, b, stretched=False)[0])

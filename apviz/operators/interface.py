@@ -207,7 +207,7 @@ class Operator(ABC):
         """Estimate the time of a product with K, relative to evaluating n² entries for this number of columns."""
         return 1.0
 
-    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False) -> int:
+    def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False, with_inputs: bool = False) -> int:
         """Return the entries that count as the work of a product k(Z, X) V for this number of rows of Z: rows · n.
 
         An engine whose products evaluate no entries converts their seconds, at the rate of entries.
@@ -215,6 +215,7 @@ class Operator(ABC):
         Args:
             columns: of V.
             derivatives: count the derivatives of such a product.
+            with_inputs: those in the inputs too.
         """
         return rows * self.n
 
@@ -397,9 +398,16 @@ class Operator(ABC):
         self._check(b, self.n, "b")
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-        # the features are on both sides of k
-        found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
+        found = self._bilinear_gradients(a, b, with_inputs)
         return self._derivatives(found, torch.sum(a * b, 1, dtype=torch.float64), with_inputs)
+
+    def _bilinear_gradients(self, a: Tensor, b: Tensor, with_inputs: bool) -> Gradients:
+        """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, xⱼ) in the features, which are on both sides of k.
+
+        Args:
+            with_inputs: whether the features' gradients are used row by row, or for hyperparameters alone.
+        """
+        return self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
 
     @without_tf32()
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:

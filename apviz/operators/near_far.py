@@ -60,6 +60,27 @@ class Split:
         values = self.radial.values(r)
         return values if self.near is None else values - self.near.values(r)
 
+    def remaining_slopes(self, r: Array) -> Array:
+        """Evaluate the derivative of k − near in r, divided by r, at distances r; 0 at r = 0."""
+        slopes = self.radial.slopes(r)
+        if self.near is None:
+            return slopes
+        return slopes - np.divide(self.near.slopes(r), r, out=np.zeros_like(r), where=r > 0)
+
+    def spectrum(self, w: Array) -> Array:
+        """Evaluate the spectral density of the function at frequencies of length w > 0."""
+        return self.radial.density(w)
+
+    def near_spectrum(self, w: Array) -> Array:
+        """Evaluate the spectral density of near at frequencies of length w, by a quadrature over distances."""
+        if self.near is None:
+            return np.zeros_like(w)
+        width = self.radial.width
+        panels = 4 + int(self.near.cutoff * float(w.max(initial=0.0)) / 8.0)
+        r, weights = _panels(np.linspace(0.0, self.near.cutoff, panels + 1), 16)
+        values = self.near.values(r) * weights * r ** (width - 1) * AREA[width]
+        return np.asarray(directional_mean(width, np.outer(w, r)) @ values)
+
 
 def directional_mean(width: int, z: Array) -> Array:
     """Evaluate the mean of exp(i z·e) over directions e."""

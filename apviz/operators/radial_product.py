@@ -167,6 +167,37 @@ class RadialProduct:
             out += cell_list.matmul(self.grid, self.split.near, self.home.sorted, at.sorted, v, compiled=self.compiled)
         return out
 
+    def bilinear(self, a: AnyArray, b: AnyArray, *, stretched: bool = True) -> Array:
+        """Compute Σᵢⱼ (aᵢᵀbⱼ) k(rᵢⱼ), and the same of δ ∂k/∂δ, δ = xᵢ − xⱼ along each axis: a, b (n, p), to (1 + d,).
+
+        By Parseval's identity, the far part is a sum over frequencies: one transform for each column of a and b.
+
+        Args:
+            stretched: compute those along the axes too; else they are 0.
+        """
+        d, modes = self.x.shape[1], math.prod(self.far.modes)
+        words = f"derivatives of a series of {modes:,} frequencies need"
+        require_memory((5.0 + d) * 8.0 * modes, torch.device("cpu"), words, "use operator='tiled'")
+        power = np.zeros(self.far.modes)
+        for q in range(a.shape[1]):
+            z = self.home.transforms.spectrum(np.stack([a[:, q], b[:, q]], axis=1))
+            # z is â + i b̂, and Re(â conj b̂)(ω) = ½ Im z(ω) z(−ω)
+            power += 0.5 * (z * z[(slice(None, None, -1),) * d]).imag
+        coefficients = [self.far.coefficients, *(self.far.stretched if stretched else ())]
+        out: Array = np.zeros(1 + d)
+        out[: len(coefficients)] = [np.sum(each * power, dtype=np.float64) for each in coefficients]
+        if self.grid is not None and self.split.near is not None:
+            assert self.home.sorted is not None
+            # both ways, so that Σᵢ xᵢ ∂/∂xᵢ is half of Σᵢⱼ δ ∂/∂δ of each
+            both = [np.ascontiguousarray(np.concatenate(pair, axis=1)) for pair in ((a, b), (b, a))]
+            found = cell_list.gradients(
+                self.grid, self.split.near, self.home.sorted, self.home.sorted, both[0], both[1],
+                compiled=self.compiled,
+            )  # fmt: skip
+            out[0] += 0.5 * found[:, 0].sum()
+            out[1:] += (found[:, 1:] * self.x).sum(axis=0) if stretched else 0.0
+        return out
+
     def gradients(self, a: AnyArray, b: AnyArray, targets: Place | None = None, *, transposed: bool = False) -> Array:
         """Compute Σⱼ (aᵢᵀbⱼ) k(rᵢⱼ), and its gradient in target i, (m, 1 + d): a (m, p), b (n, p).
 

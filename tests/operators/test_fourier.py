@@ -149,12 +149,39 @@ def test_derivatives_are_those_of_finite_differences(kernel):
         above, below = (np.sum(a * (entries(kernel.with_numbers(each), x, x) @ b)) for each in steps)
         slopes.append((above - below) / (2e-5 * number))
     np.testing.assert_allclose(torch.cat(list(found.kernel.values())), slopes, rtol=1e-5, atol=1e-3)
+    by_modes = operator.bilinear_derivatives(torch.from_numpy(a), torch.from_numpy(b)).kernel
+    np.testing.assert_allclose(torch.cat(list(by_modes.values())), slopes, rtol=1e-5, atol=1e-3)
     moved = []
     for h in (1e-5, -1e-5):
         shifted = x.copy()
         shifted[7, 1] += h
         moved.append(np.sum(a * (entries(kernel, shifted, shifted) @ b)))
     assert float(found.inputs[7, 1]) == pytest.approx((moved[0] - moved[1]) / 2e-5, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("kind", [Matern12, Matern32, RBF])
+def test_sums_over_frequencies_are_the_derivatives_row_by_row(kind, d):
+    x, rng = torch.from_numpy(points("clustered", 500, d)), np.random.default_rng(0)
+    a, b = torch.from_numpy(rng.standard_normal((2, 500, 2)))
+    kernel = kind(lengthscale=(0.2, 0.5, 0.3)[:d], outputscale=1.7)
+    found = FourierOperator(x, kernel, 0.1, torch.float64).bilinear_derivatives(a, b)
+    tiles = make_operator("tiled", x, kernel, 0.1).bilinear_derivatives(a, b)
+    for name, each in tiles.kernel.items():
+        np.testing.assert_allclose(found.kernel[name], each, rtol=1e-5, atol=1e-4 * float(a.norm() * b.norm()) / 500)
+    assert float(found.noise) == pytest.approx(float((a * b).sum()))
+
+
+def test_kernels_of_rotated_inputs_have_the_derivatives_of_tiles():
+    x, rng = torch.from_numpy(points("uniform", 400, 2)), np.random.default_rng(0)
+    a, b = torch.from_numpy(rng.standard_normal((2, 400, 2)))
+    kernel = apviz.kernels.Transformed(Matern52(lengthscale=(0.3, 0.6)), ((0.8, 0.6), (-0.6, 0.8)))
+    found, tiles = (
+        each.bilinear_derivatives(a, b).kernel
+        for each in (FourierOperator(x, kernel, 0.1, torch.float64), make_operator("tiled", x, kernel, 0.1))
+    )
+    for name, each in tiles.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-4)
 
 
 def test_rows_of_many_points_agree_with_exact_ones():
