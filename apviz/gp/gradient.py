@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from apviz.duplicates import DistinctRows
+from apviz.gp.fast_products import with_fast_products
 from apviz.gp.probes import Probes, draw, pathwise
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Noise
@@ -107,6 +108,9 @@ def gradient_of(weights: Tensor, found: KernelDerivatives) -> Gradient:
 def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
     """Estimate ∂ℓ/∂θ in one pass over the entries of K (1.0 work), without an n × n array.
 
+    For many rows of up to three inputs, by sums over the frequencies of a Fourier series and near neighbours instead,
+    where that is faster (`apviz.gp.fast_products`).
+
     ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). The estimate is
     unbiased if the solves are exact, and exact with the n probes √n·eᵢ. For p outputs the ℓ are added.
 
@@ -137,4 +141,5 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
             f"{tuple(dual.shape)}"
         )
     right = torch.cat([weights[:, :outputs] * -0.5, dual * (0.5 * outputs / probes)], dim=1)
-    return gradient_of(weights[:, :outputs], operator.bilinear_derivatives(weights, right))
+    fast = with_fast_products(operator)
+    return gradient_of(weights[:, :outputs], fast.bilinear_derivatives(weights.to(fast.x), right.to(fast.x)))

@@ -56,16 +56,22 @@ class Expected:
         return self.setup + self.sweeps * self.sweep + self.passes * self.passed
 
 
-def with_fourier_products(operator: Operator) -> FourierOperator | None:
-    """Return the Fourier operator in float32 of the same points; None where it does not support or reach something."""
+def with_fourier_products(
+    operator: Operator, dtype: torch.dtype = torch.float32, error: float | None = None
+) -> FourierOperator | None:
+    """Return the Fourier operator of the same points; None where it does not support or reach something.
+
+    Args:
+        dtype, error: as of `FourierOperator`; of a Fourier operator, its own error remains.
+    """
     if operator.x.device.type != "cpu" or not isinstance(operator, TiledOperator):  # nor shared by ranks
         return None
     if operator.x.shape[1] > FEW_INPUTS:
         return None
     if isinstance(operator, FourierOperator):
-        return operator.in_dtype(torch.float32)
+        return operator.in_dtype(dtype)
     try:
-        found = FourierOperator(operator.given, operator.kernel, operator.noise_of(), torch.float32)
+        found = FourierOperator(operator.given, operator.kernel, operator.noise_of(), dtype, error=error)
         found.prepare()
     except (ValueError, ImportError, MemoryError):
         return None
