@@ -42,16 +42,23 @@ class MeanProducts:
         return CHUNK if self._wanted(points) and self._series() is not None else usual
 
     def product(self, z: Tensor, weights: Tensor) -> Tensor:
-        """Compute k(z, X) weights: z (m, d), weights (n,), to (m,)."""
+        """Compute k(z, X) weights: z (m, d), weights (n,), to (m,); or those of several functions, (n, p), to (m, p).
+
+        The error of means, of one column of weights, is kept as `error`.
+        """
+        columns = weights if weights.ndim == 2 else weights[:, None]
+        return self._products(z, columns, is_mean=weights.ndim == 1).reshape(len(z), *weights.shape[1:])
+
+    def _products(self, z: Tensor, weights: Tensor, *, is_mean: bool) -> Tensor:
         fast = self._series() if self._wanted(len(z)) else None
         if fast is not None:
-            found = fast.cross_matmul(z, weights[:, None])[:, 0]
+            found = fast.cross_matmul(z, weights)
             error = self._difference(z, weights, found)
             if fast is self._double or error <= ALLOWED * math.sqrt(self._operator.noise):
-                self.error = max(self.error, error)
+                self.error = max(self.error, error) if is_mean else self.error
                 return found
             self._fast = None
-        return self._double.cross_matmul(z, weights[:, None])[:, 0]
+        return self._double.cross_matmul(z, weights)
 
     def _wanted(self, points: int) -> bool:
         n = self._operator.n
@@ -66,5 +73,5 @@ class MeanProducts:
     def _difference(self, z: Tensor, weights: Tensor, found: Tensor) -> float:
         """Return the largest difference of some means from those by exact entries."""
         rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))[:COMPARED]
-        exact = self._double.exact().cross_matmul(z[rows], weights[:, None])[:, 0]
+        exact = self._double.exact().cross_matmul(z[rows], weights)
         return float((found[rows] - exact).abs().max())

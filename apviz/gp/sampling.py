@@ -26,13 +26,13 @@ def sampled(
     """Draw samples of f at test points: (m, d), to (m, count).
 
     Up to 2,000 points use an eigendecomposition of the covariance. More use `Posterior.samples`, whose prior samples
-    come from random features.
+    come from a Fourier series around these points, or from random features.
 
     Raises:
         ValueError: there are more than 2,000 points and the kernel's spectrum is not known.
     """
     if len(points) > COVARIANCE_POINTS:
-        drawn = posterior.samples(count, int(random.randint(2**31)), hooks=hooks)
+        drawn = posterior.samples(count, int(random.randint(2**31)), around=points, hooks=hooks)
         functions: NDArray[np.float64] = drawn(points).cpu().double().numpy().T
         return functions
     mean = posterior.mean(points).cpu().double().numpy()
