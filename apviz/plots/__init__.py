@@ -8,6 +8,7 @@ from apviz.plots.eigenvalues import eigenvalues
 from apviz.plots.fitted_function import FittedFunction, fitted_function
 from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lengthscales import lengthscales
+from apviz.plots.near_and_far import near_and_far
 from apviz.plots.passes import passes
 from apviz.plots.prediction_error import prediction_error
 from apviz.plots.residual_drift import residual_drift
@@ -42,6 +43,7 @@ __all__ = [
     "lanczos_ranks",
     "lengthscales",
     "method_color",
+    "near_and_far",
     "noise_sweep",
     "parallel_coordinates",
     "passes",
