@@ -15,21 +15,25 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 from typer.testing import CliRunner
 
 from benchmarks.leaderboard import checking, readme
-from benchmarks.leaderboard.__main__ import FOLDER, app, file_name
+from benchmarks.leaderboard.__main__ import FOLDER, app, file_name, takes
 from benchmarks.leaderboard.cells import measure
 from benchmarks.leaderboard.checking import check, estimate, residual
 from benchmarks.leaderboard.entrants import entrant
 from benchmarks.leaderboard.growth import growth
 from benchmarks.leaderboard.page import make
+from benchmarks.leaderboard.plan import Asked
 from benchmarks.leaderboard.problem import Problem
 from benchmarks.leaderboard.readme import section
 from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
 from benchmarks.leaderboard.tables import losses, medians, profile, standings, tabulate
+from tests.textbook import CORRELATIONS
 
 MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
+EFGP = MINRES.replace("minres.py:Minres", "efgp.py:EFGP")
 OUTSIDERS = """
 import subprocess
 import sys
@@ -119,6 +123,25 @@ def test_every_system_has_the_requested_size_and_depends_on_the_seed(name):
     assert one.x.shape == other.x.shape and one.b.shape == (len(one.x), 16) and len(one.x) <= 300
     assert not np.array_equal(one.x, other.x) and np.isfinite(one.x).all() and np.isfinite(one.b).all()
     assert len(one.lengthscale) == one.x.shape[1] and one.noise > 0
+
+
+@pytest.mark.parametrize(("d", "kernel", "tol"), [(1, "matern12", 1e-2), (2, "matern52", 1e-3), (3, "rbf", 1e-2)])
+def test_efgp_solves_the_dense_system(d, kernel, tol):
+    given = made(d, kernel, 3.0, 0.1)(120, 0)
+    solver = entrant(EFGP)
+    solver.prepare(Problem(given))
+    weights = solver.solve(given.b[:, :2].copy(), tol)
+    k = CORRELATIONS[kernel](cdist(given.x / 3.0, given.x / 3.0)) + 0.1 * np.eye(120)
+    left = np.linalg.norm(given.b[:, :2] - k @ weights, axis=0) / np.linalg.norm(given.b[:, :2], axis=0)
+    assert left.mean() <= tol
+
+
+@pytest.mark.parametrize("name", ["coloured, Fourier", "EFGP"])
+def test_methods_for_few_inputs_are_not_asked_for_systems_of_many(name):
+    name = EFGP if name == "EFGP" else name
+    d = {"d = 2, lengthscale 2": True, "d = 10, lengthscale 4": False}
+    assert {system: takes(Asked(name, system, 4_000, 0, 1.0)) for system in d} == d
+    assert takes(Asked("CG", "d = 10, lengthscale 4", 4_000, 0, 1.0))
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import torch
 import apviz
 from apviz.solvers import (
     ASkotch,
+    ColouredProjection,
     CoordinateDescentPlusPlus,
     GradientDescent,
     NotPositiveDefinite,
@@ -29,6 +30,8 @@ from benchmarks.leaderboard.problem import Entrant, Problem
 MOST = 100_000
 # r of SDD, as in its authors' notebook: what they derive from a number of steps set beforehand, here would be of MOST
 SDD_AVERAGING = 0.01
+#: most inputs of Fourier products
+FEW_INPUTS = 3
 HERE = Path(__file__).parent
 
 
@@ -38,8 +41,8 @@ Make = Callable[[Problem, dict[str, Any]], Solver]
 class Ours:
     """A solver of apviz, in float32, then in float64 if float32 is not enough; its random numbers follow the seed."""
 
-    def __init__(self, name: str, make: Make) -> None:
-        self.name, self._make = name, make
+    def __init__(self, name: str, make: Make, most_inputs: int | None = None) -> None:
+        self.name, self._make, self.most_inputs = name, make, most_inputs
 
     def prepare(self, problem: Problem) -> None:
         """Keep the system; the set-up is part of the solve, which may choose it by B and tolerance."""
@@ -83,6 +86,7 @@ def _drawing(solver: Callable[..., Solver]) -> Make:
 OURS = (
     Ours("auto", _drawing(apviz.Automatic)),
     Ours("A: AP, overlapping", _drawing(overlapping)),
+    Ours("coloured, Fourier", _drawing(functools.partial(ColouredProjection, products="fourier")), FEW_INPUTS),
     Ours("AP, the paper's", _drawing(functools.partial(apviz.AlternatingProjection, block_size=400))),
     Ours("B: CG, two-level Schwarz", _cg(lambda seed: apviz.TwoLevelSchwarz(seed=seed))),
     Ours("Cholesky", lambda problem, settings: apviz.Cholesky(tol=settings["tol"])),
@@ -125,8 +129,9 @@ HIGP = f"{HERE / 'higp_afn.py'}:AFN"
 
 
 def names() -> tuple[str, ...]:
-    """Return the default entrants: ours, SciPy, and HiGP if it is installed."""
-    return (*(each.name for each in OURS), f"{HERE / 'minres.py'}:Minres", *([HIGP] if has_higp() else []))
+    """Return the default entrants: ours, SciPy, EFGP, and HiGP if it is installed."""
+    others = (f"{HERE / 'minres.py'}:Minres", f"{HERE / 'efgp.py'}:EFGP")
+    return (*(each.name for each in OURS), *others, *([HIGP] if has_higp() else []))
 
 
 def has_higp() -> bool:

@@ -14,7 +14,11 @@ from benchmarks.leaderboard.systems import Given
 
 
 class Entrant(Protocol):
-    """A method on the leaderboard; it may also have `counts_work = False` where it evaluates entries by itself."""
+    """A method on the leaderboard.
+
+    It may also have `counts_work = False` where it evaluates entries by itself, and `most_inputs`: systems with more
+    are not given to it.
+    """
 
     name: str
 
