@@ -1,8 +1,8 @@
 """Products with K, and derivatives, by Fourier series for many rows of few inputs: in float64, where they are faster.
 
 A solve chooses its products by itself. What surrounds solves, the gradient of a likelihood and log det K by Lanczos,
-takes these. An error ε of every entry changes log det K by ε/σ² nats a row at most where the errors add up, so ε is a
-share of σ².
+takes these. Errors E of the entries change log det K by at most ‖E‖/σ² nats a row, to first order. ‖E‖ is taken to be
+√n times the largest error, as of errors without a pattern: an estimate, of which a share of σ² is allowed.
 """
 
 from __future__ import annotations
