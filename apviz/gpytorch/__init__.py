@@ -14,9 +14,17 @@ except ImportError as error:
     raise ImportError(f"apviz.gpytorch needs GPyTorch: pip install 'apviz[gpytorch]' ({error})") from error
 
 from apviz.gpytorch.cg import record_cg
-from apviz.gpytorch.context import alternating_projection
+from apviz.gpytorch.context import SolverContext, alternating_projection
 from apviz.gpytorch.kernels import from_gpytorch
 from apviz.gpytorch.models import hyperparameters
 from apviz.gpytorch.rescue import ModelDiagnosis, diagnose
 
-__all__ = ["ModelDiagnosis", "alternating_projection", "diagnose", "from_gpytorch", "hyperparameters", "record_cg"]
+__all__ = [
+    "ModelDiagnosis",
+    "SolverContext",
+    "alternating_projection",
+    "diagnose",
+    "from_gpytorch",
+    "hyperparameters",
+    "record_cg",
+]

@@ -18,6 +18,7 @@ from linear_operator.operators import LinearOperator, ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
+from apviz.gpytorch.accuracy import Predicted, SolverContext
 from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, prior_distribution
 from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
 from apviz.gpytorch.intercept import intercepted
@@ -27,7 +28,7 @@ from apviz.gpytorch.models import Prior, check_likelihood, check_rows, noise_in,
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
-from apviz.operators import Operator
+from apviz.settings import require_number
 from apviz.solvers import Automatic, Hook, Solver, overlapping
 
 
@@ -38,13 +39,14 @@ def alternating_projection(
     hooks: Sequence[Hook] = (),
     solver: Solver | None = None,
     variance_solver: Solver | None = None,
+    accuracy: float | None = None,
     probes: int | Tensor | None = None,
     log_determinant: LogDeterminantMethod = "auto",
     operator: str = "auto",
     dataset: str = "",
     seed: int = 0,
     **settings: Any,
-) -> Iterator[None]:
+) -> Iterator[SolverContext]:
     """Train and predict with apviz's solvers for every `ExactGP` inside the context; its code stays unchanged.
 
     Supported are models, and batches of models, with Gaussian noise (one value, or one a row), any mean, one or several
@@ -82,8 +84,11 @@ def alternating_projection(
         hooks: called in every solve, such as an `apviz.Recorder`.
         solver: any solver of apviz. None: alternating projection if `block_size` or its settings are given; otherwise
             `Automatic(tol=1e-2)` in training, and in predictions the choice of `apviz.Posterior`, which keeps each
-            mean within a tenth of its posterior standard deviation.
+            mean within `accuracy`.
         variance_solver: for variances and covariances, as in `apviz.gp.posterior.Posterior`.
+        accuracy: largest error of any predicted mean, in posterior standard deviations of f: a stopping rule of the
+            solves for means, in addition to `tol`. None: 0.05 if apviz chooses their solver; other solves stop by their
+            own tolerance, and a warning says if means may be off by more than 0.05.
         probes: number of probes of the trace estimate. None: GPyTorch's `num_trace_samples` (10; the paper takes 15).
             Or an (n, l) tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Unused where K is
             factored and `log_determinant` is `auto`.
@@ -96,19 +101,24 @@ def alternating_projection(
         seed: of the probes.
         settings: of `apviz.AlternatingProjection`; the defaults are overlapping blocks and `tol=1e-2`.
 
+    Yields:
+        a `SolverContext`, which says how accurate the predictions are.
+
     Raises:
         TypeError, ValueError: a setting is out of range, `solver` is given together with settings of alternating
             projection, or a model inside is not supported.
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
+    if accuracy is not None:
+        require_number("accuracy", accuracy, 0.0, "a positive number of posterior standard deviations", strictly=True)
     of_means = solver
     if solver is None:
         own = block_size != "auto" or settings
         of_means = overlapping(block_size=block_size, **settings) if own else None
         solver = of_means or Automatic()
     solves = Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed)
-    models = _Models(solves, of_means)
+    models = _Models(solves, of_means, accuracy)
     with (
         intercepted(ExactGP, "__call__", models.call),
         intercepted(ExactGP, "get_fantasy_model", models.fantasies),
@@ -117,16 +127,17 @@ def alternating_projection(
         intercepted(_MultitaskGaussianLikelihoodBase, "marginal", marginal_of_tasks),
         intercepted(LeaveOneOutPseudoLikelihood, "forward", leave_one_out),
     ):
-        yield
+        yield models.context
 
 
 class _Models:
     """The models that were called inside one context, and their posteriors."""
 
-    def __init__(self, solves: Solves, solver: Solver | None) -> None:
-        self.solves = solves
+    def __init__(self, solves: Solves, solver: Solver | None, accuracy: float | None = None) -> None:
+        self.solves, self.accuracy = solves, accuracy
         #: for predicted means; None: `Posterior` chooses
         self.solver = solver
+        self.context = SolverContext(self.predict)
         self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
         self._checked: WeakSet[Any] = WeakSet()
         # of a fantasy model: the posteriors of the model that it was made from
@@ -145,14 +156,14 @@ class _Models:
             return prior_distribution(prior, self.solves)
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
-        return self._predict(model, inputs, kwargs)
+        return self.predict(model, inputs, kwargs)
 
     def forget(self, call_next: Any, model: Any) -> None:
         """Intercept `ExactGP._clear_cache`, which `train()` and `load_state_dict()` call.
 
         A kernel of other code may have changed outside its parameters, and still compare equal.
         """
-        self._posteriors.pop(model, None)
+        self.context.forget(self._posteriors.pop(model, {}).values())
         call_next(model)
 
     def fantasies(self, call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +187,8 @@ class _Models:
             return None
         return torch.cat([before.weights, before.weights.new_zeros(len(x) - before.system.n)])
 
-    def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
+    def predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
+        """Return the posterior of a model at test inputs."""
         train = prior_at(model, model.train_inputs, **kwargs)
         if model not in self._checked:
             check_rows(model, train, **kwargs)
@@ -186,6 +198,7 @@ class _Models:
         test = prior_at(model, flat, **kwargs)
         targets = _in_one_row(model.train_targets, train)
         made = list[_Covariance]()
+        self.context.last.clear()
         found = [
             self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around, made)
             for k in range(len(train.members))
@@ -219,10 +232,13 @@ class _Models:
         shape = torch.Size((*around, len(z) // max(around.numel(), 1)))
         mean = mean.reshape(shape)
         if gpytorch_settings.skip_posterior_variances.on():
+            self.context.last.append(Predicted(posterior, posterior, z.detach()))
             return mean, ZeroLinearOperator(*shape, shape[-1], dtype=mean.dtype, device=mean.device)
-        same = next((each for each in made if each.operator is posterior.operator and torch.equal(each.z, z)), None)
+        same = next((m for m in made if m.posterior.operator is posterior.operator and torch.equal(m.z, z)), None)
         if same is not None and dependence is None:
+            self.context.last.append(Predicted(posterior, same.posterior, z.detach()))
             return mean, same.covariance
+        self.context.last.append(Predicted(posterior, posterior, z.detach()))
         if around or test.jitter is not None:
             dense = covariances(posterior, self.solves, z, shape[-1], dependence)
             if test.jitter is not None:
@@ -230,7 +246,7 @@ class _Models:
             covariance = to_linear_operator(dense.reshape(*shape, shape[-1]))
         else:
             covariance = PosteriorCovariance(z, posterior, self.solves, dependence)
-        made.append(_Covariance(posterior.operator, z, covariance))
+        made.append(_Covariance(posterior, z, covariance))
         return mean, covariance
 
     def _posterior(self, model: Any, k: int, train: Expression, y: Tensor, noise: Tensor) -> Posterior:
@@ -247,7 +263,7 @@ class _Models:
                 return of_model[k]
         found = Posterior(
             x, y, h, self.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
-            initial_weights=start,
+            initial_weights=start, accuracy=self.accuracy,
             variance_solver=self.solves.variance_solver, dtype="auto", device=x.device,
             operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
@@ -257,9 +273,9 @@ class _Models:
 
 @dataclass(frozen=True, eq=False)
 class _Covariance:
-    """The covariance at z under one operator."""
+    """The covariance at z of a posterior."""
 
-    operator: Operator
+    posterior: Posterior
     z: Tensor
     covariance: Any
 
