@@ -87,6 +87,7 @@ def fit(
     anis: kriging_words.Anis = None,
     angles: kriging_words.Angles = None,
     convention: kriging_words.Convention = "effective",
+    drift: kriging_words.Drift = None,
     geographic: kriging_words.Geographic = None,
     training_rows: Annotated[
         int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
@@ -133,7 +134,7 @@ def fit(
             given = _given(raw, name, *scales, asked.variogram())
             model = GaussianProcess(
                 of_variogram or name if given is not None else _to_train(raw, name, of_variogram),
-                max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
+                drift=drift, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
                 **LESS_WORK,
             )  # fmt: skip
             gp = _fitted(model, raw, given, training_rows, seed)
@@ -292,7 +293,11 @@ def _say_model(gp: GaussianProcess, raw: RawTable) -> None:
     if (outputscale := h.build_kernel().numbers.get("outputscale")) is not None:
         table.add_row("outputscale", f"{outputscale:.3g}", f"signal sd {outputscale**0.5:.3g} in units of {name}")
     table.add_row("noise sd", f"{h.noise**0.5:.3g}", f"in units of {name}")
-    table.add_row("prior mean", f"{h.mean:.3g}", f"in units of {name}")
+    if gp.drift_ is None:
+        table.add_row("prior mean", f"{h.mean:.3g}", f"in units of {name}")
+    else:
+        of_rows = gp.scaling_.mean + gp.scaling_.std * gp.drift_.mean(gp.rows_.x).numpy()
+        table.add_row(f"{gp.drift} drift", "", f"from {of_rows.min():.4g} to {of_rows.max():.4g} in units of {name}")
     console.print(table)
     console.print(accuracy_of(gp), highlight=False, markup=False)
 

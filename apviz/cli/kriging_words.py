@@ -49,6 +49,12 @@ Convention = Annotated[
         "Read range, ratios and angles as gstools or pykrige do, or the range as effective: 95% of the sill reached.",
     ),
 ]  # fmt: skip
+Drift = Annotated[
+    str | None,
+    options.option(
+        options.KRIGING, "NAME", "Estimate a drift (trend) with the predictions: constant, linear or quadratic."
+    ),
+]
 Geographic = Annotated[
     str | None,
     options.option(

@@ -187,7 +187,8 @@ def _model_in_words(gp: GaussianProcess) -> str:
     if isinstance(h.kernel, str):
         scales = ", ".join(f"{scale:.6g}" for scale in h.lengthscale)
         kernel = f"{h.kernel}, lengthscale {scales}, outputscale {h.outputscale:.6g}"
-    return f"Gaussian process, {kernel}, noise variance {h.noise:.6g}, prior mean {h.mean:.6g}"
+    mean = f"prior mean {h.mean:.6g}" if gp.drift is None else f"{gp.drift} drift"
+    return f"Gaussian process, {kernel}, noise variance {h.noise:.6g}, {mean}"
 
 
 def is_surface(path: Path) -> bool:

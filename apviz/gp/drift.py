@@ -1,18 +1,23 @@
-"""Bases of the drift in universal kriging: functions whose unknown coefficients are estimated with the predictions."""
+"""The drift of universal kriging: basis functions whose unknown coefficients are estimated with the predictions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from apviz.duplicates import DistinctRows
 from apviz.settings import require, shown
+
+if TYPE_CHECKING:
+    from apviz.gp.posterior import Posterior
 
 Array = NDArray[np.float64]
 #: basis functions by the user: inputs (m, d), to (m, q)
@@ -20,6 +25,11 @@ DriftFunction = Callable[[Array], Array]
 Drift = Literal["constant", "linear", "quadratic"] | DriftFunction
 #: degrees of polynomial drifts by name
 DEGREES: Final = {"constant": 0, "linear": 1, "quadratic": 2}
+
+
+def functions_of(drift: str, d: int) -> int:
+    """Return the number of basis functions of a polynomial drift of d inputs."""
+    return math.comb(d + DEGREES[drift], d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,3 +83,49 @@ class Basis:
         powers = range(1, 1 + DEGREES[self.drift])
         chosen = [each for power in powers for each in combinations_with_replacement(range(u.shape[1]), power)]
         return [u[:, each].prod(axis=1) for each in chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDrift:
+    """A drift with its estimated coefficients; tensors are float64, on the CPU.
+
+    Args:
+        basis: the basis functions F.
+        coefficients: (p,) β.
+        solved: (n, p) K⁻¹F, for the training rows.
+        root: (p, p) Q with QQᵀ = (FᵀK⁻¹F)⁻¹, the covariance of the coefficients.
+        error: bound on the error of `deviations`, in standard deviations of simple kriging.
+    """
+
+    basis: Basis
+    coefficients: Tensor
+    solved: Tensor
+    root: Tensor
+    error: float
+
+    def mean(self, x: Any) -> Tensor:
+        """Return the drift f*ᵀβ at x: (m, d), to (m,)."""
+        return self.basis(np.asarray(x, dtype=np.float64)) @ self.coefficients
+
+    def deviations(self, posterior: Posterior, x: Any) -> Tensor:
+        """Return (f* − FᵀK⁻¹c)ᵀQ at x: (m, d), to (m, p): the sum of its squares is the drift's part of the variance.
+
+        Args:
+            posterior: of what the drift leaves.
+        """
+        solved = self.solved.to(posterior.system.device)
+        parts = [
+            self.basis(chunk.cpu().double().numpy()) - posterior.double.cross_matmul(chunk, solved).cpu()
+            for _, chunk in posterior.chunks(x)
+        ]
+        return torch.cat([self.root.new_empty(0, len(self.root)), *parts]) @ self.root
+
+
+def without_drift(rows: DistinctRows, drift: Drift | None) -> DistinctRows:
+    """Return rows with the targets that the least-squares fit of a drift leaves, weighted as the rows are."""
+    if drift is None:
+        return rows
+    x = rows.x.double().numpy()
+    functions, weights = Basis.of(drift, x)(x), rows.weights.sqrt()[:, None]
+    fitted = torch.linalg.lstsq(weights * functions, weights * rows.y[:, None], driver="gelsd").solution
+    return replace(rows, y=rows.y - (functions @ fitted)[:, 0])

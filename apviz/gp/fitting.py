@@ -18,6 +18,7 @@ from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
+from apviz.gp.drift import DEGREES, without_drift
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.noise_floor import floor_of, require_floor, warn_if_on_floor
@@ -79,6 +80,10 @@ def check_settings(gp: GaussianProcess) -> None:
     if gp.accuracy is not None:
         require_number("accuracy", gp.accuracy, 0.0, "a positive number of posterior standard deviations, or None",
                        strictly=True)  # fmt: skip
+    require(
+        gp.drift is None or (isinstance(gp.drift, str) and gp.drift in DEGREES), "drift", gp.drift,
+        f"one of {', '.join(DEGREES)}, or None",
+    )  # fmt: skip
     given = gp.hyperparameters
     require(
         given is None or isinstance(given, Hyperparameters), "hyperparameters", given,
@@ -231,7 +236,8 @@ def train(
         prior = Prior.of(gp.kernel, None, rows.x.shape[1]).hyperparameters
         in_units = scaling.to_scaled(prior) if isinstance(gp.kernel, SklearnKernel) else prior
         return replace(in_units, mean=float(rows.y.mean())), None
-    training = _training_of(gp, rows, scaling)
+    drift: Any = gp.drift
+    training = _training_of(gp, without_drift(rows, drift), scaling)
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace
     if not training.finished:
@@ -295,8 +301,9 @@ def likelihood_of(
         theta: (p,), or None for the fitted values.
 
     Raises:
-        ValueError: theta has another shape or is not finite.
+        ValueError: theta has another shape or is not finite, or the model has a drift.
     """
+    require(gp.drift_ is None, "drift", gp.drift, "None for a likelihood: its coefficients have no prior")
     h = gp.hyperparameters_
     kernel = gp.kernel_ if isinstance(gp.kernel_, SklearnKernel) else None
     if theta is not None:

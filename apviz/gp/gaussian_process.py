@@ -20,6 +20,7 @@ from torch import Tensor
 
 from apviz.datasets.sphere import AnyEncoding
 from apviz.gp import metrics, persistence
+from apviz.gp.drift import FittedDrift
 from apviz.gp.fitting import (
     DTYPES,
     check_settings,
@@ -69,6 +70,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             mean is trained, starting from the target's mean, and without a `WhiteKernel` so is the noise. For the
             units of `normalize_y=True` standardise the target first. Given hyperparameters have their own kernel.
         ard: for a kernel by name: one lengthscale per input, else one for all.
+        drift: `constant`, `linear` or `quadratic`: a polynomial of the inputs is estimated with the predictions, as in
+            universal kriging (`apviz.Kriging`), and standard deviations include its uncertainty. Hyperparameters are
+            trained on what a least-squares fit of it leaves. None: the prior mean alone. For one output.
         solver: solver of the mean and the variances, with its own tolerance. None: apviz chooses the solver and the
             tolerance, from `accuracy`.
         accuracy: largest error of any mean, in posterior standard deviations of f: a stopping rule in addition to the
@@ -118,8 +122,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             `solution_.converged` is false.
         mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
             `fit` has warned if it is above `accuracy`, or above 0.05 if that is None.
-        posterior_: the `Posterior` in scaled units, of the first output; its `variance_solves` describe the solves for
-            the last variances.
+        posterior_: the `Posterior` in scaled units, of the first output, or of what the drift leaves; its
+            `variance_solves` describe the solves for the last variances.
+        drift_: the fitted drift in scaled units (`coefficients`, `root`), or None.
         scaling_: maps raw to scaled units and back.
         rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
             (`apviz.duplicates.DistinctRows`). `rows_.sentence` says what was merged; it is also logged.
@@ -143,6 +148,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         kernel: str | Kernel | SklearnKernel = "matern52",
         *,
         ard: bool = True,
+        drift: str | None = None,
         solver: Solver | None = None,
         accuracy: float | None = None,
         training_solver: Solver | None = None,
@@ -167,6 +173,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.kernel = kernel
         self.ard = ard
+        self.drift = drift
         self.solver = solver
         self.accuracy = accuracy
         self.training_solver = training_solver
@@ -221,6 +228,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
             y = y.astype(np.float64)
             y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+            require(self.drift is None or y.ndim == 1, "drift", self.drift, "None for several outputs: fit each alone")
             check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
             weights, used = weights_of(sample_weight, len(x))
             if used is not None:
@@ -235,11 +243,16 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, rows, scaling, hooks)
             report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
-            posterior = persistence.posterior_of(
-                self, rows, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks
-            )
+            how = DTYPES.get(self.dtype, "auto")
+            if self.drift is None:
+                drift, posterior = None, persistence.posterior_of(self, rows, hyperparameters, how, hooks=hooks)
+                error = posterior.mean_error
+            else:
+                hyperparameters = replace(hyperparameters, mean=0.0)  # the drift has a constant
+                kriging = persistence.kriging_of(self, rows, hyperparameters, how, hooks=hooks)
+                drift, posterior, error = kriging.fitted_drift, kriging.posterior, kriging.mean_error
             outputs = None if rows.y.ndim == 1 else Outputs.of(posterior, rows.y, hooks)
-        solution, error = posterior.solution, posterior.mean_error
+        solution = posterior.solution
         if outputs is not None:
             solution, error = outputs.solution, outputs.mean_error
         assert solution is not None  # without given weights there was a solve
@@ -247,7 +260,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_, self.mean_error_ = posterior, solution, error
-        self.rows_, self._outputs = rows, outputs
+        self.rows_, self._outputs, self.drift_ = rows, outputs, drift
         self._likelihood: float | None = None
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         self.target_name_ = target_name if isinstance(target_name, str) else None
@@ -290,12 +303,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 mean, variance = posterior.mean_and_variance(
                     points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
                 )
-                return self._means(points, mean), self._in_units(np.sqrt(_float64(variance)))
+                variances = _float64(variance) + np.square(self._of_drift(points)).sum(1)
+                return self._means(points, mean), self._in_units(np.sqrt(variances))
             if not return_cov:
                 return self._means(points)
-            means = self._means(points)
-            covariance = posterior.covariance(points, include_noise=include_noise, hooks=hooks)
-            return means, self._in_units(_float64(covariance), squared=True)
+            means, of_drift = self._means(points), self._of_drift(points)
+            covariance = _float64(posterior.covariance(points, include_noise=include_noise, hooks=hooks))
+            return means, self._in_units(covariance + of_drift @ of_drift.T, squared=True)
 
     @property
     def prediction_accuracy_(self) -> PredictionAccuracy:
@@ -345,6 +359,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             outputs = self._means(points).shape[1:]
             drawn = sampled(posterior, points, n_samples * math.prod(outputs), random, hooks)
             drawn = drawn - _float64(posterior.mean(points))[:, None]
+            if self._drift is not None:
+                of_drift = self._of_drift(points)
+                drawn = drawn + of_drift @ random.standard_normal((of_drift.shape[1], n_samples))
         if include_noise:
             noise = posterior.hyperparameters.noise
             drawn = drawn + np.sqrt(noise) * random.standard_normal(drawn.shape)
@@ -457,6 +474,17 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Scaling of a fitted model; None before a fit."""
         return getattr(self, "scaling_", None)
 
+    @property
+    def _drift(self) -> FittedDrift | None:
+        """The drift of a fitted model; None before a fit."""
+        return getattr(self, "drift_", None)
+
+    def _of_drift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the deviations that the drift adds at scaled points, (m, p); p is 0 without one."""
+        if self._drift is None:
+            return np.empty((len(points), 0))
+        return _float64(self._drift.deviations(self.posterior_, points))
+
     def _model_at(self, x: Any) -> tuple[Posterior | Prior, NDArray[np.float64]]:
         """Return the posterior, or before a fit the prior, and the scaled points, (m, d)."""
         if hasattr(self, "posterior_"):
@@ -473,6 +501,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             found = self._outputs.mean(points)
         elif found is None:
             found = self.posterior_.mean(points)
+        if self._drift is not None:
+            found = found.cpu() + self._drift.mean(points)
         means: NDArray[np.float64] = self._scaling.mean + self._scaling.std * _float64(found)
         return means
 
@@ -497,15 +527,17 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.scaling_.inputs(x)
 
     def _of_all_outputs(self, found: PredictionAccuracy) -> PredictionAccuracy:
-        """Return the accuracy of all outputs from that of the first: for several, means have the bound for all."""
-        errors = found.mean_errors
-        if self._outputs is not None:
+        """Return the accuracy of all outputs, and with the drift: means then have the bound that holds for all."""
+        errors, of_sd = found.mean_errors, found.sd_errors
+        if self._outputs is not None or self._drift is not None:
             errors = np.full_like(errors, self.mean_error_)
+        if self._drift is not None:
+            of_sd = of_sd + self._drift.error
         # a loaded model knows its solve, but its posterior does not
         certificate, how = self.solution_.certificate, found.how
         if self.posterior_.solution is None and certificate is not None:
             how = how.replace("proven", how_known(certificate), 1)
-        return replace(found, mean_errors=errors, proven=self.mean_error_, how=how)
+        return replace(found, mean_errors=errors, sd_errors=of_sd, proven=self.mean_error_, how=how)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""

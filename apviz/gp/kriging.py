@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.gp.accuracy import weighted_norms
-from apviz.gp.drift import Basis, Drift
+from apviz.gp.drift import Basis, Drift, FittedDrift
 from apviz.gp.posterior import FEWER_AT_ONCE, Posterior
 from apviz.gp.variances import to_tolerance
 from apviz.gp.variogram import Variogram
@@ -53,7 +53,7 @@ class Kriging:
 
     It predicts as PyKrige and GSTools do for the same variogram. They add the nugget to the variance at new locations:
     `include_noise=True` here. All numbers are in the units of inputs and target. The hyperparameters are not trained;
-    `apviz.GaussianProcess` trains them.
+    `apviz.GaussianProcess(drift=…)` trains them.
 
     Args:
         x: (n, d) training inputs.
@@ -70,6 +70,7 @@ class Kriging:
         posterior: the `apviz.Posterior` of what the drift leaves.
         coefficients: (p,) β. A polynomial drift is one of inputs scaled to [−1, 1]. None without a drift.
         covariance: (p, p) covariance (FᵀK⁻¹F)⁻¹ of the coefficients; None without a drift.
+        fitted_drift: the drift with both; None without a drift.
         mean_error: bound on the error that the solves leave in any mean, in kriging standard deviations.
         drift_error: bound on their error in the drift's part of a deviation, in deviations of simple kriging.
 
@@ -116,11 +117,11 @@ class Kriging:
         self.mean_error, self.drift_error = self.posterior.mean_error, 0.0
         self.coefficients: Array | None = None
         self.covariance: Array | None = None
-        self._basis: Basis | None = None
+        self.fitted_drift: FittedDrift | None = None
         if drift is not None:
-            self._basis = Basis.of(drift, x.cpu().double().numpy())
+            basis = Basis.of(drift, x.cpu().double().numpy())
             with in_full_precision(), explained("kriging", "use fewer basis functions"):
-                self._estimate(self._basis(x.cpu().double().numpy()), hooks)
+                self._estimate(basis, basis(x.cpu().double().numpy()), hooks)
 
     def predict(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> tuple[Array, Array]:
         """Predict kriging mean and variance at x_star: (m, d), to (m,) and (m,).
@@ -130,13 +131,11 @@ class Kriging:
             hooks: hooks of the solves for variances.
         """
         mean = self.mean(x_star)
-        variance = self.posterior.variance(x_star, include_noise=include_noise, hooks=hooks)
-        if self._basis is not None:
+        variance = self.posterior.variance(x_star, include_noise=include_noise, hooks=hooks).cpu()
+        if self.fitted_drift is not None:
             with explained("a prediction", FEWER_AT_ONCE):
-                for rows, chunk in self.posterior.chunks(x_star):
-                    u = self._functions(chunk) - self.posterior.double.cross_matmul(chunk, self._solved)
-                    variance[rows] += (u @ self._root).square().sum(1)
-        return mean, variance.cpu().numpy()
+                variance += self.fitted_drift.deviations(self.posterior, x_star).square().sum(1)
+        return mean, variance.numpy()
 
     def mean(self, x_star: Any) -> Array:
         """Predict the kriging mean at x_star: (m, d), to (m,); it needs no further solve."""
@@ -145,19 +144,14 @@ class Kriging:
 
     def drift(self, x_star: Any) -> Array:
         """Estimate the drift f*ᵀβ at x_star: (m, d), to (m,), also called kriging of the mean."""
-        out = np.full(len(x_star), self._shift)
-        if self._basis is not None:
-            for rows, chunk in self.posterior.chunks(x_star):
-                out[rows] += (self._functions(chunk) @ self._beta).cpu().numpy()
-        return out
+        if self.fitted_drift is None:
+            return np.full(len(x_star), self._shift)
+        parts = [self.fitted_drift.mean(chunk.cpu()).numpy() for _, chunk in self.posterior.chunks(x_star)]
+        return np.concatenate([np.empty(0), *parts])
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _functions(self, chunk: Tensor) -> Tensor:
-        assert self._basis is not None
-        return self._basis(chunk.cpu().double().numpy()).to(chunk.device)
-
-    def _estimate(self, functions: Tensor, hooks: list[Hook]) -> None:
+    def _estimate(self, basis: Basis, functions: Tensor, hooks: list[Hook]) -> None:
         """Solve for β by generalised least squares, and for the weights of what it leaves."""
         posterior = self.posterior
         f = functions.to(posterior.system.device)
@@ -169,22 +163,28 @@ class Kriging:
         for refinement in range(1 + REFINEMENTS):
             weights[:, : wanted.shape[1]] += posterior.attempt(wanted, solver, hooks, setup).weights.to(f)
             wanted = targets - posterior.double.matmul(weights)  # the residual
-            self._combine(f, weights, wanted)
+            w, root, beta = self._combine(f, weights, wanted)
             excess = max(self.drift_error / DRIFT_ERROR, self.mean_error / posterior.accuracy_wanted)
             if excess <= 1 or not self._may_refine or refinement == REFINEMENTS:
                 break
             solver = to_tolerance(posterior.variance_solver, max(0.5 / excess, LEAST_TOL))
         # now the posterior is that of what the drift leaves
-        posterior.system = posterior.system.with_right_hand_sides(targets[:, -1] - f @ self._beta)
+        posterior.system = posterior.system.with_right_hand_sides(targets[:, -1] - f @ beta)
+        beta[0] += self._shift  # the first basis function is 1
+        self.fitted_drift = FittedDrift(basis, *(each.cpu() for each in (beta, w, root)), self.drift_error)
+        self.coefficients, self.covariance = beta.cpu().numpy().copy(), (root @ root.T).cpu().numpy()
         self._warn()
 
-    def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> None:
-        """Compute β, the weights of what the drift leaves, and bounds on the errors.
+    def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Set the weights of what the drift leaves, and bounds on the errors.
 
         Args:
             f: F, (n, p).
             weights: W and K⁻¹y, (n, p + 1).
             residual: of both, in float64.
+
+        Returns:
+            W, Q with QQᵀ = (FᵀK⁻¹F)⁻¹, and β.
         """
         (w, of_y), (r, left) = (each.tensor_split([f.shape[1]], dim=1) for each in (weights, residual))
         noises = self.posterior.system.operator.noise_of()
@@ -195,11 +195,8 @@ class Kriging:
         self.drift_error = float(torch.linalg.matrix_norm(_weighted(r, noises) @ root, 2))
         of_beta = float(torch.linalg.vector_norm(root.T @ (f.T @ of_y + w.T @ left))) + self.drift_error * of_mean
         self.mean_error = float(np.hypot(of_mean, of_beta))
-        self._solved, self._root, self._beta = w, root, beta[:, 0]
         self.posterior.weights, self.posterior.mean_error = of_y[:, 0], of_mean
-        self.coefficients = self._beta.cpu().numpy().copy()
-        self.coefficients[0] += self._shift
-        self.covariance = (root @ root.T).cpu().numpy()
+        return w, root, beta[:, 0]
 
     def _warn(self) -> None:
         """Warn about errors that the solves may leave."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from apviz.duplicates import DistinctRows
 from apviz.gp import saved
 from apviz.gp.fitting import check_settings, fitted_kernel
+from apviz.gp.kriging import Kriging
 from apviz.gp.outputs import Outputs
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
@@ -32,16 +33,31 @@ def posterior_of(
 ) -> Posterior:
     """Return the posterior of the first output, by the estimator's settings. `how` is passed on."""
     targets = rows.y if rows.y.ndim == 1 else rows.y[:, 0]
-    return Posterior(
-        rows.x, targets, h, gp.solver, accuracy=gp.accuracy, noises=rows.noises(h.noise), dtype=dtype, device=gp.device,
-        operator=gp.operator, **how,
-    )  # fmt: skip
+    return Posterior(rows.x, targets, h, **_settings(gp, rows, h, dtype), **how)
+
+
+def kriging_of(
+    gp: GaussianProcess, rows: DistinctRows, h: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
+) -> Kriging:
+    """Return the posterior with the estimator's drift, as `posterior_of` does without one."""
+    drift: Any = gp.drift
+    return Kriging(rows.x, rows.y, h, drift=drift, **_settings(gp, rows, h, dtype), **how)
+
+
+def _settings(
+    gp: GaussianProcess, rows: DistinctRows, h: Hyperparameters, dtype: torch.dtype | Literal["auto"]
+) -> dict[str, Any]:
+    return {
+        "solver": gp.solver, "accuracy": gp.accuracy, "noises": rows.noises(h.noise), "dtype": dtype,
+        "device": gp.device, "operator": gp.operator,
+    }  # fmt: skip
 
 
 def restore(gp: GaussianProcess, weights: Tensor, dtype: torch.dtype) -> None:
     """Set the posterior of an estimator from its rows and weights, (n,) or (n, p), without a solve."""
     first = weights if weights.ndim == 1 else weights[:, 0]
-    gp.posterior_ = posterior_of(gp, gp.rows_, gp.hyperparameters_, dtype, weights=first)
+    rows = gp.rows_ if gp.drift_ is None else replace(gp.rows_, y=gp.rows_.y - gp.drift_.mean(gp.rows_.x))
+    gp.posterior_ = posterior_of(gp, rows, gp.hyperparameters_, dtype, weights=first)
     gp.posterior_.system.operator.fix_engine(0.0, 1)  # without a solve nothing else fixes the engine
     gp._outputs = gp._likelihood = None
     if weights.ndim == 2:
@@ -67,6 +83,7 @@ def save(gp: GaussianProcess, path: str | Path) -> None:
             settings, gp.rows_, gp.hyperparameters_, gp.hyperparameters is not None,
             replace(gp.solution_, weights=weights_of(gp)), gp.mean_error_, gp.scaling_,
             None if names is None else tuple(names), gp.posterior_.system.dtype, gp.target_name_, gp.columns_,
+            gp.drift_,
         ),
     )  # fmt: skip
 
@@ -88,6 +105,7 @@ def load(kind: type[Estimator], path: str | Path, device: str) -> Estimator:
     gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
     gp.target_name_, gp.columns_ = found.target_name, found.columns
     gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
+    gp.drift_ = found.drift
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds
         gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, gp.n_features_in_)

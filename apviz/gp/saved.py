@@ -20,6 +20,7 @@ from apviz.datasets.sphere import AnyEncoding, encoding_from_plain
 from apviz.duplicates import DistinctRows
 from apviz.files import file_made_whole, path_of
 from apviz.gp import sklearn_kernels
+from apviz.gp.drift import DEGREES, Basis, FittedDrift, functions_of
 from apviz.gp.scaling import Scaling
 from apviz.gp.training_settings import checked_stages
 from apviz.hyperparameters import Hyperparameters
@@ -30,11 +31,13 @@ from apviz.solvers import Solution, StopReason
 from apviz.solvers.residuals import Certificate, Kind
 from apviz.solvers.serialization import from_plain, to_plain
 
-FORMAT, VERSION = "apviz.GaussianProcess", 4
+FORMAT, VERSION = "apviz.GaussianProcess", 5
 # this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 OF_ROWS = ("x", "y", "row_weights", "counts", "spread", "log_weights")
-ARRAYS = (*OF_ROWS, "weights", "centre", "half_width", "target")
+#: of a drift with p basis functions; p is 0 without one
+OF_DRIFT = ("drift_coefficients", "drift_solved", "drift_root")
+ARRAYS = (*OF_ROWS, "weights", "centre", "half_width", "target", *OF_DRIFT)
 # these settings are solvers
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -57,6 +60,7 @@ class Saved:
         dtype: dtype in which the model solves and predicts.
         target_name: name of the target, or None if it had none.
         columns: how columns of a table become the inputs, or None if the inputs were not of a table.
+        drift: the fitted drift, or None if the model has none.
     """
 
     settings: Mapping[str, Any]
@@ -70,6 +74,7 @@ class Saved:
     dtype: torch.dtype
     target_name: str | None = None
     columns: tuple[AnyEncoding, ...] | None = None
+    drift: FittedDrift | None = None
 
 
 def write(path: str | Path, saved: Saved) -> None:
@@ -99,6 +104,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "dtype": str(saved.dtype).removeprefix("torch."),
         # JSON has no infinity
         "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
+        "drift_error": saved.drift.error if saved.drift else 0.0,
     }
     # a grid search may set NumPy numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
@@ -108,6 +114,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "centre": saved.scaling.centre,
         "half_width": saved.scaling.half_width,
         "target": np.array([saved.scaling.mean, saved.scaling.std]),  # (2,), or (2, p)
+        **dict(zip(OF_DRIFT, _arrays_of(saved.drift, len(saved.rows.x)), strict=True)),
     }
     with file_made_whole(path, durable=True) as file:
         np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
@@ -128,6 +135,12 @@ def read(path: str | Path) -> Saved:
         # a forged file can provoke any error
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+
+
+def _arrays_of(drift: FittedDrift | None, n: int) -> tuple[NDArray[np.float64], ...]:
+    if drift is None:
+        return np.empty(0), np.empty((n, 0)), np.empty((0, 0))
+    return tuple(each.numpy() for each in (drift.coefficients, drift.solved, drift.root))
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -199,6 +212,9 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         raise ValueError(f"y must have shape (n,), or (n, p) with p ≥ 2, got {entries['y'].shape}")
     shapes |= {"x": (n, d), "centre": (d,), "half_width": (d,), "target": (2, *outputs)}
     shapes |= dict.fromkeys(("y", "spread", "weights"), (n, *outputs))
+    settings = _settings(_get(found, "settings", dict))
+    p = 0 if settings.get("drift") is None else functions_of(_drift_name(settings["drift"], outputs), d)
+    shapes |= dict(zip(OF_DRIFT, ((p,), (n, p), (p, p)), strict=True))
     for name, shape in shapes.items():
         _check_array(name, entries[name], shape, FLOATS)
     mean, std = entries["target"].astype(np.float64) if outputs else entries["target"].tolist()
@@ -216,9 +232,10 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     names, target_name = _feature_names(found.get("feature_names"), d), found.get("target_name")
     if not (target_name is None or isinstance(target_name, str)):
         raise ValueError(f"target_name must be a text, or null, got {target_name!r:.80}")
+    rows = DistinctRows(*(torch.from_numpy(entries[name].astype(np.float64)) for name in OF_ROWS))
     return Saved(
-        _settings(_get(found, "settings", dict)),
-        DistinctRows(*(torch.from_numpy(entries[name].astype(np.float64)) for name in OF_ROWS)),
+        settings,
+        rows,
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),
@@ -228,7 +245,21 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         DTYPES[dtype],
         target_name,
         _columns(found.get("columns"), names),
+        _drift(settings.get("drift"), rows, entries, _number(found, "drift_error")),
     )
+
+
+def _drift_name(found: Any, outputs: tuple[int, ...]) -> str:
+    if not isinstance(found, str) or found not in DEGREES or outputs:
+        raise ValueError(f"drift must be one of {', '.join(DEGREES)}, for one output, or null, got {found!r:.80}")
+    return found
+
+
+def _drift(name: Any, rows: DistinctRows, entries: dict[str, Any], error: float) -> FittedDrift | None:
+    if name is None:
+        return None
+    arrays = (torch.from_numpy(entries[each].astype(np.float64)) for each in OF_DRIFT)
+    return FittedDrift(Basis.of(name, rows.x.numpy()), *arrays, error)
 
 
 def _are_counts(counts: NDArray[Any]) -> NDArray[np.bool_]:

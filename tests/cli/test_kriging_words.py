@@ -83,6 +83,24 @@ def test_a_given_variogram_with_rotated_axes_is_the_model_and_is_said_in_both_wo
     np.testing.assert_allclose(found["sd"], sd, rtol=1e-7)
 
 
+def test_a_drift_is_estimated_with_the_predictions_and_kept_in_the_model(folder):
+    text = fit(folder, "plane.csv", "z", *VARIOGRAM, "--drift", "linear")
+    assert "linear drift from" in text and "prior mean" not in text
+    new = pd.DataFrame({"north": [100.0, 900.0], "east": [50.0, 3000.0]})
+    new.to_csv(folder / "far.csv", index=False)
+    run(folder, "predict", "m.apviz", "far.csv", "--out", folder / "u.csv", "--force")
+    x, z = PLANE[["east", "north"]].to_numpy(), new[["east", "north"]].to_numpy()
+    f, f_star = (np.column_stack([np.ones(len(each)), each / 500]) for each in (x, z))
+    k, c = (1.9 * 0.05 ** (np.linalg.norm(each[:, None] - x, axis=-1) / 300) for each in (x, z))
+    inverse = np.linalg.inv(k + 0.1 * np.eye(len(x)))
+    covariance = np.linalg.inv(f.T @ inverse @ f)
+    beta, u = covariance @ f.T @ inverse @ PLANE["z"], f_star - c @ inverse @ f
+    variance = 1.9 - np.einsum("mi,ij,mj->m", c, inverse, c) + np.einsum("mi,ij,mj->m", u, covariance, u)
+    found = pd.read_csv(folder / "u.csv")
+    np.testing.assert_allclose(found["mean"], f_star @ beta + c @ inverse @ (PLANE["z"] - f @ beta), rtol=1e-7)
+    np.testing.assert_allclose(found["sd"] ** 2, variance, rtol=1e-6)
+
+
 def test_a_variogram_without_numbers_is_trained_with_one_range_for_all_inputs(folder):
     text = fit(folder, "plane.csv", "z", "--variogram", "matern", "--nu", "1.5")
     gp = apviz.GaussianProcess.load(folder / "m.apviz")
@@ -164,6 +182,7 @@ def test_a_row_without_a_longitude_has_no_prediction(folder):
             "--geographic has the same range in all directions",
         ),
         ((*VARIOGRAM, "--convention", "gslib"), "--convention must be one of gstools, pykrige, effective"),
+        (("--drift", "cubic"), "drift must be one of constant, linear, quadratic, or None, got 'cubic'"),
         (("--variogram", "circular"), "model must be one of exponential, gaussian, matern, spherical"),
         (("--geographic", "east"), "--geographic takes two columns, latitude and longitude"),
         (("--geographic", "east,west"), "no input west holds numbers; there are east, north"),

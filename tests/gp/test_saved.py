@@ -65,8 +65,9 @@ def predictions(gp):
             ),
             "operator": "tiled",
         },
+        {"drift": "quadratic"},
     ],
-    ids=["default", "cholesky", "less work", "trained", "ap", "auto", "schwarz"],
+    ids=["default", "cholesky", "less work", "trained", "ap", "auto", "schwarz", "drift"],
 )
 def test_a_loaded_model_has_the_same_settings_and_predicts_the_same(tmp_path, settings):
     gp = fitted(**settings)
@@ -299,7 +300,7 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("version",), 1, "it has format version 1, but this apviz reads version 4: fit and save the model again"),
+        (("version",), 1, "it has format version 1, but this apviz reads version 5: fit and save the model again"),
         (("format",), "torch", "does not say that the format is"),
         (("given",), 1, "given must be a bool, got 1"),
         (("feature_names",), ["east"], "feature_names must be 2 names, or null"),
@@ -314,7 +315,9 @@ def test_a_file_that_lacks_an_entry_is_rejected_with_its_name(path, forget, mess
         (("solution", "residual"), 10**400, "int too large"),
         (("solution", "epochs"), 1.5, "epochs must be a int, got 1.5"),
         (("settings",), [], "settings must be a dict"),
-        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be accuracy, ard, dtype, kernel"),
+        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be accuracy, ard, drift, dtype, kernel"),
+        (("settings", "drift"), "linear", r"drift_coefficients must have shape \(3,\), got \(0,\)"),
+        (("settings", "drift"), "cubic", "drift must be one of constant, linear, quadratic, for one output, or null"),
         (("settings", "rank"), 0, "gp.npz: rank must be a whole number, at least 1, got 0"),
         (("settings", "stages"), [[2.0, 3]], "stages must be pairs of a share of the rows, below 1"),
         (("settings", "stages"), {"a": 1}, "stages must be pairs"),
