@@ -21,9 +21,18 @@ from rich.table import Table
 from apviz import datasets
 from apviz.advice.forecast import in_words
 from apviz.cli import kriging_words, options
-from apviz.cli.parsing import decimal_marks, floats, target_column, words
+from apviz.cli.parsing import decimal_marks, floats, refuse_choices, target_column, words
 from apviz.cli.saved_models import accuracy_of, target_of
-from apviz.cli.terminal import check_replaceable, console, errors, fail, interruptible, refuse_ranks, warnings_as_lines
+from apviz.cli.terminal import (
+    check_replaceable,
+    console,
+    errors,
+    fail,
+    interruptible,
+    refuse_ranks,
+    say_notes,
+    warnings_as_lines,
+)
 from apviz.datasets.encoding import Encoding
 from apviz.datasets.loading import load_raw
 from apviz.datasets.preparing import prepare_table
@@ -61,6 +70,7 @@ def fit(
     *,
     target: options.Target = None,
     inputs: options.Inputs = None,
+    ids: options.Ids = "keep",
     missing: options.Missing = "drop",
     drop_duplicates: Annotated[
         bool,
@@ -121,7 +131,7 @@ def fit(
             from apviz.gp.saved import is_saved
 
             check_replaceable(out, force, is_saved, "a model of apviz")
-            choices = {"inputs": inputs, "missing": missing, "decimal": decimal_marks(decimal)}
+            choices = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
             choices["duplicates"] = "drop" if drop_duplicates else "keep"
             asked = kriging_words.VariogramOptions(
                 model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
@@ -156,6 +166,7 @@ def _load(
     dataset: str, target: str | None, n: int | None, seed: int, choices: dict[str, Any], geographic: str | None
 ) -> RawTable:
     """Return the rows of a data set or a table without inputs that do not vary, and say what they are."""
+    refuse_choices(dataset, choices)
     if dataset in datasets.registry:
         raw = load_raw(dataset)
         title = datasets.card(dataset).title
@@ -178,8 +189,7 @@ def _load(
     kept = f"{len(raw.target):,} of {total:,} rows" if len(raw.target) < total else f"{total:,} rows"
     console.print(f"[bold]{escape(title)}[/]: {kept}, d = {len(names)}, target {escape(raw.target_name)}",
                   highlight=False)  # fmt: skip
-    for note in raw.notes:
-        console.print(f"  {note}", highlight=False, markup=False)
+    say_notes(raw.notes)
     return replace(raw, inputs=raw.inputs[:, varies], feature_names=names, encodings=encodings)
 
 

@@ -48,6 +48,7 @@ Duplicates = Annotated[
         DATA, "HOW", "Keep rows with equal inputs, merge them (same predictions), or drop those with equal targets."
     ),
 ]
+Ids = Annotated[str, option(DATA, "HOW", "Keep columns that number the rows, such as an ID, or drop them.")]
 Decimal = Annotated[
     list[str] | None,
     option(DATA, "MARK", "Set the decimal mark for numbers such as 70,567: . or , or NAME=. for one column."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apviz import datasets
 from apviz.datasets.tables import inspect_table
 
 
@@ -45,6 +46,16 @@ def decimal_marks(given: list[str] | None) -> str | dict[str, str] | None:
     if wrong:
         raise ValueError(f"--decimal takes . or , or NAME=. or NAME=, for one column; got {wrong[0]!r}")
     return {name: mark for name, _, mark in split}
+
+
+def refuse_choices(dataset: str, choices: dict[str, Any]) -> None:
+    """Refuse a choice of columns for a data set of apviz, whose inputs are those of the paper or its source.
+
+    Raises:
+        ValueError: names the options.
+    """
+    if dataset in datasets.registry and (choices.get("inputs") is not None or choices.get("ids") == "drop"):
+        raise ValueError(f"--inputs and --ids are for your own tables; {dataset} has its own inputs")
 
 
 def target_column(path: str, target: str | None, decimal: Any) -> str | int:

@@ -27,10 +27,10 @@ from apviz.cli.experimenting import EXAMPLES, experiment
 from apviz.cli.fitting import EXAMPLES as FIT_EXAMPLES
 from apviz.cli.fitting import fit
 from apviz.cli.on_workers import asked_for, told
-from apviz.cli.parsing import decimal_marks, floats, integers, target_column, words
+from apviz.cli.parsing import decimal_marks, floats, integers, refuse_choices, target_column, words
 from apviz.cli.predicting import EXAMPLES as PREDICT_EXAMPLES
 from apviz.cli.predicting import predict
-from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
+from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks, say_notes
 from apviz.datasets.reading import FORMATS
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
@@ -72,6 +72,7 @@ def _load(
     """Load a registered data set, or a table of the user's, prepared by `choices`."""
     if duplicates not in DUPLICATES:
         raise ValueError(f"--duplicates must be one of {', '.join(DUPLICATES)}, got {duplicates!r}")
+    refuse_choices(name, choices)
     if name in datasets.registry:
         if duplicates == "drop":
             raise ValueError(f"--duplicates drop is for your own tables; {name} has keep and merge")
@@ -113,6 +114,7 @@ def compare(
     dataset: Annotated[str, options.option(options.DATA, "NAME", options.SOURCE)],
     target: options.Target = None,
     inputs: options.Inputs = None,
+    ids: options.Ids = "keep",
     missing: options.Missing = "drop",
     duplicates: options.Duplicates = "keep",
     decimal: options.Decimal = None,
@@ -155,7 +157,7 @@ def compare(
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
                 dataset, target, n, seed, precision, duplicates, inputs=None if inputs is None else words(inputs),
-                missing=missing, decimal=decimal_marks(decimal),
+                ids=ids, missing=missing, decimal=decimal_marks(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
@@ -233,6 +235,9 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
 def advise(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
     target: options.Target = None,
+    inputs: options.Inputs = None,
+    ids: options.Ids = "keep",
+    missing: options.Missing = "drop",
     decimal: options.Decimal = None,
     duplicates: options.Duplicates = "merge",
     n: options.Rows = None,
@@ -255,7 +260,10 @@ def advise(
     refuse_ranks("advise")
     try:
         precision, scales = _dtype(dtype), floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, precision, duplicates, decimal=decimal_marks(decimal))
+        data = _load(
+            dataset, target, n, seed, precision, duplicates, inputs=None if inputs is None else words(inputs), ids=ids,
+            missing=missing, decimal=decimal_marks(decimal),
+        )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(
             data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device,
@@ -287,8 +295,7 @@ def advise(
 
 def _note(data: datasets.Dataset, system: KernelSystem) -> None:
     """Print what was done to the data, and what happens to rows with equal inputs."""
-    for note in filter(None, (*data.notes, comparison.duplicates_in_words(data, system))):
-        console.print(f"  {note}", highlight=False, markup=False)
+    say_notes(filter(None, (*data.notes, comparison.duplicates_in_words(data, system))))
 
 
 def _say(answer: str, *rest: str) -> None:
@@ -384,8 +391,7 @@ def inspect(
     said += [each.message for each in found.oddities()]
     said += [f'{column.question.of(column.name)}: choose --decimal "{column.name}=." or --decimal "{column.name}=,"'
              for column in found.columns if column.question]  # fmt: skip
-    for each in said:
-        console.print(each, highlight=False, markup=False)
+    say_notes(said, indent="")
 
 
 app.command(epilog=FIT_EXAMPLES)(fit)

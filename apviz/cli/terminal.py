@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,6 +42,15 @@ def refuse_ranks(command: str) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         errors.quiet = os.environ.get("RANK") != "0"
         fail(ValueError(f"apviz {command} runs in one process; only apviz compare runs on many ranks"))
+
+
+def say_notes(notes: Iterable[str], indent: str = "  ") -> None:
+    """Print what was found in a table or done to it, a sentence a line, with the word that leaves out an ID."""
+    from apviz.datasets.oddities import NUMBERS_ROWS
+
+    for note in notes:
+        hint = " (--ids drop)" if NUMBERS_ROWS in note and "left out" not in note else ""
+        console.print(f"{indent}{note}{hint}", highlight=False, markup=False)
 
 
 def fail(error: Exception) -> NoReturn:

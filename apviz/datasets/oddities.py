@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 
 #: robust deviations from the median beyond which a value may be an outlier
 ROBUST_DEVIATIONS: Final = 20.0
+#: what is said of an ID-like column
+NUMBERS_ROWS: Final = "numbers the rows"
 #: near-duplicate rows differ by at most this fraction of each column's range
 NEAR: Final = 1e-6
 # an outlier lies at least this many times farther out than the next value ...
@@ -145,20 +147,30 @@ def find_oddities(
     ordinary = np.ones(n, dtype=bool)
     for each in outliers.values():
         ordinary[each] = False
-    numbered = [int(place) for place in np.flatnonzero(varies) if _counts_rows(x[:, place])]
+    numbered = id_columns(x)
     found = [
         *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, outliers, named[:d], rows),
         *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets, rows),
         *_row_oddities(x[:, varies], targets, rows),
         *_equal_columns(x[ordinary][:, varies], [name for name, kept in zip(named[:d], varies, strict=True) if kept]),
     ]
-    if numbered and len(numbered) < varies.sum():
-        found += [_report_id(x[:, place], named[place], rows) for place in numbered]
+    found += [_report_id(x[:, place], named[place], rows) for place in numbered]
     constant = [place for place in range(d) if not varies[place]]
     if constant:
         messages = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
         found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, messages))
     return found
+
+
+def id_columns(x: Array) -> list[int]:
+    """Return the places of ID-like columns, as defined in `find_oddities`: none if every column that varies is one.
+
+    Args:
+        x: (n, d); missing values are NaN.
+    """
+    varying = [place for place, column in enumerate(x.T) if _varies(column)]
+    found = [place for place in varying if _counts_rows(x[:, place])]
+    return found if len(found) < len(varying) else []
 
 
 # --- one column -------------------------------------------------------------------------------------------------------
@@ -364,7 +376,7 @@ def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
     there = column[~np.isnan(column)]
     steps = np.diff(there)
     ordered = ", in row order" if (steps > 0).all() or (steps < 0).all() else ""
-    text = f"{name} numbers the rows: {len(there):,} different values on a grid from {there.min():.6g} to "
+    text = f"{name} {NUMBERS_ROWS}: {len(there):,} different values on a grid from {there.min():.6g} to "
     text += f"{there.max():.6g}{ordered}. Leave it out unless it is a time or a place"
     return _oddity(OddityKind.ID_COLUMN, [name], numbers, [text])
 

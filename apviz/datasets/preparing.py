@@ -30,7 +30,7 @@ from apviz.datasets.preprocessing import (
     shuffle,
     varying_inputs,
 )
-from apviz.datasets.tables import Decimal, Duplicates, Missing, Table, TableChoices, inspect_table, without_dates
+from apviz.datasets.tables import Decimal, Duplicates, Ids, Missing, Table, TableChoices, inspect_table, without_dates
 from apviz.rounding import lost, merged_rows
 
 #: pandas' name for a column with an empty name
@@ -50,7 +50,7 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     inputs, target = table.inputs_for(choices)
     notes = [each.note for each in (*inputs, target) if each.note]
     unused = [each for each in table.columns if each is not target and each not in inputs]
-    notes += _left_out(unused)
+    notes += _left_out(unused, "left out, as chosen" if choices.inputs else "left out because it numbers the rows")
     rows, row_notes = _rows_with_values(table, inputs, target, choices)
     notes += row_notes
     if choices.duplicates == "drop":
@@ -96,15 +96,19 @@ def _at_random(rows: NDArray[np.bool_], n: int, seed: int) -> NDArray[np.bool_]:
     return kept
 
 
-def _left_out(unused: Sequence[Column]) -> list[str]:
-    """Explain why columns are not inputs; constant columns are reported by the caller."""
+def _left_out(unused: Sequence[Column], why: str) -> list[str]:
+    """Explain why columns are not inputs; constant columns are reported by the caller.
+
+    Args:
+        why: the reason of columns that could be inputs.
+    """
     by_name = [f"{each.name} ({each.about})" for each in unused if each.names_rows]
     unusable = [f"{each.name} ({each.about})" for each in unused if each.kind == "unusable"]
     others = [each.name for each in unused if each.is_usable]
     return [
         *([f"left out because nearly every row has its own text: {quoted(by_name)}"] if by_name else []),
         *([f"left out because no input can be made of it: {quoted(unusable)}"] if unusable else []),
-        *([f"left out, as chosen: {quoted(others)}"] if others else []),
+        *([f"{why}: {quoted(others)}"] if others else []),
     ]
 
 
@@ -155,6 +159,7 @@ def load_table(
     duplicates: Duplicates = "keep",
     header: bool | None = None,
     decimal: Decimal = None,
+    ids: Ids = "keep",
     seed: int = 0,
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
@@ -174,6 +179,8 @@ def load_table(
         header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         decimal: decimal mark, `.` or `,`, of ambiguous numbers, such as 70,567 in a column without 0,5 or 1,234,567;
             one for all such columns, or one per column name. Without it such columns are refused.
+        ids: `keep` columns that number the rows, such as an ID, or `drop` them (see `find_oddities`), unless `inputs`
+            names them.
         seed: of the shuffle before the split.
         n: keep the first n of the shuffled training rows; all test rows stay.
         dtype: torch.float32 or torch.float64.
@@ -195,8 +202,9 @@ def load_table(
     check_settings(seed, n, dtype)
     several: Any = tuple(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else inputs
     choices = TableChoices(
-        target=target, inputs=several, missing=missing, duplicates=duplicates, header=header, decimal=decimal
-    )
+        target=target, inputs=several, missing=missing, duplicates=duplicates, header=header, decimal=decimal,
+        ids=ids,
+    )  # fmt: skip
     data = dataset_of(
         inspect_table(path, header=header, target=target, decimal=decimal), choices, seed=seed, n=n, dtype=dtype
     )

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from apviz.datasets.arrays import UNLIMITED, SizeLimits
 from apviz.datasets.columns import Column, column_of, quoted
 from apviz.datasets.decimals import MARKS
-from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities
+from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities, id_columns
 from apviz.datasets.reading import HEAD_ROWS, TextFormat, read_columns
 
 Missing = Literal["drop", "fill", "refuse"]
 Duplicates = Literal["keep", "drop"]
+Ids = Literal["keep", "drop"]
 #: decimal mark of all ambiguous columns, or one per column name
 Decimal = str | Mapping[str, str] | None
 MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
 DUPLICATES: tuple[Duplicates, ...] = ("keep", "drop")
+IDS: tuple[Ids, ...] = ("keep", "drop")
 _HEAD_CHARACTERS = 60
 
 
@@ -42,6 +44,7 @@ class TableChoices:
     duplicates: Duplicates = "keep"
     header: bool | None = None
     decimal: Decimal = None
+    ids: Ids = "keep"
 
     def __post_init__(self) -> None:
         if not _is_place(self.target):
@@ -49,7 +52,9 @@ class TableChoices:
         named = isinstance(self.inputs, tuple) and self.inputs and all(map(_is_place, self.inputs))
         if self.inputs is not None and not named:
             raise ValueError(f"inputs = {self.inputs!r}: expected names of columns, at least one, or None for all")
-        for setting, value, known in (("missing", self.missing, MISSING), ("duplicates", self.duplicates, DUPLICATES)):
+        for setting, value, known in (
+            ("missing", self.missing, MISSING), ("duplicates", self.duplicates, DUPLICATES), ("ids", self.ids, IDS),
+        ):  # fmt: skip
             if value not in known:
                 raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
         marks = self.decimal.values() if isinstance(self.decimal, Mapping) else [self.decimal or "."]
@@ -143,6 +148,9 @@ class Table:
             inputs = [
                 each for each in self.columns if each is not target and (each.is_usable or each.kind == "constant")
             ]
+            if choices.ids == "drop":
+                ids = id_columns(_matrix(inputs, self.rows))
+                inputs = [each for place, each in enumerate(inputs) if place not in ids or each.kind != "number"]
         else:
             inputs = [self.column(name) for name in dict.fromkeys(choices.inputs)]
             for each in inputs:

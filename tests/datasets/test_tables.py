@@ -1,11 +1,15 @@
 import gzip
+import logging
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from apviz.cli import app
 from apviz.datasets import load_table
 
 
@@ -239,3 +243,53 @@ def test_rows_that_become_equal_by_rounding_are_counted(tmp_path):
     assert "row 1000 with 0" in data.notes[1]
     (note,) = load_table(path, "y", dtype=torch.float64).notes
     assert note.startswith("t is 0 in row 1,000, ")
+
+
+def with_ids(folder: Path) -> Path:
+    """Write a table in which `id` numbers the rows, `day` is a date, and y depends on a alone."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"id": np.arange(80) * 5 + 3, "a": rng.normal(size=80), "day": pd.date_range("2020", periods=80)}
+    )
+    frame.assign(y=np.sin(frame["a"])).to_csv(folder / "ids.csv", index=False)
+    return folder / "ids.csv"
+
+
+def test_columns_that_number_the_rows_are_dropped_by_a_word_unless_they_are_named(tmp_path):
+    path = with_ids(tmp_path)
+    with pytest.warns(UserWarning, match="id numbers the rows"):
+        assert load_table(path, "y").feature_names == ("id", "a", "day")
+    with pytest.warns(UserWarning, match="left out because it numbers the rows: id"):
+        assert load_table(path, "y", ids="drop").feature_names == ("a", "day")
+    with pytest.warns(UserWarning, match="id numbers the rows"):
+        assert load_table(path, "y", ids="drop", inputs=["id", "a"]).feature_names == ("id", "a")
+    with pytest.raises(ValueError, match="ids = 'no': expected keep or drop"):
+        load_table(path, "y", ids="no")
+
+
+def test_a_table_of_row_numbers_alone_is_a_design_and_keeps_them(tmp_path):
+    rows = np.random.default_rng(0).permutation(60)
+    pd.DataFrame({"a": np.arange(60), "b": rows, "y": np.sin(rows)}).to_csv(tmp_path / "grid.csv", index=False)
+    assert load_table(tmp_path / "grid.csv", "y", ids="drop").feature_names == ("a", "b")
+
+
+@pytest.mark.parametrize("command", ["compare", "advise", "fit"])
+def test_every_command_that_solves_a_table_selects_its_columns(tmp_path, command):
+    def run(table, *words):
+        source = ["--dataset", table] if command == "compare" else [table]
+        more = {"compare": ["--methods", "cholesky"], "advise": [], "fit": ["--check", "0", "--force"]}[command]
+        out = [] if command == "advise" else ["--out", str(tmp_path / "out")]
+        given = ["--lengthscale", "1", "--outputscale", "1", "--noise", "0.01"]
+        level = logging.getLogger("apviz").level
+        done = CliRunner().invoke(app, [command, *source, "--target", "y", *given, *more, *out, *words])
+        logging.captureWarnings(False)
+        logging.getLogger("apviz").setLevel(level)
+        return done.exit_code, " ".join(done.output.split())
+
+    path = str(with_ids(tmp_path))
+    code, said = run(path, "--ids", "drop")
+    assert code == 0 and "left out because it numbers the rows: id" in said
+    code, said = run(path, "--inputs", "day")
+    assert code == 0 and "left out, as chosen: id, a" in said
+    code, said = run("diabetes", "--ids", "drop")
+    assert code == 2 and "--inputs and --ids are for your own tables" in said
