@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "figures",
     "filename_pattern": "/",
-    "subsection_order": ["gallery/solves", "gallery/many_runs"],
+    "subsection_order": ["gallery/predictions", "gallery/solves", "gallery/many_runs"],
     "within_subsection_order": in_reading_order,
     "image_scrapers": (draw,),
     "capture_repr": (),

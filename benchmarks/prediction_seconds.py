@@ -1,0 +1,79 @@
+"""Seconds from n rows to 2,000 predictions with standard deviations, next to scikit-learn, PyKrige and GPBoost.
+
+`python -m benchmarks.prediction_seconds` runs the cells that `results/prediction_seconds.json` lacks, each in a process
+of its own with one thread. Seconds are those of the processor, training included. Rivals may be installed for another
+interpreter, named by `APVIZ_RIVALS`; a method that is not installed there is left out. A cell that takes longer than
+`--limit` seconds of the processor is recorded as unfinished, and so are larger ones of its method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import RESULTS, describe, keep
+from benchmarks.prediction_rivals import METHODS
+
+SIZES = (1_000, 2_000, 5_000, 20_000, 116_000)
+#: packages by method, which must be importable
+PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gpboost"}
+#: methods that hold n × n numbers several times, and the rows up to which 16 GiB suffice
+DENSE, MOST_ROWS = ("scikit-learn", "PyKrige"), 10_000
+RUNNER = Path(__file__).with_name("prediction_rivals.py")
+
+
+def interpreter(method: str) -> str | None:
+    """Return the interpreter that has a method's package; None if there is none."""
+    package = PACKAGES.get(method, "pykrige")
+    for each in (sys.executable, os.environ.get("APVIZ_RIVALS")):
+        if each and subprocess.run([each, "-c", f"import {package}"], capture_output=True).returncode == 0:
+            return each
+    return None
+
+
+def run(python: str, method: str, n: int, limit: int) -> dict[str, Any]:
+    """Run a cell; it is killed beyond the limit of seconds of the processor."""
+    environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
+    done = subprocess.run(
+        [python, "-P", str(RUNNER), method, str(n)], env=environment, capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
+    )  # fmt: skip
+    if done.returncode < 0:
+        return {"unfinished": limit}
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1][:200]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Run what is missing, and keep each cell as it is done."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--limit", type=int, default=600, help="seconds of the processor that a cell may take")
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    asked = parser.parse_args()
+    path = RESULTS / "prediction_seconds.json"
+    cells = json.loads(path.read_text())["results"] if path.exists() else {}
+    interpreters = {method: interpreter(method) for method in METHODS}
+    for n in asked.sizes:
+        for method, python in interpreters.items():
+            key = f"{method}: n = {n:,}"
+            smaller = [cells.get(f"{method}: n = {each:,}", {}) for each in SIZES if each < n]
+            if key in cells or python is None or any("unfinished" in each for each in smaller):
+                continue
+            if method in DENSE and n > MOST_ROWS:
+                cells[key] = {"left_out": "it holds n × n numbers"}
+            else:
+                cells[key] = run(python, method, n, asked.limit) | {"load": os.getloadavg()[0]}
+            keep("prediction_seconds", cells, describe() | {"threads": 1}, show=False)
+            print(key, cells[key], flush=True)
+
+
+if __name__ == "__main__":
+    main()
