@@ -303,3 +303,43 @@ def test_a_summary_of_advice_counts_right_forecasts_convergence_and_regret():
     assert (found["said not to converge, and did"], found["said to converge, and did not"]) == (1, 1)
     assert (found["the quickest was advised"], found["regret, median"]) == (2, 1.0)
     assert found["regret with the advice, median"] == pytest.approx(2.4 / 1.4, abs=1e-3)
+
+
+# --- predictions next to rivals ---------------------------------------------------------------------------------------
+
+
+def test_a_method_that_knows_the_depth_has_no_error_and_the_nats_of_the_noise(monkeypatch):
+    from benchmarks import prediction_rivals as rivals
+
+    def exact(x, y):
+        return lambda z: (rivals.depth(z - rivals.OFFSET), np.full(len(z), rivals.NOISE))
+
+    monkeypatch.setitem(rivals.METHODS, "exact", exact)
+    found = rivals.cell("exact", 1_000)
+    assert found["rmse"] < 1e-6 and found["coverage"] == pytest.approx(0.95, abs=0.02)
+    assert found["nll"] == pytest.approx(0.5 * math.log(2 * math.pi * math.e * rivals.NOISE**2), abs=0.1)
+
+
+def test_cells_of_rivals_that_take_too_long_end_and_larger_ones_are_not_tried(monkeypatch, tmp_path, capsys):
+    from benchmarks import prediction_seconds as seconds
+
+    asked = []
+
+    def run(python, method, n, limit):
+        asked.append((method, n))
+        return {"unfinished": limit} if method == "PyKrige" else {"fit": 1.0}
+
+    monkeypatch.setattr(seconds, "run", run)
+    monkeypatch.setattr(seconds, "RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.machine.RESULTS", tmp_path)
+    monkeypatch.setattr(seconds, "interpreter", lambda method: None if "GPBoost" in method else sys.executable)
+    monkeypatch.setattr(sys, "argv", ["prediction_seconds", "--sizes", "1000", "2000", "20000"])
+    seconds.main()
+    assert [n for method, n in asked if method == "PyKrige"] == [1_000]
+    assert [n for method, n in asked if method == "scikit-learn"] == [1_000, 2_000]
+    assert not any("GPBoost" in method for method, _ in asked)
+    done = len(asked)
+    seconds.main()  # resumes: nothing is left
+    assert len(asked) == done
+    cells = json.loads((tmp_path / "prediction_seconds.json").read_text())["results"]
+    assert "left_out" in cells["scikit-learn: n = 20,000"]
