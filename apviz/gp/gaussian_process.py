@@ -111,7 +111,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             resumes from its last step when it is fitted again with the same data and settings.
 
     Attributes:
-        hyperparameters_: the hyperparameters used, in scaled units.
+        hyperparameters_: the hyperparameters used, in scaled units. A drift replaces their mean.
         kernel_: the kernel in raw units: that of scikit-learn if one was trained, else one of apviz. With several
             outputs in different units, in units of the standardised outputs. None if it has no form in raw units.
         theta_, theta_names_: (p,) argument of `log_marginal_likelihood`, and its names. With a scikit-learn kernel it
@@ -248,7 +248,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 drift, posterior = None, persistence.posterior_of(self, rows, hyperparameters, how, hooks=hooks)
                 error = posterior.mean_error
             else:
-                hyperparameters = replace(hyperparameters, mean=0.0)  # the drift has a constant
                 kriging = persistence.kriging_of(self, rows, hyperparameters, how, hooks=hooks)
                 drift, posterior, error = kriging.fitted_drift, kriging.posterior, kriging.mean_error
             outputs = None if rows.y.ndim == 1 else Outputs.of(posterior, rows.y, hooks)

@@ -56,8 +56,10 @@ def _settings(
 def restore(gp: GaussianProcess, weights: Tensor, dtype: torch.dtype) -> None:
     """Set the posterior of an estimator from its rows and weights, (n,) or (n, p), without a solve."""
     first = weights if weights.ndim == 1 else weights[:, 0]
-    rows = gp.rows_ if gp.drift_ is None else replace(gp.rows_, y=gp.rows_.y - gp.drift_.mean(gp.rows_.x))
-    gp.posterior_ = posterior_of(gp, rows, gp.hyperparameters_, dtype, weights=first)
+    rows, h = gp.rows_, gp.hyperparameters_
+    if gp.drift_ is not None:
+        rows, h = replace(rows, y=rows.y - gp.drift_.mean(rows.x)), replace(h, mean=0.0)
+    gp.posterior_ = posterior_of(gp, rows, h, dtype, weights=first)
     gp.posterior_.system.operator.fix_engine(0.0, 1)  # without a solve nothing else fixes the engine
     gp._outputs = gp._likelihood = None
     if weights.ndim == 2:
