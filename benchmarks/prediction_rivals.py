@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ def by_apviz(x: Array, y: Array) -> Predict:
     import apviz
     from apviz.gp import Scaling
 
-    settings = {"stages": ((0.25, 40), (0.5, 20)), "max_epochs": 1, "device": "cpu"}
+    settings: dict[str, Any] = {"stages": ((0.25, 40), (0.5, 20)), "max_epochs": 1, "device": "cpu"}
     few = np.random.default_rng(0).permutation(len(x))[:10_000]
     gp = apviz.GaussianProcess("matern52", **settings).fit(x[few], y[few])
     if len(few) < len(x):
@@ -102,14 +102,14 @@ def by_scikit_learn(x: Array, y: Array) -> Predict:
 
     kernel = ConstantKernel(1.0) * Matern([1.0, 1.0], nu=2.5) + WhiteKernel(0.1)
     gp = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True)).fit(x, y)
-    return lambda z: gp.predict(z, return_std=True)  # type: ignore[no-any-return]
+    return lambda z: gp.predict(z, return_std=True)
 
 
 def by_pykrige(x: Array, y: Array) -> Predict:
     """Fit a variogram by least squares on bins; predict with all rows."""
     from pykrige.ok import OrdinaryKriging
 
-    ok = OrdinaryKriging(*x.T, y, variogram_model="gaussian", nlags=20, exact_values=False)
+    ok = OrdinaryKriging(*x.T, y, variogram_model="exponential", nlags=20, exact_values=False)
 
     def predict(z: Array) -> tuple[Array, Array]:
         mean, variance = ok.execute("points", *z.T)
@@ -123,9 +123,9 @@ def by_pykrige_nearby(x: Array, y: Array) -> Predict:
     from pykrige.ok import OrdinaryKriging
 
     few = np.random.default_rng(0).permutation(len(x))[:5_000]  # the variogram compares all pairs of rows
-    model = OrdinaryKriging(*x[few].T, y[few], variogram_model="gaussian", nlags=20, exact_values=False)
+    model = OrdinaryKriging(*x[few].T, y[few], variogram_model="exponential", nlags=20, exact_values=False)
     ok = OrdinaryKriging(
-        *x.T, y, variogram_model="gaussian", variogram_parameters=list(model.variogram_model_parameters),
+        *x.T, y, variogram_model="exponential", variogram_parameters=list(model.variogram_model_parameters),
         exact_values=False,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -243,7 +243,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, rows, scaling, hooks)
             report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
-            how = DTYPES.get(self.dtype, "auto")
+            how: torch.dtype | Literal["auto"] = DTYPES.get(self.dtype, "auto")
             if self.drift is None:
                 drift, posterior = None, persistence.posterior_of(self, rows, hyperparameters, how, hooks=hooks)
                 error = posterior.mean_error

@@ -171,7 +171,7 @@ class Kriging:
         # now the posterior is that of what the drift leaves
         posterior.system = posterior.system.with_right_hand_sides(targets[:, -1] - f @ beta)
         beta[0] += self._shift  # the first basis function is 1
-        self.fitted_drift = FittedDrift(basis, *(each.cpu() for each in (beta, w, root)), self.drift_error)
+        self.fitted_drift = FittedDrift(basis, beta.cpu(), w.cpu(), root.cpu(), self.drift_error)
         self.coefficients, self.covariance = beta.cpu().numpy().copy(), (root @ root.T).cpu().numpy()
         self._warn()
 

@@ -258,8 +258,8 @@ def _drift_name(found: Any, outputs: tuple[int, ...]) -> str:
 def _drift(name: Any, rows: DistinctRows, entries: dict[str, Any], error: float) -> FittedDrift | None:
     if name is None:
         return None
-    arrays = (torch.from_numpy(entries[each].astype(np.float64)) for each in OF_DRIFT)
-    return FittedDrift(Basis.of(name, rows.x.numpy()), *arrays, error)
+    coefficients, solved, root = (torch.from_numpy(entries[each].astype(np.float64)) for each in OF_DRIFT)
+    return FittedDrift(Basis.of(name, rows.x.numpy()), coefficients, solved, root, error)
 
 
 def _are_counts(counts: NDArray[Any]) -> NDArray[np.bool_]:

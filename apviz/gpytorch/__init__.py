@@ -13,8 +13,9 @@ try:
 except ImportError as error:
     raise ImportError(f"apviz.gpytorch needs GPyTorch: pip install 'apviz[gpytorch]' ({error})") from error
 
+from apviz.gpytorch.accuracy import SolverContext
 from apviz.gpytorch.cg import record_cg
-from apviz.gpytorch.context import SolverContext, alternating_projection
+from apviz.gpytorch.context import alternating_projection
 from apviz.gpytorch.kernels import from_gpytorch
 from apviz.gpytorch.models import hyperparameters
 from apviz.gpytorch.rescue import ModelDiagnosis, diagnose
