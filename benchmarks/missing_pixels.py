@@ -24,7 +24,7 @@ def main(stride: int = 1) -> None:
     order = np.random.default_rng(0).permutation(picture.size)
     known, missing = np.split(order, [picture.size // 10])
     started, used = time.perf_counter(), time.process_time()
-    trained = apviz.GaussianProcess("matern32").fit(places[known[:TRAINING]], values[known[:TRAINING]])
+    trained = apviz.GaussianProcess("matern12").fit(places[known[:TRAINING]], values[known[:TRAINING]])
     at_training = time.process_time()
     gp = apviz.GaussianProcess(hyperparameters=trained.hyperparameters_).fit(places[known], values[known])
     at_fit = time.process_time()
