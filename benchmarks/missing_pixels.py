@@ -18,7 +18,7 @@ SHAPE, LUMINANCE, TRAINING = (400, 625), (0.299, 0.587, 0.114), 1_000
 
 
 def main(stride: int = 1) -> None:
-    """Fill in the missing pixels, and keep seconds and errors."""
+    """Fill in the missing pixels, with means alone and with deviations; keep seconds of the processor and errors."""
     picture = load_sample_image("china.jpg")[: SHAPE[0] : stride, : SHAPE[1] : stride] @ np.array(LUMINANCE)
     places, values = np.indices(picture.shape).reshape(2, -1).T, picture.ravel()
     order = np.random.default_rng(0).permutation(picture.size)
@@ -28,12 +28,14 @@ def main(stride: int = 1) -> None:
     at_training = time.process_time()
     gp = apviz.GaussianProcess(hyperparameters=trained.hyperparameters_).fit(places[known], values[known])
     at_fit = time.process_time()
+    gp.predict(places[missing])
+    at_means = time.process_time()
     mean, sd = gp.predict(places[missing], return_std=True, include_noise=True)
     done = time.process_time()
     off = np.abs(mean - values[missing])
     keep("missing_pixels", {
         "rows": len(known), "predictions": len(missing), "training_seconds": at_training - used,
-        "fit_seconds": at_fit - at_training, "prediction_seconds": done - at_fit, "seconds": done - used,
+        "fit_seconds": at_fit - at_training, "mean_seconds": at_means - at_fit, "mean_and_sd_seconds": done - at_means,
         "wall_seconds": time.perf_counter() - started, "rmse": float(np.sqrt(np.mean(off**2))),
         "sd_of_pixels": float(values.std()), "coverage_95": float(np.mean(off <= 1.96 * sd)),
         "accuracy": str(gp.prediction_accuracy_),

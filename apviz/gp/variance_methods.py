@@ -24,6 +24,8 @@ Method = Literal["solves", "lanczos", "neighbours", "auto"]
 METHODS: Final = get_args(Method)
 #: test points from which, and training rows beyond which, near rows are worth a sample of solves
 MANY_POINTS, MANY_ROWS = 1_024, 4_096
+#: numbers of the inputs that are grouped at once: points in random order have few neighbours among a few thousand
+GROUPED = 2**20
 #: seconds that a sample may always take
 SAMPLE_SECONDS = 10.0
 #: error of standard deviations of f, relative to the exact ones, beyond which a sample warns
@@ -80,7 +82,8 @@ class VarianceMethods:
             done: list to which the records of the solves are appended.
             residual: of the mean.
         """
-        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(CHUNK)]
+        together = max(CHUNK, GROUPED // self._operator.x.shape[1])
+        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(together)]
         variance, settled = (torch.cat(each) for each in zip(*found, strict=True))
         # all at once: a solve for one point takes nearly as long as for a hundred
         left, size = (~settled).nonzero()[:, 0].cpu().numpy(), self._by_solves.width()

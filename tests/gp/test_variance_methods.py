@@ -55,6 +55,24 @@ def test_a_sample_judges_the_variances_that_were_predicted(monkeypatch):
     np.testing.assert_allclose(found, (sd / p.sd - 1)[sampled], atol=1e-3)
 
 
+def test_points_in_random_order_make_as_many_groups_as_sorted_ones(monkeypatch):
+    few_rows(monkeypatch, settled=0.02)
+    monkeypatch.setattr(variance_methods, "CHUNK", 20)
+    p, groups = dense(600, 0.3, "matern32", m=200), []
+    of_group = neighbour_variances.NeighbourVariances._of_group
+    monkeypatch.setattr(
+        neighbour_variances.NeighbourVariances, "_of_group", lambda *a: groups.append(len(a[1])) or of_group(*a)
+    )
+    posterior, counts = posterior_of(p), []
+    for order in (np.argsort(p.z[:, 0]), np.random.default_rng(0).permutation(200)):
+        groups.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            posterior.variance(p.z[order], "neighbours")
+        counts.append(len(groups))
+    assert counts[0] == counts[1] > 5
+
+
 def test_points_that_have_not_settled_are_solved_for(monkeypatch):
     few_rows(monkeypatch, settled=1e-4)
     p = dense(400, 0.3, "matern32", m=100)
