@@ -23,8 +23,8 @@ from benchmarks.prediction_rivals import METHODS
 SIZES = (1_000, 2_000, 5_000, 20_000, 116_000)
 #: packages by method, which must be importable
 PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gpboost"}
-#: methods that hold n × n numbers several times, and the rows up to which 16 GiB suffice
-DENSE, MOST_ROWS = ("scikit-learn", "PyKrige"), 10_000
+#: methods that hold n × n numbers, PyKrige the distances also for near rows, and the rows up to which 16 GiB suffice
+DENSE, MOST_ROWS = ("scikit-learn", "PyKrige", "PyKrige, 50 nearest rows"), 10_000
 RUNNER = Path(__file__).with_name("prediction_rivals.py")
 
 
