@@ -4,7 +4,8 @@ A picture with 90% of its pixels missing
 
 A Gaussian process fills them in from the other 10%. Its standard deviation grows with the distance to known pixels. A
 thousand known pixels choose the hyperparameters; all of them enter the solve. Here is every second row and column of a
-photograph.
+photograph. All of it, 25,000 known pixels and 225,000 predictions with standard deviations, takes 52 seconds of the
+processor on one core of an AMD EPYC (``python -m benchmarks.missing_pixels``), and 11 with means alone.
 """
 
 import numpy as np
