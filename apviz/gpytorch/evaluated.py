@@ -103,6 +103,30 @@ def _let_it_settle(kernel: Any, rows: Tensor) -> None:
         LazyEvaluatedKernelTensor(rows, rows, kernel=kernel).to_dense()
 
 
+def check_gradients(kernel: Kernel, x: Tensor, what: str) -> None:
+    """Refuse a kernel whose entries have a gradient although neither inputs nor parameters require one.
+
+    Args:
+        kernel, x: apviz's version of a kernel and its inputs, (n, d), of which two rows or more are enough.
+        what: beginning of the message.
+
+    Raises:
+        TypeError: a gradient in other tensors, which would be lost.
+    """
+    x = x.detach()
+    lowered = kernel.lowered(x.shape[1])
+    features = lowered.features(x, centre_of(x))
+    phi, formula = torch.cat(features, 1).to(x.dtype), lowered.formula([each.shape[1] for each in features])
+    with torch.enable_grad():
+        has_others = formula.differentiable(phi, phi.clone()).requires_grad
+    if has_others:
+        raise TypeError(
+            f"{what}; its own code evaluates it, and its entries have a gradient in a tensor that is neither an input "
+            "nor one of its parameters, which would be lost: register it as a parameter, or multiply the covariance "
+            "by it in forward"
+        )
+
+
 def _derivatives_of_pairs(kernel: Kernel, x: Tensor, half: int) -> list[tuple[Tensor, Tensor]]:
     """Return derivatives, in inputs and numbers, of the entries between two groups of rows, apart and within x."""
     lowered = kernel.lowered(x.shape[1])

@@ -26,7 +26,8 @@ from linear_operator.operators import (
 from torch import Tensor
 
 from apviz.gpytorch.batched import of_output, parts_of
-from apviz.gpytorch.evaluated import a, check_pairs
+from apviz.gpytorch.evaluated import a, check_gradients, check_pairs
+from apviz.gpytorch.graphs import is_one, leaves
 from apviz.gpytorch.kernels import ONE, Member, convert, scaled
 from apviz.kernels import Kernel, Matern52
 from apviz.operators.tiled import TiledOperator
@@ -172,6 +173,11 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
             f"the covariance that {made_by} returned is k(x, z) between two different sets of inputs; apviz takes "
             "k(x, x), as covar_module(x) returns it"
         )
+    if x is not z and leaves(x) != leaves(z):
+        raise ValueError(
+            f"the covariance that {made_by} returned is k(x, z) of equal inputs that depend on different parameters, "
+            "as where one side is detached: its gradients would be those of k(x, x); call covar_module(x)"
+        )
     outputs = int(covariance.kernel.num_outputs_per_input(x, x))
     kernel, tensors = convert(
         covariance.kernel, x.shape[1], where(covariance.kernel), selected=True, member=member, outputs=outputs
@@ -190,9 +196,16 @@ _warned: set[type] = set()
 
 def _check(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) -> None:
     """Check a kernel that GPyTorch's code evaluates, and warn about its cost, once per kind."""
-    if not kernel.is_evaluated or theirs in _checked:
+    if not kernel.is_evaluated:
         return
-    check_pairs(theirs, given, kernel, x, f"apviz does not implement all of the kernel {where}, {a(theirs)}")
+    what = f"apviz does not implement all of the kernel {where}, {a(theirs)}"
+    if theirs not in _checked:
+        check_pairs(theirs, given, kernel, x, what)
+    # every time: a model may set a tensor of its kernel in each forward
+    if torch.is_grad_enabled():
+        check_gradients(kernel, x[: 2 * len(x) // len(given)], what)
+    if theirs in _checked:
+        return
     _checked.add(theirs)
     if type(theirs) in _warned:
         return
@@ -222,7 +235,7 @@ def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], K
     inputs: list[Tensor] = []
     starts: list[int] = []
     for part in parts:
-        same = next((k for k, x in enumerate(inputs) if x is part.x or torch.equal(x, part.x)), None)
+        same = next((k for k, x in enumerate(inputs) if is_one(x, part.x)), None)
         if same is None:
             inputs.append(part.x)
             same = len(inputs) - 1
