@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def check_entries(kernel: Any, x: Tensor) -> None:
     """Check on some training rows x: (n, d) that a kernel's entries depend on their two rows alone, and are symmetric.
 
     Raises:
-        ValueError: they are not; the message says which.
+        ValueError: they are not, or one of somebody's own adds noise to K; the message says which.
     """
     rows = x[:COMPARED].numpy()
     whole, half = np.asarray(kernel(rows, rows.copy())), len(rows) // 2
@@ -55,6 +55,24 @@ def check_entries(kernel: Any, x: Tensor) -> None:
         raise ValueError(f"{kernel!r} is not symmetric: k(x, z) differs from k(z, x)")
     if not np.allclose(whole[:half], kernel(rows[:half], rows), rtol=0, atol=scale):
         raise ValueError(f"an entry of {kernel!r} must depend on its own two rows alone, not on other rows")
+    for own in _own_parts(kernel):
+        between = np.asarray(own(rows, rows.copy()))
+        for found in (np.diag(own(rows)), own.diag(rows)):
+            if not np.allclose(found, np.diag(between), rtol=0, atol=SAME * np.abs(between).max()):
+                raise ValueError(
+                    f"k(X) or diag(X) of {own!r} has another diagonal than k(X, X), such as one with noise; leave the "
+                    "noise to a WhiteKernel: kernel + WhiteKernel()"
+                )
+
+
+def _own_parts(kernel: Any) -> Iterator[Any]:
+    """Yield the kernels of somebody's own in sums, products and powers."""
+    if is_own(kernel):
+        yield kernel
+        return
+    for name in ("k1", "k2", "kernel"):
+        if (part := getattr(kernel, name, None)) is not None:
+            yield from _own_parts(part)
 
 
 @dataclass(frozen=True)

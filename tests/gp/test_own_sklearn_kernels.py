@@ -50,6 +50,24 @@ class Lopsided(Cauchy):
         return super().__call__(X, X if Y is None else Y + 0.1)
 
 
+class Noisy(Cauchy):
+    """A function with noise on the diagonal of k(X) alone, as of WhiteKernel."""
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        return super().__call__(X, Y) + (0.1 * np.eye(len(X)) if Y is None else 0.0)
+
+
+class Louder(Cauchy):
+    """A function whose diagonal is another one."""
+
+    def diag(self, X):
+        return np.full(len(X), 1.1)
+
+
+class Loud(WhiteKernel):
+    """Noise of somebody's own."""
+
+
 def data(n=50):
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(n, 2))
@@ -116,3 +134,11 @@ def test_functions_that_are_no_kernels_are_refused(kind, message):
     x, y, _ = data()
     with pytest.raises(ValueError, match=message):
         apviz.GaussianProcess(kind(0.5) + WhiteKernel(0.1)).fit(x, y)
+
+
+@pytest.mark.parametrize("own", [Noisy(0.5), Louder(0.5), Cauchy(0.5) + Loud(0.1), 2.0 * Noisy(0.5)])
+def test_noise_that_only_the_matrix_of_the_training_rows_has_is_refused(own):
+    """scikit-learn adds it to K, and never between rows; apviz evaluates k(X, Y) only, and would lose it."""
+    x, y, _ = data()
+    with pytest.raises(ValueError, match=r"has another diagonal than k\(X, X\).* leave the noise to a WhiteKernel"):
+        apviz.GaussianProcess(own + WhiteKernel(0.1)).fit(x, y)
