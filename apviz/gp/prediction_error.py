@@ -32,7 +32,7 @@ class PredictionErrorHook(Hook):
         every: epochs between evaluations.
 
     Raises:
-        ValueError: the test inputs are invalid, or the posterior is of other rows or targets.
+        ValueError: the test inputs are invalid, or the posterior is of other rows, targets or hyperparameters.
 
     Examples:
         >>> import torch, apviz
@@ -62,10 +62,14 @@ class PredictionErrorHook(Hook):
     def on_start(self, run: Run) -> None:
         mine, theirs = self.posterior.system, run.system
         b, other = mine.given_b[:, 0].double().cpu(), theirs.given_b.double().cpu().reshape(theirs.n, -1)[:, 0]
-        same = (mine.n, mine.d) == (theirs.n, theirs.d) and bool(
-            torch.linalg.vector_norm(b - other) <= SAME_TARGETS * torch.linalg.vector_norm(b)
+        same = (mine.n, mine.d) == (theirs.n, theirs.d) and all(
+            bool(torch.linalg.vector_norm(one - another) <= SAME_TARGETS * torch.linalg.vector_norm(one))
+            for one, another in ((b, other), (mine.operator.given.double().cpu(), theirs.operator.given.double().cpu()))
         )
         require(same, "posterior", "one of other rows or targets", "the posterior of the system that is solved")
+        noises = (torch.as_tensor(each.operator.noise_of()).double().cpu().expand(each.n) for each in (mine, theirs))
+        same = mine.kernel == theirs.kernel and torch.equal(*noises)
+        require(same, "posterior", "one of another kernel or noise", "the posterior of the system that is solved")
         self._operator = theirs.operator.exact()
 
     def measure(self, run: Run) -> Mapping[str, float]:

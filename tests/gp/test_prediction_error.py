@@ -46,6 +46,15 @@ def test_it_is_the_quantile_of_the_errors_after_each_epoch(solver):
     np.testing.assert_allclose(recorded, exact, rtol=1e-4, atol=1e-6)
 
 
+def test_in_float32_it_is_that_of_the_weights_too():
+    p = dense(150, 0.1, "matern32")
+    system = apviz.KernelSystem(
+        p.x, p.y, p.h.build_kernel(), noise=p.h.noise, dtype=torch.float32, device=DEVICE
+    )  # fmt: skip
+    recorded, exact = solved(p, apviz.ConjugateGradient(tol=1e-5, max_epochs=40), system=system)
+    np.testing.assert_allclose(recorded, exact, rtol=1e-4, atol=1e-6)
+
+
 def test_epochs_between_evaluations_have_none():
     recorded, exact = solved(dense(200, 0.1, "matern32"), apviz.ConjugateGradient(max_epochs=7), every=3)
     assert np.isfinite(recorded).tolist() == [number % 3 == 0 for number in range(len(recorded))]
@@ -55,6 +64,17 @@ def test_epochs_between_evaluations_have_none():
 def test_the_posterior_of_other_targets_is_refused():
     p = dense(60, 0.1, "matern32")
     other = apviz.KernelSystem(p.x, p.y + 1e-3, p.h.build_kernel(), noise=p.h.noise, dtype=torch.float64, device=DEVICE)
+    with pytest.raises(ValueError, match="the posterior of the system that is solved"):
+        solved(p, apviz.ConjugateGradient(), system=other)
+
+
+@pytest.mark.parametrize("change", ["kernel", "noise", "rows"])
+def test_the_posterior_of_another_model_or_of_other_rows_is_refused(change):
+    p = dense(60, 0.1, "matern32")
+    kernel = p.h.build_kernel() if change != "kernel" else apviz.Matern32(lengthscale=2 * LENGTHSCALE)
+    x = p.x if change != "rows" else p.x + 0.1 * p.x**2
+    noise = p.h.noise * (1.1 if change == "noise" else 1.0)
+    other = apviz.KernelSystem(x, p.y, kernel, noise=noise, dtype=torch.float64, device=DEVICE)
     with pytest.raises(ValueError, match="the posterior of the system that is solved"):
         solved(p, apviz.ConjugateGradient(), system=other)
 
