@@ -30,6 +30,8 @@ _GAP_CHANCE = 3e-3
 _LEAST_MEAN_LOG = 0.05
 # largest share of outliers; more of them are a second cluster
 _MOST_OUTLIERS = 0.02
+# share of the values that must not be codes for missing values
+_MOST_CODES = 0.5
 # number of rows that estimate medians, ranges and densities; everything else uses all rows
 _SAMPLE = 100_000
 _TREE_SAMPLE = 4_000
@@ -89,7 +91,8 @@ def find_oddities(
       outlier must also lie at least 3 times farther out than the next value, and farther than chance does in 3 of
       1,000 such columns. In a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
       farthest lie t times farther out than the next with probability t^(−αk), corrected for the error of an estimate
-      from few values. Outliers are at most 2% of the values; more are a second cluster. If more than half of the
+      from few values. Outliers are at most 2% of the values; more are a second cluster, unless they are all equal, as
+      codes for missing values such as −999 are. If more than half of the
       values are equal, as in zero-inflated columns, only the others count. Among 11 rows, only gross outliers can be
       distinguished from a tail.
     - *Duplicate rows*: inputs equal to those of an earlier row; with `y` the message says whether targets agree.
@@ -222,7 +225,20 @@ def _outliers(column: Array) -> NDArray[np.intp]:
         # the ratio of an exponential variable to the mean of others, whose number is the length of the tail
         if gap > tail * (_GAP_CHANCE ** (-1 / tail) - 1):
             return np.asarray(rows[farthest[:count]])
-    return none
+    return rows[_are_codes(column[rows], distance, ROBUST_DEVIATIONS * deviation)]
+
+
+def _are_codes(values: Array, distance: Array, least: float) -> NDArray[np.bool_]:
+    """Return a mask of one or two values that recur, farther from the median than `least` and than all others."""
+    found = np.zeros(len(values), dtype=bool)
+    for _ in range(2):
+        farthest = values[~found][distance[~found].argmax()]
+        same, others = values == farthest, distance[~found & (values != farthest)]
+        is_far = distance[same][0] > max(least, _LEAST_GAP * others.max(initial=0.0))
+        if not (is_far and same.sum() > 1 and others.size > _MOST_CODES * len(values)):
+            break
+        found |= same
+    return found
 
 
 def _counts_rows(column: Array) -> bool:
@@ -367,7 +383,9 @@ def _report_outliers(
         worst = values[rows[0], place]
         text = f"{names[place]} is {worst:.4g} in row {numbers[rows[0]] + 1:,}, {abs(worst - centre) / deviation:,.3g} "
         text += f"robust deviations from its median {centre:.4g}"
-        messages.append(text + (f" ({len(rows):,} such values)" if len(rows) > 1 else ""))
+        is_code = len(rows) > 1 and (values[rows, place] == worst).all()
+        many = f"{len(rows):,} {'equal values; a code for missing ones?' if is_code else 'such values'}"
+        messages.append(text + (f" ({many})" if len(rows) > 1 else ""))
     rows = np.unique(np.concatenate(list(outliers.values())))
     yield _oddity(kind, [names[place] for place in outliers], numbers[rows], messages)
 

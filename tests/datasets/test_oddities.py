@@ -73,6 +73,20 @@ def test_several_outliers_at_any_distance_and_sentinels_are_found_together():
     assert found[0].count == 8
 
 
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_codes_for_missing_values_are_found_however_many_there_are(share):
+    rng = np.random.default_rng(0)
+    x = rng.normal(15.0, 5.0, (400, 2))
+    missing, above = rng.uniform(size=400) < share, rng.uniform(size=400) < 0.04
+    x[missing, 0], x[above & ~missing, 0] = -999.0, 9999.0
+    (found,) = find_oddities(x, names=["a", "b"])
+    assert (found.kind, found.columns) == (OddityKind.OUTLIER_IN_INPUTS, ("a",))
+    assert found.count == missing.sum() + (above & ~missing).sum()
+    x[above & ~missing, 0] = 15.0
+    assert f"a is -999 in row {missing.argmax() + 1}" in find_oddities(x, names=["a", "b"])[0].message
+    assert f"({missing.sum()} equal values; a code for missing ones?)" in find_oddities(x, names=["a", "b"])[0].message
+
+
 def test_an_outlier_among_mostly_zeros_is_found():
     rng = np.random.default_rng(0)
     x = rng.exponential(size=2_000) * (rng.uniform(size=2_000) < 0.2)
