@@ -89,6 +89,15 @@ def test_a_loss_has_risen_by_a_nat_a_row_whether_it_is_a_mean_or_a_sum():
     assert data.stepped_too_far([1.2, math.nan], 300).limit is Limit.STEP
 
 
+def test_small_sums_of_losses_are_recognised_by_the_likelihood():
+    """Over 50 rows, −8 → −6 is a sum that hardly rose, and as a mean a step that was too large."""
+    losses = [40.0, -5.0, -8.0, -6.5]
+    assert data.stepped_too_far(losses, 50, log_likelihood=0.13) is None
+    assert data.stepped_too_far(losses, 50, log_likelihood=6.5).limit is Limit.STEP
+    means = [60.0, 30.0, 24.0, 31.0]  # of targets far from the prior
+    assert data.stepped_too_far(means, 50, log_likelihood=-31.0).limit is Limit.STEP
+
+
 def test_noise_at_its_lower_bound_is_named_if_the_likelihood_prefers_less():
     at = {**GOOD, "noise": 1e-4, "noise_floor": 1e-4}
     assert data.on_floor(Evidence(**at, falling_noise=50.0)).change == {"noise_floor": 1e-5}

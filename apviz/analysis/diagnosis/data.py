@@ -86,6 +86,7 @@ class Evidence:
         standardised: Whether apviz scaled training and test rows together.
         gain: Test RMSE ÷ that of the prior mean, the lowest of a solved system.
         losses: Losses of a training, one per step, if known.
+        log_likelihood: Log likelihood per row, which tells whether losses are sums over rows.
         noise_floor: Lower bound of σ².
         falling_noise: Increase of the log likelihood per unit decrease of log σ², in nats.
         only_mean: Whether the test RMSE was that of the prior mean throughout.
@@ -110,6 +111,7 @@ class Evidence:
     gain: float | None = None
     only_mean: bool | None = None
     losses: Sequence[float] = ()
+    log_likelihood: float | None = None
     noise_floor: float | None = None
     falling_noise: float | None = None
 
@@ -297,22 +299,27 @@ def alike(e: Evidence) -> Answer:
     return Diagnosis(Limit.SMOOTH, evidence, "Fit the lengthscale, starting from a shorter one.")
 
 
-def stepped_too_far(losses: Sequence[float], rows: int) -> Diagnosis | None:
+def stepped_too_far(losses: Sequence[float], rows: int, log_likelihood: float | None = None) -> Diagnosis | None:
     """Test whether the losses of a training ended far above their lowest, or are no longer finite.
 
     Args:
-        losses: One loss per step, of a row or summed over all rows; sums are recognised by their size.
+        losses: One loss per step, of a row or summed over all rows; sums are recognised by the likelihood, or if that
+            is not known by their size.
+        log_likelihood: Of the model, per row.
     """
     finite = [loss for loss in losses if math.isfinite(loss)]
-    per_row = rows if finite and np.median(np.abs(finite)) > SUMMED_LOSS else 1
-    if not finite or (len(finite) == len(losses) and finite[-1] < min(finite) + per_row * RISEN_LOSS):
+    are_sums = bool(finite) and np.median(np.abs(finite)) > SUMMED_LOSS
+    if finite and log_likelihood is not None and math.isfinite(log_likelihood):
+        are_sums = abs(finite[-1] + rows * log_likelihood) < abs(finite[-1] + log_likelihood)
+    of_rows = rows if are_sums else 1
+    if not finite or (len(finite) == len(losses) and finite[-1] < min(finite) + of_rows * RISEN_LOSS):
         return None
     return Diagnosis(Limit.STEP, history(losses), SMALLER_STEP, {"lr": "a tenth"})
 
 
 def stepped(e: Evidence) -> Answer:
     """Test whether the losses of a training rose."""
-    return stepped_too_far(e.losses, e.rows)
+    return stepped_too_far(e.losses, e.rows, e.log_likelihood)
 
 
 def on_floor(e: Evidence) -> Answer:

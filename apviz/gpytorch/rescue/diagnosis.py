@@ -121,7 +121,8 @@ def _by_solving(
         found = found or _indefinite(given) or _unmeasured(given, error)
         return reported(found, n, remarks, rows=given.rows)
     evidence = inspecting.evidence_of(model, likelihood, truth, given.share, losses)
-    measured = Measured(given, truth, n, remarks + tuple(data.remarks(evidence)))
+    remarks += (*data.remarks(evidence), *inspecting.remark_on_far(truth, evidence))
+    measured = Measured(given, truth, n, remarks)
     rules: tuple[Callable[[Evidence], data.Answer], ...] = (
         data.astray, lambda known: inspecting.inputs_coarse(model),
         *(rule for rule in data.RULES if rule is not data.duplicates),

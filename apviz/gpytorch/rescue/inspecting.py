@@ -137,9 +137,23 @@ def evidence_of(
         return known
     return replace(
         known, noise=truth.noise / share, signal=truth.signal, target_square=float(truth.b.square().mean()),
-        nearest=correlation(truth.nearest), smallest=truth.smallest, test_nearest=correlation(truth.test_nearest),
-        falling_noise=truth.falling_noise,
+        nearest=correlation(truth.nearest), smallest=truth.smallest,
+        test_nearest=correlation(None if truth.test_nearest is None else float(truth.test_nearest.median())),
+        falling_noise=truth.falling_noise, log_likelihood=truth.log_likelihood if share == 1 else None,
     )  # fmt: skip
+
+
+def remark_on_far(truth: Exact, known: Evidence) -> tuple[str, ...]:
+    """Return a remark on test rows that are uncorrelated with all training rows, if they are the minority."""
+    if truth.test_nearest is None or known.test_nearest is None:
+        return ()
+    far, rows = int((truth.test_nearest < LITTLE_CORRELATION).sum()), len(truth.test_nearest)
+    if not 0 < far <= rows / 2:
+        return ()
+    return (
+        f"{far:,} of {rows:,} test rows correlate by less than {LITTLE_CORRELATION:g} with every training row: "
+        "predictions there are nearly the prior mean.",
+    )
 
 
 def _noise_floor(likelihood: Any) -> float | None:

@@ -42,7 +42,7 @@ class Exact:
         log_likelihood: of the training rows, per row.
         mean, variance: of f at the test inputs; the variance without the noise.
         nearest, smallest: median over rows of the largest prior correlation with another row; smallest correlation.
-        test_nearest: median over test rows of the largest correlation with a training row; None if not known.
+        test_nearest: (m,) largest correlation of each test row with a training row; None if not known.
         falling_noise: nats that the log likelihood gains per unit decrease of log σ², to first order; None if the
             noise is not a single number.
     """
@@ -58,7 +58,7 @@ class Exact:
     variance: Tensor
     nearest: float
     smallest: float
-    test_nearest: float | None
+    test_nearest: Tensor | None
     falling_noise: float | None
 
     @property
@@ -211,8 +211,8 @@ def _correlations(covariance: Tensor) -> Tensor:
     return (covariance * root[..., :, None] * root[..., None, :]).abs()
 
 
-def _test_nearest(given: Copy) -> float | None:
-    """Return the median over test rows of the largest prior correlation with a training row."""
+def _test_nearest(given: Copy) -> Tensor | None:
+    """Return the largest prior correlation of each test row with a training row, (m,)."""
     n = given.rows
     given.model.train()
     try:
@@ -223,7 +223,7 @@ def _test_nearest(given: Copy) -> float | None:
         return None
     if covariance.shape[-1] != together[0].shape[-2]:
         return None  # several outputs
-    return float(_correlations(covariance)[..., n:, :n].amax(-1).median())
+    return _correlations(covariance)[..., n:, :n].amax(-1).flatten()
 
 
 def _falling_noise(given: Copy, k: Tensor, w: Tensor, noise: float) -> float | None:

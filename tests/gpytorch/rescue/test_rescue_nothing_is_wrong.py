@@ -49,6 +49,15 @@ def test_test_rows_far_from_all_training_rows_are_named():
     assert diagnose(model.train(), test_inputs=on(torch.linspace(0, 1, 30, dtype=torch.float64))).limit is Limit.NOTHING
 
 
+def test_a_third_of_the_test_rows_far_from_all_training_rows_is_mentioned():
+    x, y = waves()
+    near, far = torch.linspace(0, 1, 20, dtype=torch.float64), torch.linspace(15, 18, 10, dtype=torch.float64)
+    model = model_of(x, y, 0.01, rbf(0.3))
+    found = diagnose(model, test_inputs=on(torch.cat([near, far])))
+    assert "10 of 30 test rows correlate by less than 0.02 with every training row" in str(found)
+    assert "test rows" not in str(diagnose(model, test_inputs=on(near)))
+
+
 def test_rows_five_lengthscales_apart_are_named():
     x, y = waves()
     x = 5 * 0.3 * np.arange(200.0)
