@@ -99,6 +99,8 @@ class Verdict:
 def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_to_come: bool = False) -> Verdict:
     """Compare runs of one system to one tolerance; if there are several systems, runs of the most frequent one.
 
+    A run that converged to a smaller tolerance met this one too. It is compared if it was the fastest.
+
     Args:
         names: Names of the runs, if their methods do not distinguish them.
         more_to_come: Whether other solves are running, so that missing methods are not mentioned.
@@ -122,7 +124,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
         groups.setdefault(f"{trace.attrs.get('tol')} {system_key(trace.attrs)}", []).append(standing(trace, name))
     # of two groups of equal size, the later
     runs = max(reversed(groups.values()), key=len, default=[])
-    ordered = _ordered(runs)
+    ordered = _ordered(_with_faster(runs, groups.values()))
     if not ordered:
         return Verdict((), len(given), None, "Nothing has run yet.", "", "", None)
     best = ordered[0] if ordered[0].basis is Basis.MEASURED else None
@@ -133,6 +135,21 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
     left_out = len(given) - len(ordered)
     others = _others(ordered, looked_at, left_out)
     return Verdict(tuple(ordered), left_out, best, headline, others, _change(diagnosis), diagnosis)
+
+
+def _with_faster(runs: list[Standing], groups: Iterable[list[Standing]]) -> list[Standing]:
+    """Add the fastest run of the same system that converged to a smaller tolerance, if it was faster than all."""
+    if not runs:
+        return runs
+    tol, key = runs[0].trace.attrs.get("tol"), system_key(runs[0].trace.attrs)
+    tighter = [
+        run for group in groups for run in group
+        if run.basis is Basis.MEASURED and tol and (run.trace.attrs.get("tol") or math.inf) < tol
+        and system_key(run.trace.attrs) == key
+    ]  # fmt: skip
+    fastest = min(tighter, key=lambda run: run.seconds, default=None)
+    rivals = [run.seconds for run in runs if run.basis is Basis.MEASURED]
+    return [*runs, fastest] if fastest is not None and fastest.seconds < min(rivals, default=math.inf) else runs
 
 
 def standing(trace: Trace, name: str = "") -> Standing:

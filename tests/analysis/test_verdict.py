@@ -192,6 +192,15 @@ def test_runs_of_another_system_or_to_another_tolerance_are_left_out_and_counted
     assert "2 other runs solve another system, or to another tolerance" in found.others
 
 
+def test_a_run_to_a_smaller_tolerance_is_named_if_it_was_the_fastest(problem):
+    ours = [cg(problem, 0.1), ap(problem)]
+    faster, slower = cg(problem, 1e-6, tol=1e-6), cg(problem, 9.0, tol=1e-5)
+    found = judge([*ours, faster, slower])
+    assert found.best.trace is faster and found.left_out == 1
+    assert [each.trace for each in found.standings] == [faster, *ours]
+    assert judge([*ours, slower]).best.trace is ours[0]
+
+
 def test_a_run_that_was_killed_before_its_first_epoch_is_left_out(problem):
     killed = cg(problem)
     del killed.tree["epoch"]
