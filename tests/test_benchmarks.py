@@ -343,3 +343,17 @@ def test_cells_of_rivals_that_take_too_long_end_and_larger_ones_are_not_tried(mo
     assert len(asked) == done
     cells = json.loads((tmp_path / "prediction_seconds.json").read_text())["results"]
     assert "left_out" in cells["scikit-learn: n = 20,000"]
+
+
+def test_the_range_of_a_forecast_held_for_19_of_20_recorded_solves():
+    from apviz.advice.forecast import SPREAD
+    from benchmarks.machine import RESULTS
+
+    rows = json.loads((RESULTS / "advisor.json").read_text())["results"]["rows"]
+    done = [each for row in rows for each in row["methods"].values() if each["reason"] == "converged"]
+    done = [each for each in done if "forecast" in each]
+    page = " ".join((RESULTS.parent / "README.md").read_text().split())
+    for name in ("seconds", "work"):
+        ratios = np.array([each[name] / each["forecast"][name][0] for each in done])
+        held = float(((ratios >= 1 / SPREAD) & (ratios <= SPREAD)).mean())
+        assert held >= 0.95 and "at least 95% of these seconds, and of the work, are within a factor of 2" in page
