@@ -34,6 +34,8 @@ MOST = 2**53
 LARGEST_ERROR = 0.1
 #: number of random cosines and sines for each term of the kernel
 FEATURES = 2_000
+# rows whose features are in memory at a time
+FEATURE_ROWS = 1_024
 
 
 class PriorSamples:
@@ -137,6 +139,33 @@ class PosteriorSamples:
             warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
         elif worst > LARGEST_ERROR:
             warnings.warn(f"{off}; use a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
+
+    def deviation_ratios(self, x_star: Any, hooks: Iterable[Hook] = ()) -> Tensor:
+        """Return the standard deviation of the samples ÷ that of the posterior at x_star: (m, d), to (m,).
+
+        With z = K⁻¹k(X, x*) and features φ the variance of a sample is ‖φ(x*) − Σᵢ zᵢ φ(xᵢ)‖² + zᵀDz. Costs a solve
+        for m right-hand sides.
+
+        Args:
+            hooks: hooks of the solve.
+
+        Raises:
+            TypeError: the prior is drawn by a Fourier series.
+        """
+        if not isinstance(self.prior, PriorSamples):
+            raise TypeError("the prior is a Fourier series, whose error is known: there are no random features")
+        posterior, features = self._posterior, self.prior.features
+        system = posterior.system
+        variance, z = posterior.covariance_of_groups(x_star, 1, hooks)
+        at = torch.cat([features(chunk) for _, chunk in posterior.chunks(x_star)])
+        for start in range(0, system.n, FEATURE_ROWS):
+            rows = slice(start, start + FEATURE_ROWS)
+            at -= z[rows].T @ features(system.operator.given[rows])
+        noises = torch.as_tensor(system.operator.noise_of(), dtype=torch.float64, device=z.device).reshape(-1, 1)
+        drawn = at.square().sum(1) + torch.sum(z.square() * noises, 0)
+        exact = variance.flatten().to(drawn)
+        # a point without any deviation has no ratio
+        return torch.where(exact > 0, drawn / exact, 1.0).sqrt().cpu()
 
     def __call__(self, x_star: Any) -> Tensor:
         """Evaluate the samples at x_star: (m, d), to (count, m).

@@ -10,12 +10,17 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from apviz.gp.pathwise import PosteriorSamples, PriorSamples
 from apviz.gp.posterior import Posterior
 from apviz.gp.prior import Prior
 from apviz.solvers import Hook
 
 #: largest number of test points for exact samples, from the (m, m) covariance
 COVARIANCE_POINTS = 2_000
+#: points at which standard deviations of samples are compared with exact ones, and the ratio that warns
+COMPARED, LARGEST_RATIO = 32, 1.1
+# share of the compared points that may be beyond it
+BEYOND = 0.1
 # rounding may make eigenvalues of a covariance negative by up to this share of the largest
 ROUNDED = 1e-4
 
@@ -26,13 +31,15 @@ def sampled(
     """Draw samples of f at test points: (m, d), to (m, count).
 
     Up to 2,000 points use an eigendecomposition of the covariance. More use `Posterior.samples`, whose prior samples
-    come from a Fourier series around these points, or from random features.
+    come from a Fourier series around these points, or from random features; the latter warn if that changes
+    standard deviations at some of the points.
 
     Raises:
         ValueError: there are more than 2,000 points and the kernel's spectrum is not known.
     """
     if len(points) > COVARIANCE_POINTS:
         drawn = posterior.samples(count, int(random.randint(2**31)), around=points, hooks=hooks)
+        _warn_of_deviations(drawn, points, hooks)
         functions: NDArray[np.float64] = drawn(points).cpu().double().numpy().T
         return functions
     mean = posterior.mean(points).cpu().double().numpy()
@@ -48,3 +55,19 @@ def sampled(
     weights = np.sqrt(eigenvalues.clip(0))[:, None] * random.standard_normal((len(mean), count))
     samples: NDArray[np.float64] = mean[:, None] + vectors @ weights
     return samples
+
+
+def _warn_of_deviations(drawn: PosteriorSamples, points: Any, hooks: Iterable[Hook]) -> None:
+    """Warn if random features change standard deviations by a tenth or more, at a tenth or more of some points."""
+    if not isinstance(drawn.prior, PriorSamples) or drawn.prior.features.is_white:
+        return
+    some = np.random.default_rng(0).permutation(len(points))[:COMPARED]
+    ratios = drawn.deviation_ratios(points[some], hooks).numpy()
+    off = np.quantile(np.maximum(ratios, 1 / ratios), 1 - BEYOND)
+    if off > LARGEST_RATIO:
+        warnings.warn(
+            f"standard deviations of these samples are off by a factor of up to {off:.2g} at {1 - BEYOND:.0%} of "
+            f"{len(some)} of the points, for the prior is drawn with random features; at up to "
+            f"{COVARIANCE_POINTS:,} points in a call samples are exact",
+            stacklevel=3,
+        )

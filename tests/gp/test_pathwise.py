@@ -178,3 +178,35 @@ def test_bad_test_inputs_are_refused():
         samples(np.ones((4, 3)))
     with pytest.raises(ValueError, match="x_star has 4 NaN or infinite values in column 0"):
         samples(np.full((4, 2), np.nan))
+
+
+def test_the_deviations_of_samples_are_those_of_their_random_features_by_dense_algebra():
+    x, _, z = data()
+    k = lambda a, b: 1.5 * matern52(cdist(a / [0.4, 0.8], b / [0.4, 0.8]))  # noqa: E731
+    solved = np.linalg.solve(k(x, x) + NOISE * np.eye(len(x)), k(x, z))
+    exact = np.diag(k(z, z) - k(z, x) @ solved)
+    drawn = posterior().samples(3, features=200)
+    features = drawn.prior.features
+    values = features.combined(torch.tensor(np.r_[x, z]), torch.eye(features.size, dtype=torch.float64)).numpy()
+    of_samples = np.square(np.r_[-solved, np.eye(len(z))].T @ values).sum(1) + NOISE * np.square(solved).sum(0)
+    np.testing.assert_allclose(drawn.deviation_ratios(z).numpy(), np.sqrt(of_samples / exact), rtol=1e-5)
+
+
+def test_samples_at_many_points_warn_if_random_features_change_their_deviations(monkeypatch):
+    from apviz.gp import sampling
+
+    monkeypatch.setattr(sampling, "COVARIANCE_POINTS", 30)
+    x, y, _ = data()
+    for noise, is_off in ((1e-6, True), (10.0, False)):
+        h = Hyperparameters("matern52", (0.7,), 1.0, noise, MEAN)
+        gp = apviz.GaussianProcess(hyperparameters=h, scale=False, device=DEVICE).fit(x, y)
+        points = np.random.default_rng(3).uniform(-1, 1, (31, 2))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            gp.sample_y(points[:30])
+            assert not said
+            gp.sample_y(points)
+        assert (
+            any("standard deviations of these samples are off by a factor of" in str(each.message) for each in said)
+            == is_off
+        )
