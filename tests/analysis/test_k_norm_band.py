@@ -20,6 +20,7 @@ SOLVERS = (
     apviz.ConjugateGradient(tol=1e-4, max_epochs=40),
     apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=20), tol=1e-6, max_epochs=40),
     apviz.solvers.CoordinateDescentPlusPlus(block_size=30, tol=1e-6, max_epochs=30),
+    apviz.ColouredProjection(block_size=30, tol=1e-6, max_epochs=30),
 )
 
 

@@ -31,6 +31,7 @@ SOLVERS = (
     ),
     apviz.ConjugateGradient(**LIMITS),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), **LIMITS),
+    apviz.ColouredProjection(block_size=40, **LIMITS),
     apviz.Cholesky(tol=1e-5),
     apviz.Automatic(tol=1e-5, max_epochs=7),
     *(

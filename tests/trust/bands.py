@@ -95,9 +95,27 @@ def solve_of(seed: int) -> Solve:
     if rng.random() < 0.2:
         start = torch.from_numpy(rng.standard_normal(tuple(made.b.shape))) * made.b.abs().amax(0) / made.noise
     z = made.x.double().numpy()[rng.integers(n, size=3)] * (1 + 0.1 * rng.standard_normal((3, d)))
-    return Solve(
-        replace(made, solver=solver), start, one_of(None, None, "lanczos", "subsample"), int(rng.integers(2, 40)),
-        float(rng.uniform(0, 8)) if rng.random() < 0.15 else None, z,
+    spectrum, rows = one_of(None, None, "lanczos", "subsample"), int(rng.integers(2, 40))
+    max_work = float(rng.uniform(0, 8)) if rng.random() < 0.15 else None
+    if rng.random() < 0.12:
+        solver = _in_sweeps(rng, n, d <= 3 and len(made.parts) == 1, made.solver)
+    return Solve(replace(made, solver=solver), start, spectrum, rows, max_work, z)
+
+
+def _in_sweeps(rng: np.random.Generator, n: int, may_be_fourier: bool, like: Any) -> apviz.ColouredProjection:
+    """Return coloured projections to the tolerance of another solver."""
+
+    def one_of(*values: Any) -> Any:
+        return values[rng.integers(len(values))]
+
+    return apviz.ColouredProjection(
+        block_size=int(rng.integers(1, n + 1)), rank=int(one_of(0, 5, 300)), overlap=float(one_of(0.0, 0.5, 1.0)),
+        products="fourier" if may_be_fourier and rng.random() < 0.3 else "system", tol=like.tol,
+        max_epochs=int(rng.integers(1, 40)), check_every=int(one_of(1, 3, 10)),
+        precision=Precision(
+            recursion=one_of("system", "float32", "float64", "auto"),
+            factors=one_of("recursion", "recursion", "float16"),
+        ),
     )  # fmt: skip
 
 
