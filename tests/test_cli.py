@@ -340,3 +340,23 @@ def test_the_list_of_data_sets_fits_80_columns(apviz_here, monkeypatch):
     monkeypatch.setattr(cli.console, "width", 80)
     printed = CliRunner().invoke(cli.app, ["datasets"]).output
     assert max(map(len, printed.splitlines())) <= 80 and "keggundirected" in printed
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_output_to_a_full_disk_ends_a_command_with_one_sentence(monkeypatch, capsys):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            cli.app(["datasets"], prog_name="apviz")
+    said = capsys.readouterr().err
+    assert ended.value.code == 1 and "what the command says cannot be written: No space left on device" in said
+
+
+@pytest.mark.slow
+def test_python_that_makes_warnings_errors_ends_without_a_traceback(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-O", "-W", "error", "-m", "apviz", "compare", "--dataset", "diabetes", "--methods", "cg",
+         "--max-epochs", "3"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr and (done.returncode == 0 or "which -W error makes an error" in done.stderr)
