@@ -21,7 +21,7 @@ from rich.table import Table
 from apviz import datasets
 from apviz.advice.forecast import in_words
 from apviz.cli import kriging_words, options
-from apviz.cli.parsing import decimal_marks, floats, refuse_choices, target_column, words
+from apviz.cli.parsing import date_orders, decimal_marks, floats, refuse_choices, target_column, words
 from apviz.cli.saved_models import accuracy_of, target_of
 from apviz.cli.terminal import (
     check_replaceable,
@@ -77,6 +77,7 @@ def fit(
         options.option(options.DATA, None, "Drop rows that equal another, also in the target."),
     ] = False,
     decimal: options.Decimal = None,
+    dates: options.Dates = None,
     n: options.Rows = None,
     seed: Annotated[int, options.option(options.DATA, "SEED", "Seed the choice of rows and the training.")] = 0,
     kernel: options.Kernel = None,
@@ -132,6 +133,7 @@ def fit(
 
             check_replaceable(out, force, is_saved, "a model of apviz")
             choices = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
+            choices["dates"] = date_orders(dates)
             choices["duplicates"] = "drop" if drop_duplicates else "keep"
             asked = kriging_words.VariogramOptions(
                 model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
@@ -202,7 +204,7 @@ def _load_table(
     column = target_column(path, target, choices["decimal"])
     several = None if choices["inputs"] is None else tuple(words(choices["inputs"]))
     chosen = TableChoices(target=column, **(choices | {"inputs": several}))
-    table = datasets.inspect_table(path, target=column, decimal=chosen.decimal)
+    table = datasets.inspect_table(path, target=column, decimal=chosen.decimal, dates=chosen.dates)
     return prepare_table(table, chosen, n=n, seed=seed), table.rows
 
 

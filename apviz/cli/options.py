@@ -53,6 +53,14 @@ Decimal = Annotated[
     list[str] | None,
     option(DATA, "MARK", "Set the decimal mark for numbers such as 70,567: . or , or NAME=. for one column."),
 ]
+Dates = Annotated[
+    list[str] | None,
+    option(
+        DATA,
+        "ORDER",
+        "Set the order of dates such as 03/04/2020: day-first or month-first, or NAME=ORDER for one column.",
+    ),
+]
 Rows = Annotated[int | None, option(DATA, "N", "Keep this number of training rows; default: all.")]
 # torchrun claims --n as one of its own options, and rejects it
 RowsOrN = Annotated[int | None, option(DATA, "N", "Keep this number of training rows; default: all.", "--n", "--rows")]

@@ -1,10 +1,12 @@
-"""Values of options: lists separated by commas, and decimal marks."""
+"""Values of options: lists separated by commas, decimal marks, and orders of dates."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from apviz import datasets
+from apviz.datasets.columns import ORDERS
+from apviz.datasets.decimals import MARKS
 from apviz.datasets.tables import inspect_table
 
 
@@ -39,13 +41,23 @@ def floats(text: str | None, option: str) -> list[float] | None:
 
 def decimal_marks(given: list[str] | None) -> str | dict[str, str] | None:
     """Return the decimal mark for all columns, or one for each."""
-    if not given or given[0] in (".", ","):
+    return _by_column("--decimal", given, MARKS)
+
+
+def date_orders(given: list[str] | None) -> str | dict[str, str] | None:
+    """Return the order of day and month for all columns, or one for each."""
+    return _by_column("--dates", given, tuple(ORDERS))
+
+
+def _by_column(option: str, given: list[str] | None, answers: tuple[str, ...]) -> str | dict[str, str] | None:
+    if not given or given[0] in answers:
         return given[0] if given else None
     split = [word.rpartition("=") for word in given]
-    wrong = [word for word, (name, _, mark) in zip(given, split, strict=True) if not name or mark not in (".", ",")]
+    wrong = [word for word, (name, _, answer) in zip(given, split, strict=True) if not name or answer not in answers]
     if wrong:
-        raise ValueError(f"--decimal takes . or , or NAME=. or NAME=, for one column; got {wrong[0]!r}")
-    return {name: mark for name, _, mark in split}
+        named = " or ".join(f"NAME={answer}" for answer in answers)
+        raise ValueError(f"{option} takes {' or '.join(answers)} or {named} for one column; got {wrong[0]!r}")
+    return {name: answer for name, _, answer in split}
 
 
 def refuse_choices(dataset: str, choices: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from scipy.stats import norm
 
 from apviz.advice.forecast import in_words
 from apviz.cli import options
-from apviz.cli.parsing import decimal_marks
+from apviz.cli.parsing import date_orders, decimal_marks
 from apviz.cli.saved_models import accuracy_of, encodings_of, load_model, target_of, training_range
 from apviz.cli.surfaces import ENDINGS as GRID_ENDINGS
 from apviz.cli.surfaces import Grid, attributes, is_surface, write_surface
@@ -111,6 +111,7 @@ def predict(
         str, options.option(options.DATA, "HOW", "Treat rows with missing inputs: refuse, or predict empty cells.")
     ] = "refuse",
     decimal: options.Decimal = None,
+    dates: options.Dates = None,
     level: Annotated[float, options.option(options.MODEL, "SHARE", "Set the level of the interval.")] = 0.95,
     observation: Annotated[
         bool,
@@ -149,7 +150,8 @@ def predict(
             console.print(asked.sentence(gp), highlight=False, markup=False)
             reached: list[PredictionAccuracy] = []
             if table is not None:
-                rows = read_new_rows(table, encodings_of(gp), decimal=decimal_marks(decimal))
+                answers = {"decimal": decimal_marks(decimal), "dates": date_orders(dates)}
+                rows = read_new_rows(table, encodings_of(gp), **answers)
                 written = _predict_table(gp, asked, rows, missing == "empty", table, out, reached)
             else:
                 written = _predict_grid(gp, asked, str(grid), model, out, reached)

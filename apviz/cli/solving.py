@@ -27,7 +27,7 @@ from apviz.cli.experimenting import EXAMPLES, experiment
 from apviz.cli.fitting import EXAMPLES as FIT_EXAMPLES
 from apviz.cli.fitting import fit
 from apviz.cli.on_workers import asked_for, told
-from apviz.cli.parsing import decimal_marks, floats, integers, refuse_choices, target_column, words
+from apviz.cli.parsing import date_orders, decimal_marks, floats, integers, refuse_choices, target_column, words
 from apviz.cli.predicting import EXAMPLES as PREDICT_EXAMPLES
 from apviz.cli.predicting import predict
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks, say_notes
@@ -118,6 +118,7 @@ def compare(
     missing: options.Missing = "drop",
     duplicates: options.Duplicates = "keep",
     decimal: options.Decimal = None,
+    dates: options.Dates = None,
     n: options.RowsOrN = None,
     seed: options.Seed = 0,
     kernel: options.Kernel = None,
@@ -157,7 +158,7 @@ def compare(
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
                 dataset, target, n, seed, precision, duplicates, inputs=None if inputs is None else words(inputs),
-                ids=ids, missing=missing, decimal=decimal_marks(decimal),
+                ids=ids, missing=missing, decimal=decimal_marks(decimal), dates=date_orders(dates),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
@@ -239,6 +240,7 @@ def advise(
     ids: options.Ids = "keep",
     missing: options.Missing = "drop",
     decimal: options.Decimal = None,
+    dates: options.Dates = None,
     duplicates: options.Duplicates = "merge",
     n: options.Rows = None,
     seed: options.Seed = 0,
@@ -262,7 +264,7 @@ def advise(
         precision, scales = _dtype(dtype), floats(lengthscale, "--lengthscale")
         data = _load(
             dataset, target, n, seed, precision, duplicates, inputs=None if inputs is None else words(inputs), ids=ids,
-            missing=missing, decimal=decimal_marks(decimal),
+            missing=missing, decimal=decimal_marks(decimal), dates=date_orders(dates),
         )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(
@@ -371,10 +373,11 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `a
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help=f"Your table: {FORMATS}.")],
     decimal: options.Decimal = None,
+    dates: options.Dates = None,
 ) -> None:
     """Show how apviz reads a file, what its columns hold, and what looks wrong."""
     try:
-        found = datasets.inspect_table(file, decimal=decimal_marks(decimal))
+        found = datasets.inspect_table(file, decimal=decimal_marks(decimal), dates=date_orders(dates))
     except (ValueError, OSError, ImportError) as error:
         fail(error)
     console.print(
@@ -389,7 +392,7 @@ def inspect(
     console.print(table)
     said = [column.note for column in found.columns if column.note]
     said += [each.message for each in found.oddities()]
-    said += [f'{column.question.of(column.name)}: choose --decimal "{column.name}=." or --decimal "{column.name}=,"'
+    said += [f"{column.question.of(column.name)}: choose {column.question.options_of(column.name)}"
              for column in found.columns if column.question]  # fmt: skip
     say_notes(said, indent="")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,14 +30,10 @@ _WHOLE = 2**53
 _DAY_SECONDS = 86_400.0
 _DAY_FIRST = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%d-%m-%Y")
 _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
+#: orders of day and month, with the formats of each
+ORDERS: Final = {"day-first": _DAY_FIRST, "month-first": _MONTH_FIRST}
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
-#: descriptions of date formats
-_PARTS = {"d": "day", "m": "month", "b": "month", "B": "month"}
-_WORDS = {"ISO8601": "year-month-day"} | {
-    form: re.sub(r"%(.)", lambda sign: _PARTS.get(sign[1], "year"), form)
-    for form in (*_DAY_FIRST, *_MONTH_FIRST, *_NAMED)
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +51,8 @@ class Column:
         first: day 0 of dates, with its time of day.
         offset: number that was subtracted from whole numbers too large for float64.
         mark: decimal mark of numbers read from texts; empty if none has one.
-        question: set if the numbers can be read in two ways; the column cannot be used until it is answered.
+        question: set if the numbers or dates can be read in two ways; the column cannot be used until it is answered.
+        order: order of day and month in dates: day-first or month-first; empty if their format has no choice.
     """
 
     name: str
@@ -71,6 +67,7 @@ class Column:
     offset: int = 0
     mark: str = ""
     question: Question | None = None
+    order: str = ""
 
     @property
     def names_rows(self) -> bool:
@@ -94,20 +91,20 @@ def column_of(
     *,
     decimal: str | None = None,
     points_are_open: bool = False,
-    day_first: bool = False,
+    order: str | None = None,
 ) -> Column:
     """Interpret a column that was read from a file.
 
     Args:
         decimal: the user's decision on the decimal mark of ambiguous numbers.
         points_are_open: whether a point may separate thousands, judging by the rest of the file.
-        day_first: the order for ambiguous dates such as 03/04/2020.
+        order: the user's decision on ambiguous dates such as 03/04/2020, day-first or month-first.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         if pd.api.types.is_string_dtype(values.dtype.categories):
             # stays dictionary-encoded: a long text may be repeated in every row
             codes, levels = values.cat.codes.to_numpy(), values.dtype.categories
-            return _from_levels(name, codes, levels, decimal, points_are_open, day_first)
+            return _from_levels(name, codes, levels, decimal, points_are_open, order)
         values = values.astype(values.dtype.categories.dtype)
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if pd.api.types.is_bool_dtype(values.dtype) or kind == "boolean":
@@ -130,7 +127,7 @@ def column_of(
         return _constant(name, np.full(len(values), np.nan), "every value is missing")
     if kind != "string":
         return _unusable(name, values, f"{kind} values")
-    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, points_are_open, day_first)
+    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, points_are_open, order)
 
 
 def offset_of(column: pd.Series[Any]) -> int:
@@ -195,7 +192,7 @@ def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
 
 
 def _from_levels(
-    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, points_are_open: bool, day_first: bool
+    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, points_are_open: bool, order: str | None
 ) -> Column:
     """Interpret texts as numbers with thousands separators, dates, or texts, whichever fits nine values of ten.
 
@@ -215,18 +212,17 @@ def _from_levels(
     if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
         note = _left_over(name, levels, counts, np.isnan(number), "numbers")
         return replace(_number(name, _spread(number, codes), note=note), mark=parsed.mark, question=parsed.question)
-    form, other = _find_form(levels, counts, day_first)
+    form, other = _find_form(levels, counts, order)
     if form:
         when = _parse_dates(levels, form)
         spread = when.reindex(codes).reset_index(drop=True)
-        note = _left_over(name, levels, counts, when.isna().to_numpy(), "dates")
-        if other:
-            note = "; ".join(filter(None, [f"{name} is read as {_said(form)}, and could be {_said(other)}", note]))
-        return _date(name, spread, note)
-    order = np.argsort(-counts, kind="stable")
+        column = _date(name, spread, _left_over(name, levels, counts, when.isna().to_numpy(), "dates"))
+        question = _date_question(levels, counts, form, other) if other and not order else None
+        return replace(column, order=_order_of(form), question=question if column.kind == "date" else None)
+    by_count = np.argsort(-counts, kind="stable")
     place = np.empty(len(levels))
-    place[order] = np.arange(len(levels))
-    texts = tuple(str(levels[each]) for each in order)
+    place[by_count] = np.arange(len(levels))
+    texts = tuple(str(levels[each]) for each in by_count)
     if len(texts) == 1:
         return replace(_constant(name, _spread(np.zeros(1), codes), f"always “{short(texts[0])}”"), levels=texts)
     shown = ", ".join(map(short, texts[:3])) + (", …" if len(texts) > 3 else "")
@@ -245,9 +241,13 @@ def _parse_dates(levels: pd.Series[Any], form: str) -> pd.Series[Any]:
     return pd.to_datetime(levels, format=form, errors="coerce", utc=True)
 
 
-def _find_form(levels: pd.Series[Any], counts: NDArray[Any], day_first: bool) -> tuple[str, str]:
-    """Return the date format of the texts, and a second one that fits equally; both empty if none fits."""
-    forms = (*_DAY_FIRST, *_MONTH_FIRST) if day_first else (*_MONTH_FIRST, *_DAY_FIRST)
+def _find_form(levels: pd.Series[Any], counts: NDArray[Any], order: str | None) -> tuple[str, str]:
+    """Return the date format of the texts, and one that fits equally and gives other dates; both empty if none fits.
+
+    Args:
+        order: of day and month, which is preferred.
+    """
+    forms = (*ORDERS[order], *_DAY_FIRST, *_MONTH_FIRST) if order else (*_DAY_FIRST, *_MONTH_FIRST)
     all_forms = ["ISO8601", *(form + clock for form in (*forms, *_NAMED) for clock in _CLOCKS)]
     # try a few texts, the most common ones, before all of them
     tried = levels.iloc[np.argsort(-counts, kind="stable")[:_TRIED]]
@@ -256,11 +256,27 @@ def _find_form(levels: pd.Series[Any], counts: NDArray[Any], day_first: bool) ->
     best = max(shares, key=lambda form: shares[form], default="")
     if not best or shares[best] < MOST:
         return "", ""
-    return best, next((form for form in shares if form != best and shares[form] == shares[best]), "")
+    when = _parse_dates(levels, best)
+    equal = [form for form in shares if form != best and shares[form] == shares[best]]
+    return best, next((form for form in equal if not _parse_dates(levels, form).equals(when)), "")
 
 
-def _said(form: str) -> str:
-    return _WORDS[form.removesuffix(":%S").removesuffix(" %H:%M")]
+def _order_of(form: str) -> str:
+    """Return the order of day and month in a format of numbers; empty for others."""
+    plain = form.removesuffix(":%S").removesuffix(" %H:%M")
+    # a format with points always has the day first
+    return next((name for name, forms in ORDERS.items() if plain in forms and "." not in plain), "")
+
+
+def _date_question(levels: pd.Series[Any], counts: NDArray[Any], *forms: str) -> Question | None:
+    """Return the question about dates that two formats read differently; None if they have the same order."""
+    first, second = (_parse_dates(levels, form) for form in forms)
+    place = int(np.where((first != second) & first.notna() & second.notna(), counts, -1).argmax())
+    readings = {
+        order: f"{when[place]:%Y-%m-%d} ({order.replace('-', ' ')})"
+        for order, when in ((_order_of(form), when) for form, when in zip(forms, (first, second), strict=True))
+    }
+    return Question(str(levels[place]), readings, "dates") if len(readings) == len(forms) else None
 
 
 def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_], what: str) -> str:

@@ -37,19 +37,29 @@ _SPACED = rf"{_SIGN}\d{{1,3}}({_SPACES}\d{{3}})+([.,]\d*)?$"
 
 @dataclass(frozen=True)
 class Question:
-    """An ambiguous number, with its two readings.
+    """An ambiguous number or date, with its two readings.
 
     Attributes:
         example: a text of the column that allows both.
-        readings: its value for each decimal mark, with a description.
+        readings: its value for each decimal mark, or order of day and month, with a description.
+        setting: the setting that decides: `decimal` or `dates`.
     """
 
     example: str
     readings: dict[str, str]
+    setting: str = "decimal"
 
     def of(self, name: str) -> str:
         """Return the question about a column as a sentence."""
         return f"{name} can be read in two ways: “{self.example}” is {' or '.join(self.readings.values())}"
+
+    def settings_of(self, name: str) -> str:
+        """Return the two values of the setting that decide about a column, as in Python."""
+        return f"{self.setting} = " + " or ".join(f"{{{name!r}: {answer!r}}}" for answer in self.readings)
+
+    def options_of(self, name: str) -> str:
+        """Return the two options of the command line that decide about a column."""
+        return " or ".join(f'--{self.setting} "{name}={answer}"' for answer in self.readings)
 
 
 @dataclass(frozen=True, eq=False)

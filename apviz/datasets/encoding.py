@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apviz.datasets.columns import MAX_LEVELS, Array, Column, quoted, short
+from apviz.datasets.columns import MAX_LEVELS, ORDERS, Array, Column, quoted, short
 
 KINDS: Final = ("number", "date", "text", "constant")
 _DAY_SECONDS: Final = 86_400.0
@@ -29,6 +29,7 @@ class Encoding:
         others: texts with 0 in all these inputs; None: all other texts.
         fill: number or day for missing values; None: they stay missing.
         has_missing: whether missing texts have an input of their own.
+        order: order of day and month in dates such as 03/04/2020; empty if the training rows had others.
     """
 
     column: str
@@ -39,6 +40,7 @@ class Encoding:
     others: tuple[str, ...] | None = ()
     fill: float | None = None
     has_missing: bool = False
+    order: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -119,6 +121,7 @@ class Encoding:
             "others": found["others"] is None or _are_texts(found["others"]),
             "fill": found["fill"] is None or (isinstance(found["fill"], float) and np.isfinite(found["fill"])),
             "has_missing": isinstance(found["has_missing"], bool),
+            "order": found["order"] in ("", *ORDERS),
         }
         wrong = [name for name, is_right in checks.items() if not is_right]
         if wrong:
@@ -147,7 +150,8 @@ def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Encodin
         if column.first is None:
             return Encoding(column=name, offset=column.offset, fill=median), ""
         first = column.first.isoformat()
-        return Encoding(column=name, kind="date", first=first, fill=median), f"{name}: days since {column.first.date()}"
+        found = Encoding(column=name, kind="date", first=first, fill=median, order=column.order)
+        return found, f"{name}: days since {column.first.date()}"
     present, counts = np.unique(values[~missing], return_counts=True)
     order = [column.levels[int(present[place])] for place in np.argsort(-counts, kind="stable")]
     has_missing = fill and bool(missing.any())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from apviz.datasets.columns import Array, quoted
-from apviz.datasets.encoding import unseen_note
+from apviz.datasets.encoding import Encoding, unseen_note
 from apviz.datasets.reading import read_columns
 from apviz.datasets.sphere import AnyEncoding
-from apviz.datasets.tables import Decimal, columns_of, require_answers
+from apviz.datasets.tables import Dates, Decimal, columns_of, require_answers
 
 #: kinds of values that a table of predictions can hold
 _SIMPLE = ("string", "integer", "floating", "mixed-integer-float", "boolean", "categorical", "datetime64", "date")
@@ -46,8 +46,12 @@ class NewRows:
         return np.asarray(np.isnan(self.inputs).any(axis=1))
 
 
-def read_new_rows(path: str | Path, encodings: Sequence[AnyEncoding], *, decimal: Decimal = None) -> NewRows:
+def read_new_rows(
+    path: str | Path, encodings: Sequence[AnyEncoding], *, decimal: Decimal = None, dates: Dates = None
+) -> NewRows:
     """Read a table, whose columns may have any order, and convert those that the model needs as in its training rows.
+
+    Dates that can be read in two ways have the order of the training rows, if these had one.
 
     Raises:
         FileNotFoundError: no such file.
@@ -55,7 +59,7 @@ def read_new_rows(path: str | Path, encodings: Sequence[AnyEncoding], *, decimal
     """
     path = Path(path)
     needed = [name for each in encodings for name in each.columns]
-    frame, text = read_columns(path, name=needed[0])
+    frame, text = read_columns(path, name=needed[0], decimal=decimal)
     absent = [name for name in needed if name not in frame.columns]
     if absent:
         raise ValueError(
@@ -64,7 +68,10 @@ def read_new_rows(path: str | Path, encodings: Sequence[AnyEncoding], *, decimal
         )
     if not len(frame):
         raise ValueError(f"{path} has no rows")
-    columns = columns_of(path, frame, text, decimal, needed)
+    if dates is None or isinstance(dates, Mapping):
+        known = {each.column: each.order for each in encodings if isinstance(each, Encoding) and each.order}
+        dates = {**known, **(dates or {})}
+    columns = columns_of(path, frame, text, decimal, dates, needed)
     require_answers(path, columns)
     by_name = dict(zip(needed, columns, strict=True))
     pairs = [(each, [by_name[name] for name in each.columns]) for each in encodings]

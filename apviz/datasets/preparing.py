@@ -30,7 +30,17 @@ from apviz.datasets.preprocessing import (
     shuffle,
     varying_inputs,
 )
-from apviz.datasets.tables import Decimal, Duplicates, Ids, Missing, Table, TableChoices, inspect_table, without_dates
+from apviz.datasets.tables import (
+    Dates,
+    Decimal,
+    Duplicates,
+    Ids,
+    Missing,
+    Table,
+    TableChoices,
+    inspect_table,
+    without_dates,
+)
 from apviz.rounding import lost, merged_rows
 
 #: pandas' name for a column with an empty name
@@ -160,6 +170,7 @@ def load_table(
     header: bool | None = None,
     decimal: Decimal = None,
     ids: Ids = "keep",
+    dates: Dates = None,
     seed: int = 0,
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
@@ -181,6 +192,8 @@ def load_table(
             one for all such columns, or one per column name. Without it such columns are refused.
         ids: `keep` columns that number the rows, such as an ID, or `drop` them (see `find_oddities`), unless `inputs`
             names them.
+        dates: order of ambiguous dates, `day-first` or `month-first`, such as 03/04/2020 in a column without
+            31/12/2020; one for all such columns, or one per column name. Without it such columns are refused.
         seed: of the shuffle before the split.
         n: keep the first n of the shuffled training rows; all test rows stay.
         dtype: torch.float32 or torch.float64.
@@ -203,11 +216,10 @@ def load_table(
     several: Any = tuple(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else inputs
     choices = TableChoices(
         target=target, inputs=several, missing=missing, duplicates=duplicates, header=header, decimal=decimal,
-        ids=ids,
+        ids=ids, dates=dates,
     )  # fmt: skip
-    data = dataset_of(
-        inspect_table(path, header=header, target=target, decimal=decimal), choices, seed=seed, n=n, dtype=dtype
-    )
+    table = inspect_table(path, header=header, target=target, decimal=decimal, dates=dates)
+    data = dataset_of(table, choices, seed=seed, n=n, dtype=dtype)
     for note in data.notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)
     return data

@@ -50,6 +50,8 @@ _MISSING = (
     "#NA", "NaN", "nan", "NAN", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "NULL", "null", "None",
     "missing",
 )  # fmt: skip
+#: types of whole numbers with gaps
+_WHOLE = {pyarrow.int64(): pd.Int64Dtype(), pyarrow.uint64(): pd.UInt64Dtype()}
 _BYTE_ORDERS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Latin-1 (Windows-1252)", "latin-1": "Latin-1"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -68,7 +70,6 @@ class TextFormat:
         is_spaced: whether spaces follow separators, before quoted texts.
         marks: decimal marks of its columns.
         head: the first rows as text.
-        has_commas: whether a column proves decimal commas.
         points_are_open: whether a point may separate thousands.
     """
 
@@ -79,7 +80,6 @@ class TextFormat:
     is_spaced: bool = False
     marks: frozenset[str] = frozenset()
     head: tuple[tuple[str, ...], ...] = ()
-    has_commas: bool = False
     points_are_open: bool = False
 
     def __str__(self) -> str:
@@ -92,7 +92,12 @@ class TextFormat:
 
 
 def read_columns(
-    path: Path, *, header: bool | None = None, name: str | None = None, limits: SizeLimits = UNLIMITED
+    path: Path,
+    *,
+    header: bool | None = None,
+    name: str | None = None,
+    decimal: str | Mapping[str, str] | None = None,
+    limits: SizeLimits = UNLIMITED,
 ) -> tuple[pd.DataFrame, TextFormat | None]:
     """Read CSV and similar files, Parquet, `.npy` or `.npz`; detect separators, decimal marks and the encoding.
 
@@ -102,6 +107,7 @@ def read_columns(
     Args:
         header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         name: a requested column; if the first line has it, that line holds names.
+        decimal: the user's decimal mark, for all columns or by name: if it is a comma, 1.234 stays a text.
 
     Returns:
         the columns, and the format of a text file; None for other files.
@@ -119,14 +125,14 @@ def read_columns(
     for endings, read in READERS.items():
         if kind.endswith(endings):
             return read(path, limits), None
-    return _read_text(path, header, name, limits)
+    return _read_text(path, header, name, decimal, limits)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
 def _read_text(
-    path: Path, header: bool | None, name: str | None, limits: SizeLimits
+    path: Path, header: bool | None, name: str | None, decimal: str | Mapping[str, str] | None, limits: SizeLimits
 ) -> tuple[pd.DataFrame, TextFormat]:
     with readable(path):
         found, first = _find_format(path, header, name, limits)
@@ -172,7 +178,10 @@ def _read_text(
             f"{width} (blank lines do not count); every row needs one for each column. Look for a surplus or missing "
             "separator, or a column without a name"
         ) from error
-    return _typed(table, found)
+    commas = table.column_names if decimal == "," else []
+    if isinstance(decimal, Mapping):
+        commas = [column for column, mark in decimal.items() if mark == ","]
+    return _typed(table, found, commas)
 
 
 @contextmanager
@@ -193,8 +202,12 @@ def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str
     yield io.BytesIO(again.getvalue().encode()), "utf8", ",", 0
 
 
-def _typed(table: pyarrow.Table, found: TextFormat) -> tuple[pd.DataFrame, TextFormat]:
-    """Convert columns to numbers where every text has one meaning; keep the others as texts."""
+def _typed(table: pyarrow.Table, found: TextFormat, commas: Sequence[str]) -> tuple[pd.DataFrame, TextFormat]:
+    """Convert columns to numbers where every text has one meaning; keep the others as texts.
+
+    Args:
+        commas: names of columns with decimal commas, as the user says.
+    """
     head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
     columns = {name: _as_numbers(table[name]) for name in table.column_names}
     texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
@@ -206,20 +219,22 @@ def _typed(table: pyarrow.Table, found: TextFormat) -> tuple[pd.DataFrame, TextF
         and "." not in proven
         and not any(proven_mark(table[name].unique().drop_null()) for name in points)
     )
-    if are_open:
-        texts |= {name: _as_levels(table[name]) for name in points}
+    texts |= {name: _as_levels(table[name]) for name in points if are_open or name in commas}
     columns |= texts
     rows = tuple(zip(*head, strict=True))
-    return pd.DataFrame(columns), replace(found, head=rows, has_commas="," in proven, points_are_open=are_open)
+    return pd.DataFrame(columns), replace(found, head=rows, points_are_open=are_open)
 
 
 def _as_numbers(column: pyarrow.ChunkedArray) -> pd.Series[Any] | None:
     for kind in (pyarrow.int64(), pyarrow.uint64(), pyarrow.float64()):
         try:
-            numbers: pd.Series[Any] = column.cast(kind).to_pandas()
-            return numbers
+            found = column.cast(kind)
         except pyarrow.ArrowInvalid:
             continue
+        # where columns are copied, codes such as 00123 keep their zeros, and whole numbers next to gaps stay whole
+        is_padded = pc.any(pc.match_substring_regex(column, r"^-?0\d")).as_py()
+        numbers: pd.Series[Any] = found.to_pandas(types_mapper=_WHOLE.get if found.null_count else None)
+        return None if is_padded and kind != pyarrow.float64() else numbers
     return None
 
 

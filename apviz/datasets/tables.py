@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from apviz.datasets.arrays import UNLIMITED, SizeLimits
-from apviz.datasets.columns import Column, column_of, quoted
+from apviz.datasets.columns import ORDERS, Column, column_of, quoted
 from apviz.datasets.decimals import MARKS
 from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities, id_columns
 from apviz.datasets.reading import HEAD_ROWS, TextFormat, read_columns
@@ -24,6 +25,8 @@ Duplicates = Literal["keep", "drop"]
 Ids = Literal["keep", "drop"]
 #: decimal mark of all ambiguous columns, or one per column name
 Decimal = str | Mapping[str, str] | None
+#: order of day and month of all ambiguous dates, day-first or month-first, or one per column name
+Dates = str | Mapping[str, str] | None
 MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
 DUPLICATES: tuple[Duplicates, ...] = ("keep", "drop")
 IDS: tuple[Ids, ...] = ("keep", "drop")
@@ -45,6 +48,7 @@ class TableChoices:
     header: bool | None = None
     decimal: Decimal = None
     ids: Ids = "keep"
+    dates: Dates = None
 
     def __post_init__(self) -> None:
         if not _is_place(self.target):
@@ -57,9 +61,13 @@ class TableChoices:
         ):  # fmt: skip
             if value not in known:
                 raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
-        marks = self.decimal.values() if isinstance(self.decimal, Mapping) else [self.decimal or "."]
-        if not all(mark in MARKS for mark in marks):
-            raise ValueError(f"decimal = {self.decimal!r}: expected '.' or ',', or such a mark by name of the column")
+        for setting, given, answers in (("decimal", self.decimal, MARKS), ("dates", self.dates, tuple(ORDERS))):
+            values = given.values() if isinstance(given, Mapping) else [answers[0] if given is None else given]
+            if not all(value in answers for value in values):
+                raise ValueError(
+                    f"{setting} = {given!r}: expected {' or '.join(map(repr, answers))}, or one of them by name of the "
+                    "column"
+                )
 
 
 def _is_place(value: object) -> bool:
@@ -168,17 +176,17 @@ class Table:
 
 
 def require_answers(path: Path, columns: Sequence[Column]) -> None:
-    """Refuse columns of numbers that can be read in two ways.
+    """Refuse columns of numbers or dates that can be read in two ways.
 
     Raises:
         ValueError: with the option that decides.
     """
-    questions = {each.name: each.question.of(each.name) for each in columns if each.question}
-    if questions:
-        name = next(iter(questions))
+    asked = [(each.name, each.question) for each in columns if each.question]
+    if asked:
+        name, question = asked[0]
         raise ValueError(
-            f"{path}: {quoted(list(questions.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
-            f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
+            f"{path}: {quoted([each.of(column) for column, each in asked], 3)}. Say which: "
+            f"{question.settings_of(name)} ({question.options_of(name)}), or leave the column out"
         )
 
 
@@ -188,6 +196,7 @@ def inspect_table(
     header: bool | None = None,
     target: str | int | None = None,
     decimal: Decimal = None,
+    dates: Dates = None,
     limits: SizeLimits = UNLIMITED,
 ) -> Table:
     """Read a file and interpret its columns; nothing is prepared.
@@ -198,6 +207,7 @@ def inspect_table(
         header: whether the first line of a text file holds names; None: yes, unless it has numbers instead of names.
         target: the requested column; if the first line has it, that line holds names.
         decimal: decimal mark, `.` or `,`, of ambiguous numbers (see `load_table`).
+        dates: order of ambiguous dates, `day-first` or `month-first` (see `load_table`).
         limits: for files from untrusted users.
 
     Raises:
@@ -206,13 +216,14 @@ def inspect_table(
             column.
     """
     path = Path(path)
-    frame, text = read_columns(path, header=header, name=target if isinstance(target, str) else None, limits=limits)
+    name = target if isinstance(target, str) else None
+    frame, text = read_columns(path, header=header, name=name, decimal=decimal, limits=limits)
     if len(frame.columns) < 2:
         raise ValueError(
             f"{path} has {len(frame.columns)} column: a target and at least one input are needed, separated by commas, "
             "semicolons, tabs, bars or spaces"
         )
-    columns = columns_of(path, frame, text, decimal)
+    columns = columns_of(path, frame, text, decimal, dates)
     if text is not None:
         text = replace(text, marks=frozenset(each.mark for each in columns if each.mark))
     with path.open("rb") as file:
@@ -224,7 +235,12 @@ def inspect_table(
 
 
 def columns_of(
-    path: Path, frame: pd.DataFrame, text: TextFormat | None, decimal: Decimal, names: Sequence[str] | None = None
+    path: Path,
+    frame: pd.DataFrame,
+    text: TextFormat | None,
+    decimal: Decimal,
+    dates: Dates,
+    names: Sequence[str] | None = None,
 ) -> tuple[Column, ...]:
     """Interpret the columns of a file that was read.
 
@@ -232,25 +248,34 @@ def columns_of(
         names: interpret these columns only; None: all.
 
     Raises:
-        ValueError: a decimal mark of a column that does not exist.
+        ValueError: a decimal mark, or an order of dates, of a column that does not exist.
     """
-    day_first = text is not None and (text.has_commas or text.separator == ";")
-    decimals = dict(decimal) if isinstance(decimal, Mapping) else dict.fromkeys(frame.columns, decimal)
-    unknown = [name for name in decimals if name not in frame.columns]
-    if unknown:
-        raise ValueError(
-            f"decimal = {decimal!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
-        )
+    marks, orders = _by_column("decimal", decimal, path, frame), _by_column("dates", dates, path, frame)
     return tuple(
         column_of(
             name,
             frame[name],
-            decimal=decimals.get(name),
+            decimal=marks.get(name),
             points_are_open=text is not None and text.points_are_open,
-            day_first=day_first,
+            order=orders.get(name),
         )
         for name in (frame.columns if names is None else names)
     )
+
+
+def _by_column(setting: str, given: Decimal | Dates, path: Path, frame: pd.DataFrame) -> dict[str, str | None]:
+    """Return a decision for all columns, or for some, by name of the column.
+
+    Raises:
+        ValueError: a column does not exist.
+    """
+    found: dict[str, str | None] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(frame.columns, given)
+    unknown = [name for name in found if name not in frame.columns]
+    if unknown:
+        raise ValueError(
+            f"{setting} = {given!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
+        )
+    return found
 
 
 def _matrix(columns: Sequence[Column], rows: int) -> NDArray[np.float64]:
@@ -264,6 +289,9 @@ def without_dates(found: Sequence[Oddity], columns: Sequence[Column]) -> list[Od
 
 
 def _with_reading(text: str, column: Column, value: float) -> str:
+    if column.kind == "date" and column.first is not None and text and not np.isnan(value):
+        day = f"{column.first + timedelta(days=value):%Y-%m-%d}"
+        return text if text.startswith(day) else f"{text} (?)" if column.question else f"{text} → {day}"
     if column.kind != "number" or np.isnan(value) or not text:
         return text
     with suppress(ValueError):

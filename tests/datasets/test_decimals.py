@@ -110,6 +110,13 @@ def test_points_are_decimal_unless_another_column_has_decimal_commas(tmp_path):
         assert column.question.of("a") == expected
 
 
+@pytest.mark.parametrize("decimal", [",", {"a": ","}])
+def test_decimal_commas_by_the_user_make_points_separate_thousands(tmp_path, decimal):
+    path = table(tmp_path / "t.csv", ",", a=[f"{k + 1}.{100 + k}" for k in range(ROWS)])
+    assert inspect_table(path).column("a").values[:2].tolist() == [1.1, 2.101]
+    assert inspect_table(path, decimal=decimal).column("a").values[:2].tolist() == [1100, 2101]
+
+
 def test_quoted_numbers_in_a_comma_separated_file_are_ambiguous_too(tmp_path):
     path = table(tmp_path / "t.csv", ",", a=["70,567", "12,345"] * (ROWS // 2))
     assert inspect_table(path).column("a").question

@@ -95,7 +95,7 @@ def test_an_encoding_survives_a_file(values):
     ("name", "value"),
     [
         ("column", 1), ("kind", "picture"), ("kind", ["number"]), ("first", "today"), ("offset", 0.5), ("texts", "abc"),
-        ("others", [1]), ("fill", "x"), ("fill", float("inf")), ("has_missing", 1),
+        ("others", [1]), ("fill", "x"), ("fill", float("inf")), ("has_missing", 1), ("order", "year-first"),
     ],
 )  # fmt: skip
 def test_an_invalid_value_in_a_file_is_named(name, value):
@@ -103,6 +103,14 @@ def test_an_invalid_value_in_a_file_is_named(name, value):
         Encoding.from_plain(Encoding(column="a").as_plain() | {name: value})
     with pytest.raises(ValueError, match="a column must have column, kind"):
         Encoding.from_plain({"column": "a"})
+
+
+def test_codes_with_leading_zeros_and_whole_numbers_next_to_gaps_are_copied_as_they_are(tmp_path):
+    written = "zip,a,b\n00123,1,5\n10117,2,\n,3,7\n"
+    (tmp_path / "t.csv").write_text(written)
+    found = read_new_rows(tmp_path / "t.csv", [Encoding(column="zip"), Encoding(column="b")])
+    assert found.frame.to_csv(index=False) == written
+    np.testing.assert_array_equal(found.inputs, [[123, 5], [10117, np.nan], [np.nan, 7]])
 
 
 def test_new_rows_need_one_column_only_and_name_the_row_without_a_value(tmp_path):

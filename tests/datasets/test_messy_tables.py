@@ -222,14 +222,6 @@ def test_dates_become_days_since_the_first(tmp_path, form):
     assert "c: days since 2019-12-30" in data.notes
 
 
-def test_ambiguous_dates_are_reported(tmp_path):
-    column = [f"{month:02}/{day:02}/2020" for month in range(1, 7) for day in range(1, 7)]
-    path = table_with(tmp_path, column)
-    assert "c is read as month/day/year, and could be day/month/year" in load_table(path, "y").notes
-    path.write_text(path.read_text().replace(",", ";"))
-    assert "c is read as day/month/year, and could be month/day/year" in load_table(path, "y").notes
-
-
 def test_dates_and_booleans_of_a_parquet_file_become_inputs_and_lists_do_not(tmp_path):
     when = pd.date_range("2024-01-01", periods=30, tz="Europe/Zurich")
     frame = pd.DataFrame({

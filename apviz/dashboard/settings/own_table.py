@@ -18,8 +18,8 @@ from apviz.dashboard.components.tables import SortedTable
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, look_into, prepare, receive
-from apviz.datasets.columns import Column
-from apviz.datasets.decimals import Question
+from apviz.datasets.columns import ORDERS, Column
+from apviz.datasets.decimals import MARKS, Question
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.reading import FORMATS
 from apviz.datasets.tables import Table, TableChoices
@@ -80,7 +80,7 @@ class OwnTablePanel:
         #: Number of previews so far; only the last is shown.
         self._asked = 0
         self._filling = False
-        #: Columns of the shown file that can be read in two ways, and the chosen decimal marks.
+        #: Columns of the shown file that can be read in two ways, and the chosen decimal marks and orders of dates.
         self._questions, self._marks = dict[str, Question](), dict[str, str]()
         most = system.limits.max_upload_mb
         self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
@@ -169,9 +169,9 @@ class OwnTablePanel:
     def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
         """Read a file, and show its columns with the given or default choices."""
         self.note.param.update(object="Reading the file …", severity="info", visible=True)
-        max_mb, marks = self._system.limits.max_upload_mb, dict(self._marks)
+        max_mb, answers = self._system.limits.max_upload_mb, self._answers()
         in_background(
-            lambda: look_into(path, max_mb, choices.header if choices else header, marks or None),
+            lambda: look_into(path, max_mb, choices.header if choices else header, **answers),
             lambda result: self._show(path, result, choices),
         )
 
@@ -211,8 +211,15 @@ class OwnTablePanel:
             choices[-1].param.watch(lambda event, name=name: self._decide(name, event.new), "value")
         self.marks.param.update(objects=choices, visible=bool(choices))
 
+    def _answers(self) -> dict[str, dict[str, str] | None]:
+        """Return the chosen answers by setting: decimal marks, and orders of dates, by name of the column."""
+        known = {"decimal": MARKS, "dates": tuple(ORDERS)}
+        given = {setting: {name: each for name, each in self._marks.items() if each in answers}
+                 for setting, answers in known.items()}  # fmt: skip
+        return {setting: found or None for setting, found in given.items()}
+
     def _decide(self, name: str, mark: str) -> None:
-        """Read the file again with the decimal mark chosen for a column."""
+        """Read the file again with the decimal mark, or the order of dates, chosen for a column."""
         assert self._table is not None
         self._marks = {key: value for key, value in (self._marks | {name: mark}).items() if value}
         try:
@@ -257,7 +264,7 @@ class OwnTablePanel:
         header = None if self._table.text is None else self._table.text.header
         return TableChoices(
             target=target, inputs=inputs, missing=self.missing.value, duplicates=self.duplicates.value, header=header,
-            decimal=dict(self._marks) or None,
+            **self._answers(),
         )  # fmt: skip
 
     def _preview(self) -> None:
@@ -327,8 +334,10 @@ class OwnTablePanel:
     def _look_again(self) -> None:
         own = self._system.own.find(self._system.dataset)
         if own is not None:
-            decided = own.choices.decimal
-            self._questions, self._marks = {}, dict(decided) if isinstance(decided, Mapping) else {}
+            decided = (own.choices.decimal, own.choices.dates)
+            self._questions, self._marks = {}, {}
+            for each in decided:
+                self._marks |= each if isinstance(each, Mapping) else {}
             self._open(own.path, own.choices)
 
     def _remove_it(self) -> None:

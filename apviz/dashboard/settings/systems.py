@@ -70,7 +70,8 @@ class SystemSpec:
         if self.own is not None:
             path, choices = self.own.path, self.own.choices
             try:
-                table = inspect_table(path, header=choices.header, target=choices.target, decimal=choices.decimal)
+                read = {each: getattr(choices, each) for each in ("header", "target", "decimal", "dates")}
+                table = inspect_table(path, **read)
                 data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
             except FileNotFoundError as error:
                 raise ValueError(f"the table {self.dataset} has been removed; upload the file again") from error

@@ -19,7 +19,7 @@ from apviz.datasets.arrays import SizeLimits
 from apviz.datasets.preparing import dataset_of, prepare_table
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES
-from apviz.datasets.tables import Decimal, Table, TableChoices, inspect_table
+from apviz.datasets.tables import Dates, Decimal, Table, TableChoices, inspect_table
 from apviz.files import folder_made_whole, require_short_list
 
 #: Limit on the unpacked size of a file, as a multiple of the upload limit.
@@ -32,6 +32,8 @@ MIN_ROWS: Final = 10
 _MAX_NAME_BYTES: Final = 100
 #: Name of the file with the record of the preparation.
 _RECORD: Final = "table.json"
+#: Choices by which the tables of two runs differ.
+_COMPARED: Final = ("missing", "duplicates", "header", "decimal", "dates")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class OwnTable:
         if not preparation:
             return True
         mine = asdict(self.choices)
-        same = all(preparation.get(name) == mine[name] for name in ("missing", "duplicates", "header", "decimal"))
+        same = all(preparation.get(name) == mine[name] for name in _COMPARED)
         inputs = self.choices.inputs is None or list(self.choices.inputs) == preparation.get("inputs")
         return same and inputs and (preparation.get("sha256"), preparation.get("target")) == (
             self.sha256, self.choices.target,
@@ -180,7 +182,9 @@ def receive(path: Path, name: str) -> Path:
     return path.rename(path.with_name(plain))
 
 
-def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: Decimal = None) -> Table:
+def look_into(
+    path: Path, max_mb: float, header: bool | None = None, decimal: Decimal = None, dates: Dates = None
+) -> Table:
     """Return the columns of a file, whose unpacked size may be up to ten times `max_mb`.
 
     Raises:
@@ -193,7 +197,7 @@ def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: De
         elif path.suffix.lower() == ".npz":
             with path.open("rb") as file:
                 require_short_list(file, MAX_COLUMNS)
-        return inspect_table(path, header=header, decimal=decimal, limits=most)
+        return inspect_table(path, header=header, decimal=decimal, dates=dates, limits=most)
     except ValueError as error:
         raise ValueError(without_folder(error, path)) from error
 

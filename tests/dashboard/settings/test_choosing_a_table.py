@@ -147,6 +147,19 @@ def test_ambiguous_numbers_are_shown_raw_with_a_question(panel):
     assert not panel.marks.visible and panel.marks.objects == []
 
 
+def test_ambiguous_dates_are_asked_for_too(panel):
+    panel.drops("when,price\n" + "\n".join(f"{1 + k % 12:02}/{1 + k // 12:02}/2020,{k * k}" for k in range(60)))
+    (choice,) = panel.marks.objects
+    assert choice.label == "when: “02/01/2020” is" and panel.use.disabled
+    assert list(choice.options) == ["choose …", "2020-01-02 (day first)", "2020-02-01 (month first)"]
+    choice.value = "month-first"
+    assert not panel.use.disabled
+    panel.press(panel.use)
+    own = panel.system.own.find(panel.system.dataset)
+    assert own.choices.dates == {"when": "month-first"} and own.choices.decimal is None
+    assert panel.system.spec().load().feature_names == ("when",)
+
+
 def test_outliers_and_equal_columns_are_reported_before_a_table_is_used(panel):
     lines = [f"{k / 60},{k / 60},{(7 * k % 60) / 60 if k != 4 else 1e6},{(k % 13) / 13}" for k in range(60)]
     panel.drops("a,b,c,price\n" + "\n".join(lines))
