@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from torch import Tensor
 
 from apviz.gp.pathwise import PosteriorSamples, PriorSamples
 from apviz.gp.posterior import Posterior
@@ -57,9 +58,12 @@ def sampled(
     return samples
 
 
-def _warn_of_deviations(drawn: PosteriorSamples, points: Any, hooks: Iterable[Hook]) -> None:
+def _warn_of_deviations(drawn: Callable[[Any], Tensor], points: Any, hooks: Iterable[Hook]) -> None:
     """Warn if random features change standard deviations by a tenth or more, at a tenth or more of some points."""
-    if not isinstance(drawn.prior, PriorSamples) or drawn.prior.features.is_white:
+    if (
+        not (isinstance(drawn, PosteriorSamples) and isinstance(drawn.prior, PriorSamples))
+        or drawn.prior.features.is_white
+    ):
         return
     some = np.random.default_rng(0).permutation(len(points))[:COMPARED]
     ratios = drawn.deviation_ratios(points[some], hooks).numpy()

@@ -262,9 +262,10 @@ class OwnTablePanel:
             raise ValueError("no input is ticked: tick at least one column besides the one to predict")
         assert self._table is not None
         header = None if self._table.text is None else self._table.text.header
+        answers = self._answers()
         return TableChoices(
             target=target, inputs=inputs, missing=self.missing.value, duplicates=self.duplicates.value, header=header,
-            **self._answers(),
+            decimal=answers["decimal"], dates=answers["dates"],
         )  # fmt: skip
 
     def _preview(self) -> None:
