@@ -10,7 +10,7 @@ import numpy as np
 from apviz.cli import options
 from apviz.cli.parsing import floats, words
 from apviz.datasets.preprocessing import RawTable
-from apviz.datasets.sphere import SphereEncoding, put_on_sphere
+from apviz.datasets.sphere import put_on_sphere
 from apviz.kernels import Kernel, Stationary, Transformed
 from apviz.settings import require
 
@@ -145,11 +145,6 @@ def to_sphere(raw: RawTable, geographic: str | None) -> RawTable:
     if len(names) != 2:
         raise ValueError(f"--geographic takes two columns, latitude and longitude, such as lat,lon; got {geographic!r}")
     return put_on_sphere(raw, names[0], names[1])
-
-
-def is_on_sphere(raw: RawTable) -> bool:
-    """Return whether the first three inputs are a point of the Earth."""
-    return any(isinstance(each, SphereEncoding) for each in raw.encodings)
 
 
 def tied_kernel(kernel: Stationary, scaling: Scaling, *, on_sphere: bool) -> Kernel:

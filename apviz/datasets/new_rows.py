@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from apviz.datasets.arrays import UNLIMITED, SizeLimits
 from apviz.datasets.columns import Array, quoted
 from apviz.datasets.encoding import Encoding, unseen_note
 from apviz.datasets.reading import read_columns
@@ -47,11 +48,19 @@ class NewRows:
 
 
 def read_new_rows(
-    path: str | Path, encodings: Sequence[AnyEncoding], *, decimal: Decimal = None, dates: Dates = None
+    path: str | Path,
+    encodings: Sequence[AnyEncoding],
+    *,
+    decimal: Decimal = None,
+    dates: Dates = None,
+    limits: SizeLimits = UNLIMITED,
 ) -> NewRows:
     """Read a table, whose columns may have any order, and convert those that the model needs as in its training rows.
 
     Dates that can be read in two ways have the order of the training rows, if these had one.
+
+    Args:
+        limits: for files from untrusted users.
 
     Raises:
         FileNotFoundError: no such file.
@@ -59,7 +68,7 @@ def read_new_rows(
     """
     path = Path(path)
     needed = [name for each in encodings for name in each.columns]
-    frame, text = read_columns(path, name=needed[0], decimal=decimal)
+    frame, text = read_columns(path, name=needed[0], decimal=decimal, limits=limits)
     absent = [name for name in needed if name not in frame.columns]
     if absent:
         raise ValueError(

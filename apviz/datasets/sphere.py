@@ -7,7 +7,7 @@ GSTools' `latlon=True` does the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -132,6 +132,11 @@ class SphereEncoding:
 
 
 AnyEncoding = Encoding | SphereEncoding
+
+
+def is_on_sphere(encodings: Sequence[AnyEncoding]) -> bool:
+    """Return whether the first three inputs are a point of the Earth."""
+    return any(isinstance(each, SphereEncoding) for each in encodings)
 
 
 def encoding_from_plain(found: Any) -> AnyEncoding:

@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 import apviz
 from apviz import cli
-from apviz.cli import predicting, surfaces
 from apviz.gp import fitting
+from apviz.table_models import grids, predicting
 
 #: hyperparameters in the units of the table
 EAST, NORTH, OUTPUTSCALE, NOISE = 300.0, 150.0, 90.0, 0.5
@@ -278,7 +278,7 @@ def test_a_grid_that_cannot_be_made_is_refused_with_what_to_do(folder, steps, me
 
 
 def test_the_step_that_a_refusal_recommends_is_accepted(folder, monkeypatch):
-    monkeypatch.setattr(surfaces, "MOST_POINTS", 100)
+    monkeypatch.setattr(grids, "MOST_POINTS", 100)
     text = predict(folder, "--grid", "20", out="small.csv", code=2)
     predict(folder, "--grid", text.rpartition("--grid ")[2], "--no-sd", out="small.csv")
     assert len(pd.read_csv(folder / "small.csv")) <= 100

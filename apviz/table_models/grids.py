@@ -1,10 +1,10 @@
-"""Predictions on a grid over the training inputs: NetCDF or Zarr, and a page with a picture."""
+"""Predictions on a grid over the training inputs, as NetCDF or Zarr."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,10 +15,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import apviz
-from apviz.cli.parsing import floats
-from apviz.cli.saved_models import encodings_of, target_of, training_range
 from apviz.datasets.sphere import AnyEncoding, SphereEncoding, range_in_degrees
 from apviz.files import file_made_whole, folder_made_whole
+from apviz.table_models.predicting import Predictor
+from apviz.table_models.saved import encodings_of, target_of, training_range
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 ENDINGS: Final = (".nc", ".zarr")
 MOST_INPUTS: Final = 3
+#: Largest number of inputs of a picture.
+MOST_DRAWN: Final = 2
 #: Largest number of points; their predictions are held in memory.
 MOST_POINTS: Final = 5_000_000
 #: Rounding error of a range, as a share of a step.
@@ -47,39 +49,47 @@ class Grid:
     inputs: tuple[str, ...]
 
     @classmethod
-    def over(cls, gp: GaussianProcess, text: str) -> Grid:
+    def over(cls, gp: GaussianProcess, steps: Sequence[float], *, setting: str = "steps") -> Grid:
         """Return the grid that starts at the smallest training value of each input.
 
         Args:
-            text: value of `--grid`: one step, or one for each input.
+            steps: one step, or one for each input.
+            setting: name of the steps in messages.
 
         Raises:
             ValueError: an invalid step, more than three inputs, inputs that are texts, or too many points.
         """
-        encodings = encodings_of(gp)
-        texts = [each.column for each in encodings if each.kind == "text"]
-        if texts:
-            raise ValueError(f"--grid needs inputs that are numbers or dates, but {texts[0]} is text; predict a table")
-        inputs = tuple(str(name) for name in gp.feature_names_in_)
-        names, low, high = _ranges(gp, encodings, inputs)
-        if len(names) > MOST_INPUTS:
-            raise ValueError(f"--grid takes up to {MOST_INPUTS} inputs, the model has {len(names)}; predict a table")
-        steps = _steps(text, names)
+        names, low, high = _ranges(gp, setting)
+        steps, text = _of_each(steps, names, setting), ",".join(f"{step:g}" for step in steps)
         short = [place for place, step in enumerate(steps) if step > high[place] - low[place]]
         if short:
             at = short[0]
             raise ValueError(
-                f"--grid {text}: the step {steps[at]:g} is larger than the range of {names[at]}, {low[at]:.6g} to "
+                f"{setting} {text}: the step {steps[at]:g} is larger than the range of {names[at]}, {low[at]:.6g} to "
                 f"{high[at]:.6g}; give one step for each input"
             )
         counts = _counts(high - low, steps)
         if math.prod(counts) > MOST_POINTS:
+            wider = ",".join(f"{step:g}" for step in _wider(high - low, steps))
             raise ValueError(
-                f"--grid {text} has {math.prod(counts):,} points, at most {MOST_POINTS:,} are predicted at once; use "
-                f"--grid {','.join(f'{step:g}' for step in _wider(high - low, steps))}"
+                f"{setting} {text} has {math.prod(counts):,} points, at most {MOST_POINTS:,} are predicted at once; "
+                f"use {setting} {wider}"
             )
-        axes = {name: low[k] + steps[k] * np.arange(counts[k]) for k, name in enumerate(names)}
-        return cls(axes, encodings, inputs)
+        return cls._of(gp, {name: low[k] + steps[k] * np.arange(counts[k]) for k, name in enumerate(names)})
+
+    @classmethod
+    def with_points(cls, gp: GaussianProcess, points: int) -> Grid:
+        """Return the grid with this number of points along each input, from its smallest to its largest training value.
+
+        Raises:
+            ValueError: more than three inputs, or inputs that are texts.
+        """
+        names, low, high = _ranges(gp, "a grid")
+        return cls._of(gp, {name: np.linspace(low[k], high[k], points) for k, name in enumerate(names)})
+
+    @classmethod
+    def _of(cls, gp: GaussianProcess, axes: Mapping[str, Array]) -> Grid:
+        return cls(axes, encodings_of(gp), tuple(str(name) for name in gp.feature_names_in_))
 
     @property
     def days(self) -> dict[str, str]:
@@ -109,6 +119,18 @@ class Grid:
             frame[name] = pd.Timestamp(first).tz_localize(None) + pd.to_timedelta(frame[name], unit="D")
         return frame
 
+    def check_names(self, predicted: Sequence[str], ending: str) -> None:
+        """Refuse names of inputs that a file of this ending cannot hold, before anything is predicted.
+
+        Raises:
+            ValueError: names the input.
+        """
+        for name in self.coordinates:
+            if name in predicted:
+                raise ValueError(f"the input {name} has the name of a predicted column; rename it and fit again")
+            if "/" in name and ending in ENDINGS:
+                raise ValueError(f"NetCDF and Zarr allow no / in a name such as {name}; write .csv or .parquet")
+
     def dataset(self, found: Mapping[str, Array], words: Mapping[str, str], attrs: Mapping[str, object]) -> xr.Dataset:
         """Return predictions at all points as variables over the inputs.
 
@@ -130,10 +152,11 @@ class Grid:
         return {"long_name": name, "units": units}
 
 
-def _ranges(
-    gp: GaussianProcess, encodings: Sequence[AnyEncoding], inputs: Sequence[str]
-) -> tuple[list[str], Array, Array]:
+def _ranges(gp: GaussianProcess, setting: str) -> tuple[list[str], Array, Array]:
     """Return the names of the axes, and the smallest and largest training value along each."""
+    encodings, inputs = encodings_of(gp), [str(name) for name in gp.feature_names_in_]
+    if texts := [each.column for each in encodings if each.kind == "text"]:
+        raise ValueError(f"{setting} needs inputs that are numbers or dates, but {texts[0]} is text; predict a table")
     low, high = training_range(gp)
     found: dict[str, tuple[float, float]] = {}
     for each in sorted(encodings, key=lambda each: inputs.index(each.names[0])):
@@ -143,17 +166,20 @@ def _ranges(
             found |= zip(each.columns, np.stack(range_in_degrees(points[:, places]), axis=1).tolist(), strict=True)
         else:
             found[each.column] = (low[places[0]], high[places[0]])
+    if len(found) > MOST_INPUTS:
+        raise ValueError(f"{setting} takes up to {MOST_INPUTS} inputs, the model has {len(found)}; predict a table")
     ranges = np.array([*found.values()])
     return [*found], ranges[:, 0], ranges[:, 1]
 
 
-def _steps(text: str, names: Sequence[str]) -> list[float]:
-    steps = floats(text, "--grid") or []
+def _of_each(steps: Sequence[float], names: Sequence[str], setting: str) -> list[float]:
+    """Return one step for each input."""
+    text = ",".join(f"{step:g}" for step in steps)
     if len(steps) not in (1, len(names)):
-        raise ValueError(f"--grid takes one step, or one for each of {', '.join(names)}; got {text!r}")
+        raise ValueError(f"{setting} takes one step, or one for each of {', '.join(names)}; got {text!r}")
     if not all(0 < step < math.inf for step in steps):
-        raise ValueError(f"--grid takes positive steps, got {text!r}")
-    return steps * len(names) if len(steps) == 1 else steps
+        raise ValueError(f"{setting} takes positive steps, got {text!r}")
+    return [*steps] * (len(names) if len(steps) == 1 else 1)
 
 
 def _counts(spans: Array, steps: Sequence[float]) -> list[int]:
@@ -169,10 +195,21 @@ def _wider(spans: Array, steps: Sequence[float]) -> list[float]:
     return wider
 
 
-def attributes(gp: GaussianProcess, model: Path, what: str, level: float) -> dict[str, object]:
-    """Return the attributes of predictions: what they are, and the model."""
+def predicted_grid(
+    predictor: Predictor, grid: Grid, points: Array, model: str, advance: Callable[[int], None]
+) -> xr.Dataset:
+    """Predict a grid, whose points as inputs of the model are (m, d), by a model of this name."""
+    gp, asked = predictor.gp, predictor.asked
+    found = predictor.predict(points, advance)
+    about = _attributes(gp, model, asked.what, asked.level)
+    about["accuracy"] = predictor.accuracy.removeprefix("Accuracy: ")
+    return grid.dataset(found, asked.words(gp), about)
+
+
+def _attributes(gp: GaussianProcess, model: str, what: str, level: float) -> dict[str, object]:
+    """Return the attributes of predictions: what they are, and the model, by its name."""
     return {
-        "title": f"{target_of(gp)} predicted by {model.name}",
+        "title": f"{target_of(gp)} predicted by {model}",
         "prediction_of": what,
         "interval_level": level,
         "model": _model_in_words(gp),

@@ -1,4 +1,4 @@
-"""A saved model as the commands use it: loading, the columns it needs, the range of its inputs, and its accuracy."""
+"""A model of a table: loading, the columns it needs, the range of its inputs, and its accuracy."""
 
 from __future__ import annotations
 

@@ -1,0 +1,187 @@
+"""Predictions by a model of a table, slice by slice: what is predicted, tables with predictions, and their accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from apviz.datasets.columns import quoted
+from apviz.datasets.new_rows import NewRows
+from apviz.gp.prediction_accuracy import PredictionAccuracy, together
+from apviz.gp.variances import MAX_BATCH
+from apviz.solvers import Hook
+from apviz.table_models.saved import accuracy_of, target_of, training_range
+
+if TYPE_CHECKING:
+    from apviz.gp.gaussian_process import GaussianProcess
+
+Array = NDArray[np.float64]
+#: Rows written at once; a row group of Parquet.
+WRITTEN: Final = 65_536
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is predicted.
+
+    Attributes:
+        observation: whether of an observation y instead of the function f.
+        level: of the interval.
+        sd: whether with standard deviation and interval.
+    """
+
+    observation: bool = False
+    level: float = 0.95
+    sd: bool = True
+
+    @property
+    def what(self) -> str:
+        """What is predicted, in words."""
+        return "a new observation y, noise included" if self.observation else "the function f, without noise"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that are predicted."""
+        return ["mean", "sd", "lower", "upper"] if self.sd else ["mean"]
+
+    def sentence(self, gp: GaussianProcess) -> str:
+        """Say what is predicted, and in which units."""
+        interval = f", sd and {100 * self.level:.6g}% interval of {self.what}" if self.sd else ""
+        return f"{target_of(gp)}: mean{interval}; in units of {target_of(gp)}"
+
+    def words(self, gp: GaussianProcess) -> dict[str, str]:
+        """Describe each column."""
+        of, interval = "y" if self.observation else "f", f"end of the {100 * self.level:.6g}% interval"
+        words = (
+            f"posterior mean of {target_of(gp)}", f"posterior standard deviation of {of}", f"lower {interval} of {of}",
+            f"upper {interval} of {of}",
+        )  # fmt: skip
+        return dict(zip(self.names, words, strict=False))
+
+    def of(self, gp: GaussianProcess, inputs: Array, hooks: Iterable[Hook] = ()) -> dict[str, Array]:
+        """Predict rows (m, d), by name of the column."""
+        frame = pd.DataFrame(inputs, columns=list(gp.feature_names_in_))
+        if not self.sd:
+            return {"mean": np.asarray(gp.predict(frame))}
+        mean, sd = gp.predict(frame, return_std=True, include_noise=self.observation, hooks=hooks)
+        half = float(norm.ppf(0.5 + self.level / 2)) * sd
+        return {"mean": mean, "sd": sd, "lower": mean - half, "upper": mean + half}
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model that predicts slice by slice, so that memory does not grow with the number of rows.
+
+    Args:
+        hooks: hooks of the solves for standard deviations.
+        reached: accuracies of the slices so far.
+    """
+
+    gp: GaussianProcess
+    asked: Asked
+    hooks: Iterable[Hook] = ()
+    reached: list[PredictionAccuracy] = field(default_factory=list)
+
+    def predict(self, inputs: Array, advance: Callable[[int], None]) -> dict[str, Array]:
+        """Predict rows (m, d), by name of the column; NaN for rows with missing inputs.
+
+        Args:
+            advance: called with the number of rows of every finished slice.
+        """
+        gp, asked = self.gp, self.asked
+        found = {name: np.full(len(inputs), np.nan) for name in asked.names}
+        complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
+        # each call measures the accuracy of near rows on a sample, which should be of many
+        near = gp.posterior_.variance_method(gp.variance, len(complete)) == "neighbours"
+        for rows in slices(len(complete), MAX_BATCH if asked.sd and not near else WRITTEN):
+            for name, values in asked.of(gp, inputs[complete[rows]], self.hooks).items():
+                found[name][complete[rows]] = values
+            self.reached.append(gp.prediction_accuracy_)
+            advance(rows.stop - rows.start)
+        return found
+
+    @property
+    def accuracy(self) -> str:
+        """Say how accurate all slices together are."""
+        return accuracy_of(self.gp, together(self.reached) if self.reached else None)
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most this size."""
+    yield from (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def to_predict(predictor: Predictor, rows: NewRows) -> tuple[Array, pd.DataFrame, list[str]]:
+    """Return the inputs of the model (m, d), the columns to copy, and notes on the rows and columns."""
+    gp, notes = predictor.gp, []
+    lacking = int(rows.incomplete.sum())
+    if lacking:
+        notes.append(f"{lacking:,} of {len(rows.inputs):,} rows lack a value: their predictions are empty")
+    inputs = rows.inputs[:, [list(rows.names).index(name) for name in gp.feature_names_in_]]
+    low, high = training_range(gp)
+    margin = 1e-9 * (high - low)
+    outside = int(((inputs < low - margin) | (inputs > high + margin)).any(axis=1).sum())
+    if outside:
+        where = f"{outside:,} of {len(inputs):,} rows"
+        notes.append(f"{where} are outside the range of the training inputs: extrapolated")
+    taken = [name for name in rows.frame.columns if name in predictor.asked.names]
+    if dropped := [*rows.left_out, *taken]:
+        notes.append(f"columns that are not copied: {quoted(dropped)}")
+    return inputs, rows.frame.drop(columns=taken), notes
+
+
+def write_rows(
+    predictor: Predictor,
+    copied: pd.DataFrame,
+    inputs: Array,
+    file: BinaryIO,
+    ending: str,
+    advance: Callable[[int], None],
+) -> None:
+    """Predict rows (m, d) slice by slice, and write each slice to a CSV or Parquet file.
+
+    Args:
+        copied: columns written in front of the predictions.
+        ending: `.csv` or `.parquet`.
+        advance: called with the number of rows of every finished slice.
+    """
+    with _writer(file, ending, copied, predictor) as write:
+        for rows in slices(len(inputs), WRITTEN):
+            write(rows, predictor.predict(inputs[rows], advance))
+
+
+@contextmanager
+def _writer(
+    file: BinaryIO, ending: str, copied: pd.DataFrame, predictor: Predictor
+) -> Iterator[Callable[[slice, dict[str, Array]], None]]:
+    """Yield a function that appends rows with their predictions to a CSV or Parquet file."""
+    asked = predictor.asked
+    if ending == ".csv":
+
+        def to_csv(rows: slice, found: dict[str, Array]) -> None:
+            frame = copied.iloc[rows].assign(**found)
+            frame.to_csv(file, mode="wb", index=False, header=rows.start == 0)
+
+        yield to_csv
+        return
+    plain = pyarrow.Table.from_pandas(copied, preserve_index=False)
+    fields = [pyarrow.field(name, pyarrow.float64()) for name in asked.names]
+    schema = pyarrow.schema([*plain.schema, *fields], metadata={"predictions": asked.sentence(predictor.gp)})
+    with pyarrow.parquet.ParquetWriter(file, schema) as parquet:
+
+        def to_parquet(rows: slice, found: dict[str, Array]) -> None:
+            part = plain.slice(rows.start, rows.stop - rows.start)
+            values = [pyarrow.array(found[name], mask=np.isnan(found[name])) for name in asked.names]
+            parquet.write_table(pyarrow.Table.from_arrays([*part.columns, *values], schema=schema))
+
+        yield to_parquet
+        parquet.add_key_value_metadata({"accuracy": predictor.accuracy.removeprefix("Accuracy: ")})
