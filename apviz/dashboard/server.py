@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.messages import MESSAGE_BYTES, REQUEST_BYTES, bound_messages
 from apviz.dashboard.origins import Origins
 from apviz.dashboard.session import Session
+from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import give_back
 
@@ -100,7 +101,9 @@ def serve(
 
     if entrance is not None:
         entrance.close()
-    server = build_server(view, port, address, origins, limits, basic_auth, show=open_browser)
+    models = Models(folder.path).folder
+    models.mkdir(exist_ok=True)
+    server = build_server(view, port, address, origins, limits, basic_auth, files={"models": models}, show=open_browser)
     # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
@@ -109,9 +112,13 @@ def serve(
 
 def build_server(
     view: Callable[[], Any], port: int, address: str, origins: Origins, limits: Limits, basic_auth: str | None = None,
-    **more: Any,
+    *, files: Mapping[str, Path] | None = None, **more: Any,
 ) -> Server:  # fmt: skip
-    """Build the server of a page, with all access checks, without starting it."""
+    """Build the server of a page, with all access checks, without starting it.
+
+    Args:
+        files: Folders whose files visitors may download, by the name in their address. A login protects them too.
+    """
     if basic_auth:
         more |= {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()}
     # Free the resources of sleeping machines and of incomplete requests soon. Open tabs answer pings at once.
@@ -120,7 +127,7 @@ def build_server(
     bound_messages()
     server = pn.serve(
         {"/": view}, port=port, address=address, start=False, title="apviz", autoreload=False, admin=False,
-        static_dirs={"plotly": str(plotly_folder())},
+        static_dirs={name: str(folder) for name, folder in {"plotly": plotly_folder(), **(files or {})}.items()},
         check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
         unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
         websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=0, websocket_ping_interval=silent,

@@ -10,6 +10,8 @@ from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lengthscales import lengthscales
 from apviz.plots.near_and_far import near_and_far
 from apviz.plots.passes import passes
+from apviz.plots.predicted_against_observed import predicted_against_observed
+from apviz.plots.prediction import prediction
 from apviz.plots.prediction_error import prediction_error
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
@@ -48,6 +50,8 @@ __all__ = [
     "parallel_coordinates",
     "passes",
     "performance_profiles",
+    "predicted_against_observed",
+    "prediction",
     "prediction_error",
     "residual_drift",
     "residual_image",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from apviz.plots._style import ThemeName
-from apviz.plots._surface import DRAWN, surface
+from apviz.plots.prediction import prediction
 from apviz.report.rendering import embedded, write_page
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def write_surface_page(predictions: xr.Dataset, path: Path) -> Path:
             draw = partial(_drawn, predictions, name)
             figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", draw))
     facts = {name.replace("_", " "): str(value) for name, value in predictions.attrs.items() if name != "title"}
-    if max(predictions.sizes.values()) > DRAWN:
-        facts["drawn"] = f"every k-th point, at most {DRAWN} along an input"
     return write_page(path, "surface.html.jinja", title=predictions.attrs["title"], facts_=facts, figures=figures)
 
 
 def _drawn(predictions: xr.Dataset, name: str, theme: ThemeName) -> go.Figure:
-    return surface(predictions, name, theme=theme)
+    return prediction(predictions, name, theme=theme)

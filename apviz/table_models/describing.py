@@ -27,7 +27,7 @@ def kernel_in_words(kernel: Kernel) -> str:
         return " × ".join(map(kernel_in_words, kernel.kernels))
     if isinstance(kernel, OfInputs):
         return kernel_in_words(kernel.kernel)
-    return kernel.name
+    return getattr(kernel, "title", "") or kernel.name
 
 
 def hyperparameters_in_words(gp: GaussianProcess) -> list[Row]:

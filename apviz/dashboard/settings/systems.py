@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -14,12 +16,15 @@ from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnTable, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
-from apviz.datasets.preparing import dataset_of
-from apviz.datasets.tables import inspect_table
+from apviz.datasets.loading import load_raw
+from apviz.datasets.preparing import dataset_of, prepare_table
+from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.tables import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.solvers import Hook
 from apviz.system import KernelSystem
+from apviz.table_models.fitting import some_rows, with_varying_inputs
 from apviz.tracing.trace import kernel_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -68,18 +73,45 @@ class SystemSpec:
         """
         dtype = DTYPES[self.dtype]
         if self.own is not None:
-            path, choices = self.own.path, self.own.choices
-            try:
-                read = {each: getattr(choices, each) for each in ("header", "target", "decimal", "dates")}
-                table = inspect_table(path, **read)
-                data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
-            except FileNotFoundError as error:
-                raise ValueError(f"the table {self.dataset} has been removed; upload the file again") from error
-            except ValueError as error:
-                raise ValueError(without_folder(error, path)) from error
+            with self._own_table(self.own) as table:
+                data = dataset_of(table, self.own.choices, seed=self.seed, n=self.n, dtype=dtype)
             # under the offered name, by which a trace finds it again
             return replace(data, card=replace(data.card, name=self.dataset))
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
+
+    def load_rows(self, limits: Limits) -> tuple[RawTable, int]:
+        """Return rows in their own units, for a model of the table, and the number of rows of the table.
+
+        None are held out: if n is all training rows, these are all rows of the table, up to the limit.
+
+        Raises:
+            DatasetUnavailable, ValueError: as in `load`.
+        """
+        self.check(limits)
+        choose: Callable[..., RawTable]
+        if self.own is None:
+            raw = load_raw(self.dataset)
+            choose = partial(some_rows, raw, source=self.dataset)
+        else:
+            with self._own_table(self.own) as table:
+                raw = prepare_table(table, self.own.choices)
+            # from the table, because the chosen rows decide which texts are inputs
+            choose = partial(prepare_table, table, self.own.choices)
+        total = len(raw.target)
+        n = min(total if self.n >= raw.train_rows else self.n, limits.max_n)
+        return with_varying_inputs(choose(n=n, seed=self.seed) if n < total else raw, self.dataset), total
+
+    @contextmanager
+    def _own_table(self, own: OwnTable) -> Iterator[Table]:
+        """Yield a visitor's table; errors name the table, not the server's path."""
+        choices = own.choices
+        try:
+            read = {each: getattr(choices, each) for each in ("header", "target", "decimal", "dates")}
+            yield inspect_table(own.path, **read)
+        except FileNotFoundError as error:
+            raise ValueError(f"the table {self.dataset} has been removed; upload the file again") from error
+        except ValueError as error:
+            raise ValueError(without_folder(error, own.path)) from error
 
     def check(self, limits: Limits) -> None:
         """Check everything that can be checked before any work.

@@ -190,16 +190,25 @@ def look_into(
     Raises:
         ValueError: no table, or a table that is too large; the message omits the folder.
     """
-    most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
     try:
-        if path.name.lower().endswith(TEXT_SUFFIXES):
-            _require_few_values(path, most)
-        elif path.suffix.lower() == ".npz":
-            with path.open("rb") as file:
-                require_short_list(file, MAX_COLUMNS)
-        return inspect_table(path, header=header, decimal=decimal, dates=dates, limits=most)
+        return inspect_table(path, header=header, decimal=decimal, dates=dates, limits=size_limits(path, max_mb))
     except ValueError as error:
         raise ValueError(without_folder(error, path)) from error
+
+
+def size_limits(path: Path, max_mb: float) -> SizeLimits:
+    """Return the limits for reading an uploaded file; refuse one that cannot be read within them.
+
+    Raises:
+        ValueError: too many values.
+    """
+    most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
+    if path.name.lower().endswith(TEXT_SUFFIXES):
+        _require_few_values(path, most)
+    elif path.suffix.lower() == ".npz":
+        with path.open("rb") as file:
+            require_short_list(file, MAX_COLUMNS)
+    return most
 
 
 def _require_few_values(path: Path, limits: SizeLimits) -> None:
