@@ -52,7 +52,7 @@ _listeners = _Listeners()
 def heard_warnings() -> Iterator[Callable[[], list[str]]]:
     """Yield a function that returns the warnings of this thread; those of other threads go where they went.
 
-    A warning that comes again with other numbers counts once. `warnings.catch_warnings` alone would take the warnings
+    A warning that repeats with other numbers counts once. `warnings.catch_warnings` alone would take the warnings
     of all threads, and two of them at once would not undo each other.
     """
     heard: dict[str, str] = {}

@@ -80,7 +80,7 @@ class PredictionsView:
         self.download = pn.pane.HTML("", margin=(0, 12, 12, 12), **_WIDE)
         self.table = pn.Column(margin=(0, 12, 12, 12), **_WIDE)
         text = {
-            "mean": "The posterior mean; over one input with its interval and the data.",
+            "mean": "The posterior mean; over one input also its interval and the data.",
             "sd": "How uncertain the function is: more so far from the data.",
         }
         self.charts = {
@@ -151,10 +151,10 @@ def links(name: str, folder: str, record: PredictionsRecord, color: str) -> str:
     files.append((MODEL, f"{name}.apviz", "Model, for apviz predict"))
     made = [
         f'<a href="models/{quote(name)}/{path}" download="{html.escape(as_, quote=True)}" '
-        f'style="color: {color}; margin-right: 1.5em">{words}</a>'
+        f'style="color: {color}">{words}</a>'
         for path, as_, words in files
     ]
-    return f'<span style="margin-right: 1.5em">Download:</span>{"".join(made)}'
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 0.4em 1.5em">Download: {"".join(made)}</div>'
 
 
 def _card(heading: str, text: str, draw: Any, table: Any, shared: Shared) -> ChartCard:
