@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
-from apviz.plots._style import OTHERS, ThemeName, theme_named, translucent
+from apviz.plots._style import COLORS, ThemeName, theme_named, translucent
 from apviz.plots.prediction import LINE
 from apviz.settings import require
 
@@ -53,7 +53,7 @@ def predicted_against_observed(
         x=[low, high], y=[low, high], mode="lines", name="predicted = observed", hoverinfo="skip",
         line={"width": 1.5, "color": style.muted},
     )  # fmt: skip
-    outside = OTHERS[1][style.name == "dark"]
+    outside = COLORS["cyclic"][style.name == "dark"]
     kinds = ((f"inside its {100 * level:g}% interval", inside, LINE[style.name]), ("outside", ~inside, outside))
     for words, rows, color in kinds:
         gap = np.full(int(rows.sum()), np.nan)
