@@ -101,16 +101,17 @@ def test_fields_shared_by_pages_exist_once_and_a_bad_value_blocks_every_page_wit
     for place, name in enumerate(PAGES):
         session._tabs.active = place
         shown = {part for part, view in session._of_the_system.items() if view.visible}
-        assert shown == {"runs": set(), "training": {"data"}}.get(name, {"data", "system"})
+        own = {"runs": set(), "training": {"data"}, "predict": {"data"}}
+        assert shown == own.get(name, {"data", "system"})
         for part, view in session._of_the_system.items():
             assert made.setdefault((part, view[0]), part) == part
     assert len(made) == 2
     fields = {field.widget.label: field.widget for field in session.shared.system_panel.fields._all()}
     ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
     fields["Seed of split and probes"].value_input = "-1"
-    assert {name for name in ready if ready[name]()} == {"training"}
+    assert {name for name in ready if ready[name]()} == {"training", "predict"}
     fields["Training rows n"].value_input = "many"
-    assert not ready["training"]()
+    assert not ready["training"]() and not ready["predict"]()
 
 
 class Waits(ComparisonJob):

@@ -112,7 +112,10 @@ class PredictionsView:
         self.download.object = links(name, folder.name, record, LINE[self._shared.theme])
         picture = xr.load_dataset(folder / PICTURE, engine="scipy") if (folder / PICTURE).is_file() else None
         is_drawn_grid = picture is not None and ".nc" in record.endings
-        self.table[:] = [] if is_drawn_grid else [plain_table(pd.DataFrame(record.head), index=False)]
+        head = pd.DataFrame(record.head)
+        about = f"The first {len(head):,} of {record.rows:,} rows; the files have all."
+        first = [pmui.Typography(about, variant="body2"), plain_table(head, index=False)]
+        self.table[:] = [] if is_drawn_grid else first
         is_map = picture is not None and len(picture.coords) > 1
         for key, card in self.charts.items():
             card.view.visible = picture is not None and (is_map or key == "mean")
