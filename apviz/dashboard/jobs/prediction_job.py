@@ -250,7 +250,10 @@ def _write_csv(parquet: Path, path: Path) -> None:
     """Write a Parquet file as CSV, piece by piece, without formulas that a spreadsheet would run."""
     with pyarrow.parquet.ParquetFile(parquet) as file, path.open("wb") as out:
         for number, piece in enumerate(file.iter_batches(_PIECE)):
-            without_formulas(piece.to_pandas()).to_csv(out, index=False, header=number == 0)
+            frame = piece.to_pandas()
+            texts = frame.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]
+            frame[texts] = without_formulas(frame[texts])
+            frame.to_csv(out, index=False, header=number == 0)
 
 
 def _head(parquet: Path) -> dict[str, list[Any]]:
