@@ -3,13 +3,14 @@
 A module imports only modules further down this list; import-linter checks this:
 
 - `entrance`: access rules, and the server that answers during imports. `server`, `session`: the server, and one
-  visitor's address and pages.
+  visitor's address and pages. `editors`: the bar of chips, and the drawer with the settings. `preview`: what is shown
+  until the scripts have loaded. `tokens.css`: type, spacing and colours.
 - `pages/`: the pages. They share `pages.base`; no page imports another.
-- `jobs/`: work in threads, a limited number at once, and the bar that shows its progress. `first_runs`: the first
-  runs of a new folder.
+- `jobs/`: work in threads, a limited number at once, and the bar that shows its progress.
 - `settings/`: the visitor's settings, as models with their widgets and as plain values for a job.
 - `components/`: one figure of `apviz.plots` on a page, the player, the cursor, the diagnosis, tables. They use traces.
-- `address`: settings as text. `store/`: the runs on disk. `limits`: limits on the resources of one visitor.
+- `address`: settings as text. `store/`: the runs on disk, and the examples of a new folder. `limits`: limits on the
+  resources of one visitor.
 """
 
 from __future__ import annotations

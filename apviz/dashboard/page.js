@@ -16,9 +16,21 @@
   const awaited = () => document.getElementById("apviz-first")?.dataset.awaits;
 
   document.addEventListener("apviz-drawn", ({ detail }) => (isDrawn ||= detail === awaited()));
+  // the first chart, from the same figure and by the same plotly as later on the page
+  state.preview = () => {
+    const place = document.getElementById("apviz-chart");
+    if (!place) return;
+    const { data, layout } = JSON.parse(document.getElementById("apviz-figure").textContent);
+    const shown = { ...layout, width: place.clientWidth, height: place.clientHeight, showlegend: false };
+    if (place.clientWidth < 600) {
+      shown.annotations = []; // no room for names at the ends of curves
+      shown.margin = { ...layout.margin, r: layout.margin.l };
+    }
+    window.Plotly.newPlot(place, data, shown, { staticPlot: true });
+  };
   const waiting = setInterval(() => {
     if (still || (state.isHeard && window.Bokeh?.index?.roots?.[0]?.is_idle)) still += 50;
-    if (!still || !(isDrawn || still > STILL)) return;
+    if (!still || !(isDrawn || awaited() === "" || still > STILL)) return;
     clearInterval(waiting);
     requestAnimationFrame(() => document.getElementById("apviz-first")?.remove());
   }, 50);

@@ -19,7 +19,6 @@ from tornado.websocket import WebSocketClosedError
 from apviz import datasets
 from apviz.dashboard.components.chart_card import plotly_folder
 from apviz.dashboard.entrance import Entrance, check_access
-from apviz.dashboard.first_runs import FirstRuns
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
@@ -27,6 +26,7 @@ from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.messages import MESSAGE_BYTES, REQUEST_BYTES, bound_messages
 from apviz.dashboard.origins import Origins
 from apviz.dashboard.session import Session
+from apviz.dashboard.store.examples import add_examples
 from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import give_back
@@ -79,25 +79,19 @@ def serve(
         datasets.require_here(dataset)
     limits = limits or Limits()
     folder, queue = RunsFolder(runs), JobQueue(limits.max_solves)
-    visitors, own = Visitors(limits.job_seconds), JobQueue(1)
-    # The first runs have their own queue, so that visitors do not wait for them.
-    first_runs = None if folder.names() else FirstRuns(own, folder)
+    visitors = Visitors(limits.job_seconds)
+    add_examples(folder)
     pn.extension("filedropper", notifications=True)
     for name in _WRITERS:
         logging.getLogger(name).addFilter(_is_of_open_tab)
         logging.getLogger(name).addFilter(_shortened)
-    for each in (queue, own):
-        atexit.register(each.close)
+    atexit.register(queue.close)
     # Freeze the objects that every visitor shares, so that collecting a job's garbage does not scan them again.
     gc.collect()
     gc.freeze()
-    if first_runs is not None:
-        first_runs.start()
 
     def view() -> pmui.Page:
-        return Session(
-            limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors, first_runs=first_runs
-        ).view()
+        return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors).view()
 
     if entrance is not None:
         entrance.close()

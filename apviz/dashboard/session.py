@@ -16,9 +16,10 @@ from panel.io.resources import LOCAL_DIST
 from panel.util import edit_readonly
 from panel.viewable import Viewable
 
-from apviz.dashboard import address, first_sight
+from apviz.dashboard import address, preview
 from apviz.dashboard.components.browser import Browser
 from apviz.dashboard.components.text import escape
+from apviz.dashboard.editors import Editors
 from apviz.dashboard.jobs.elsewhere import Elsewhere
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import duration
@@ -29,12 +30,10 @@ from apviz.dashboard.pages.base import THEMES, Shared, View
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.own_data import OwnData
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.plots._style import FONT
+from apviz.dashboard.tokens import STYLE, material_theme
 
 #: Milliseconds between two checks of the jobs' progress.
 TICK_MS = 120
-#: Font size in pixels on a desktop, and on a projector, where text becomes 1.4 times as large, as in charts.
-TYPE_PIXELS, LECTURE_TYPE_PIXELS = 14, 16.6
 #: Idle seconds after which part of a page is built before the visitor opens it.
 IDLE_SECONDS = 0.7
 #: Seconds after its end during which a job is shown again on a reloaded page.
@@ -42,15 +41,17 @@ ENDED_SECONDS = 60.0
 #: A run written within this many seconds before the connection was lost counts as running then.
 WRITTEN_SECONDS = 60.0
 _HERE = Path(__file__).parent
-#: Panel's page with its own resources, and the script that the charts wait for. Styles and scripts follow the static
+#: Panel's page with its own resources, and the script that the charts wait for. Styles and scripts follow the
 #: preview, because a browser shows nothing below them before it has loaded them.
 _HTML = f"""{{% extends "base.html" %}}
 {{% block css_resources %}}{{% endblock %}}{{% block js_resources %}}{{% endblock %}}
-{{% block postamble %}}{{% raw %}}<script>{(_HERE / "page.js").read_text("utf-8")}</script>
-<style>{(_HERE / "page.css").read_text("utf-8")}{first_sight.STYLE}</style>
+{{% block postamble %}}<script>document.documentElement.dataset.theme = "{{{{ apviz_theme }}}}";
+{{% raw %}}{(_HERE / "page.js").read_text("utf-8")}</script>
+<style>{STYLE}{(_HERE / "page.css").read_text("utf-8")}{preview.STYLE}</style>
 {{% endraw %}}{{{{ super() }}}}{{% endblock %}}
-{{% block contents %}}{{{{ first_sight }}}}{{{{ super() }}}}{{{{ bokeh_css }}}}{{{{ bokeh_js }}}}
-<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{% endblock %}}
+{{% block contents %}}{{{{ apviz_preview }}}}
+<script id="plotly-script" src="plotly/plotly.min.js"></script><script>apviz.preview()</script>
+{{{{ super() }}}}{{{{ bokeh_css }}}}{{{{ bokeh_js }}}}{{% endblock %}}
 """
 
 
@@ -61,7 +62,6 @@ class Session:
         dataset: Initial data set of the pages; None for the default.
         lecture: Whether to use larger type and lines, for a projector.
         visitors: Visitors of the server.
-        first_runs: Job that fills a new folder; None if the folder already had runs.
     """
 
     def __init__(
@@ -73,14 +73,12 @@ class Session:
         dataset: str | None,
         lecture: bool,
         visitors: Visitors | None = None,
-        first_runs: Job | None = None,
     ) -> None:
         system = SystemChoice(limits, OwnData(runs.path / ".data"))
         if dataset is not None:
             system.dataset = dataset
-        self.shared = Shared(limits, queue, runs, lecture, View(), system, first_runs=first_runs)
+        self.shared = Shared(limits, queue, runs, lecture, View(), system)
         self._visitors = visitors or Visitors(limits.job_seconds)
-        self._awaits_first_runs = self.shared.awaits_first_runs
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
@@ -93,6 +91,7 @@ class Session:
         self._token, self._lost = "", dict[str, Any]()
         #: Panel's view of the browser's address bar, and the query last written to it.
         self._location, self._address = pn.state.location, ""
+        self._editors = Editors(self.shared, lambda: self.page, self._open_drawer)
         self.problems = self._read_address()
         view = self.shared.view
         # The tabs are empty, because they would rebuild their contents here and in the browser at every change.
@@ -100,10 +99,9 @@ class Session:
             *((page.title, pn.Spacer()) for page in PAGES.values()), active=list(PAGES).index(view.page),
             sizing_mode="stretch_width",
         )  # fmt: skip
-        self._bodies, self._sidebars = _Pile(PAGES), _Pile(PAGES)
-        self._of_the_system = {name: pn.Column(sizing_mode="stretch_width") for name in ("data", "system")}
+        self._bodies = _Pile(PAGES)
         self._tabs.param.watch(self._tab_changed, "active")
-        self._browser = Browser(margin=0)
+        self._browser = Browser(margin=0, theme=self.shared.theme)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
         self._elsewhere = Elsewhere({name: page.title for name, page in PAGES.items()}, self._show_job)
         self._was_lost = pmui.Alert(
@@ -112,6 +110,7 @@ class Session:
         )  # fmt: skip
         self._template = self._make_template()
         self._template.param.watch(self._theme_changed, "dark_theme")
+        self._template.param.watch(lambda event: None if event.new else self._editors.close(), "contextbar_open")
         self._show_page()
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
         system.param.watch(lambda *events: self._write_address(), address.settings(system))
@@ -121,11 +120,14 @@ class Session:
     def _make_template(self) -> pmui.Page:
         lecture, of_others = self.shared.lecture, _that_follow_busy()
         template = pmui.Page(
-            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
-            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
+            title="apviz", header=[self._tabs], contextbar=self._editors.drawer, contextbar_variant="auto",
+            main=[self._browser, self._editors.bar, self._problem_note(), self._was_lost, self._elsewhere.view,
                   self._bodies.view],
-            sidebar_width=430 if lecture else 340, dark_theme=self.shared.theme == "dark", theme_toggle=True,
-            site_url="./", busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
+            contextbar_width=480 if lecture else 380, contextbar_resizable=False,
+            dark_theme=self.shared.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
+            theme_config=self._material_theme(), template=_HTML,
+            # the chips open the drawer
+            sx={"& .header [aria-label$=contextbar]": {"display": "none"}},
         )  # fmt: skip
         # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
         # page, and such watchers are never released.
@@ -140,17 +142,25 @@ class Session:
         """Return the HTML page that the server sends."""
         if pn.state.curdoc is not None:
             variables = pn.state.curdoc.template_variables
-            variables["first_sight"] = self.first_sight()
+            variables |= {"apviz_preview": self.preview(), "apviz_theme": self.shared.theme}
             # Panel sets this with the HTML. A tab that connects after its session has ended gets another session
             # without HTML, and its styles would come from a CDN.
             variables.setdefault("dist_url", LOCAL_DIST)
         return self._template
 
-    def first_sight(self) -> str:
-        """Return the HTML of the static preview, shown until the page has loaded."""
+    def preview(self) -> str:
+        """Return the HTML of the preview, shown until the page has loaded."""
+        self._editors.update()
         titles = [page.title for page in PAGES.values()]
-        sight = self.page.first_sight()
-        return first_sight.page(sight, titles, self.page.title, self.shared.theme, lecture=self.shared.lecture)
+        return preview.page(
+            self.page.preview(), [chip[1:] for chip in self._editors.bar.chips], titles, self.page.title
+        )
+
+    def _material_theme(self) -> dict[str, Any]:
+        return material_theme(self.shared.theme, lecture=self.shared.lecture)
+
+    def _open_drawer(self, is_open: bool) -> None:
+        self._template.contextbar_open = is_open
 
     @property
     def page(self) -> Any:
@@ -173,34 +183,21 @@ class Session:
     def _main(self, name: str) -> list[Viewable]:
         return [self._page(name).main()]
 
-    def _settings(self, name: str) -> list[Viewable]:
-        settings: list[Viewable] = self._page(name).sidebar()
-        return settings
-
     def _show_page(self) -> None:
         page = self.page
         self._bodies.show(page.name, partial(self._main, page.name))
-        if self._is_loaded:
-            self._show_settings()
+        self._editors.close()
         page.open()
+        self._editors.update()
         self._opened.add(page.name)
         if page.name in self._stale:
             self._stale.remove(page.name)
             page.redraw()
 
-    def _show_settings(self) -> None:
-        """Show the settings of the page, built once because their widgets watch the models for the models' lifetime."""
-        for name, part in self._of_the_system.items():
-            part.visible = name in self.page.asks
-            if part.visible and not len(part):
-                part.append(getattr(self.shared.system_panel, name))
-        self._sidebars.show(self.page.name, partial(self._settings, self.page.name))
-
     def _loaded(self) -> None:
-        """Show the settings after the browser shows the page, because they take as long as everything else."""
+        """Start the clock, once the browser shows the page."""
         self._is_loaded, self._idle_since = True, time.monotonic()
         self._listen()
-        self._show_settings()
         self._write_address()
         # Avoid `state.add_periodic_callback`: at every tick it marks every page of the server as busy.
         self._clock = pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True)
@@ -220,8 +217,6 @@ class Session:
         """Read the values from the browser, after the page has loaded; before, an answer would not reach it."""
         if not self._is_loaded:
             return
-        if self._browser.is_phone:
-            self._template.sidebar_open = False
         self._browser.is_heard = self.shared.has_browser = self._browser.pixels > 0
         if self._browser.visitor != self._token:
             self._token = self._browser.visitor
@@ -236,14 +231,11 @@ class Session:
 
     def _theme_changed(self, event: Any) -> None:
         self.shared.view.theme = THEMES[bool(event.new)]
-        self._template.theme_config = _theme(self.shared)
+        self._template.theme_config, self._browser.theme = self._material_theme(), self.shared.theme
         self._stale = self._opened - {self.page.name}
         self.page.redraw()
 
     def _tick(self) -> None:
-        if self._awaits_first_runs and not self.shared.awaits_first_runs:
-            self._awaits_first_runs = False
-            self.page.open()
         self.page.tick()
         self._mend_address()
         self._show_elsewhere()
@@ -253,15 +245,15 @@ class Session:
     def _make_ahead(self) -> None:
         """Build a part of an unopened page while idle, so that the page later opens at once."""
         now, visitor = time.monotonic(), self.shared.visitor
-        if self.page.is_drawing or self.shared.awaits_first_runs or any(job.is_active for job in visitor.jobs):
+        if self.page.is_drawing or any(job.is_active for job in visitor.jobs):
             self._idle_since = now
         if now - self._idle_since < IDLE_SECONDS:
             return
         self._idle_since = now
+        if self._editors.make_ahead():
+            return
         for name in PAGES:
-            if self._bodies.make(name, partial(self._main, name)) or self._sidebars.make(
-                name, partial(self._settings, name)
-            ):
+            if self._bodies.make(name, partial(self._main, name)):
                 return
         self._idle_since = math.inf
 
@@ -287,8 +279,7 @@ class Session:
     def _show_elsewhere(self) -> None:
         shared = self.shared
         own = [job for job in shared.visitor.jobs if (job.is_active or not job.seen) and not self.page.shows(job)]
-        first = [shared.first_runs] if shared.first_runs is not None and shared.awaits_first_runs else []
-        self._elsewhere.show([*first, *own])
+        self._elsewhere.show(own)
         words = [f"{job.title} on page {PAGES[job.page].title}" for job in shared.visitor.jobs if job.is_active]
         if words != self._browser.jobs:
             self._browser.jobs = words
@@ -329,6 +320,7 @@ class Session:
         return problems + address.apply(rest, self._models())
 
     def _write_address(self) -> None:
+        self._editors.update()
         if self._location is not None:
             self._location.search = self._address = address.to_query(self._models())
 
@@ -376,18 +368,3 @@ class _Pile:
 def _that_follow_busy() -> list[Any]:
     """Return the watchers of whether any session of the server is busy."""
     return list(pn.state.param.watchers.get("busy", {}).get("value", []))
-
-
-def _theme(shared: Shared) -> dict[str, Any]:
-    # Use the font of the charts, because Roboto, the default, would load eleven files.
-    typography: dict[str, Any] = {"fontFamily": FONT, "fontSize": TYPE_PIXELS}
-    if shared.lecture:
-        # Headings do not scale with the font size.
-        typography |= {"fontSize": LECTURE_TYPE_PIXELS, "h6": {"fontSize": "1.35rem"}}
-    blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
-    # Put a message next to its icon, not below it, and leave no space for an empty title.
-    empty = {"& .MuiAlertTitle-root:empty": {"display": "none"}}
-    message = {"styleOverrides": {"message": {"& p": {"margin": 0}, **empty}}}
-    return {
-        "palette": {"primary": {"main": blue}}, "typography": typography, "components": {"MuiAlert": message},
-    }  # fmt: skip

@@ -121,7 +121,7 @@ def visitor(browser: Any) -> Page:
 
 
 def seen(page: Page) -> float:
-    """Return seconds from requesting the page until its answer was visible: curves of a chart, or rows of a table."""
+    """Return seconds from requesting the page until the curves of its first chart were visible."""
     page.wait_for_function("window.answerSeen", polling=50)
     return float(page.evaluate("window.answerSeen")) / 1000
 
@@ -145,10 +145,10 @@ CHARTS = """(() => {
 })()"""
 
 
-#: records when the first chart or table is painted, which is one frame after it is added
+#: records when the first chart is painted, which is one frame after it is added
 SEEN = """(() => {
   const look = () => {
-    const found = document.querySelector("#apviz-first figure path, #apviz-first td");
+    const found = document.querySelector("#apviz-chart .scatterlayer path");
     if (!found) return requestAnimationFrame(look);
     requestAnimationFrame(() => requestAnimationFrame((now) => (window.answerSeen = now)));
   };

@@ -25,7 +25,7 @@ def run(browser: Any, server: Served, visitors: int, minutes: float) -> dict[str
         tab.set_default_timeout(120_000)
         solves = number < count
         view = f"?page=compare&dataset=china&n={300 + number}&rhs=4&methods=ap,cg&rules=cyclic&block_sizes=50&runs="
-        tab.goto(server.url + (view if solves else "?page=" + ("runs", "training", "inside", "compare")[number % 4]))
+        tab.goto(server.url + (view if solves else "?page=" + ("runs", "training", "replay", "compare")[number % 4]))
         tab.get_by_role("tab", name="Compare", exact=True).wait_for()
         tabs.append(tab)
     solvers, lookers = tabs[:count], tabs[count:]
@@ -35,7 +35,7 @@ def run(browser: Any, server: Served, visitors: int, minutes: float) -> dict[str
         for tab in solvers:
             tab.get_by_role("button", name="Run", exact=True).click()
         for number, tab in enumerate(lookers):
-            titles = ("Compare", "Runs", "Look inside", "Training", "Conditioning")
+            titles = ("Compare", "Runs", "Replay", "Training", "Noise")
             tab.get_by_role("tab", name=titles[(number + rounds) % len(titles)], exact=True).click()
         for number, tab in enumerate(solvers):
             names = had[number] = _finished(tab, had[number])

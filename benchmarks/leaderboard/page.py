@@ -16,12 +16,12 @@ import plotly.graph_objects as go
 
 import apviz
 from apviz.files import file_made_whole
-from apviz.plots._still import still
 from apviz.plots._style import ThemeName
 from benchmarks.leaderboard.cells import TOLERANCES
 from benchmarks.leaderboard.checking import ENTRIES
 from benchmarks.leaderboard.growth import Growth, Law, estimates, growth, words
 from benchmarks.leaderboard.plan import GROWING_LIMIT, GROWING_TOL, LARGE_LIMIT, SIZES
+from benchmarks.leaderboard.still import still
 from benchmarks.leaderboard.systems import N
 from benchmarks.leaderboard.tables import (
     LOSS,

@@ -119,7 +119,7 @@ def test_the_dashboard_of_the_image_starts_with_the_usual_first_runs(tmp_path):
     system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(lengthscale=0.5), noise=0.1)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
     assert runs_made(tmp_path) == ["one.zarr"]
-    assert "first_runs(" in in_post_build() and '"runs"' in (BINDER / "jupyter_server_config.py").read_text("utf-8")
+    assert "add_examples(" in in_post_build() and '"runs"' in (BINDER / "jupyter_server_config.py").read_text("utf-8")
 
 
 @pytest.mark.slow

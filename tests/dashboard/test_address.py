@@ -10,9 +10,9 @@ pytest.importorskip("panel")
 
 from apviz.dashboard import address
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.inside import InsideView
+from apviz.dashboard.pages.replay import ReplayView
 from apviz.dashboard.pages.sweeps.sweep_page import SweepView
-from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
@@ -40,7 +40,7 @@ from apviz.rules import RULES
     ],
 )
 def test_a_bad_value_is_reported_and_removed(query, reason):
-    models = [SystemChoice(Limits()), MethodChoice(), BatchSizeSweep(), NoiseSweep(), InsideView()]
+    models = [SystemChoice(Limits()), MethodChoice(), BlockSizeSweep(), NoiseSweep(), ReplayView()]
     models = [model for model in models if query.partition("=")[0] in address.settings(model)]
     before = address.to_query(models)
     (problem,) = address.apply(query, models)
@@ -56,13 +56,13 @@ PLAN = TrainingPlan(
 @pytest.mark.parametrize(
     ("chosen", "others"),
     [
-        ([BatchSizeSweep(sizes=[20, 50], rule="random", tol=1e-3)], [BatchSizeSweep()]),
-        ([BatchSizeSweep()], [BatchSizeSweep(sizes=[3])]),
+        ([BlockSizeSweep(sizes=[20, 50], rule="random", tol=1e-3)], [BlockSizeSweep()]),
+        ([BlockSizeSweep()], [BlockSizeSweep(sizes=[3])]),
         ([SweepView(runs=["a", "b=2"], selected="b=2")], [SweepView()]),
         ([NoiseSweep(below=3, per_decade=2)], [NoiseSweep()]),
         ([MethodChoice(methods=["cg", "auto"], block_sizes=[50])], [MethodChoice()]),
-        ([RecordChoice(method="pcg", updates=7, overlap=0.25), InsideView(run="a b=2", update=4, interval=250)],
-         [RecordChoice(), InsideView()]),
+        ([RecordChoice(method="pcg", updates=7, overlap=0.25), ReplayView(run="a b=2", update=4, interval=250)],
+         [RecordChoice(), ReplayView()]),
         ([PLAN], [TrainingPlan()]),
     ],
     ids=lambda models: type(models[0]).__name__,

@@ -15,14 +15,13 @@ from bokeh.models import ImportedStyleSheet
 from panel.io.state import set_curdoc
 
 from apviz.dashboard import session as session_module
-from apviz.dashboard.first_runs import FirstRuns
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.session import Session
-from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.settings.systems import BY_HAND, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 
@@ -84,28 +83,43 @@ def test_a_page_shown_again_is_not_sent_again(session):
         assert len(new) < len(had) / 100, "only what a page says is new, and none of its widgets"
 
 
-@pytest.mark.slow
-def test_settings_belong_to_their_page_and_are_kept(session):
-    shown = {}
-    for _ in range(2):
-        for place, name in enumerate(PAGES):
-            session._tabs.active = place
-            panels = session._sidebars.shown()
-            assert panels and shown.setdefault(name, panels) == panels
-    first, *others = shown.values()
-    assert all(panels != first for panels in others)
+def shown(session):
+    """Return the open parts of the drawer, by name."""
+    return {name: part for name, part in session._editors._parts.items() if part.visible}
 
 
-def test_fields_shared_by_pages_exist_once_and_a_bad_value_blocks_every_page_with_them(session):
+def test_a_chip_opens_the_editor_of_its_setting_and_each_widget_exists_once(session):
     made = {}
-    for place, name in enumerate(PAGES):
+    for _ in range(2):
+        for place in range(len(PAGES)):
+            session._tabs.active = place
+            assert not session._template.contextbar_open, "another page has other settings"
+            for editor in dict.fromkeys(chip[0] for chip in session._editors.bar.chips):
+                session._editors.open(editor)
+                assert session._template.contextbar_open and session._editors.bar.editor == editor
+                for name, part in shown(session).items():
+                    assert len(part) and made.setdefault(name, list(part)) == list(part)
+    assert {"data", "own", "kernel", "advanced", "compare settings", "runs settings"} <= set(made)
+    assert "runs advanced" not in made and "training advanced" in made
+    session._template.contextbar_open = False
+    assert session._editors.bar.editor == ""
+
+
+def test_chips_show_the_values_of_the_settings(session):
+    chips = {label: value for _, label, value in session._editors.bar.chips}
+    assert chips["Data set"] == "china" and chips["Rows"] == "1,712" and chips["Inputs"] == "2"
+    session.shared.system.param.update(n=500, source=BY_HAND, kernel="rbf", noise=0.25)
+    chips = {label: value for _, label, value in session._editors.bar.chips}
+    assert (chips["Rows"], chips["Kernel"], chips["Noise σ²"]) == ("500", "RBF", "0.25")
+    session._tabs.active = list(PAGES).index("runs")
+    assert [label for _, label, _ in session._editors.bar.chips] == ["Columns, import, restore"]
+
+
+def test_a_bad_value_blocks_every_page_with_its_field(session):
+    for place in range(len(PAGES)):
         session._tabs.active = place
-        shown = {part for part, view in session._of_the_system.items() if view.visible}
-        own = {"runs": set(), "training": {"data"}, "predict": {"data"}}
-        assert shown == own.get(name, {"data", "system"})
-        for part, view in session._of_the_system.items():
-            assert made.setdefault((part, view[0]), part) == part
-    assert len(made) == 2
+        for editor in dict.fromkeys(chip[0] for chip in session._editors.bar.chips):
+            session._editors.open(editor)
     fields = {field.widget.label: field.widget for field in session.shared.system_panel.fields._all()}
     ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
     fields["Seed of split and probes"].value_input = "-1"
@@ -139,15 +153,13 @@ def test_pages_are_prepared_while_the_server_is_idle(session, monkeypatch):
     assert list(session._pages) == [session.page.name]
     job.stop()
     job.join(30)
-    for _ in range(2 * len(PAGES)):
+    for _ in range(3 * len(PAGES)):
         time.sleep(1e-6)
         session._make_ahead()
-    assert set(session._pages) == set(PAGES)
-    made = {name: [list(pile._parts[name]) for pile in (session._bodies, session._sidebars)] for name in PAGES}
+    assert set(session._pages) == set(PAGES) and session._editors._parts and not shown(session)
+    made = {name: list(session._bodies._parts[name]) for name in PAGES}
     visit_all(session)
-    for name, (body, settings) in made.items():
-        assert body == list(session._bodies._parts[name]) and settings == list(session._sidebars._parts[name])
-        assert body and settings
+    assert all(body and body == list(session._bodies._parts[name]) for name, body in made.items())
 
 
 def test_a_job_is_shown_on_its_page_and_above_the_others(session):
@@ -211,19 +223,6 @@ def test_after_a_lost_connection_the_page_says_what_continued(tmp_path, recorded
     assert session._was_lost.visible and said.startswith("There was no connection for 7 s.")
     assert ("The server kept running." in said) == is_same
     assert said.endswith("interrupted: A comparison. As far as it was recorded it is in the folder: cut.") != is_same
-
-
-def test_pages_are_reopened_once_a_new_folder_is_filled(tmp_path, recorded_runs):
-    filling = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
-    with set_curdoc(Document()):
-        session = loaded(tmp_path, first_runs=filling)
-        session._tick()
-        assert session._elsewhere.jobs == [filling] and session.page.choice.runs == []
-        shutil.copytree(recorded_runs / "cg.zarr", tmp_path / "cg.zarr")
-        filling.state = "done"
-        session._tick()
-        assert session._elsewhere.jobs == [] and session.page.choice.runs == ["cg"]
-        session.shared.end()
 
 
 def test_a_document_made_again_without_a_page_takes_its_styles_from_the_server(tmp_path, recorded_runs):

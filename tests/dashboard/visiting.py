@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from apviz.dashboard.jobs.job import Job, JobQueue
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.settings.system_choice import SystemChoice
@@ -16,11 +16,11 @@ LIMITS = Limits()
 
 def visitor(
     folder: Path | RunsFolder, *, limits: Limits = LIMITS, slots: int = 1, lecture: bool = False,
-    first_runs: Job | None = None, **system: Any,
+    **system: Any,
 ) -> Shared:  # fmt: skip
     """Return the state that the pages of a new visitor share, with these settings of the system."""
     runs = folder if isinstance(folder, RunsFolder) else RunsFolder(folder)
-    return Shared(limits, JobQueue(slots), runs, lecture, View(), SystemChoice(limits, **system), first_runs=first_runs)
+    return Shared(limits, JobQueue(slots), runs, lecture, View(), SystemChoice(limits, **system))
 
 
 def drawn(page: Any) -> Any:

@@ -28,11 +28,11 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import View
 from apviz.dashboard.pages.compare.page import CompareView
-from apviz.dashboard.pages.inside import InsideView
+from apviz.dashboard.pages.replay import ReplayView
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.session import Session
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
@@ -149,10 +149,10 @@ def _models(page: str) -> list[Any]:
     """Return the settings of a page as it opens."""
     own: dict[str, list[Any]] = {
         "compare": [MethodChoice(), CompareView()],
-        "batch-size": [BatchSizeSweep()],
-        "conditioning": [NoiseSweep(), MethodChoice()],
+        "block-size": [BlockSizeSweep()],
+        "noise": [NoiseSweep(), MethodChoice()],
         "training": [TrainingPlan()],
-        "inside": [RecordChoice(), InsideView()],
+        "replay": [RecordChoice(), ReplayView()],
         "runs": [RunsView()],
     }
     view = View()
@@ -277,7 +277,7 @@ def _check_jobs(models: list[Any]) -> None:
     asked: dict[type[Any], Any] = {
         SystemChoice: system.spec,
         MethodChoice: lambda: by[MethodChoice].solvers(system.seed),
-        BatchSizeSweep: lambda: by[BatchSizeSweep].solvers(system.n),
+        BlockSizeSweep: lambda: by[BlockSizeSweep].solvers(system.n),
         NoiseSweep: lambda: by[NoiseSweep].factors(),
         RecordChoice: lambda: by[RecordChoice].solver(system.n, system.seed),
         TrainingPlan: lambda: by[TrainingPlan].settings(system.spec()),
@@ -342,7 +342,7 @@ def _opened(made: Case) -> str:
                 for _ in range(20):
                     session.page.tick()
                 session._write_address()
-                sight = session.first_sight()
+                sight = session.preview()
                 assert MARK not in sight, "a text is not escaped"
                 for problem in session.problems:
                     assert len(problem) <= _MOST_SENTENCE, f"not a sentence: {problem[:300]!r}"

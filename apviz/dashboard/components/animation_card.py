@@ -60,6 +60,11 @@ class AnimationCard(ChartCard):
         )  # fmt: skip
         self.chart.linked = False
 
+    @property
+    def shown(self) -> int:
+        """Return the update in the figure."""
+        return self._shown
+
     def open(self, trace: Trace | None, theme: ThemeName) -> list[int]:
         """Open a run and return the updates that can be shown, without drawing."""
         key = None if trace is None else (id(trace), theme)

@@ -49,6 +49,9 @@ export function render({ model, view }) {
   };
   for (const name of ["server", "jobs", "drawing", "is_heard"]) model.on(name, take);
   take();
+  const paint = () => (document.documentElement.dataset.theme = model.theme);
+  model.on("theme", paint);
+  paint();
   model.lost = lost();
   model.visitor = visitor();
   model.pixels = window.innerWidth;

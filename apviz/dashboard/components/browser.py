@@ -10,8 +10,6 @@ from panel.custom import JSComponent
 
 #: Random name of this process, by which a page recognises that the server has restarted.
 SERVER = secrets.token_hex(8)
-#: Screen width in pixels below which the settings would cover the page.
-PHONE_PIXELS = 600
 
 
 class Browser(JSComponent):
@@ -22,13 +20,9 @@ class Browser(JSComponent):
     pixels = param.Integer(0, doc="width of the screen; 0 until the browser has said it")
     server = param.String(SERVER, doc="name of the process that serves the page")
     jobs = param.List([], item_type=str, doc="running jobs, in words")
+    theme = param.String("light", doc="theme of the page, by which the tokens of `tokens.css` are chosen")
     drawing = param.Boolean(False, doc="whether charts are still to be drawn")
 
     is_heard = param.Boolean(False, doc="whether what the browser says when it comes has had its effect")
 
     _esm = Path(__file__).with_name("browser.js")
-
-    @property
-    def is_phone(self) -> bool:
-        """Return whether the settings would cover the page."""
-        return bool(0 < self.pixels < PHONE_PIXELS)

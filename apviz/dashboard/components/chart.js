@@ -41,7 +41,9 @@ function narrowed(layout) {
   const { margin, title, legend } = layout;
   return {
     ...layout,
-    margin: { ...margin, t: margin.t + BUTTONS },
+    // names at the ends of curves have no room
+    annotations: (layout.annotations || []).filter((each) => each.name !== "end"),
+    margin: { ...margin, t: margin.t + BUTTONS, r: margin.l },
     title: { ...title, pad: { ...title?.pad, t: (title?.pad?.t || 0) + BUTTONS } },
     legend: isPhone() ? { ...legend, font: { ...legend?.font, size: PHONE_TYPE } } : legend,
   };
@@ -175,11 +177,13 @@ export async function render({ model, el }) {
   let finished = 0; // number of curves before those of the growing figure
   let hidden = false; // whether a drawing was skipped because the page is not shown
 
-  // A downloaded picture includes the legend, which the page shows elsewhere.
+  // A downloaded picture includes the title and the legend, which the page shows elsewhere.
   function download(format) {
     return ({ data, layout }) => {
       const width = holder.clientWidth;
-      const named = { data, layout: { ...layout, width, showlegend: true, height: undefined } };
+      const { title = layout.title, top = layout.margin.t } = layout.meta || {};
+      const margin = { ...layout.margin, t: top };
+      const named = { data, layout: { ...layout, title, margin, width, showlegend: true, height: undefined } };
       const plain = { data, layout: { ...layout, height: undefined } };
       named.layout.height = layout.height + heightOf(named, width, 0) - heightOf(plain, width, 0);
       Plotly.downloadImage(named, { format, filename: model.filename, scale: format === "png" ? 2 : 1 });

@@ -69,7 +69,7 @@ class DiagnosisCard:
         # Only the user's own program can repeat a solve by GPyTorch.
         is_here = trace.attrs.get("operator") != "gpytorch"
         self._button.visible = bool(found.change) and is_here and self._can_rerun(found)
-        self._button.label = f"Run again with {', '.join(map(_setting, found.change.items()))}"
+        self._button.label = rerun_label(found)
 
     def _press(self) -> None:
         if self._trace is not None and self._diagnosis is not None:
@@ -78,6 +78,11 @@ class DiagnosisCard:
 
 def _diagnose(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
     return diagnose_training(trace) if isinstance(trace, TrainingTrace) else diagnose(trace, among)
+
+
+def rerun_label(found: Diagnosis) -> str:
+    """Return the label of the button that tries the change of a diagnosis."""
+    return f"Run again with {', '.join(map(_setting, found.change.items()))}"
 
 
 def _setting(pair: tuple[str, Any]) -> str:

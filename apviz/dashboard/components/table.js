@@ -83,6 +83,24 @@ export function render({ model }) {
     model.ticked = model.rows.map(([key]) => key).filter((key) => (keys.includes(key) ? on : model.ticked.includes(key)));
   }
 
+  // Pin and hide are words, because two icons in every row would have to be learned.
+  const ACTIONS = { pinned: ["Pin", "Unpin"], hidden: ["Hide", "Show"] };
+
+  function toggle(list, key) {
+    const has = model[list].includes(key);
+    model[list] = has ? model[list].filter((each) => each !== key) : [...model[list], key];
+  }
+
+  function makeActions(key) {
+    const cell = made("td", { class: "actions" });
+    for (const list of Object.keys(ACTIONS)) {
+      const button = made("button", { type: "button", "data-list": list });
+      button.addEventListener("click", () => toggle(list, key));
+      cell.append(button);
+    }
+    return cell;
+  }
+
   function makeHead() {
     headings.clear();
     const cells = model.columns.map(([title, form]) => {
@@ -93,6 +111,7 @@ export function render({ model }) {
       return heading;
     });
     if (model.can_tick) cells.unshift(made("td", { class: "tick" }, made("label", {}, all)));
+    if (model.can_hide) cells.push(made("td", { class: "actions" }, made("span", { class: "unseen" }, "Curve")));
     head.replaceChildren(...cells);
   }
 
@@ -108,6 +127,7 @@ export function render({ model }) {
       box.addEventListener("change", () => tick([key], box.checked));
       row.prepend(made("td", { class: "tick" }, made("label", {}, box)));
     }
+    if (model.can_hide) row.append(makeActions(key));
     return row;
   }
 
@@ -128,6 +148,12 @@ export function render({ model }) {
     look.title = [model.details[key], look.textContent === key ? "" : key].filter(Boolean).join("\n");
     if (key === model.selected) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
+    for (const button of row.querySelectorAll("[data-list]")) {
+      const { list } = button.dataset;
+      say(button, ACTIONS[list][Number(model[list].includes(key))]);
+      button.setAttribute("aria-label", `${button.textContent} ${look.textContent}`);
+      row.classList.toggle(list, model[list].includes(key));
+    }
     const box = row.querySelector("input");
     if (box) box.checked = model.ticked.includes(key);
   }
@@ -214,7 +240,7 @@ export function render({ model }) {
 
   all.addEventListener("change", () => tick(model.rows.map(([key]) => key), all.checked));
   body.addEventListener("click", ({ target }) => {
-    if (target.closest(".tick")) return;
+    if (target.closest(".tick, .actions")) return;
     const { key } = target.closest("tr").dataset;
     if (key === undefined) return;
     model.selected = key;
@@ -244,9 +270,8 @@ export function render({ model }) {
     makeHead();
     redraw();
   });
-  for (const name of ["rows", "details", "swatches", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
+  for (const name of ["rows", "details", "swatches", "selected", "ticked", "page", "sorted_by", "descending", "hidden", "pinned"]) model.on(name, redraw);
   makeHead();
   draw();
-  document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "table" }));
-  return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll", ...(model.height && { style: `max-height: ${model.height}` }) }, table), pager);
+  return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll" }, table), pager);
 }

@@ -13,7 +13,6 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
-from apviz.dashboard import first_sight
 from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
@@ -41,7 +40,9 @@ class SortedTable(JSComponent):
     selected = param.String("", doc="key of the row that is looked at, or empty")
     can_tick = param.Boolean(False, doc="whether rows have boxes to tick")
     ticked = param.List([], item_type=str, doc="keys of the ticked rows, in the order of the rows")
-    height = param.String("", doc="the most that rows take, in CSS; those beyond are scrolled to")
+    can_hide = param.Boolean(False, doc="whether rows have buttons that pin and hide their curves")
+    hidden = param.List([], item_type=str, doc="keys of the rows whose curves are hidden")
+    pinned = param.List([], item_type=str, doc="keys of the rows whose curves always stand out, first pinned first")
     page_rows = param.Integer(0, bounds=(0, None), doc="rows of a page; 0 for one page")
     page = param.Integer(0, bounds=(0, None), doc="the page that is shown, from 0")
     sorted_by = param.String("", doc="heading of the column by which rows are sorted; empty for the order given")
@@ -62,11 +63,6 @@ class SortedTable(JSComponent):
             state: Values of other parameters, such as `selected`.
         """
         self.param.update(rows=[[key, *map(_to_json, cells)] for key, cells in rows.items()], **state)
-
-    def still(self) -> str:
-        """Return the HTML of the first page, in the given order."""
-        rows = self.rows[: self.page_rows] if self.page_rows else self.rows
-        return first_sight.table(self.columns, rows, self.selected, self.swatches)
 
     def on_click(self, call: Callable[[str], None]) -> None:
         """Call `call` with the key of every clicked row, even if it is already selected."""

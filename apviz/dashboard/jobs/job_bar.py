@@ -22,7 +22,7 @@ class JobBar:
 
     Args:
         run, stop: Callbacks of the buttons.
-        hint: Text before the first job.
+        hint: Text before the first job; empty for none.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class JobBar:
         stop: Callable[[], None],
         *,
         label: str = "Run",
-        hint: str = "Choose data and methods, then Run.",
+        hint: str = "",
     ) -> None:
         self._shown: tuple[str, str] | None = None
         self._state, self._stopping, self._next = "", False, 0.0
         self._run = server_owned(pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow"))
         self._stop = server_owned(
-            pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
+            pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True, visible=False)
         )
         self._run.on_click(lambda event: run())
         self._stop.on_click(lambda event: stop())
@@ -50,18 +50,19 @@ class JobBar:
         )
         self._text = server_owned(
             pmui.Alert(
-                object=hint, severity="info", variant="outlined", margin=(4, 8), styles={"flex": "1 1 260px"},
+                object=hint, severity="info", variant="outlined", visible=bool(hint), margin=(4, 8),
+                styles={"flex": "1 1 260px"},
                 # Show errors in full, but only two lines of other text, so that the charts below stay in the window.
                 sx={"py": 0, "&:not(.MuiAlert-colorError)": {"maxHeight": "4.6em", "overflowY": "auto"}},
             )
         )  # fmt: skip
         #: Row of the buttons, to which a page may add components.
         self.row = pn.FlexBox(self._run, self._stop, self._text, align_items="center", **wide)
-        self.view = pn.Column(self.row, self._held, self._progress, **wide)
+        self.view = pn.Column(self.row, self._held, self._progress, margin=(8, 0, 0, 0), **wide)
 
     def refuse(self, message: str) -> None:
         """Show why no job was started."""
-        self._text.param.update(object=message, severity="error")
+        self._text.param.update(object=message, severity="error", visible=True)
 
     def show_problems(self, problems: Sequence[str]) -> None:
         """Show the problems to fix before a job can run; hide the message if there are none."""
@@ -77,6 +78,7 @@ class JobBar:
         active = job.is_active
         job.seen = not active
         self._run.disabled, self._stop.disabled = active, not active or job.stopping
+        self._stop.visible = active
         self._progress.visible = active
         self._progress.value = round(100 * job.fraction_done)
         text = f"{job.state}: {job.status}" if job.status else job.state
@@ -86,4 +88,4 @@ class JobBar:
         # Keep a refusal on screen until the text changes.
         if (text, severity) != self._shown:
             self._shown = (text, severity)
-            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)
+            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity, visible=True)

@@ -16,13 +16,14 @@ import param
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
-from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.visitors import Visitor
 from apviz.dashboard.limits import Limits
+from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.shown import Notice, adopt, differences
 from apviz.dashboard.settings.system_choice import SystemChoice, SystemPanel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.run_entry import is_solve
@@ -49,7 +50,6 @@ class Shared:
         folder: Folder of the visitor's uploaded files, removed with the session.
         system_panel: Widgets of the system, shared by several pages.
         visitor: Owner of the session, with the jobs of all their tabs.
-        first_runs: Job that fills a new folder; None if the folder had runs.
         has_browser: Whether a browser shows the page and reports drawn charts.
         go: Function that shows another page, by its name, after calling the given function to prepare it.
     """
@@ -62,7 +62,6 @@ class Shared:
     system: SystemChoice
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="apviz-")))
     visitor: Visitor = field(default_factory=Visitor)
-    first_runs: Job | None = None
     has_browser: bool = False
     go: Callable[[str, Callable[[Any], None]], None] | None = None
     system_panel: SystemPanel = field(init=False)
@@ -79,11 +78,6 @@ class Shared:
         """Start a job, which the current page will show."""
         job.page = self.view.page
         self.visitor.start(job)
-
-    @property
-    def awaits_first_runs(self) -> bool:
-        """Return whether a new folder is still being filled."""
-        return self.first_runs is not None and self.first_runs.is_active
 
     def tell(self, message: str, *, bad: bool = False) -> None:
         """Show a message to the visitor. Bad news stays until the visitor closes it."""
@@ -110,8 +104,12 @@ class Page(ABC):
     name: ClassVar[str]
     #: Title on the tab.
     title: ClassVar[str]
-    #: Parts of the session's system that are shown above the page's own settings.
+    #: Parts of the session's system that have chips above the page.
     asks: ClassVar[frozenset[Literal["data", "system"]]] = frozenset()
+    #: Label of the chip that opens the page's own settings; empty if it has none.
+    settings_title: ClassVar[str] = ""
+    #: Whether the page has advanced settings.
+    has_advanced: ClassVar[bool] = False
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -122,20 +120,28 @@ class Page(ABC):
         #: The followed job, and how much of it has been read.
         self._followed: tuple[Job | None, int] = (None, 0)
 
-    @abstractmethod
-    def sidebar(self) -> list[Viewable]:
-        """Return the widgets of the page's own settings, for the sidebar."""
+    def settings(self) -> list[Viewable]:
+        """Return the widgets of the page's own settings, for their editor."""
+        return []
+
+    def settings_words(self) -> str:
+        """Return the value on the chip of the page's own settings."""
+        return ""
+
+    def advanced(self) -> list[Viewable]:
+        """Return the widgets of the page's advanced settings, for their editor."""
+        return []
 
     @abstractmethod
     def main(self) -> Viewable:
-        """Return the view of everything else."""
+        """Return the view of the page below the bar of chips."""
 
     @abstractmethod
     def redraw(self) -> None:
         """Draw all charts again after a change of theme."""
 
-    def first_sight(self) -> FirstSight | None:
-        """Return the static preview before any script has loaded; None if it would be empty."""
+    def preview(self) -> Preview | None:
+        """Return what is shown before the page's scripts have loaded; None if there is nothing to show."""
         return None
 
     def open(self) -> None:
@@ -197,9 +203,12 @@ class SolvingPage(Page):
     #: Name of a job of this page.
     solving: ClassVar[str]
     asks = frozenset({"data", "system"})
+    has_advanced = True
 
     def __init__(self, shared: Shared, **bar: str) -> None:
         super().__init__(shared)
+        self.notice = Notice(self.use_shown)
+        self._compared: object = None
         self.job: ComparisonJob | None = None
         self._taken = 0
         self._bar = JobBar(self.run, self.stop, **bar)
@@ -251,6 +260,30 @@ class SolvingPage(Page):
         self._taken = 0
         shared.start(self.job)
         return True
+
+    def shown_runs(self) -> Sequence[Trace]:
+        """Return the runs with which the settings are compared."""
+        return []
+
+    def use_shown(self) -> None:
+        """Take over the settings of the first run shown."""
+        if runs := self.shown_runs():
+            adopt(self.shared.system, runs[0].attrs)
+
+    def own_differences(self) -> list[str]:
+        """Return the settings of the page itself that differ from what is shown."""
+        return []
+
+    def show_differences(self) -> None:
+        """Show which settings differ from what is shown; called repeatedly, and compares only after a change."""
+        runs, system = self.shown_runs(), self.shared.system
+        settings = [*system.param.values().values()], self.own_differences()
+        compared = [id(trace) for trace in runs], settings, self.has_running
+        if compared == self._compared:
+            return
+        self._compared = compared
+        attrs = [] if self.has_running else [trace.attrs for trace in runs]
+        self.notice.show([*differences(system, attrs), *self.own_differences()] if attrs else [])
 
     @property
     def is_drawing(self) -> bool:

@@ -1,4 +1,4 @@
-"""Settings of compared methods, and of sweeps over batch sizes or noises."""
+"""Settings of compared methods, and of sweeps over block sizes or noises."""
 
 from __future__ import annotations
 
@@ -73,24 +73,28 @@ class MethodChoice(param.Parameterized):
 
 
 def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
-    """Return the widgets of `MethodChoice`, from top to bottom."""
-    m = methods.param
+    """Return the widgets of the methods, and of what most visitors change."""
+    m, wide = methods.param, {"sizing_mode": "stretch_width"}
+    options = {entry.name: key for key, entry in METHODS.items()}
     return [
-        pmui.Typography("Methods", variant="h6"),
-        pmui.CheckBoxGroup.from_param(m.methods, label="", options={entry.name: key for key, entry in METHODS.items()}),
-        pmui.MultiChoice.from_param(m.rules, sizing_mode="stretch_width"),
-        pmui.MultiChoice.from_param(m.partitions, sizing_mode="stretch_width"),
-        *(
-            fields.add(each, sizing_mode="stretch_width")
-            for each in (m.block_sizes, m.overlap, m.ranks, m.tol, m.max_epochs)
-        ),
+        pmui.CheckBoxGroup.from_param(m.methods, label="", options=options),
+        *(fields.add(each, **wide) for each in (m.block_sizes, m.tol, m.max_epochs)),
     ]
 
 
-class BatchSizeSweep(param.Parameterized):
-    """Settings of a sweep over the batch size: alternating projection with every b."""
+def advanced_method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
+    """Return the widgets of rules, partitions, overlap and ranks."""
+    m, wide = methods.param, {"sizing_mode": "stretch_width"}
+    return [
+        pmui.MultiChoice.from_param(m.rules, **wide), pmui.MultiChoice.from_param(m.partitions, **wide),
+        fields.add(m.overlap, **wide), fields.add(m.ranks, **wide),
+    ]  # fmt: skip
 
-    sizes = param.List([], item_type=int, label="Batch sizes b (empty: n/2, n/4, … n/64)")
+
+class BlockSizeSweep(param.Parameterized):
+    """Settings of a sweep over the block size: alternating projection with every b."""
+
+    sizes = param.List([], item_type=int, label="Block sizes b (empty: n/2 … n/64)")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
     partition = param.Selector(default="sequential", objects=list(PARTITIONS), label="Partition")
     overlap = number("overlap", 0.0)

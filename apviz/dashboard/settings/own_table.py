@@ -93,11 +93,9 @@ class OwnTablePanel:
             f"{FORMATS}, up to {most} MB. It is kept with the runs, where everybody who may open this dashboard sees "
             "it."
         )
-        self.view: Viewable = pmui.Accordion(
-            ("Your own data", pn.Column(pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen,
-                                        self.dialog, **_WIDE)),
-            sizing_mode="stretch_width", margin=(4, 0), title_variant="body1",
-        )  # fmt: skip
+        self.view: Viewable = pn.Column(
+            pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen, self.dialog, **_WIDE
+        )
         self.show_chosen()
 
     def show_chosen(self) -> None:

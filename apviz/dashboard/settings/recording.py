@@ -32,7 +32,7 @@ class RecordChoice(param.Parameterized):
     rank = param.Integer(100, bounds=(1, None), label="Preconditioner rank")
     tol = number("tol", 0.01, above=True)
     max_epochs = param.Integer(100, bounds=(1, 100_000), label=SETTINGS["max_epochs"].label)
-    updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record, from the first on")
+    updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record")
 
     def solver(self, n: int, seed: int) -> Solver:
         """Return the solver for a system of n rows.
@@ -53,30 +53,32 @@ class RecordChoice(param.Parameterized):
         return solver
 
 
-def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
-    """Return the widgets of `RecordChoice`, from top to bottom."""
-    p, wide = recording.param, {"sizing_mode": "stretch_width"}
-    of_blocks = [
-        pmui.Select.from_param(p.rule, **wide),
-        pmui.Select.from_param(p.partition, **wide),
-        fields.add(p.block_size, **wide),
-        fields.add(p.overlap, **wide),
-    ]
-    rank = fields.add(p.rank, **wide)
+class RecordingPanel:
+    """Widgets of `RecordChoice`; those of settings that the method does not have are hidden.
 
-    def fit(*events: object) -> None:
-        for field in of_blocks:
-            field.visible = "block_size" in METHODS[recording.method].sweeps
-        rank.visible = "rank" in METHODS[recording.method].sweeps
+    Attributes:
+        basic: Widgets of the method and its main settings, from top to bottom.
+        advanced: Widgets of the other settings.
+    """
 
-    recording.param.watch(fit, "method")
-    fit()
-    return [
-        pmui.Typography("Method", variant="h6"),
-        pmui.Select.from_param(p.method, options={METHODS[name].name: name for name in PICTURED_METHODS}, **wide),
-        *of_blocks,
-        rank,
-        fields.add(p.tol, **wide),
-        fields.add(p.max_epochs, **wide),
-        fields.add(p.updates, **wide),
-    ]
+    def __init__(self, recording: RecordChoice, fields: Fields) -> None:
+        p, wide = recording.param, {"sizing_mode": "stretch_width"}
+        options = {METHODS[name].name: name for name in PICTURED_METHODS}
+        block_size, rank = fields.add(p.block_size, **wide), fields.add(p.rank, **wide)
+        of_blocks = [
+            pmui.Select.from_param(p.rule, **wide), pmui.Select.from_param(p.partition, **wide),
+            fields.add(p.overlap, **wide),
+        ]  # fmt: skip
+
+        def fit(*events: object) -> None:
+            for field in (block_size, *of_blocks):
+                field.visible = "block_size" in METHODS[recording.method].sweeps
+            rank.visible = "rank" in METHODS[recording.method].sweeps
+
+        recording.param.watch(fit, "method")
+        fit()
+        self.basic: list[Viewable] = [
+            pmui.Select.from_param(p.method, options=options, **wide), block_size, fields.add(p.tol, **wide),
+            fields.add(p.max_epochs, **wide), fields.add(p.updates, **wide),
+        ]  # fmt: skip
+        self.advanced: list[Viewable] = [*of_blocks, rank]

@@ -1,4 +1,4 @@
-"""Settings of the system, shared by the pages of a session, and their widgets in the sidebar."""
+"""Settings of the system, shared by the pages of a session, and their widgets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import panel as pn
 import panel_material_ui as pmui
 import param
+from panel.viewable import Viewable
 
 from apviz import datasets
 from apviz.dashboard.components.server_owned import server_owned
@@ -25,6 +26,7 @@ from apviz.dashboard.settings.systems import (
     read_lengthscales,
 )
 from apviz.dashboard.store.own_data import OwnData, OwnTable
+from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 
 #: Default limit on training rows of a user's own table; a comparison then takes about a minute.
@@ -45,7 +47,7 @@ class SystemChoice(param.Parameterized):
     lengthscale = param.String("0.2", label="Lengthscale (one number, or one per input)")
     outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
     noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
-    rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides (targets and probes)")
+    rhs = param.Integer(4, bounds=(1, 64), label="Targets + random probes")
     seed = param.Integer(0, bounds=(0, None), label="Seed of split and probes")
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
@@ -55,6 +57,13 @@ class SystemChoice(param.Parameterized):
         self.param.n.bounds = (10, limits.max_n)
         self.list_datasets()
         self.param.watch(lambda event: self._fit_n(), "dataset")
+
+        self._initial = self.param.values()
+
+    @property
+    def is_untouched(self) -> bool:
+        """Return whether all settings have their initial values."""
+        return bool(self.param.values() == self._initial)
 
     def list_datasets(self) -> None:
         """Offer the data sets on this machine, and the tables of visitors."""
@@ -125,8 +134,10 @@ class SystemPanel:
         folder: Folder of uploaded files.
 
     Attributes:
-        data: Widgets of the data set, from top to bottom; `data_fields` are the fields among them.
-        system: Widgets of all other settings of the system; `fields` are those of both.
+        data: Widgets of the data set; `data_fields` are the fields among them.
+        own: Widgets of the visitor's own table.
+        kernel: Widgets of the kernel and the noise.
+        advanced: Widgets of right-hand sides, seed and precision; `fields` are the fields of all.
     """
 
     def __init__(self, choice: SystemChoice, folder: Path) -> None:
@@ -138,23 +149,27 @@ class SystemPanel:
     def data(self) -> pn.Column:
         choice, wide = self._choice, {"sizing_mode": "stretch_width"}
         card = server_owned(pmui.Typography("", variant="body2"))
-        own = OwnTablePanel(choice, self._folder)
 
         def describe(*events: object) -> None:
             card.object = describe_dataset(choice)
-            own.show_chosen()
 
         choice.param.watch(describe, ["dataset"])
         describe()
         return pn.Column(
-            pmui.Typography("Data", variant="h6"), pmui.Select.from_param(choice.param.dataset, **wide), card, own.view,
+            pmui.Select.from_param(choice.param.dataset, **wide), card,
             self.data_fields.add(choice.param.n, **wide), **wide,
         )  # fmt: skip
 
     @cached_property
-    def system(self) -> pn.Column:
+    def own(self) -> Viewable:
+        panel = OwnTablePanel(self._choice, self._folder)
+        self._choice.param.watch(lambda event: panel.show_chosen(), ["dataset"])
+        return panel.view
+
+    @cached_property
+    def kernel(self) -> pn.Column:
         choice, p, wide = self._choice, self._choice.param, {"sizing_mode": "stretch_width"}
-        kernel = pmui.Select.from_param(p.kernel, **wide)
+        kernel = pmui.Select.from_param(p.kernel, options={KERNELS[name].title: name for name in KERNELS}, **wide)
         numbers = [self.fields.add(each, **wide) for each in (p.lengthscale, p.outputscale, p.noise)]
         about = server_owned(pmui.Typography("", variant="body2"))
 
@@ -166,11 +181,45 @@ class SystemPanel:
 
         choice.param.watch(describe, ["dataset", "source"])
         describe()
+        return pn.Column(pmui.Select.from_param(p.source, **wide), about, kernel, *numbers, **wide)
+
+    @cached_property
+    def advanced(self) -> pn.Column:
+        p, wide = self._choice.param, {"sizing_mode": "stretch_width"}
         return pn.Column(
-            pmui.Typography("System", variant="h6"), pmui.Select.from_param(p.source, **wide), about, kernel, *numbers,
             self.fields.add(p.rhs, **wide), self.fields.add(p.seed, **wide),
             pmui.RadioButtonGroup.from_param(p.dtype, label="Precision", size="small"), **wide,
         )  # fmt: skip
+
+
+def dataset_words(system: SystemChoice) -> str:
+    """Return the number of inputs of the selected data; empty if it is unknown."""
+    own = system.own.find(system.dataset)
+    if own is not None:
+        return "" if own.choices.inputs is None else str(len(own.choices.inputs))
+    return str(datasets.card(system.dataset).d) if system.dataset in datasets.registry else ""
+
+
+def known_hyperparameters(system: SystemChoice) -> Hyperparameters | None:
+    """Return the hyperparameters that the next solve has; None if they are fitted when it runs."""
+    if system.source == BY_HAND:
+        try:
+            scales = read_lengthscales(system.lengthscale)
+        except ValueError:
+            scales = ()  # the field says what is wrong
+        return Hyperparameters(system.kernel, scales, system.outputscale, system.noise)
+    if system.source == FITTED or system.dataset not in datasets.registry:
+        return None
+    return datasets.card(system.dataset).hyperparameters
+
+
+def hyperparameter_words(system: SystemChoice) -> tuple[str, str]:
+    """Return the kernel and the noise of the next solve, in words."""
+    known = known_hyperparameters(system)
+    if known is None:
+        return KERNELS[system.kernel].title if system.source == FITTED else "fitted", "fitted"
+    kernel = KERNELS[known.kernel].title if isinstance(known.kernel, str) else str(known.kernel)
+    return kernel, f"{known.noise:.3g}"
 
 
 def describe_dataset(system: SystemChoice) -> str:

@@ -76,7 +76,7 @@ class TrainingPlan(param.Parameterized):
 
 
 def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> list[Viewable]:
-    """Return the widgets of `TrainingPlan` and of the settings it uses of `SystemChoice`, except the data."""
+    """Return the widgets of model and training, and of the kernel of `SystemChoice`."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
     block_size = fields.add(p.block_size, **wide)
     rank = fields.add(p.rank, **wide)
@@ -107,11 +107,16 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> 
         fields.add(p.probes, **wide),
         pmui.Checkbox.from_param(p.less_work),
         less_work,
-        pmui.Checkbox.from_param(p.warm_start),
-        pmui.Checkbox.from_param(p.spectrum),
-        fields.add(s.seed, **wide),
-        pmui.RadioButtonGroup.from_param(s.dtype, label="Precision", size="small"),
     ]
+
+
+def advanced_training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> list[Viewable]:
+    """Return the widgets of the other settings of a training."""
+    return [
+        pmui.Checkbox.from_param(plan.param.warm_start), pmui.Checkbox.from_param(plan.param.spectrum),
+        fields.add(system.param.seed, sizing_mode="stretch_width"),
+        pmui.RadioButtonGroup.from_param(system.param.dtype, label="Precision", size="small"),
+    ]  # fmt: skip
 
 
 def less_work_words(plan: TrainingPlan) -> str:

@@ -48,9 +48,8 @@ class Visitor:
             self.elsewhere.append(request.url)
 
     def go(self, **settings: Any) -> Visitor:
-        """Open a view, and wait for its settings, which come last."""
+        """Open a view, and wait until its controls work."""
         self.tab.goto(self.server.address(settings))
-        self.tab.wait_for_selector("text=Data set")
         return self.look()
 
     def look(self) -> Visitor:
@@ -63,6 +62,14 @@ class Visitor:
         found = self.tab.locator(f"[role=img][aria-label^='{heading}']:has(.main-svg)")
         found.wait_for()
         return found
+
+    def edit(self, chip: str) -> Visitor:
+        """Open the editor of a chip, by the start of its text."""
+        found = self.tab.get_by_role("toolbar", name="Settings").get_by_role("button").filter(has_text=chip).first
+        if found.get_attribute("aria-expanded") != "true":
+            found.click()
+        self.tab.locator(".contextbar").get_by_role("button", name="Close").locator(SHOWN).wait_for()
+        return self
 
     def field(self, label: str, *, exact: bool = True) -> Any:
         """Return the field with a label on the current page."""

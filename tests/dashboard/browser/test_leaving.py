@@ -52,7 +52,7 @@ def test_nothing_of_departed_visitors_is_kept(browser, recorded):
             context = browser.new_context()
             tab = context.new_page()
             tab.goto(url)
-            tab.wait_for_selector("text=Data set", timeout=1000 * PATIENCE)
+            tab.wait_for_function("() => !document.getElementById('apviz-first')", timeout=1000 * PATIENCE)
             assert count() >= 1
             context.close()
         # clocks of Panel started in two of the pages and keep these two, for any number of visitors

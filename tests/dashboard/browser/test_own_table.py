@@ -60,7 +60,7 @@ def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded,
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), "--max-upload", "1", "--max-n", "5000")
     try:
         someone = visit(to=server).go(rhs=2, methods="cg", max_epochs=5)
-        someone.tab.get_by_text("Your own data").first.click()
+        someone.edit("Use my data")
         offer(someone, tmp_path, "mieten.csv", messy())
         someone.says("4,800 rows, 8 columns")
         someone.says("Latin-1 (Windows-1252), separated by semicolons, decimal commas")
@@ -73,7 +73,7 @@ def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded,
         someone.says(f"{train:,} to train on")
         someone.press("Use this table")
         someone.tab.wait_for_function("location.search.includes('dataset=mieten.csv')")
-        someone.says(f"Your table: {train:,} rows to train on. Target: Miete.")
+        someone.edit("Data set").says(f"Your table: {train:,} rows to train on. Target: Miete.")
         assert someone.field("Training rows n").input_value() == f"{train:,}"
         someone.press("Run")
         (name,) = finished(someone)
@@ -87,11 +87,11 @@ def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded,
         server.start()
         later = visit(to=server)
         later.tab.goto(address)
-        later.says(f"Your table: {train:,} rows to train on. Target: Miete.")
+        later.look().edit("Data set").says(f"Your table: {train:,} rows to train on. Target: Miete.")
         later.press("Run")
         later.says("1 of 1 runs recorded")
         assert len(list(server.runs.glob("mieten.csv*.zarr"))) == 2
-        later.tab.get_by_text("Your own data").first.click()
+        later.edit("Use my data")
         later.press("Remove this table")
         later.tab.wait_for_function("location.search.includes('dataset=china')")
         gone = lambda: not (server.runs / ".data").exists()  # noqa: E731
@@ -104,7 +104,7 @@ def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded,
 @pytest.mark.slow
 def test_bad_files_are_rejected_with_the_reason_and_the_next_one_is_accepted(visit, server, tmp_path):
     someone = visit().go(rhs=2, methods="cg", max_epochs=5)
-    someone.tab.get_by_text("Your own data").first.click()
+    someone.edit("Use my data")
     offer(someone, tmp_path, "one.csv", "price\n1\n2\n")
     someone.says("one.csv has 1 column: a target and at least one input are needed")
     offer(someone, tmp_path, "notes.doc", GOOD)
@@ -117,8 +117,8 @@ def test_bad_files_are_rejected_with_the_reason_and_the_next_one_is_accepted(vis
     offer(someone, tmp_path, "mine.csv", GOOD)
     someone.says("48 to train on")
     someone.press("Use this table")
-    someone.says("Your table: 48 rows to train on. Target: price.")
+    someone.edit("Data set").says("Your table: 48 rows to train on. Target: price.")
     someone.press("Run")
     assert all(name.startswith("mine") for name in finished(someone))
-    someone.press("Remove this table")
+    someone.edit("Use my data").press("Remove this table")
     someone.tab.wait_for_function("location.search.includes('dataset=china')")

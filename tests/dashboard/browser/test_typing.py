@@ -30,6 +30,8 @@ def held(visitor, *words: str) -> None:
     alert.wait_for()
 
 
+#: chip of the editor of a field
+CHIPS = {"Block sizes b": "Methods", "Noise variance σ²": "Noise", "Training rows n": "Rows", "Tolerance": "Methods"}
 #: label of a field: an invalid value, its message, and a valid value with the name and number in a trace
 FIELDS = {
     "Block sizes b": ("foo, -3", "whole numbers above 0", "75", "block_size", 75),
@@ -43,25 +45,25 @@ FIELDS = {
 def test_nothing_runs_while_a_field_is_invalid_and_then_all_shown_values_are_used(visit, server):
     someone = visit().go(**SMALL)
     before = traces(server)
-    fields = {label: someone.field(label) for label in FIELDS}
     for label, (bad, *_) in FIELDS.items():
-        fields[label].fill(bad)
+        someone.edit(CHIPS[label]).field(label).fill(bad)
     for label, (bad, accepted, good, *_) in FIELDS.items():
         someone.press("Run")
         held(someone, label, bad, accepted)
-        assert fields[label].input_value() == bad
+        field = someone.edit(CHIPS[label]).field(label)
+        assert field.input_value() == bad
         if label == list(FIELDS)[-1]:
             # one invalid field is left, which prevents the run
             someone.tab.wait_for_timeout(1000)
         assert traces(server) == before
-        fields[label].fill(good)
+        field.fill(good)
 
     someone.press("Run")
     names = both_runs(someone)
     ran = [apviz.open_trace(server.runs / f"{each}.zarr") for each in names]
     attrs = [{**trace.attrs, "block_size": trace.block_size} for trace in ran]
     for label, (_, _, good, name, value) in FIELDS.items():
-        assert fields[label].input_value() == good
+        assert someone.edit(CHIPS[label]).field(label).input_value() == good
         assert value in [each.get(name) for each in attrs]
         assert name == "block_size" or all(each[name] == value for each in attrs)
 
@@ -69,7 +71,7 @@ def test_nothing_runs_while_a_field_is_invalid_and_then_all_shown_values_are_use
 @pytest.mark.slow
 def test_a_typed_value_is_used_before_its_field_is_left(visit, server):
     someone = visit().go(**SMALL)
-    field = someone.field("Noise variance σ²")
+    field = someone.edit("Noise").field("Noise variance σ²")
     field.press("ControlOrMeta+a")
     field.press_sequentially("0.07")
     # like a screen reader: the field keeps the focus

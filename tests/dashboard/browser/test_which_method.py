@@ -19,8 +19,6 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 )
 def test_a_method_is_advised_before_any_solve_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)
-    if width < 600:  # the drawer covers the page
-        someone.tab.keyboard.press("Escape")
     someone.press("Which method?")
     someone.says("All are estimates")
     button = someone.tab.get_by_role("button", name="Solve by")

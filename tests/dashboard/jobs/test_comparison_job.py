@@ -14,7 +14,7 @@ from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice
+from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice
 from apviz.dashboard.settings.systems import BY_HAND, FITTED, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.kernels import Evaluated
@@ -30,7 +30,7 @@ def runs(tmp_path):
 
 def sweep(runs, sizes, limits=None):
     return finished(
-        ComparisonJob(JobQueue(1), limits or Limits(), runs, SPEC, BatchSizeSweep(sizes=sizes).solvers(200))
+        ComparisonJob(JobQueue(1), limits or Limits(), runs, SPEC, BlockSizeSweep(sizes=sizes).solvers(200))
     )
 
 
@@ -67,7 +67,7 @@ def test_if_no_b_fits_nothing_runs(runs):
 
 
 def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
-    job = ComparisonJob(JobQueue(1), Limits(), runs, SPEC, BatchSizeSweep(sizes=[20, 50], tol=1e-7).solvers(200))
+    job = ComparisonJob(JobQueue(1), Limits(), runs, SPEC, BlockSizeSweep(sizes=[20, 50], tol=1e-7).solvers(200))
     job.stop()
     finished(job)
     assert job.state == "stopped" and len(job.done) <= 1
@@ -75,7 +75,7 @@ def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
 
 def test_stop_ends_a_fit_at_its_next_step(runs):
     spec = SystemSpec("china", 200, source=FITTED, rhs=1)
-    job = ComparisonJob(JobQueue(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
+    job = ComparisonJob(JobQueue(1), Limits(), runs, spec, BlockSizeSweep(sizes=[20]).solvers(200))
     job.stop()
     finished(job)
     assert (job.state, job.message) == ("stopped", "stopped before anything was recorded")

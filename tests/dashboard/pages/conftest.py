@@ -12,7 +12,7 @@ def page(folder):
 
     page = Runs(visitor(folder))
     page.main()
-    page.sidebar()
+    page.settings()
     page.open()
     yield page
     page.shared.end()

@@ -74,7 +74,7 @@ def page_in(folder, **system):
 
 def opened(folder, **view):
     page = page_in(folder)
-    page.choice.param.update(**view)
+    page.choice.param.update(**{"more": True, "x": "work", "scale": "linear"} | view)
     page.open()
     return drawn(page)
 
@@ -157,7 +157,7 @@ def test_without_a_run_there_is_no_field_for_the_cursor(tmp_path):
 
 def test_charts_keep_their_order_whatever_the_address(runs):
     page = page_in(runs)
-    address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic", page.models)
+    address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic&more=true", page.models)
     page.open()
     drawn(page)
     cards = {name: card.view for name, card in page._cards.items()}
@@ -206,7 +206,7 @@ def test_the_cursor_of_an_address_is_shown_whatever_the_order_of_its_parts(runs)
     address.apply("update=7&selected=cyclic&runs=gs,cyclic", page.models)
     page.open()
     assert (page.choice.selected, page.choice.update) == ("cyclic", 7)
-    assert "Choose data and methods" in message(page)
+    assert not page._bar._text.visible
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
     assert answer(page).strip() == "Nothing has run yet." and page._answer.table.rows == []
 
 
-def test_runs_are_listed_next_to_the_chart_best_first_with_the_style_of_their_curves(runs):
+def test_runs_are_listed_best_first_with_the_style_of_their_curves(runs):
     page = opened(runs, runs=["cut", "gs", "cg"])
     keys = [row[0] for row in page._answer.table.rows]
     best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.method_name
@@ -252,6 +252,115 @@ def test_a_click_in_the_list_selects_a_finished_run_only(runs):
     page._select("cg")
     drawn(page)
     assert page.choice.selected == page._answer.table.selected == "cg"
+
+
+# --- curves that stand out --------------------------------------------------------------------------------------------
+
+
+def curve_of(page, name):
+    """Return the line of a run in the first chart, by its name in the folder."""
+    trace = page._traces[name]
+    entry = dict(zip(map(id, page._visible()), run_names(page._visible()), strict=True)).get(id(trace), "")
+    lines = [each for each in json.loads(page._cards["residuals"].chart.base)["data"] if "lines" in each["mode"]]
+    return next((each for each in lines if entry and each.get("legendgroup", "").startswith(entry)), None)
+
+
+def labels(page):
+    layout = json.loads(page._cards["residuals"].chart.base)["layout"]
+    return [each["text"].replace("<br>", " ") for each in layout["annotations"] if each.get("name") == "end"]
+
+
+def test_at_most_four_curves_stand_out_with_their_names_and_the_others_are_grey(runs, monkeypatch):
+    monkeypatch.setattr(compare_page, "MOST", 2)
+    page = opened(runs, runs=["gs", "cyclic", "cg"])
+    best = page._answer.ordered[:2]
+    assert set(labels(page)) == {page._traces[name].method_name for name in best}
+    (grey,) = set(page.choice.runs) - set(best)
+    assert curve_of(page, grey)["line"]["color"].startswith("rgba")
+    assert all(curve_of(page, name)["line"]["color"].startswith("#") for name in best)
+    page._answer.table.pinned = [grey]
+    drawn(page)
+    assert page.choice.pinned == [grey] and page._traces[grey].method_name in labels(page)
+
+
+def test_a_hidden_run_has_no_curve_and_keeps_its_row(runs):
+    page = opened(runs, runs=["gs", "cg"])
+    page._answer.table.hidden = ["cg"]
+    drawn(page)
+    assert page.choice.hidden == ["cg"] and curve_of(page, "cg") is None and curve_of(page, "gs")
+    assert {row[0] for row in page._answer.table.rows} == {"gs", "cg"}
+    page.choice.hidden = []
+    drawn(page)
+    assert page._answer.table.hidden == [] and curve_of(page, "cg")
+
+
+def test_pinned_runs_are_compared_by_the_settings_that_differ(runs):
+    page = opened(runs, runs=["gs", "cyclic", "cg"], pinned=["gs", "cyclic"])
+    ((_, table),) = [card.objects for card in page._pinned.view]
+    found = table[0].object
+    assert list(found.loc["rule"]) == ["gauss-southwell", "cyclic"] and "tol" not in found.index
+    page.choice.pinned = ["gs"]
+    drawn(page)
+    assert not len(page._pinned.view)
+
+
+def test_on_a_log_axis_labels_are_at_the_logarithm_of_the_last_point(runs):
+    page = opened(runs, runs=["cg"], x="seconds", scale="log")
+    layout = json.loads(page._cards["residuals"].chart.base)["layout"]
+    (label,) = [each for each in layout["annotations"] if each.get("name") == "end"]
+    last = runs.open("cg")["epoch"].isel(epoch=-1)
+    assert layout["xaxis"]["type"] == "log"
+    assert label["x"] == pytest.approx(math.log10(last["seconds"])) and label["y"] == pytest.approx(
+        math.log10(last["residual"])
+    )
+
+
+def test_other_charts_and_the_diagnosis_are_drawn_only_when_they_are_shown(runs):
+    page = opened(runs, runs=["gs", "cg"], more=False)
+    assert not page._below.visible and not page._cards["theory"].chart.base and not len(page._details)
+    page.choice.more = True
+    drawn(page)
+    assert page._below.visible and page._cards["theory"].chart.base and len(page._details)
+
+
+# --- settings that differ from what is shown ----------------------------------------------------------------------
+
+
+def said(page):
+    page.show_differences()
+    return page.notice.said if page.notice.view.visible else []
+
+
+def test_a_yellow_bar_names_settings_that_differ_from_what_is_shown(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1)
+    page.open()
+    page.methods.param.update(methods=["cg"], tol=0.1)
+    page.run()
+    page.job.join(60)
+    page.tick()
+    assert said(page) == []
+    page.shared.system.param.update(n=300, noise=0.5)
+    page.methods.methods = ["cg", "ap"]
+    assert said(page) == ["rows 300 (shown: 200)", "noise 0.5 (shown: 0.01)", "methods"]
+    page.use_shown()
+    assert page.shared.system.n == 200 and page.shared.system.noise == 0.01 and said(page) == ["methods"]
+    page.methods.methods = ["cg"]
+    assert said(page) == []
+
+
+def test_the_page_opens_with_the_settings_of_the_newest_runs_unless_the_address_has_others(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=250, rhs=2)
+    page.methods.methods = ["cg"]
+    page.run()
+    page.job.join(60)
+    page.tick()
+    again = page_in(RunsFolder(tmp_path))
+    again.open()
+    assert (again.shared.system.n, again.shared.system.rhs) == (250, 2) and said(again) == []
+    other = page_in(RunsFolder(tmp_path))
+    other.shared.system.n = 400
+    other.open()
+    assert other.shared.system.n == 400 and said(other)[0] == "rows 400 (shown: 250)"
 
 
 # --- which runs are shown -----------------------------------------------------------------------------------------
@@ -327,7 +436,7 @@ def test_a_run_without_updates_is_shown_and_does_not_break_charts(runs):
     for name in ("timeline", "blocks"):
         assert page._cards[name].text.is_empty
     assert "Diagnosis of Alternating projection (greedy" in page._diagnosis._of.object
-    assert len(page._table.table.rows) == 3
+    assert len(page._answer.table.rows) == 3
     for name, card in page._cards.items():
         assert card.words()
         table(page, name) if card.drawn else None
@@ -406,6 +515,7 @@ def test_other_charts_are_sent_after_the_first_is_drawn_or_a_timeout(runs, monke
     page = page_in(runs)
     page.shared.has_browser = True
     page.choice.runs = ["cg", "gs"]
+    page.choice.more = True
     page.open()
     first, other = page._cards["residuals"].chart, page._cards["theory"].chart
     for _ in range(3):
@@ -421,7 +531,7 @@ def test_other_charts_are_sent_after_the_first_is_drawn_or_a_timeout(runs, monke
     while page.is_drawing:
         page.tick()
     monkeypatch.setattr(compare_page, "FIRST_SECONDS", 0.0)
-    page.choice.x = "seconds"
+    page.choice.x = "epochs"
     while page.is_drawing:
         page.tick()
-    assert "seconds" in other.base
+    assert "epochs" in other.base

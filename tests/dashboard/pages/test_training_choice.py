@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard import address
-from apviz.dashboard.pages.sweeps.conditioning import TrainingChoice
+from apviz.dashboard.pages.sweeps.noise import TrainingChoice
 from apviz.dashboard.store.trainings import Trainings
 
 

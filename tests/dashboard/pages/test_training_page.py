@@ -27,7 +27,8 @@ def page(tmp_path):
         pages.append(page := Training(visitor(folder, slots=2)))
         page.choice.param.update(**choice)
         page.shared.system.n = 200
-        page.sidebar()
+        page.settings()
+        page.advanced()
         page.main()
         page.open()
         return page

@@ -9,7 +9,7 @@ pytest.importorskip("panel")
 from apviz.dashboard.address import read, write
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
 
@@ -34,7 +34,7 @@ def field_of(model, name):
         (lambda: SystemChoice(Limits()), "noise", "-1", "use a finite number above 0"),
         (lambda: SystemChoice(Limits()), "noise", "nan", "use a finite number above 0"),
         (lambda: SystemChoice(Limits()), "lengthscale", "0.1, x", "the lengthscale must be one number"),
-        (BatchSizeSweep, "sizes", "-5", "use whole numbers above 0, separated by commas"),
+        (BlockSizeSweep, "sizes", "-5", "use whole numbers above 0, separated by commas"),
         (NoiseSweep, "below", "7", "use a number from 0 to 6"),
         (TrainingPlan, "steps", "many", "use a whole number from 1 to 1,000"),
     ],

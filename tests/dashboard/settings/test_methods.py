@@ -8,7 +8,7 @@ pytest.importorskip("panel")
 
 from apviz.comparison import choose_block_sizes
 from apviz.dashboard import address
-from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.recording import MAX_RECORDED_VALUES, RecordChoice
 from apviz.partitions import KDTree
 
@@ -38,7 +38,7 @@ def test_a_ticked_method_is_never_left_out_silently(empty, method):
 )
 def test_without_a_choice_b_is_n_halved_repeatedly(n, sizes):
     assert choose_block_sizes(n) == sizes
-    assert [solver.block_size for solver in BatchSizeSweep().solvers(n)] == sizes
+    assert [solver.block_size for solver in BlockSizeSweep().solvers(n)] == sizes
 
 
 def test_a_tiny_system_has_fewer_sizes_and_none_of_zero():
@@ -46,7 +46,7 @@ def test_a_tiny_system_has_fewer_sizes_and_none_of_zero():
 
 
 def test_every_requested_b_has_one_solver_with_the_settings():
-    sweep = BatchSizeSweep(sizes=[50, 20, 50], rule="cyclic", partition="kd-tree", overlap=0.5, tol=0.1, max_epochs=7)
+    sweep = BlockSizeSweep(sizes=[50, 20, 50], rule="cyclic", partition="kd-tree", overlap=0.5, tol=0.1, max_epochs=7)
     solvers = sweep.solvers(200)
     assert [solver.block_size for solver in solvers] == [20, 50]
     assert {(s.rule, s.partition, s.tol, s.max_epochs) for s in solvers} == {("cyclic", KDTree(overlap=0.5), 0.1, 7)}

@@ -25,7 +25,7 @@ _LECTURE = ("method", "seconds", "chance")
 
 
 class AdviceCard:
-    """Advice on the system of the sidebar: a sentence, the cost of each method, and possible improvements.
+    """Advice on the chosen system: a sentence, the cost of each method, and possible improvements.
 
     Args:
         methods: Methods whose tolerance and epoch limit apply.

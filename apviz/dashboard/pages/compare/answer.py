@@ -1,28 +1,28 @@
-"""The top of the page Compare: a one-line verdict and its runs, the best first."""
+"""The verdict of the page Compare with its one action, and the table of its runs, the best first."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import panel_material_ui as pmui
 import plotly.graph_objects as go
 
+from apviz.analysis.diagnosis import Diagnosis
 from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing, time_words
-from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.diagnosis_card import rerun_label
+from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of
 from apviz.dashboard.components.text import escape
 from apviz.plots._labels import full_names
 from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
-    "run": "text", "seconds": "2 decimals", "work": "2 decimals", "residual": "scientific", "how it ended": "text",
+    "run": "text", "seconds": "2 decimals", "work": "2 decimals", "residual": "scientific",
+    "test RMSE": "4 decimals", "epochs (CG: iterations)": "integer", "how it ended": "text",
 }  # fmt: skip
-#: Columns on a projector, because the chart shows the rest.
-_COLUMNS_LECTURE = {title: _COLUMNS[title] for title in ("run", "seconds", "work")}
-#: Height of everything above the table, so that a long table scrolls inside.
-_ABOVE = "max(300px, calc(100vh - 280px))"
+#: Columns on a projector.
+_COLUMNS_LECTURE = {title: _COLUMNS[title] for title in ("run", "seconds", "work", "residual")}
 #: An empty line keeps the page below in place when a message appears.
 _NOTHING = "&nbsp;"
 #: Signs before numbers that were not measured.
@@ -40,37 +40,51 @@ def curve_styles(figure: go.Figure) -> list[list[str]]:
 
 
 class Answer:
-    """Verdict on runs, and their table, which is the legend of the chart next to it.
+    """Verdict on runs, its action, and their table.
 
     Args:
         select: Called with the name of a clicked run.
+        rerun: Called with a run and its diagnosis when the action is pressed.
         lecture: Whether to show fewer columns, for a projector.
     """
 
-    def __init__(self, select: Callable[[str], None], *, lecture: bool) -> None:
+    def __init__(
+        self, select: Callable[[str], None], rerun: Callable[[Trace, Diagnosis], None], *, lecture: bool
+    ) -> None:
         wide = {"sizing_mode": "stretch_width"}
-        self._headline = server_owned(pmui.Typography(_NOTHING, variant="h6", margin=(2, 12, 0, 12), **wide))
-        self._rest = server_owned(pmui.Typography(_NOTHING, variant="body2", margin=(0, 12, 2, 12), **wide))
+        self._headline = server_owned(pmui.Typography(_NOTHING, variant="h6", margin=(12, 12, 0, 12), **wide))
+        rest = pmui.Typography(_NOTHING, variant="body2", margin=(0, 12, 2, 12), sx={"color": "text.secondary"}, **wide)
+        self._rest = server_owned(rest)
         self.verdict = pmui.Column(self._headline, self._rest, **wide)
-        self._columns = len(_COLUMNS_LECTURE if lecture else _COLUMNS)
-        self.table = SortedTable(
-            _COLUMNS_LECTURE if lecture else _COLUMNS, caption="Runs, the best first", height=_ABOVE, **wide
-        )
+        #: Button of the action, which the page puts next to Run.
+        self.action = button("", "tips_and_updates", self._act, size="medium", visible=False)
+        self._rerun = rerun
+        self._proposed: tuple[Trace, Diagnosis] | None = None
+        self._columns = list(_COLUMNS_LECTURE if lecture else _COLUMNS)
+        columns = {title: _COLUMNS[title] for title in self._columns}
+        self.table = SortedTable(columns, caption="Runs, the best first", can_hide=True, **wide)
         self.table.on_click(select)
         self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
         self._finished: dict[str, list[Cell]] = {}
         #: Headline, and the text after it.
-        self._said: tuple[str, str] = ("", "")
+        self.said: tuple[str, str] = ("", "")
 
-    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool) -> Verdict:
+    @property
+    def ordered(self) -> list[str]:
+        """Return the names of the finished runs, the best first."""
+        return list(self._finished)
+
+    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool, remark: str = "") -> Verdict:
         """Judge the finished runs by their names in the folder, and list them.
 
         Args:
             solving: Whether more runs will follow.
+            remark: Sentence after the verdict.
         """
         names = full_names(list(traces.values()))
         found = judge(traces.values(), names, more_to_come=solving)
-        self._say(found, solving)
+        self._say(found, solving, remark)
+        self._propose(found, solving=solving)
         keys = {id(trace): key for key, trace in traces.items()}
         ordered = {keys[id(each.trace)]: _row(each) for each in found.standings}
         # Runs of other systems come last.
@@ -88,29 +102,41 @@ class Answer:
         }  # fmt: skip
         self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
 
-    def still(self, chart: str) -> str:
-        """Return static HTML of the verdict and table, with that of the chart next to the table."""
-        headline, *rest = (html.escape(each) for each in self._said)
-        return (
-            f"<h2>{headline}</h2><p>{' '.join(rest)}</p><div class=row><div class='card chart'>{chart}</div>"
-            f"<div class='card scroll'>{self.table.still()}</div></div>"
-        )
-
     def name_curves(self, styles: Mapping[str, list[str]]) -> None:
         """Draw the line and marker of its curve next to the name of each run."""
         self.table.swatches = dict(styles)
 
     def _list(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
-        self.table.show({key: row[: self._columns] for key, row in rows.items()}, **state)
+        places = [list(_COLUMNS).index(title) for title in self._columns]
+        self.table.show({key: [row[place] for place in places] for key, row in rows.items()}, **state)
 
-    def _say(self, found: Verdict, solving: bool) -> None:
+    def _say(self, found: Verdict, solving: bool, remark: str) -> None:
         if not found.standings and solving:
             headline, rest = "Solving: the verdict comes with the first run that ends.", ""
         else:
             headline = f"So far: {found.headline}" if solving else found.headline
-            rest = f"{found.others} {found.change}".strip()
-        self._said = (headline, rest)
+            rest = " ".join(part for part in (found.others, found.change, remark) if part)
+        self.said = (headline, rest)
         self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
+
+    def _propose(self, found: Verdict, *, solving: bool) -> None:
+        """Offer the change that the diagnosis of the judged run proposes, if there is one."""
+        self._proposed = None
+        if found.diagnosis is not None and found.diagnosis.change and not solving:
+            trace = found.best.trace if found.best else min((each.trace for each in found.standings), key=_residual)
+            if trace.attrs.get("operator") != "gpytorch":
+                self._proposed = trace, found.diagnosis
+        self.action.visible = self._proposed is not None
+        if self._proposed is not None:
+            self.action.label = rerun_label(self._proposed[1])
+
+    def _act(self) -> None:
+        if self._proposed is not None:
+            self._rerun(*self._proposed)
+
+
+def _residual(trace: Trace) -> float:
+    return float(trace["epoch"]["residual"][-1])
 
 
 def _row(run: Standing) -> list[Cell]:
@@ -118,10 +144,11 @@ def _row(run: Standing) -> list[Cell]:
 
 
 def _numbers(trace: Trace) -> Sequence[Cell]:
-    """Return seconds, work and residual; for a run that did not converge, the estimates to the tolerance."""
+    """Return seconds, work, residual, test RMSE and epochs; more seconds and work are needed without convergence."""
     last, sign = trace["epoch"].isel(epoch=-1), "" if trace.converged else "> "
     about = "" if trace.residual_is_measured else "≈ "
-    return [(float(last["seconds"]), sign), (float(last["work"]), sign), (float(last["residual"]), about)]
+    costs = [(float(last["seconds"]), sign), (float(last["work"]), sign)]
+    return [*costs, (float(last["residual"]), about), float(last["test_rmse"]), int(last["epoch"])]
 
 
 def _ended(run: Standing) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from apviz import plots
 from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.pages.compare.answer import curve_styles
+from apviz.dashboard.pages.compare.highlight import highlight, log_x
 from apviz.plots._axes import X, without_buttons
-from apviz.plots._labels import run_names
+from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
 from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
@@ -26,49 +27,72 @@ from apviz.tracing.trace import is_estimate
 OF_ONE_RUN = ("timeline", "blocks")
 #: Charts of all runs that grow with the running one.
 GROWING = ("residuals", "rmse", "theory")
-
-
-#: Pixels below the first chart for its notes; on a projector they may be scrolled out of view.
-BELOW, BELOW_LECTURE = 120, 12
+#: Pixels above the axes of the first chart, for plotly's buttons.
+_TOP = 34
+#: Pixels below the first chart, for its notes and the first rows of the table; on a projector for the table.
+BELOW, BELOW_LECTURE = 190, 150
 
 
 def compare_cards(
-    x: Callable[[], X], named: Callable[[Sequence[Trace], list[list[str]]], None], *, lecture: bool
+    x: Callable[[], X],
+    is_log: Callable[[], bool],
+    standing_out: Callable[[Sequence[Trace], list[list[str]]], Collection[int] | None],
+    *,
+    lecture: bool,
 ) -> dict[str, ChartCard]:
     """Return the cards of the page by name, in their order.
 
     Args:
         x: Function that returns the current unit of the curves' x axis.
-        named: Called with the runs in the first chart and the looks of their curves, for the table used as its legend.
+        is_log: Function that returns whether that axis is logarithmic.
+        standing_out: Called with the runs in the first chart and the looks of their curves. It returns the places of
+            those that stand out; None if all do, without names.
     """
     curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
 
+    def scaled(figure: go.Figure) -> go.Figure:
+        figure = without_buttons(figure)
+        return log_x(figure) if is_log() else figure
+
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
-        figure = plots.residuals(traces, x=x(), theme=theme)
+        figure = scaled(plots.residuals(traces, x=x(), theme=theme))
         styles = curve_styles(figure)
         # with many runs, the legend lists methods
-        if len(styles) == len(traces):
-            named(traces, styles)
-            figure.update_layout(showlegend=False)
-        return without_buttons(figure)
+        if len(styles) != len(traces):
+            return figure
+        # the verdict is the title on the page; a downloaded picture has the figure's own
+        own = {"title": figure.layout.title.to_plotly_json(), "top": figure.layout.margin.t}
+        figure.update_layout(showlegend=False, title_text="", margin_t=_TOP, meta=own)
+        places = standing_out(traces, styles)
+        if places is None:
+            return figure
+        named = list(zip(run_names(traces), traces, strict=True))
+        return highlight(figure, {legend_entry(*named[at]): named[at][0] for at in places}, theme)
+
+    def bare(figure: go.Figure) -> go.Figure:
+        """Return the figure without the runs in its legend, because the first chart and the table name them."""
+        figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+        return scaled(figure)
 
     return {
         "residuals": ChartCard(
             "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge; an "
-            "open diamond is recomputed from B − KW.", residuals, fits=BELOW_LECTURE if lecture else BELOW, **curves,
+            "open diamond is recomputed from B − KW. Grey curves are named where the pointer is.", residuals,
+            empty="Nothing has run yet. Choose data and methods above, then press Run.",
+            fits=BELOW_LECTURE if lecture else BELOW, **curves,
         ),
         "rmse": ChartCard(
             "Test error and residual",
             "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when, of "
             "runs that converged. In standard deviations of the target, to which data sets and files are scaled.",
-            lambda traces, theme: _bare(plots.test_rmse(traces, x=x(), theme=theme)),
+            lambda traces, theme: bare(plots.test_rmse(traces, x=x(), theme=theme)),
             takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
         ),
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
             "The band is what the last residual leaves open. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in exact "
             "arithmetic. In float32 and with skeletons the error is known where a pass was made.",
-            lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
+            lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)),
             takes=has_error, table=errors_table, sentence=error_sentence, **curves,
         ),
         "kappas": ChartCard(
@@ -94,12 +118,6 @@ def compare_cards(
             table=times_table, sentence=time_sentence, lecture=lecture,
         ),
     }  # fmt: skip
-
-
-def _bare(figure: go.Figure) -> go.Figure:
-    """Return the figure without the runs in its legend, because the chart of the residuals names them."""
-    figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
-    return without_buttons(figure)
 
 
 def _has_blocks(trace: Trace) -> bool:

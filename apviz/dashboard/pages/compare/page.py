@@ -15,8 +15,7 @@ from apviz.advice import Advice
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.tables import RunsTable
-from apviz.dashboard.first_sight import FirstSight
+from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.race_job import RaceJob
@@ -24,9 +23,12 @@ from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.compare.advice_card import AdviceCard
 from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
-from apviz.dashboard.settings.methods import MethodChoice, method_panel
+from apviz.dashboard.pages.compare.highlight import MOST
+from apviz.dashboard.pages.compare.pinned import Pinned
+from apviz.dashboard.preview import Preview
+from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.plots._still import still
+from apviz.dashboard.store.examples import WORDS, are_examples
 from apviz.racing import By
 from apviz.tracing import Trace
 
@@ -35,12 +37,6 @@ MAX_RUNS = 12
 #: Seconds that a browser has for the first chart before the others follow.
 FIRST_SECONDS = 1.5
 
-
-#: Styles of the first chart and the table next to it, on a desktop with the settings open, and on a projector.
-SIDE_BY_SIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
-SIDE_BY_SIDE_LECTURE = [
-    {"flex": f"{share} 1 {width}px", "min-width": "min(100%, 340px)"} for share, width in ((3, 480), (2, 340))
-]
 #: Ways to run several methods at once, and the measure of each.
 RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
 
@@ -48,10 +44,14 @@ RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
 class CompareView(param.Parameterized):
     """Settings of the view."""
 
-    x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
+    x = param.Selector(default="seconds", objects=["seconds", "work", "epochs"], label="x axis")
+    scale = param.Selector(default="log", objects=["log", "linear"], label="scale of the x axis")
     order = param.Selector(default="one by one", objects=["one by one", *RACES], label="Methods run")
     runs = param.List([], item_type=str, label="runs that are shown")
     selected = param.String("", label="the run that is looked at in detail")
+    pinned = param.List([], item_type=str, label="runs whose curves stand out and which are compared")
+    hidden = param.List([], item_type=str, label="runs without a curve")
+    more = param.Boolean(False, label="whether the other charts and the diagnosis are shown")
     update = param.Integer(None, allow_None=True, bounds=(0, None), label="the update of that run that is marked")
 
 
@@ -61,6 +61,7 @@ class Compare(SolvingPage):
     name = "compare"
     title = "Compare"
     solving: ClassVar[str] = "a comparison"
+    settings_title = "Methods"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -72,47 +73,63 @@ class Compare(SolvingPage):
         self._awaited, self._patience = 0, 0.0
         #: Before the page opens, the address is still being read, part by part.
         self._is_open = False
-        self._answer = Answer(self._select, lecture=shared.lecture)
+        self._answer = Answer(self._select, self.rerun, lecture=shared.lecture)
         self._styles: dict[str, list[str]] = {}
-        self._table = RunsTable(self._select)
+        #: Values of the methods with which the shown runs were made, as far as known.
+        self._made_with: dict[str, Any] = {}
         self._diagnosis = DiagnosisCard(self.rerun)
         self._advice = AdviceCard(shared, self.methods, self.fields.ready, self._take_advice)
-        self._cursor = CursorBar(self._go)
-        self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
+        self._cursor, self._pinned = CursorBar(self._go), Pinned()
+        self._cards = compare_cards(
+            lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, lecture=shared.lecture
+        )
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
-        #: These are filled as charts are drawn, so that the browser gets the first one soon.
-        self._top, self._charts, self._of_one_run = (
-            pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}) for _ in range(3)
-        )
-        self._details, self._numbers = (pn.Column(sizing_mode="stretch_width") for _ in range(2))
+        # Filled as charts are drawn, so that the browser gets the first one soon.
+        wide = {"sizing_mode": "stretch_width"}
+        self._top, self._details = pn.Column(**wide), pn.Column(**wide)
+        self._charts, self._of_one_run = (pn.Row(styles={"flex-wrap": "wrap"}, **wide) for _ in range(2))
+        self._below = pn.Column(
+            self._details, self._charts, self._cursor.view, self._of_one_run, visible=False, **wide
+        )  # fmt: skip
+        self._more = button("", "expand_more", self._toggle_more, size="medium", variant="text", margin=(4, 12))
+        self._show_more()
         self._everything: pn.Column | None = None
-        self.choice.param.watch(lambda event: self._draw_all(), ["x"])
-        self.choice.param.watch(lambda event: self._changed(), ["runs"])
-        self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
-        self.choice.param.watch(lambda event: self._show_cursor(), ["update"])
+        watch, table = self.choice.param.watch, self._answer.table
+        watch(lambda *events: self._draw_all(), ["x", "scale"])
+        watch(lambda event: self._changed(), ["runs"])
+        watch(lambda event: self._show_selected(), ["selected"])
+        watch(lambda event: self._show_cursor(), ["update"])
+        watch(lambda event: self._show_more(), ["more"])
+        watch(lambda *events: self._show_curves(), ["pinned", "hidden"])
+        table.param.watch(lambda *events: self._toggled(), ["pinned", "hidden"])
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def sidebar(self) -> list[Viewable]:
-        return [
-            *([self._advice.button] if self.shared.lecture else []),
-            *method_panel(self.methods, self.fields),
-            pmui.Select.from_param(self.choice.param.order, sizing_mode="stretch_width"),
-        ]
+    def settings(self) -> list[Viewable]:
+        order = pmui.Select.from_param(self.choice.param.order, sizing_mode="stretch_width")
+        return [*method_panel(self.methods, self.fields), order]
+
+    def settings_words(self) -> str:
+        return str(len(self.methods.methods))
+
+    def advanced(self) -> list[Viewable]:
+        return advanced_method_panel(self.methods, self.fields)
 
     def main(self) -> Viewable:
         if self._everything is None:
-            x = pmui.RadioButtonGroup.from_param(self.choice.param.x, label="x axis", size="small", margin=(0, 12))
-            # On a projector the bar has no room for another button.
-            self._bar.row.extend([x] if self.shared.lecture else [self._advice.button, x])
+            x, scale = (
+                pmui.RadioButtonGroup.from_param(each, label="", size="small", margin=(4, 12, 4, 0))
+                for each in (self.choice.param.x, self.choice.param.scale)
+            )
+            x.styles = {"margin-left": "auto"}
+            self._bar.row.extend([self._answer.action, self._advice.button, x, scale])
             for card in self._cards.values():
                 card.view.styles = HALF
-            styles = SIDE_BY_SIDE_LECTURE if self.shared.lecture else SIDE_BY_SIDE
-            self._cards["residuals"].view.styles, self._answer.runs.styles = styles
+            self._cards["residuals"].view.styles = {}
             self._everything = pn.Column(
-                self._bar.view, self._advice.view, self._answer.verdict, self._top, self._details, self._charts,
-                self._cursor.view, self._of_one_run, self._numbers, sizing_mode="stretch_width",
+                self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._top,
+                self._pinned.view, self._more, self._below, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
@@ -120,17 +137,30 @@ class Compare(SolvingPage):
 
     def open(self) -> None:
         self._is_open = True
-        chosen = bool(self.choice.runs) or self.expects_runs or self.shared.awaits_first_runs
+        chosen = bool(self.choice.runs) or self.expects_runs
         newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MAX_RUNS)
         if newest:
+            untouched = self.shared.system.is_untouched
             self.choice.runs = newest
+            if untouched:
+                self.use_shown()
         else:
             self._changed()
+        if not self._made_with:
+            self._made_with = self.methods.param.values()
         self.draw_next()
 
-    def first_sight(self) -> FirstSight | None:
-        figure = self._cards["residuals"].figure
-        return FirstSight(self._answer.still(still(figure, self.shared.theme)), "chart") if figure else None
+    def preview(self) -> Preview | None:
+        chart = self._cards["residuals"].chart
+        return Preview(*self._answer.said, chart.base) if chart.base else None
+
+    def shown_runs(self) -> Sequence[Trace]:
+        first = self._traces.get(self.choice.selected)
+        return [*([first] if first is not None else []), *(each for each in self._traces.values() if each is not first)]
+
+    def own_differences(self) -> list[str]:
+        now = self.methods.param.values()
+        return [self.methods.param[name].label.lower() for name, value in self._made_with.items() if now[name] != value]
 
     def redraw(self) -> None:
         self._draw_all()
@@ -138,6 +168,7 @@ class Compare(SolvingPage):
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
+        self.show_differences()
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
             self.draw_next()
 
@@ -164,7 +195,8 @@ class Compare(SolvingPage):
         # Draw the residual every time, and the other charts in turn.
         self._turn += 1
         self._draw_soon(first)
-        self._draw_soon(others[self._turn % len(others)])
+        if self.choice.more:
+            self._draw_soon(others[self._turn % len(others)])
 
     def run(self) -> None:
         """Solve the selected system by the selected methods."""
@@ -172,14 +204,19 @@ class Compare(SolvingPage):
         race: dict[str, Any] = {} if by is None else {"kind": RaceJob, "by": by}
         current = self.current(lambda spec: self.methods.solvers(spec.seed))
         if current is not None and self.start(*current, **race):
-            self.choice.param.update(runs=[], selected="", update=None, x=by or self.choice.x)
+            self._made_with = self.methods.param.values()
+            self.choice.param.update(runs=[], selected="", update=None, pinned=[], hidden=[], x=by or self.choice.x)
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
         self.start(spec, [advice.best.solver], advice=advice)
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
         """Show these runs, and one of them in detail."""
-        self.choice.param.update(runs=list(dict.fromkeys(runs)), selected=selected, update=None)
+        runs = list(dict.fromkeys(runs))
+        pinned, hidden = (
+            [name for name in names if name in runs] for names in (self.choice.pinned, self.choice.hidden)
+        )
+        self.choice.param.update(runs=runs, selected=selected, update=None, pinned=pinned, hidden=hidden)
 
     # --- selection ------------------------------------------------------------------------------------------------
 
@@ -192,7 +229,6 @@ class Compare(SolvingPage):
         if not self._is_open:
             return
         self._traces, problems = self.opened(self.choice.runs)
-        # Draw first, because charts appear on the page in the order of drawing.
         self._draw_all()
         problems += self._drop_what_is_not_there()
         if problems:
@@ -217,36 +253,61 @@ class Compare(SolvingPage):
     def _show_selected(self) -> None:
         if not self._is_open:
             return
+        self._answer.table.selected = self.choice.selected
         self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
-        self.draw_later(self._diagnosis, self._show_details)
-        for name in OF_ONE_RUN:
-            self._draw_soon(self._cards[name])
-        self.draw_later(self._table, self._show_numbers)
+        if self.choice.more:
+            self.draw_later(self._diagnosis, self._show_details)
+            for name in OF_ONE_RUN:
+                self._draw_soon(self._cards[name])
 
     def _show_answer(self) -> None:
         solving = self.job is not None and self.job.is_active
-        self._answer.show(self._traces, self.choice.selected, solving=solving)
+        remark = WORDS if are_examples(self._traces) else ""
+        self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:
             self._top.append(self._answer.runs)
 
     def _show_details(self) -> None:
-        self._answer.table.selected = self.choice.selected
         self._diagnosis.show(self._traces.get(self.choice.selected), among=self._traces.values())
         if not len(self._details):
             self._details.append(self._diagnosis.view)
 
-    def _show_numbers(self) -> None:
-        self._table.show(self._traces, self.choice.selected)
-        if not len(self._numbers):
-            self._numbers.append(self._table.view)
+    def _toggle_more(self) -> None:
+        self.choice.more = not self.choice.more
+
+    def _show_more(self) -> None:
+        """Show or hide the other charts, which are drawn only while they are shown."""
+        more = self.choice.more
+        self._below.visible = more
+        label, icon = ("Less", "expand_less") if more else ("Diagnosis and more charts", "expand_more")
+        self._more.param.update(label=label, icon=icon)
+        if more and self._is_open:
+            self._draw_all()
+            self._show_selected()
+
+    # --- curves that are pinned or hidden ---------------------------------------------------------------------------
+
+    def _toggled(self) -> None:
+        """Take over what was pinned or hidden in the table."""
+        self.choice.param.update(pinned=self._answer.table.pinned, hidden=self._answer.table.hidden)
+
+    def _show_curves(self) -> None:
+        self._answer.table.param.update(pinned=self.choice.pinned, hidden=self.choice.hidden)
+        if self._is_open:
+            self._draw_all()
+
+    def _visible(self) -> list[Trace]:
+        """Return the finished runs whose curves are drawn."""
+        return [trace for name, trace in self._traces.items() if name not in self.choice.hidden]
 
     def _draw_all(self) -> None:
         first, *others = self._cards.values()
 
         def draw_top() -> None:
-            # Draw both together, because the chart fills the window below the verdict and next to the table.
+            # Draw both together, because the best curves stand out.
             self._show_answer()
+            self._pinned.show(self._traces, self.choice.pinned)
             chart = first.chart
             drawn, before = chart.drawn, chart.base
             self._draw(first)
@@ -255,7 +316,7 @@ class Compare(SolvingPage):
                 self._awaited, self._patience = drawn + 1, time.perf_counter() + FIRST_SECONDS
 
         self.draw_later(self._answer, draw_top)
-        for card in others:
+        for card in others if self.choice.more else ():
             self._draw_soon(card)
 
     def _draw_soon(self, card: ChartCard) -> None:
@@ -267,10 +328,10 @@ class Compare(SolvingPage):
         of_one_run = card in [self._cards[name] for name in OF_ONE_RUN]
         if of_one_run:
             card.show([selected] if selected is not None else [], self.shared.theme)
-        elif live and card.traces == list(self._traces.values()) and card.theme == self.shared.theme:
+        elif live and card.traces == self._visible() and card.theme == self.shared.theme:
             card.show_live(live, self.shared.theme)
         else:
-            card.show(list(self._traces.values()), self.shared.theme, live)
+            card.show(self._visible(), self.shared.theme, live)
         self._mark(card)
         is_first = card is self._cards["residuals"]
         place = self._top if is_first else self._of_one_run if of_one_run else self._charts
@@ -281,12 +342,17 @@ class Compare(SolvingPage):
         """Return the running solves by their names."""
         return self.job.growing if self.job is not None and self.job.is_active else {}
 
-    def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> None:
-        """Show the looks of the runs' curves in the table."""
+    def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> list[int] | None:
+        """Show the looks of the runs' curves in the table, and return the places of those that stand out."""
         names = {id(trace): name for name, trace in (self._growing() | self._traces).items()}
         drawn = {names[id(trace)]: style for trace, style in zip(traces, styles, strict=True) if id(trace) in names}
         self._styles = {name: style for name, style in self._styles.items() if name in names.values()} | drawn
         self._answer.name_curves(self._styles)
+        if any(name not in self._traces for name in drawn):
+            return None  # solves that are running
+        first = dict.fromkeys([*self.choice.pinned, *self._answer.ordered, *drawn])
+        best = [name for name in first if name in drawn][: max(MOST, len(self.choice.pinned))]
+        return [place for place, trace in enumerate(traces) if names.get(id(trace)) in best]
 
     # --- the cursor -----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from apviz.dashboard.jobs.prediction_job import FitJob, PredictJob
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.predict.showing import HALF, ModelView, PredictionsView
 from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.system_choice import hyperparameter_words
 from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.own_data import discard, receive
 
@@ -45,6 +46,7 @@ class Predict(Page):
     name = "predict"
     title = "Predict"
     asks = frozenset({"data"})
+    settings_title = "Kernel"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -98,13 +100,12 @@ class Predict(Page):
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def sidebar(self) -> list[Viewable]:
+    def settings(self) -> list[Viewable]:
         s = self.shared.system.param
-        return [
-            pmui.Typography("Model", variant="h6"),
-            pmui.Select.from_param(s.kernel, **_WIDE),
-            self.fields.add(s.seed, **_WIDE),
-        ]
+        return [pmui.Select.from_param(s.kernel, **_WIDE), self.fields.add(s.seed, **_WIDE)]
+
+    def settings_words(self) -> str:
+        return hyperparameter_words(self.shared.system)[0]
 
     def main(self) -> Viewable:
         if self._everything is None:

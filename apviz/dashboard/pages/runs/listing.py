@@ -149,8 +149,6 @@ class FolderTable:
         self.names: list[str] = []
         self._choose = choose
         self._filling = False
-        #: Number of runs, in words.
-        self._shown = ""
         self._columns: Sequence[str] = DEFAULT
         self._baseline: RunEntry | None = None
         self.table = SortedTable(
@@ -181,7 +179,6 @@ class FolderTable:
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
-        self._shown = f"{shown}."
         words = [f"{shown}. Tick some to see them together; click a row to look at that run in detail."]
         if (pinned := self._baseline) is not None:
             words.append(
@@ -191,10 +188,6 @@ class FolderTable:
         self._count.object = " ".join(words)
         rows = {entry.name: cells(entry, self._columns, now, self._baseline) for entry in entries}
         self._fill(rows=rows, chosen=chosen)
-
-    def still(self) -> str:
-        """Return static HTML of the table."""
-        return f"<div class='card scroll'><h2>Runs in the folder</h2><p>{self._shown}</p>{self.table.still()}</div>"
 
     def tick(self, chosen: Sequence[str]) -> None:
         """Tick these runs only."""

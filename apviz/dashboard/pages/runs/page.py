@@ -13,7 +13,6 @@ from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.server_owned import button
-from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.columns import COLUMNS
 from apviz.dashboard.pages.runs.comparing import RunComparison
@@ -36,6 +35,7 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
+    settings_title = "Columns, import, restore"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -61,14 +61,18 @@ class Runs(Page):
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def sidebar(self) -> list[Viewable]:
+    def settings(self) -> list[Viewable]:
         return runs_panel(self.choice, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
 
     def main(self) -> Viewable:
         if self._everything is None:
             self._everything = pn.Column(
-                self.editor.view, self.listing.broken, self.table.view, self.bar.view, self.comparison.view,
-                self.details.view, sizing_mode="stretch_width",
+                pmui.TextInput.from_param(
+                    self.choice.param.filter, label="Filter", sizing_mode="stretch_width", margin=(16, 12, 4, 12),
+                    placeholder="Words of name, method, data set, how it ended, tags, or note",
+                ),
+                self.editor.view, self.listing.broken, self.table.view, self.bar.view,
+                self.comparison.view, self.details.view, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
@@ -78,9 +82,6 @@ class Runs(Page):
         self.refresh()
         self._choose_changed()
         self._show_selected()
-
-    def first_sight(self) -> FirstSight | None:
-        return FirstSight(self.table.still(), "table") if self.listing.entries else None
 
     def redraw(self) -> None:
         self._draw_all()
@@ -248,24 +249,21 @@ class Runs(Page):
 
 
 def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
-    """Return the widgets of the sidebar, which find, import and restore runs."""
+    """Return the widgets that choose columns, and import and restore runs."""
     return [
-        pmui.Typography("Find", variant="h6"),
-        pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
-        pmui.Typography("Words of name, method, data set, how it ended, tags, or note.", variant="body2"),
         pmui.MultiChoice.from_param(
             choice.param.columns,
             label="Columns",
-            options={column.title: name for name, column in COLUMNS.items()},
             sizing_mode="stretch_width",
+            options={column.title: name for name, column in COLUMNS.items()},
         ),
-        pmui.Typography("Import", variant="h6"),
+        pmui.Typography("Import", variant="subtitle2"),
         pmui.Typography(
             f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
             variant="body2",
         ),
         transfer.drop,
-        pmui.Typography("Deleted", variant="h6"),
+        pmui.Typography("Deleted", variant="subtitle2"),
         pmui.Typography(f"Deleted runs are kept for {TRASH_DAYS} days.", variant="body2"),
         deleted.list,
         deleted.button,

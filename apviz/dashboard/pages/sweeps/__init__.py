@@ -1,1 +1,1 @@
-"""The pages that sweep one setting: Batch size, and Conditioning."""
+"""The pages that sweep one setting: Block size and Noise."""

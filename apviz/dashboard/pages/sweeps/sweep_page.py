@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import panel as pn
-import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
@@ -46,9 +45,10 @@ class SweepPage(SolvingPage):
     over: ClassVar[Over]
     #: Charts that include the running run.
     growing: ClassVar[tuple[str, ...]] = ("sweep",)
+    settings_title = "Sweep"
 
-    def __init__(self, shared: Shared, label: str, hint: str) -> None:
-        super().__init__(shared, label=label, hint=hint)
+    def __init__(self, shared: Shared, label: str) -> None:
+        super().__init__(shared, label=label)
         self.choice = SweepView()
         self.traces: dict[str, Trace] = {}
         self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
@@ -59,27 +59,21 @@ class SweepPage(SolvingPage):
         self.choice.param.watch(lambda event: self._changed(), ["runs"])
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
 
-    def sidebar(self) -> list[Viewable]:
-        return [
-            pmui.Typography("Sweep", variant="h6"),
-            *self._settings(),
-        ]
-
     def main(self) -> Viewable:
         if self._everything is None:
             self._cards["sweep"].view.styles = HALF
             aside = pn.Column(*self._aside(), self._diagnosis.view, styles=HALF)
             self._everything = pn.Column(
                 self._bar.view,
+                self.notice.view,
                 pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
                 self._table.view,
                 sizing_mode="stretch_width",
             )
         return self._everything
 
-    @abstractmethod
-    def _settings(self) -> list[Viewable]:
-        """Return the widgets of the swept setting and of the methods."""
+    def shown_runs(self) -> list[Trace]:
+        return list(self.traces.values())
 
     @abstractmethod
     def _aside(self) -> list[Viewable]:
@@ -115,6 +109,7 @@ class SweepPage(SolvingPage):
 
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
+        self.show_differences()
         self.draw_next()
 
     def run(self) -> None:

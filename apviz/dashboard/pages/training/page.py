@@ -21,7 +21,7 @@ from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.pages.training.picker import SelectedTraining, TrainingPicker, TrainingView
 from apviz.dashboard.pages.training.step import StepDetails, StepSolves
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.training import TrainingPlan, training_panel
+from apviz.dashboard.settings.training import TrainingPlan, advanced_training_panel, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
 from apviz.plots.lengthscales import has_lengthscales
@@ -36,6 +36,8 @@ class Training(Page):
     name = "training"
     title = "Training"
     asks = frozenset({"data"})
+    settings_title = "Model and training"
+    has_advanced = True
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -43,10 +45,7 @@ class Training(Page):
         self.models = [self.plan, self.choice]
         self.trainings = Trainings(shared.runs.path)
         self._next_look = self._next_list = 0.0
-        self._bar = JobBar(
-            self.start, self.stop, label="Start a training",
-            hint="Choose data and settings, then start; or choose a training below to look at it, or to resume it.",
-        )  # fmt: skip
+        self._bar = JobBar(self.start, self.stop, label="Start a training")
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self.launcher = Launcher(shared, self.trainings, self.plan, self._bar.refuse)
         self.selected = SelectedTraining(self.choice, self.trainings, self.launcher)
@@ -66,8 +65,14 @@ class Training(Page):
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def sidebar(self) -> list[Viewable]:
+    def settings(self) -> list[Viewable]:
         return training_panel(self.plan, self.shared.system, self.fields)
+
+    def settings_words(self) -> str:
+        return f"{self.plan.steps:,} steps"
+
+    def advanced(self) -> list[Viewable]:
+        return advanced_training_panel(self.plan, self.shared.system, self.fields)
 
     def main(self) -> Viewable:
         if self._everything is None:

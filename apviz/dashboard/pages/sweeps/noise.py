@@ -1,4 +1,4 @@
-"""The page Conditioning: a sweep over the noise, and so over κ, next to the decrease of σ² in a training."""
+"""The page Noise: a sweep over the noise, and so over κ, next to the decrease of σ² in a training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.analysis.sweeps import Over, sweep_table
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
-from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep, method_panel
+from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep, advanced_method_panel, method_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.trainings import Trainings
 from apviz.experiments.published import SEEDS, published_traces
@@ -21,15 +21,15 @@ from apviz.solvers import Solver
 from apviz.tracing import Trace
 
 
-class Conditioning(SweepPage):
+class Noise(SweepPage):
     """Page of a sweep over σ²: epochs or iterations, and work, against κ; the paper's Figure 4."""
 
-    name = "conditioning"
-    title = "Conditioning"
+    name = "noise"
+    title = "Noise"
     over: ClassVar[Over] = "noise"
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared, "Sweep σ²", "Choose data and methods, then Sweep σ²: every method at every noise.")
+        super().__init__(shared, "Sweep σ²")
         self.sweep, self.trainings = NoiseSweep(), TrainingChoice()
         self.methods = MethodChoice(rules=["gauss-southwell"], block_sizes=[200], max_epochs=500)
         self._here = Trainings(shared.runs.path)
@@ -37,14 +37,16 @@ class Conditioning(SweepPage):
         self.models = [self.sweep, self.methods, self.trainings, self.choice]
         self.trainings.param.watch(lambda event: self._draw_training(), ["trainings"])
 
-    def _settings(self) -> list[Viewable]:
+    def settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
-        return [
-            self.fields.add(s.below, **wide),
-            self.fields.add(s.above, **wide),
-            self.fields.add(s.per_decade, **wide),
-            *method_panel(self.methods, self.fields),
-        ]
+        fields = [self.fields.add(each, **wide) for each in (s.below, s.above, s.per_decade)]
+        return [*fields, *method_panel(self.methods, self.fields)]
+
+    def settings_words(self) -> str:
+        return f"{len(self.sweep.factors())} noises"
+
+    def advanced(self) -> list[Viewable]:
+        return advanced_method_panel(self.methods, self.fields)
 
     def _aside(self) -> list[Viewable]:
         choose = pmui.MultiChoice.from_param(

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 from apviz import plots
-from apviz.plots._still import still
+from benchmarks.leaderboard.still import still
 
 LABEL = r'<span style="position:absolute;{side}:([\d.]+)%;[^>]*nowrap">(.*?)</span>'
 

@@ -1,4 +1,4 @@
-"""The page Batch size: one sweep over b."""
+"""The page Block size: one sweep over b."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from apviz.analysis.sweeps import Over, sweep_table
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
-from apviz.dashboard.settings.methods import BatchSizeSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 
 
-class BatchSize(SweepPage):
+class BlockSize(SweepPage):
     """Page of a sweep over b: epochs, seconds, κ′ and memory, and the curves behind them."""
 
-    name = "batch-size"
-    title = "Batch size"
+    name = "block-size"
+    title = "Block size"
     over: ClassVar[Over] = "block_size"
     growing: ClassVar[tuple[str, ...]] = ("sweep", "residuals")
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared, "Sweep b", "Choose data and a rule, then Sweep b: one run for every batch size.")
-        self.sweep = BatchSizeSweep()
+        super().__init__(shared, "Sweep b")
+        self.sweep = BlockSizeSweep()
         self.models = [self.sweep, self.choice]
 
-    def _settings(self) -> list[Viewable]:
+    def settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
-        return [
-            self.fields.add(s.sizes, **wide),
-            pmui.Select.from_param(s.rule, **wide),
-            pmui.Select.from_param(s.partition, **wide),
-            self.fields.add(s.overlap, **wide),
-            self.fields.add(s.tol, **wide),
-            self.fields.add(s.max_epochs, **wide),
-        ]
+        return [self.fields.add(each, **wide) for each in (s.sizes, s.tol, s.max_epochs)]
+
+    def settings_words(self) -> str:
+        return f"{len(self.sweep.sizes)} block sizes" if self.sweep.sizes else "n/2 … n/64"
+
+    def advanced(self) -> list[Viewable]:
+        s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
+        choices = [pmui.Select.from_param(each, **wide) for each in (s.rule, s.partition)]
+        return [*choices, self.fields.add(s.overlap, **wide)]
 
     def _aside(self) -> list[Viewable]:
         return [self._cards["residuals"].view]
@@ -49,18 +50,18 @@ class BatchSize(SweepPage):
         limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture
         return {
             "sweep": ChartCard(
-                "Cost of each batch size",
+                "Cost of each block size",
                 "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
                 "run that ended without converging, at what it had reached by then; an open circle one that still "
                 "runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
                 takes=_has_block_size, table=sweep_table,
-                empty="Nothing to draw yet: Sweep b solves the chosen system once for every batch size, and every run "
+                empty="Nothing to draw yet: Sweep b solves the chosen system once for every block size, and every run "
                 "becomes a point: its epochs, seconds, κ′ and memory against b.",
                 lecture=lecture,
             ),
             "residuals": ChartCard(
-                "Residual by batch size", "The same runs twice: by epoch, and by time, where many updates count.",
+                "Residual by block size", "The same runs twice: by epoch, and by time, where many updates count.",
                 lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
             ),
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The page Conditioning without a browser: its settings, its job, and trainings in the same folder."""
+"""The page Noise without a browser: its settings, its job, and trainings in the same folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.pages.sweeps.conditioning import Conditioning
+from apviz.dashboard.pages.sweeps.noise import Noise
 from apviz.dashboard.settings.systems import BY_HAND
 from tests.dashboard.visiting import drawn, visitor
 
@@ -37,9 +37,9 @@ def training(shared):
 
 
 def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened(shared):
-    page = Conditioning(shared)
+    page = Noise(shared)
     page.main()
-    page.sidebar()
+    page.settings()
     page.methods.param.update(methods=["ap", "cg"], rules=["cyclic"], block_sizes=[50], tol=0.1)
     page.sweep.param.update(below=1, above=0)
     page.run()
@@ -47,21 +47,21 @@ def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_can_be_reopened
     page.tick()
     noises = [trace.attrs["noise"] for trace in page.traces.values()]
     assert noises == pytest.approx([0.01, 0.01, 0.001, 0.001])
-    again = Conditioning(shared)
+    again = Noise(shared)
     again.open()
     assert sorted(again.choice.runs) == sorted(page.job.done)
     assert len(drawn(again)._cards["sweep"].drawn) == 4
 
 
 def test_without_a_method_nothing_runs(shared):
-    page = Conditioning(shared)
+    page = Noise(shared)
     page.methods.methods = []
     page.run()
     assert page.job is None and "no method is chosen" in page._bar._text.object
 
 
 def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, training):
-    page = Conditioning(shared)
+    page = Noise(shared)
     page.open()
     assert page.trainings.trainings == [training]
     card = drawn(page)._cards["training"]
@@ -71,7 +71,7 @@ def test_the_newest_training_of_the_folder_is_shown_with_the_sweep(shared, train
 
 
 def test_without_a_training_the_page_says_how_to_make_one(shared):
-    page = Conditioning(shared)
+    page = Noise(shared)
     page.open()
     cards = drawn(page)._cards
     assert page.trainings.trainings == [] and cards["training"].drawn == []

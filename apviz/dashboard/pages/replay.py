@@ -1,8 +1,9 @@
-"""The page Look inside: one run, update by update."""
+"""The page Replay: one solve, update by update, or two side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,73 +17,95 @@ from apviz import plots
 from apviz.analysis import geometry
 from apviz.dashboard.components.animation_card import MIN_INTERVAL_MS, AnimationCard, PlayerBar
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
+from apviz.dashboard.components.cursor import cursor_at
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
-from apviz.dashboard.settings.recording import RecordChoice, recording_panel
+from apviz.dashboard.settings.recording import RecordChoice, RecordingPanel
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.methods import METHODS
 from apviz.plots._snapshots import step
 from apviz.plots.fitted_function import FittedFunction
 from apviz.plots.residual_map import ResidualMap
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 
-_NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record one."
-_NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a run."
+_NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record a solve."
+_NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a solve."
 
 
-class InsideView(param.Parameterized):
+class ReplayView(param.Parameterized):
     """Settings of the selection."""
 
     run = param.String("", label="the run")
+    other = param.String("", label="the run next to it; empty for none")
     update = param.Integer(1, bounds=(0, None), label="the update that is shown")
     interval = param.Integer(400, bounds=(MIN_INTERVAL_MS, 10_000), label="milliseconds an update while playing")
 
 
-class Inside(SolvingPage):
-    """Page of one run: the residual over the rows, and for one input the function, one update after another."""
+class Replay(SolvingPage):
+    """Page of a run and of another next to it: residuals over the rows, and for one input the function, by update."""
 
-    name = "inside"
-    title = "Look inside"
+    name = "replay"
+    title = "Replay"
     solving: ClassVar[str] = "a solve"
+    settings_title = "Method"
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared, label="Record one", hint="Choose a run, or record one.")
-        self.recording, self.choice = RecordChoice(), InsideView()
+        super().__init__(shared, label="Record a solve")
+        self.recording, self.choice = RecordChoice(), ReplayView()
         self.models = [self.recording, self.choice]
         self._trace: Trace | None = None
         self._runs = pmui.Select(
             label="Run with pictures", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12)
         )
         self._runs.param.watch(lambda event: self._select(event.new), "value")
+        self._others = pmui.Select(
+            label="Next to it", options={"nothing": ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
+        )
+        self._others.param.watch(lambda event: self.choice.param.update(other=event.new or ""), "value")
+        self._second: Trace | None = None
         self._player = PlayerBar(self._updated, self._paused, self._interval_changed, self.choice.interval)
         self._map, self._function = map_card(lecture=shared.lecture), function_card(lecture=shared.lecture)
+        self._other_map = map_card(lecture=shared.lecture)
         self._animations = [self._map, self._function]
         self._timeline = timeline_card(lecture=shared.lecture)
         self._timeline.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
         self._hint = server_owned(pmui.Typography("", variant="body2", margin=(0, 12), visible=False))
         self._diagnosis = DiagnosisCard(self.rerun)
         self._everything: pn.Column | None = None
-        self.choice.param.watch(lambda event: self._changed(), ["run"])
+        self.choice.param.watch(lambda *events: self._changed(), ["run", "other"])
         self.choice.param.watch(lambda event: self._player_to(event.new), ["update"])
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def sidebar(self) -> list[Viewable]:
-        return [
-            *recording_panel(self.recording, self.fields),
-        ]
+    @cached_property
+    def _recording_panel(self) -> RecordingPanel:
+        return RecordingPanel(self.recording, self.fields)
+
+    def settings(self) -> list[Viewable]:
+        return self._recording_panel.basic
+
+    def settings_words(self) -> str:
+        return METHODS[self.recording.method].name
+
+    def advanced(self) -> list[Viewable]:
+        return self._recording_panel.advanced
 
     def main(self) -> Viewable:
         if self._everything is None:
-            cards = [self._map, self._function, self._timeline]
+            cards = [self._map, self._other_map, self._function, self._timeline]
             for card in cards:
                 card.view.styles = HALF
-            self._runs.styles = self._player.view.styles = {"flex": "1 1 420px", "min-width": "min(100%, 300px)"}
+            for view, width in ((self._runs, 300), (self._others, 300), (self._player.view, 420)):
+                view.styles = {"flex": f"1 1 {width}px", "min-width": "min(100%, 260px)"}
             self._everything = pn.Column(
                 self._bar.view,
-                pn.FlexBox(self._runs, self._player.view, align_items="center", sizing_mode="stretch_width"),
+                self.notice.view,
+                pn.FlexBox(
+                    self._runs, self._others, self._player.view, align_items="center", sizing_mode="stretch_width"
+                ),
                 pn.FlexBox(*(card.view for card in cards), sizing_mode="stretch_width"),
                 self._hint,
                 self._diagnosis.view,
@@ -101,10 +124,14 @@ class Inside(SolvingPage):
 
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
-        for card in self._animations:
+        self.show_differences()
+        for card in (*self._animations, self._other_map):
             card.advance()
         self._mark()
         self.draw_next()
+
+    def shown_runs(self) -> list[Trace]:
+        return [] if self._trace is None else [self._trace]
 
     def _take(self, job: ComparisonJob) -> None:
         new = self.take_runs(job)
@@ -136,6 +163,9 @@ class Inside(SolvingPage):
             with param.parameterized.discard_events(self.choice):
                 self.choice.run = names[0] if names else ""
         self._runs.param.update(options=names, value=self.choice.run or None, visible=bool(names))
+        options = {"nothing": ""} | {name: name for name in names}
+        other = self.choice.other if self.choice.other in names else ""
+        self._others.param.update(options=options, value=other, visible=len(names) > 1)
 
     def _select(self, name: str | None) -> None:
         if name and name != self.choice.run:
@@ -163,13 +193,36 @@ class Inside(SolvingPage):
         self._hint.visible = not self._function.view.visible
         self._hint.object = _NONE_YET if trace is None else _NO_FUNCTION
         self._diagnosis.show(self._trace)
+        self._open_other()
         self._draw_all()
+
+    def _open_other(self) -> None:
+        """Open the run next to the first one."""
+        self._second = None
+        if self.choice.other and self._trace is not None:
+            try:
+                self._second = self.shared.runs.open(self.choice.other)
+                self._other_map.open(self._second, self.shared.theme)
+            except (ValueError, OSError) as error:
+                self._second = None
+                self._bar.refuse(str(error))
+        self._other_map.view.visible = self._second is not None
 
     def _draw_all(self) -> None:
         for card in self._animations:
             if card.view.visible:
                 self.draw_later(card, lambda card=card: self._draw(card))  # type: ignore[misc]
+        if self._second is not None:
+            self.draw_later(self._other_map, self._draw_other)
         self.draw_later(self._timeline, self._draw_timeline)
+
+    def _draw_other(self) -> None:
+        self._other_map.draw(self._second, self.shared.theme, self._other_update(self._player.update))
+        self._describe()
+
+    def _other_update(self, update: int) -> int:
+        """Return the update of the second run that has cost at most the work of an update of the first."""
+        return 0 if self._trace is None or self._second is None else update_at_work(self._second, self._trace, update)
 
     def _draw_timeline(self) -> None:
         trace = self._trace
@@ -186,6 +239,8 @@ class Inside(SolvingPage):
         for card in self._animations:
             if card.view.visible:
                 card.go_to(update)
+        if self._second is not None:
+            self._other_map.go_to(self._other_update(update))
 
     def _paused(self, update: int) -> None:
         self.choice.update = update
@@ -200,7 +255,7 @@ class Inside(SolvingPage):
         if self._player.has(round(point["x"])):
             self.choice.update = round(point["x"])
         else:
-            self._bar.refuse(f"update {round(point['x']):,} was not recorded; record more updates, on the left")
+            self._bar.refuse(f"update {round(point['x']):,} was not recorded; record more updates with Method")
 
     def _interval_changed(self, interval: int) -> None:
         self.choice.interval = interval
@@ -220,6 +275,18 @@ class Inside(SolvingPage):
         for card in self._animations:
             if card.view.visible:
                 card.describe(words)
+        if self._second is not None:
+            at = self._other_map.shown
+            self._other_map.describe(f"{step(self._second, at)[1]}, at the same work")
+
+
+def update_at_work(trace: Trace, other: Trace, update: int) -> int:
+    """Return the last update of a run whose work is at most that of an update of another run."""
+    cursor, updates = cursor_at(other, update), trace["update"]
+    # equal sums of work may differ in their last digit
+    most = 0.0 if cursor is None else cursor.work * (1 + 1e-9)
+    count = int(np.searchsorted(updates["work"].values, most, side="right"))
+    return int(updates["update"][count - 1]) if count else 0
 
 
 def map_card(*, lecture: bool) -> AnimationCard:

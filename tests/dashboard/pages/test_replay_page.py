@@ -1,4 +1,4 @@
-"""The page Look inside without a browser: recording, playing, and its address."""
+"""The page Replay without a browser: recording, playing, and its address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("panel")
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.inside import Inside, function_table, rows_table
+from apviz.dashboard.pages.replay import Replay, function_table, rows_table, update_at_work
 from apviz.dashboard.settings.recording import RecordChoice
 from tests.dashboard.visiting import drawn, visitor
 
@@ -35,7 +35,7 @@ def record(shared, snapshots=5, **settings):
 @pytest.fixture
 def page(shared):
     record(shared)
-    page = Inside(shared)
+    page = Replay(shared)
     page.main()
     page.open()
     return page
@@ -56,11 +56,11 @@ def test_only_runs_with_pictures_can_be_chosen(shared):
 
 
 def test_without_a_run_the_page_says_what_to_do(shared):
-    page = Inside(shared)
+    page = Replay(shared)
     page.main()
     page.open()
     drawn(page)
-    assert page.choice.run == "" and "press Record one" in page._hint.object and page._hint.visible
+    assert page.choice.run == "" and "press Record a solve" in page._hint.object and page._hint.visible
     assert not page._player.view.visible and not page._map.view.visible
 
 
@@ -106,3 +106,23 @@ def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):
     np.testing.assert_array_equal(table["residual after update 2"], trace["snapshot"]["residual"][2])
     assert list(table.columns) == ["row", "input 1", "block", "target", "residual after update 2"]
     np.testing.assert_array_equal(function_table(trace, 2).iloc[:, 1], geometry.functions(trace)["value"][2])
+
+
+def test_a_second_solve_is_shown_at_the_work_of_the_first(shared):
+    first, second = record(shared, method="ap"), record(shared, method="cg")
+    page = Replay(shared)
+    page.main()
+    page.choice.param.update(run=first, other=second)
+    page.open()
+    drawn(page)
+    assert page._other_map.view.visible and page._other_map.chart.base
+    ap, cg = shared.runs.open(first), shared.runs.open(second)
+    works = cg["update"]["work"].values
+    for update in (1, 3, 5):
+        work = float(ap["update"]["work"].sel(update=update))
+        expected = max((number for number, each in zip(cg["update"]["update"].values, works, strict=True)
+                        if each <= work * (1 + 1e-9)), default=0)  # fmt: skip
+        assert update_at_work(cg, ap, update) == expected
+    assert update_at_work(ap, ap, 4) == 4
+    page.choice.other = ""
+    assert not page._other_map.view.visible

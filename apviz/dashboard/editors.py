@@ -1,0 +1,113 @@
+"""The only place with settings: the bar of chips, and the drawer with the editor that a chip opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz.dashboard.components.bar import Bar, Chip
+from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.pages.base import Page, Shared
+from apviz.dashboard.settings.system_choice import dataset_words, hyperparameter_words
+
+#: Titles of the editors that belong to no page.
+_TITLES = {"data": "Data", "own": "Your own data", "kernel": "Kernel and noise", "advanced": "Advanced"}
+
+
+class Editors:
+    """Chips and editors of the page that is shown. An editor is built when it is first opened, and kept.
+
+    Args:
+        show: Called with whether the drawer is to be open.
+
+    Attributes:
+        bar: Chips.
+        drawer: Contents of the drawer.
+    """
+
+    def __init__(self, shared: Shared, page: Callable[[], Page], show: Callable[[bool], None]) -> None:
+        self._shared, self._page, self._show = shared, page, show
+        self._parts: dict[str, pn.Column] = {}
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
+        self.bar = Bar(self.open, margin=0, **wide)
+        self._title = server_owned(pmui.Typography("", variant="h6", margin=(12, 12, 4, 12), **wide))
+        close = button("Close", "close", self.close, variant="text", margin=(10, 8))
+        self._place = pn.Column(**wide)
+        self.drawer: list[Viewable] = [pn.Row(self._title, close, **wide), self._place]
+
+    def update(self) -> None:
+        """Show the current values on the chips."""
+        chips = [list(chip) for chip in self._chips()]
+        if chips != self.bar.chips:
+            self.bar.chips = chips
+
+    def open(self, editor: str) -> None:
+        """Open an editor; close it if it is open or the name is empty."""
+        if editor in ("", self.bar.editor):
+            self.close()
+            return
+        page = self._page()
+        self._title.object = _TITLES.get(editor) or page.settings_title
+        names = _parts_of(editor, page)
+        for name in names:
+            self._make(name, page)
+        for name, part in self._parts.items():
+            part.visible = name in names
+        self.bar.editor = editor
+        self._show(True)
+
+    def close(self) -> None:
+        """Close the editor that is open."""
+        self.bar.editor = ""
+        self._show(False)
+
+    def make_ahead(self) -> bool:
+        """Build a part of an editor of the page before it is opened; return whether one was missing."""
+        page = self._page()
+        for chip in self._chips():
+            for name in _parts_of(chip.editor, page):
+                if name not in self._parts:
+                    self._make(name, page)
+                    self._parts[name].visible = False
+                    return True
+        return False
+
+    def _make(self, name: str, page: Page) -> None:
+        if name not in self._parts:
+            self._parts[name] = pn.Column(*self._build(name, page), sizing_mode="stretch_width")
+            self._place.append(self._parts[name])
+
+    def _build(self, name: str, page: Page) -> list[Viewable]:
+        if name.endswith(" settings"):
+            return page.settings()
+        if name.endswith(" advanced"):
+            return page.advanced()
+        return [getattr(self._shared.system_panel, name)]
+
+    def _chips(self) -> list[Chip]:
+        page, system, chips = self._page(), self._shared.system, list[Chip]()
+        if "data" in page.asks:
+            rows, inputs = f"{system.n:,}", dataset_words(system)
+            chips += [Chip("data", "Data set", system.dataset), Chip("data", "Rows", rows)]
+            chips += [Chip("data", "Inputs", inputs)] if inputs else []
+        if "system" in page.asks:
+            kernel, noise = hyperparameter_words(system)
+            chips += [Chip("kernel", "Kernel", kernel), Chip("kernel", "Noise σ²", noise)]
+        if page.settings_title:
+            chips.append(Chip("settings", page.settings_title, page.settings_words()))
+        if page.has_advanced:
+            chips.append(Chip("advanced", "Advanced"))
+        if "data" in page.asks:
+            chips.append(Chip("own", "Use my data"))
+        return chips
+
+
+def _parts_of(editor: str, page: Page) -> list[str]:
+    """Return the parts that an editor shows of a page, by name."""
+    if editor == "advanced":
+        return [f"{page.name} advanced", *(["advanced"] if "system" in page.asks else [])]
+    return [f"{page.name} settings"] if editor == "settings" else [editor]

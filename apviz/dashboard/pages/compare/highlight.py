@@ -1,0 +1,156 @@
+"""Curves that stand out: at most four have their colours, and names at their ends; the others are grey."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots._axes import log_ticks
+from apviz.plots._style import TEXT_SIZE, ThemeName, theme_named, translucent
+
+#: Most curves that stand out.
+MOST = 4
+#: Pixels of a character and of a line of a label, and between a curve and its label.
+_CHARACTER, _LINE, _GAP = 7.2, 18, 12
+#: Pixels of a plot without its margins, as assumed to keep labels apart, and of the smallest margin at the right.
+_WIDTH, _HEIGHT, _MARGIN = 1100, 400, 48
+#: Most characters of a line of a label; parts of a name that stay on one line, and the space inside them.
+_LABEL, _SHORT, _FIXED = 27, re.compile(r"\(.{1,12}\)"), "\N{NO-BREAK SPACE}"
+#: Pixels by which a label is shifted at most.
+_FARTHEST = 5 * _LINE
+#: Opacity and width of a grey curve.
+_GREY, _THIN = 0.4, 1.2
+#: Left end, middle, width and height of a label, in pixels.
+_Box = tuple[float, float, float, float]
+
+
+def highlight(figure: go.Figure, names: Mapping[str, str], theme: ThemeName) -> go.Figure:
+    """Return the figure with these curves in front, named at their ends, and the others thin and grey behind them.
+
+    Args:
+        names: Label of each curve that stands out, by its group in the legend.
+    """
+    colors = theme_named(theme)
+    grey = translucent(colors.muted, _GREY)
+    behind, front = list[Any](), list[Any]()
+    for curve in figure.data:
+        if curve.legendgroup and curve.legendgroup not in names:
+            curve.marker.update(color=grey, size=6, line={"width": 0})
+            if "lines" in (curve.mode or ""):
+                curve.line.update(color=grey, width=_THIN, dash="solid")
+                curve.mode = "lines"
+            behind.append(curve)
+        else:
+            front.append(curve)
+    figure.data = [*behind, *front]
+    figure.layout.yaxis.autorangeoptions = _room_below(figure)
+    labels, room = _labels(figure, names, translucent(colors.paper, 0.7))
+    if labels:
+        figure.layout.annotations = [*figure.layout.annotations, *labels]
+        figure.layout.margin.r = max(_MARGIN, int(room))
+    return figure
+
+
+def log_x(figure: go.Figure) -> go.Figure:
+    """Make the x axes logarithmic; the start of a run, at 0, is not on them."""
+    drawn = [np.asarray(curve.x, dtype=float) for curve in figure.data if curve.x is not None]
+    ticks = log_ticks(np.concatenate(drawn)) if drawn else {}
+    figure.update_xaxes(type="log", rangemode="normal", **ticks)
+    return figure
+
+
+def _room_below(figure: go.Figure) -> dict[str, Any]:
+    """Return the option of the y axis that leaves room for labels below the ends."""
+    drawn = [np.asarray(curve.y, dtype=float) for curve in figure.data if curve.y is not None]
+    known = np.concatenate(drawn) if drawn else np.empty(0)
+    known = np.log10(known[np.isfinite(known) & (known > 0)])
+    return {"include": [10 ** float(known.min() - 0.2 * np.ptp(known))]} if len(known) else {}
+
+
+def _labels(figure: go.Figure, names: Mapping[str, str], paper: str) -> tuple[list[dict[str, Any]], float]:
+    """Return annotations at the ends of curves, where they cover neither each other nor a curve.
+
+    Returns:
+        Annotations, and the pixels that they need to the right of the axes.
+    """
+    is_log = figure.layout.xaxis.type == "log"
+    ends = {curve.legendgroup: (curve, end) for curve in figure.data if (end := _end(curve, is_log)) is not None}
+    found = [(names[group], *ends[group]) for group in names if group in ends]
+    if not found:
+        return [], 0.0
+    every = np.concatenate([_drawn(curve, is_log) for curve, _ in ends.values()])
+    low, span = every.min(0), np.maximum(np.ptp(every, axis=0), 1e-9)
+    size = np.array([_WIDTH, _HEIGHT])
+    lines_of = [_dense((_drawn(curve, is_log) - low) / span * size) for _, curve, _ in found]
+    labels, taken = [], list[_Box]()
+    # from right to left, because a label lies to the right of its end
+    for name, curve, end in sorted(found, key=lambda each: -each[2][0]):
+        lines = textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
+        x, y = (np.array(end) - low) / span * size
+        width, height = _CHARACTER * max(map(len, lines)), float(_LINE * len(lines))
+        left, shift = _free_place((x, y, width, height), taken, np.concatenate(lines_of))
+        taken.append((left, y + shift, width, height))
+        is_right = left > x
+        labels.append({
+            "name": "end", "x": end[0], "y": end[1], "xref": "x", "yref": "y", "text": "<br>".join(lines),
+            "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
+            "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right", "bgcolor": paper,
+            "font": {"color": curve.line.color, "size": TEXT_SIZE - 1},
+        })  # fmt: skip
+    return labels, max(left + width for left, _, width, _ in taken) - _WIDTH
+
+
+def _end(curve: Any, is_log: bool) -> tuple[float, float] | None:
+    """Return where annotations find the last point of a run's curve; None for other curves."""
+    if not curve.legendgroup or "lines" not in (curve.mode or "") or curve.x is None:
+        return None
+    drawn = _drawn(curve, is_log)
+    return (float(drawn[-1, 0]), float(drawn[-1, 1])) if len(drawn) else None
+
+
+def _drawn(curve: Any, is_log: bool) -> np.ndarray:
+    """Return the points of a curve that the axes can show, (points, 2), as annotations take them: log on a log axis."""
+    x, y = np.asarray(curve.x, dtype=float), np.asarray(curve.y, dtype=float)
+    points: np.ndarray = np.column_stack([x, y])[np.isfinite(x) & np.isfinite(y) & (y > 0) & ((x > 0) | (not is_log))]
+    points[:, 1] = np.log10(points[:, 1])
+    if is_log:
+        points[:, 0] = np.log10(points[:, 0])
+    return points
+
+
+def _dense(points: np.ndarray) -> np.ndarray:
+    """Return points in pixels along a curve, dense enough that none of its lines passes a label unnoticed."""
+    steps = np.linspace(0, len(points) - 1, 40 * len(points))
+    return np.column_stack([np.interp(steps, np.arange(len(points)), points[:, k]) for k in (0, 1)])
+
+
+def _free_place(box: _Box, taken: Sequence[_Box], curves: np.ndarray) -> tuple[float, float]:
+    """Return the left end of a label, and its shift in pixels up, at which it covers no other.
+
+    It covers no curve either, if that is possible. The right of the end and small shifts are preferred.
+
+    Args:
+        box: End of the curve, and width and height of its label.
+    """
+    x, y, width, height = box
+
+    def is_free(left: float, shift: float, lines: np.ndarray) -> bool:
+        covers = (lines[:, 0] > left) & (lines[:, 0] < left + width) & (np.abs(lines[:, 1] - y - shift) < height / 2)
+        return not covers.any() and all(
+            abs(y + shift - other[1]) >= (height + other[3]) / 2
+            or left >= other[0] + other[2] or other[0] >= left + width
+            for other in taken
+        )  # fmt: skip
+
+    for lines in (curves, curves[:0]):
+        for step in range(0, _FARTHEST, _LINE // 2):
+            for left in (x + _GAP, x - _GAP - width):
+                for shift in (step, -step):
+                    if is_free(left, shift, lines):
+                        return left, float(shift)
+    return x + _GAP, 0.0

@@ -1,0 +1,102 @@
+"""The settings of the runs that are shown: how the current settings differ from them, and how to take them over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.text import escape
+from apviz.dashboard.settings.system_choice import SystemChoice, known_hyperparameters
+from apviz.dashboard.settings.systems import BY_HAND, FROM_CARD
+from apviz.kernels import KERNELS
+
+#: Setting, its attribute in a trace, and its name in a sentence.
+_PLAIN = (
+    ("dataset", "dataset", "data set"), ("n", "n", "rows"), ("rhs", "right_hand_sides", "targets + random probes"),
+    ("seed", "seed", "seed"), ("dtype", "dtype", "precision"),
+)  # fmt: skip
+#: Relative difference below which two noises are the same.
+_SAME = 1e-6
+
+
+def differences(system: SystemChoice, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings that differ from those of a run, as `rows 2,000 (shown: 1,712)`.
+
+    Args:
+        runs: Root attributes of the shown runs; the one that differs least counts.
+    """
+    return min((_differences(system, attrs) for attrs in runs), key=len, default=[])
+
+
+def _differences(system: SystemChoice, attrs: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, attribute, word in _PLAIN:
+        mine, shown = getattr(system, name), attrs.get(attribute)
+        if shown is not None and mine != shown:
+            found.append(f"{word} {_written(mine)} (shown: {_written(shown)})")
+    known = known_hyperparameters(system) if "largest_noise" not in attrs else None
+    if known is not None and system.dataset == attrs["dataset"]:
+        if isinstance(known.kernel, str) and known.kernel != attrs["kernel"]:
+            found.append(f"kernel {_kernel(known.kernel)} (shown: {_kernel(attrs['kernel'])})")
+        if not math.isclose(known.noise, attrs["noise"], rel_tol=_SAME):
+            found.append(f"noise {known.noise:.3g} (shown: {attrs['noise']:.3g})")
+    return found
+
+
+def _written(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _kernel(name: str) -> str:
+    return KERNELS[name].title if name in KERNELS else name
+
+
+def adopt(system: SystemChoice, attrs: Mapping[str, Any]) -> None:
+    """Take over the settings of a run, as far as this server has its data and accepts its values."""
+    if attrs["dataset"] not in system.param.dataset.objects:
+        return
+    system.dataset = attrs["dataset"]
+    for name, attribute, _ in _PLAIN[1:]:
+        try:
+            setattr(system, name, attrs[attribute])
+        except (KeyError, ValueError):
+            continue  # it stays, and the page says that it differs
+    system.source = FROM_CARD
+    if _differences(system, attrs) and str(attrs["kernel"]) in KERNELS and attrs["lengthscale"]:
+        scales = ", ".join(f"{each:.6g}" for each in attrs["lengthscale"])
+        system.param.update(
+            source=BY_HAND, kernel=attrs["kernel"], lengthscale=scales, outputscale=attrs["outputscale"],
+            noise=attrs["noise"],
+        )  # fmt: skip
+
+
+class Notice:
+    """Yellow bar: the settings differ from what is shown.
+
+    Args:
+        use_shown: Called to take over the settings of what is shown.
+    """
+
+    def __init__(self, use_shown: Callable[[], None]) -> None:
+        self._words = server_owned(pmui.Typography("", variant="body2", margin=(6, 12), styles={"flex": "1 1 260px"}))
+        look: dict[str, Any] = {"variant": "text", "margin": (2, 8)}
+        self.view = pn.FlexBox(
+            self._words, button("Use the settings shown", "undo", use_shown, **look), align_items="center",
+            sizing_mode="stretch_width", visible=False, margin=0,
+            styles={"background": "var(--apviz-notice)", "color": "var(--apviz-on-notice)"},
+        )  # fmt: skip
+        self.said: list[str] = []
+
+    def show(self, found: Sequence[str]) -> None:
+        """Show differences; hide the bar if there are none."""
+        if list(found) == self.said:
+            return
+        self.said = list(found)
+        if found:
+            self._words.object = escape(f"Not shown yet: {'; '.join(found)}. Run solves with these settings.")
+        self.view.visible = bool(found)

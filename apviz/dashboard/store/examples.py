@@ -1,0 +1,36 @@
+"""Examples: runs that ship with apviz and fill a new folder, so that no page of it is empty."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from apviz.dashboard.store.runs_folder import RunsFolder
+
+#: Start of the names of examples, by which people and pages recognise them.
+PREFIX = "example "
+#: Traces of a comparison, a noise sweep and a training; `python -m benchmarks.dashboard.examples` records them.
+PATH = Path(__file__).with_name("examples.zip")
+WORDS = "Examples, solved on another machine: Run solves on this one."
+
+
+def add_examples(runs: RunsFolder) -> None:
+    """Put the examples into a folder that has no run."""
+    if runs.names():
+        return
+    runs.path.mkdir(parents=True, exist_ok=True)
+    # next to the runs, so that each appears complete
+    with tempfile.TemporaryDirectory(prefix=".examples-", dir=runs.path) as place:
+        with zipfile.ZipFile(PATH) as archive:
+            archive.extractall(place)
+        for each in sorted(Path(place).iterdir()):
+            shutil.move(each, runs.path / each.name)
+
+
+def are_examples(names: Iterable[str]) -> bool:
+    """Return whether runs, at least one, are all examples."""
+    several = list(names)
+    return bool(several) and all(name.startswith(PREFIX) for name in several)
