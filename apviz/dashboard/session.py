@@ -126,8 +126,12 @@ class Session:
             contextbar_width=480 if lecture else 380, contextbar_resizable=False,
             dark_theme=self.shared.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
             theme_config=self._material_theme(), template=_HTML,
-            # the chips open the drawer
-            sx={"& .header [aria-label$=contextbar]": {"display": "none"}},
+            # the chips open the drawer; the other two are shown by nothing, and have no names
+            sx={
+                "& .header [aria-label$=contextbar], & .header .MuiLinearProgress-root, & .main .MuiToolbar-root h5": {
+                    "display": "none"
+                }
+            },
         )  # fmt: skip
         # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole
         # page, and such watchers are never released.

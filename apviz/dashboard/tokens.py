@@ -43,7 +43,7 @@ def material_theme(theme: ThemeName, *, lecture: bool) -> dict[str, Any]:
             "backgroundColor": of["paper"], "backgroundImage": "none", "color": of["ink"], "boxShadow": "none",
             "borderBottom": border,
             "& .title": {"color": f"{of['ink']} !important", "fontSize": of["type-title"], "fontWeight": 700},
-            "& .MuiToolbar-root > .MuiBox-root": {"minWidth": 0},
+            "& .MuiToolbar-root > .MuiBox-root + .MuiBox-root": {"minWidth": 0},
         }}},
         "MuiToolbar": {"styleOverrides": {"root": {"minHeight": f"{of['header']} !important"}}},
         "MuiPaper": {"styleOverrides": {

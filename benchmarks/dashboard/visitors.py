@@ -65,7 +65,7 @@ def _finished(tab: Any, had: list[str]) -> list[str]:
 def _shows_all(tab: Any, server: Served, names: list[str]) -> bool:
     """Test whether the first chart shows every epoch of the runs, as they are on disk."""
     wanted = sorted(apviz.open_trace(server.runs / f"{name}.zarr")["epoch"].sizes["epoch"] for name in names)
-    chart = tab.locator("[role=img]:has(.main-svg)").first
+    chart = tab.locator("[role=figure]:has(.main-svg)").first
     for _ in range(60):
         if sorted(chart.evaluate(LENGTHS)) == wanted:
             return True

@@ -218,7 +218,7 @@ def test_a_student_with_a_browser_sees_the_notebook_and_solves_in_the_dashboard(
         assert not tab.get_by_text("receive official Jupyter news").count()
         tab.goto(visit.address("apviz/?n=500&methods=cg,pcg&rhs=2"))
         tab.wait_for_function("() => !document.getElementById('apviz-first')")
-        tab.wait_for_selector("[role=img][aria-label^='Residual.']:has(.main-svg)")
+        tab.wait_for_selector("[role=figure][aria-label^='Residual.']:has(.main-svg)")
         assert "token=" not in tab.url and not tab.get_by_text("Not everything in this address").is_visible()
         tab.get_by_role("button", name="Run", exact=True).click()
         tab.get_by_text("runs recorded").locator(SHOWN).first.wait_for()

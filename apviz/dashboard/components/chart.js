@@ -160,7 +160,8 @@ export async function render({ model, el }) {
   const holder = document.createElement("div");
   holder.className = "chart";
   holder.tabIndex = 0;
-  holder.setAttribute("role", "img");
+  // not `img`, which may not have the buttons inside
+  holder.setAttribute("role", "figure");
   el.appendChild(holder);
   const root = holder.getRootNode();
   if (root instanceof ShadowRoot) root.adoptedStyleSheets = [...root.adoptedStyleSheets, styles()];

@@ -44,7 +44,7 @@ def test_the_first_page_shows_a_finished_comparison_without_external_links(visit
     someone = visit().go()
     names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
     assert "Alternating projection (greedy, b = 50)" in names and "CG + pivoted Cholesky" in names
-    assert someone.tab.locator("[role=img]:has(.main-svg)").locator(SHOWN).count() == 1
+    assert someone.tab.locator("[role=figure]:has(.main-svg)").locator(SHOWN).count() == 1
     someone.press("Diagnosis and more charts")
     for heading in (*WITH_MOMENTS, "Time per update"):
         someone.chart(heading)
@@ -316,7 +316,7 @@ def test_everything_fits_a_phone(visit):
     someone.look().chart("Time per update")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
-    for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
+    for box in someone.tab.locator("[role=figure]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 

@@ -108,7 +108,7 @@ def test_a_password_is_required_and_gives_access(recorded, browser, tmp_path):
         tab.locator("input[name=username]").fill("anybody")
         tab.locator("input[name=password]").fill("open sesame")
         tab.locator("[type=submit]").click()
-        tab.wait_for_selector("[role=img] .main-svg", timeout=60_000)
+        tab.wait_for_selector("[role=figure] .main-svg", timeout=60_000)
         tab.close()
     finally:
         server.kill()

@@ -26,7 +26,7 @@ def test_a_run_is_drawn_while_it_grows_and_stop_keeps_its_record(visit, server):
     someone = visit().go(**ENDLESS)
     someone.press("Run")
     someone.says("Running: Alternating projection (cyclic, b = 60): ")
-    chart = someone.tab.locator("[role=img]").first
+    chart = someone.tab.locator("[role=figure]").first
     someone.until(
         "chart.data?.some(each => (each.name || '').startsWith('Alternating projection (cyclic, b = 60)'))",
         chart,
@@ -60,7 +60,7 @@ def test_a_run_is_drawn_while_it_grows_and_stop_keeps_its_record(visit, server):
 def test_curves_that_grow_in_the_browser_equal_the_trace(visit, server):
     someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200, "x": "work"})
     someone.press("Run")
-    chart = someone.tab.locator("[role=img]").first
+    chart = someone.tab.locator("[role=figure]").first
     someone.until(
         "chart.data?.some(each => (each.name || '').startsWith('Alternating projection (cyclic, b = 200)'))",
         chart,

@@ -76,7 +76,7 @@ def compare_cards(
 
     return {
         "residuals": ChartCard(
-            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge; an "
+            "Residual", "Lower is better. The thin line is the tolerance; a cross ends a run that did not converge; an "
             "open diamond is recomputed from B − KW. Grey curves are named where the pointer is.", residuals,
             empty="Nothing has run yet. Choose data and methods above, then press Run.",
             fits=BELOW_LECTURE if lecture else BELOW, **curves,
