@@ -316,7 +316,8 @@ def test_everything_fits_a_phone(visit):
     someone.look().chart("Time per update")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
-    for box in someone.tab.locator("[role=figure]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
+    find = "all => all.map(each => each.getBoundingClientRect())"
+    for box in someone.tab.locator("[role=figure]").evaluate_all(find):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
