@@ -35,7 +35,7 @@ class Editors:
         wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
         self.bar = Bar(self.open, margin=0, **wide)
         self._title = server_owned(pmui.Typography("", variant="h6", margin=(12, 12, 4, 12), **wide))
-        close = button("Close", "close", self.close, variant="text", margin=(10, 8))
+        close = button("Close settings", "close", self.close, variant="text", margin=(10, 8))
         self._place = pn.Column(**wide)
         self.drawer: list[Viewable] = [pn.Row(self._title, close, **wide), self._place]
 

@@ -57,7 +57,7 @@ export function render({ model }) {
     const [drawer] = all(document, ".contextbar");
     if (!drawer) return;
     for (const each of all(drawer, WITHIN)) {
-      if (each.checkVisibility() && each.textContent !== "Close") return each.focus();
+      if (each.checkVisibility() && !each.textContent.includes("Close settings")) return each.focus();
     }
   }
 

@@ -68,7 +68,7 @@ class Visitor:
         found = self.tab.get_by_role("toolbar", name="Settings").get_by_role("button").filter(has_text=chip).first
         if found.get_attribute("aria-expanded") != "true":
             found.click()
-        self.tab.locator(".contextbar").get_by_role("button", name="Close").locator(SHOWN).wait_for()
+        self.tab.locator(".contextbar").get_by_role("button", name="Close settings").locator(SHOWN).wait_for()
         return self
 
     def field(self, label: str, *, exact: bool = True) -> Any:
