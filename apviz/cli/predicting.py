@@ -89,8 +89,8 @@ def predict(
             console.print(asked.sentence(gp), highlight=False, markup=False)
             predictor = Predictor(gp, asked)
             if table is not None:
-                answers = {"decimal": decimal_marks(decimal), "dates": date_orders(dates)}
-                rows = read_new_rows(table, encodings_of(gp), **answers)
+                marks, orders = decimal_marks(decimal), date_orders(dates)
+                rows = read_new_rows(table, encodings_of(gp), decimal=marks, dates=orders)
                 written = _predict_table(predictor, rows, missing == "empty", table, out)
             else:
                 written = _predict_grid(predictor, floats(grid, "--grid") or [], model, out)

@@ -19,9 +19,9 @@ from apviz.dashboard.jobs.prediction_job import FitJob, PredictJob
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.predict.showing import HALF, ModelView, PredictionsView
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.system_choice import hyperparameter_words
 from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.own_data import discard, receive
+from apviz.kernels.stationary import KERNELS
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 NO_MODEL = "none yet"
@@ -105,7 +105,7 @@ class Predict(Page):
         return [pmui.Select.from_param(s.kernel, **_WIDE), self.fields.add(s.seed, **_WIDE)]
 
     def settings_words(self) -> str:
-        return hyperparameter_words(self.shared.system)[0]
+        return KERNELS[self.shared.system.kernel].title
 
     def main(self) -> Viewable:
         if self._everything is None:
