@@ -349,7 +349,7 @@ def test_output_to_a_full_disk_ends_a_command_with_one_sentence(monkeypatch, cap
         with pytest.raises(SystemExit) as ended:
             cli.app(["datasets"], prog_name="apviz")
     said = capsys.readouterr().err
-    assert ended.value.code == 1 and "what the command says cannot be written: No space left on device" in said
+    assert ended.value.code == 1 and "the output of the command cannot be written: No space left on device" in said
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_the_repository_speaks_of_apviz_alone():
         pytest.skip("not a git checkout")
     for name in tracked.stdout.splitlines():
         path = ROOT / name
-        if path.suffix in {".png", ".webp", ".gz"} or not path.is_file():
+        if path.suffix in {".png", ".webp", ".gz", ".zip"} or not path.is_file():
             continue
         text = path.read_text("utf-8", errors="replace")
         assert not [word for word in banned if word in text], name

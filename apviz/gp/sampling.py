@@ -70,8 +70,8 @@ def _warn_of_deviations(drawn: Callable[[Any], Tensor], points: Any, hooks: Iter
     off = np.quantile(np.maximum(ratios, 1 / ratios), 1 - BEYOND)
     if off > LARGEST_RATIO:
         warnings.warn(
-            f"standard deviations of these samples are off by a factor of up to {off:.2g} at {1 - BEYOND:.0%} of "
-            f"{len(some)} of the points, for the prior is drawn with random features; at up to "
-            f"{COVARIANCE_POINTS:,} points in a call samples are exact",
+            f"the prior is drawn with random features: at {1 - BEYOND:.0%} of {len(some)} points the sd of these "
+            f"samples is off by a factor of up to {off:.2g}; at up to {COVARIANCE_POINTS:,} points in a call samples "
+            "are exact",
             stacklevel=3,
         )

@@ -175,8 +175,8 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
         )
     if x is not z and leaves(x) != leaves(z):
         raise ValueError(
-            f"the covariance that {made_by} returned is k(x, z) of equal inputs that depend on different parameters, "
-            "as where one side is detached: its gradients would be those of k(x, x); call covar_module(x)"
+            f"the covariance that {made_by} returned is k(x, z) of equal inputs, of which one is detached: its "
+            "gradients would be those of k(x, x); call covar_module(x)"
         )
     outputs = int(covariance.kernel.num_outputs_per_input(x, x))
     kernel, tensors = convert(

@@ -28,6 +28,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import View
 from apviz.dashboard.pages.compare.page import CompareView
+from apviz.dashboard.pages.predict.page import PredictChoice
 from apviz.dashboard.pages.replay import ReplayView
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.session import Session
@@ -149,6 +150,7 @@ def _models(page: str) -> list[Any]:
     """Return the settings of a page as it opens."""
     own: dict[str, list[Any]] = {
         "compare": [MethodChoice(), CompareView()],
+        "predict": [PredictChoice()],
         "block-size": [BlockSizeSweep()],
         "noise": [NoiseSweep(), MethodChoice()],
         "training": [TrainingPlan()],

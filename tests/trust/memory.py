@@ -240,9 +240,10 @@ def _under_a_limit(seed: int, mebibytes: int, told: Any) -> None:
     how = "continued"
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     given, solver = _large(seed)
+    recorder = apviz.Recorder()  # imports libraries, which a limit may keep from being loaded
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (mebibytes << 20), hard))
     try:
-        attempt(given, solver, [apviz.Recorder()])
+        attempt(given, solver, [recorder])
     except MemoryError as error:
         how = "a sentence" if SENTENCE.search(str(error)) else f"no sentence: {error}"
     except Exception as error:

@@ -60,12 +60,12 @@ def test_the_campaign_finds_a_table_read_as_other_numbers(monkeypatch):
     seed = next(
         seed for seed in range(99) if tables.case(seed).truth is not None and tables.judge(seed).how.startswith("read")
     )
-    read = reading.pd.read_csv
-    parquet = reading.read_parquet
-    monkeypatch.setattr(
-        reading.pd, "read_csv", lambda *args, **given: read(*args, **given).iloc[::-1].reset_index(drop=True)
-    )
-    monkeypatch.setattr(reading, "read_parquet", lambda *given: parquet(*given).iloc[::-1].reset_index(drop=True))
+
+    def reversed_by(read):
+        return lambda *args, **given: read(*args, **given).iloc[::-1].reset_index(drop=True)
+
+    monkeypatch.setattr(reading.pd, "read_csv", reversed_by(reading.pd.read_csv))
+    monkeypatch.setattr(reading, "READERS", {endings: reversed_by(read) for endings, read in reading.READERS.items()})
     assert tables.judge(seed).how == "false"
 
 

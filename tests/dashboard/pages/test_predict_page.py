@@ -41,7 +41,7 @@ def opened(folder, *, inputs=("east", "north"), table=TABLE, **more):
 
 
 def shown(page):
-    page.sidebar()
+    page.settings()
     page.main()
     page.open()
     return drawn(page)
