@@ -286,7 +286,7 @@ def advise(
         console.print(each.sentence, highlight=False, markup=False)
     for name, why in advice.unfit.items():
         console.print(f"{name} was left out: {why}", highlight=False, markup=False)
-    console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)
+    console.print(f"All numbers are estimates from small solves, made in {in_words(advice.seconds)}.", highlight=False)
     if solve:
         data, progress = data.for_comparison(), advice.progress()
         shown = ProgressHook(errors, also=lambda: progress.words)

@@ -7,7 +7,7 @@
   const AGAIN = 1000;
   const state = (window.apviz = { server: "", jobs: [], drawing: false, isHeard: false });
 
-  // --- what is seen before the page is there: until what it stands for has been drawn, and nothing moves any more -----
+  // --- the preview, shown until its contents have been drawn and nothing moves ------------------------------------------
 
   // milliseconds after which it goes anyway, if nothing is drawn
   const STILL = 3000;
@@ -82,7 +82,7 @@
     socket.addEventListener("close", lost);
   }
 
-  // --- whether the server is there ---------------------------------------------------------------------------------
+  // --- whether the server answers -----------------------------------------------------------------------------------
 
   let leaving = false;
   addEventListener("pagehide", () => (leaving = true));

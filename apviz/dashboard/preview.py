@@ -1,7 +1,7 @@
 """What a page shows until its scripts have loaded: header, chips, verdict, and the first chart.
 
 A browser needs seconds to load Bokeh and Material's components. The server already knows the verdict and the figure,
-and sends them with the page; plotly draws the figure as soon as it is there.
+and sends them with the page; plotly draws the figure as soon as it has loaded.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 import panel as pn
@@ -14,7 +14,12 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape
+from apviz.methods import PARTITION_WORDS, RULE_WORDS
 from apviz.tracing import Trace, TrainingTrace
+
+#: Words on the button for settings and values whose names are codes.
+_SETTINGS: Final = {"tol": "tolerance", "max_epochs": "epoch limit", "noise": "noise σ²"}
+_VALUES: Final = {"auto": "Automatic", "overlap": "overlapping projections", **RULE_WORDS, **PARTITION_WORDS}
 
 
 class DiagnosisCard:
@@ -87,7 +92,8 @@ def rerun_label(found: Diagnosis) -> str:
 
 def _setting(pair: tuple[str, Any]) -> str:
     name, value = pair
-    return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+    said = f"{value:g}" if isinstance(value, float) else _VALUES.get(value, value)
+    return f"{_SETTINGS.get(name, name.replace('_', ' '))} {said}"
 
 
 def _capitalised(text: str) -> str:

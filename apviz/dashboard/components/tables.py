@@ -80,7 +80,7 @@ def _to_json(cell: Cell) -> str | float | list[float | str] | None:
 _SOLVE_COLUMNS: dict[str, Form] = {
     "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
     "work": "2 decimals", "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific",
-    "how it ended": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
+    "result": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
 }  # fmt: skip
 
 

@@ -8,12 +8,15 @@ from panel.viewable import Viewable
 
 from apviz.comparison import choose_block_sizes, choose_solvers
 from apviz.dashboard.settings.fields import Fields
-from apviz.methods import METHODS, SETTINGS
+from apviz.methods import METHODS, PARTITION_WORDS, RULE_WORDS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.rules import RULES
 from apviz.solvers import Solver
 
 _CAP = SETTINGS["max_epochs"]
+#: Registered names by the words that a person says, for widgets.
+RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES}
+PARTITION_OPTIONS = {PARTITION_WORDS.get(name, name): name for name in PARTITIONS}
 
 
 def number(name: str, default: float, *, above: bool = False) -> param.Number:
@@ -86,7 +89,8 @@ def advanced_method_panel(methods: MethodChoice, fields: Fields) -> list[Viewabl
     """Return the widgets of rules, partitions, overlap and ranks."""
     m, wide = methods.param, {"sizing_mode": "stretch_width"}
     return [
-        pmui.MultiChoice.from_param(m.rules, **wide), pmui.MultiChoice.from_param(m.partitions, **wide),
+        pmui.MultiChoice.from_param(m.rules, options=RULE_OPTIONS, **wide),
+        pmui.MultiChoice.from_param(m.partitions, options=PARTITION_OPTIONS, **wide),
         fields.add(m.overlap, **wide), fields.add(m.ranks, **wide),
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from panel.viewable import Viewable
 
 from apviz.comparison import choose_solvers
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import number
+from apviz.dashboard.settings.methods import PARTITION_OPTIONS, RULE_OPTIONS, number
 from apviz.methods import CHOLESKY, METHODS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.rules import RULES
@@ -66,7 +66,8 @@ class RecordingPanel:
         options = {METHODS[name].name: name for name in PICTURED_METHODS}
         block_size, rank = fields.add(p.block_size, **wide), fields.add(p.rank, **wide)
         of_blocks = [
-            pmui.Select.from_param(p.rule, **wide), pmui.Select.from_param(p.partition, **wide),
+            pmui.Select.from_param(p.rule, options=RULE_OPTIONS, **wide),
+            pmui.Select.from_param(p.partition, options=PARTITION_OPTIONS, **wide),
             fields.add(p.overlap, **wide),
         ]  # fmt: skip
 

@@ -23,9 +23,9 @@ from apviz.tracing import TrainingTrace
 
 SOLVERS = {
     "ap": f"Alternating projection (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING_EPOCHS} epochs",
-    "overlap": f"AP on overlapping blocks, to {TEST_TOL:g}",
+    "overlap": f"Overlapping projections, to {TEST_TOL:g}",
     "cg": f"CG with pivoted Cholesky (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING_EPOCHS}",
-    "auto": f"What apviz chooses, to {TEST_TOL:g}",
+    "auto": f"Automatic (recommended), to {TEST_TOL:g}",
 }
 
 

@@ -56,7 +56,7 @@ def test_scripts_in_names_labels_and_notes_of_runs_are_shown_as_text_on_every_pa
         row = someone.tab.get_by_text("0<img src=x onerror=window.hacked=1>").locator(SHOWN).first
         row.wait_for()
         row.click()
-        someone.says("The run looked at")
+        someone.says("Selected run")
         someone.tab.wait_for_timeout(1500)
         assert not someone.tab.evaluate(HACKED)
         someone.server_may_go = True

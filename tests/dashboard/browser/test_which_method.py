@@ -20,7 +20,7 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 def test_a_method_is_advised_before_any_solve_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)
     someone.press("Which method?")
-    someone.says("All are estimates")
+    someone.says("All numbers are estimates")
     button = someone.tab.get_by_role("button", name="Solve by")
     name = button.inner_text().partition("Solve by ")[2]
     sentence = someone.tab.get_by_text(f"Use {name}: about ").first

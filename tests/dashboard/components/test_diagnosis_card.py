@@ -27,7 +27,7 @@ def test_the_button_shows_a_round_number(noise):
     asked = []
     card = DiagnosisCard(lambda trace, diagnosis: asked.append(diagnosis.change))
     card.show(recorded(apviz.ConjugateGradient(tol=1e-2), noise))
-    assert card._button.visible and card._button.label == f"Run again with noise = {10 * noise:.3g}"
+    assert card._button.visible and card._button.label == f"Run again with noise σ² {10 * noise:.3g}"
     card._press()
     assert asked == [{"noise": float(f"{10 * noise:.3g}")}]
 
@@ -42,7 +42,7 @@ def test_an_unconverged_run_is_compared_with_the_others_shown():
     card.show(cut)
     assert "tolerance is tighter" not in card._limit.object
     card.show(cut, among=[cut, exact])
-    assert "tolerance is tighter" in card._limit.object and card._button.label.startswith("Run again with tol = ")
+    assert "tolerance is tighter" in card._limit.object and card._button.label.startswith("Run again with tolerance ")
 
 
 def rescued():

@@ -42,10 +42,10 @@ def test_the_table_of_solves_states_the_outcome_of_each(folder):
     shown.show(traces, "ap")
     assert [row[0] for row in shown.table.rows] == ["cg", "ap", "cut"] and shown.table.selected == "ap"
     cg, cut = cells(shown.table, "cg"), cells(shown.table, "cut")
-    assert cg["method"] == "CG" and cg["block size"] is None and cg["how it ended"] == "Converged"
+    assert cg["method"] == "CG" and cg["block size"] is None and cg["result"] == "Converged"
     assert (
         cut["block size"] == 10
-        and cut["how it ended"] == "Not converged: epoch limit"
+        and cut["result"] == "Not converged: epoch limit"
         and cut["epochs (CG: iterations)"] == 2
     )
     # measured, though it hit the epoch limit

@@ -55,7 +55,7 @@ def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_
     assert columns == ["method", "seconds", "work", "memory", "chance", "why"]
     for change in advice.alternatives:
         assert any(change.change in text or change.change.capitalize() in text for text in texts[2:])
-    assert "All are estimates" in texts[-1] and not page._advice.button.disabled
+    assert "All numbers are estimates" in texts[-1] and not page._advice.button.disabled
     buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
     assert page.job._progress.left.likely == 0.0  # its time left came from the forecast

@@ -231,12 +231,12 @@ def test_the_diagnosis_of_an_unsettled_training_can_resume_it(page, tmp_path, tr
     opened = page(tmp_path)
     card = opened.picker.diagnosis
     assert card.view.visible and card._limit.object == "Too few steps: σ² still moves"
-    assert card._button.label == "Run again with steps = 6"
+    assert card._button.label == "Run again with steps 6"
     card._press()
     assert not card.view.visible
     tick(opened, lambda: not opened.job.is_active)
     assert opened.selected.steps == 6 and len(Trainings(tmp_path).names()) == 1
-    assert card.view.visible and card._button.label == "Run again with steps = 12"
+    assert card.view.visible and card._button.label == "Run again with steps 12"
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_the_diagnosis_of_unconverged_solves_can_train_again_on_overlapping_bloc
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)
     old, card = opened.choice.training, opened.picker.diagnosis
-    assert card._button.label == "Run again with solver = overlap"
+    assert card._button.label == "Run again with solver overlapping projections"
     card._press()
     tick(opened, lambda: not opened.job.is_active)
     assert opened.choice.training != old and opened.selected.trace.converged and opened.selected.steps == 3

@@ -105,7 +105,7 @@ class AdviceCard:
         )
         changes = [each.sentence for each in advice.alternatives]
         left_out = [f"{name} was left out: {why}." for name, why in advice.unfit.items()]
-        made = f"All are estimates, made in {in_words(advice.seconds)} on some of the rows."
+        made = f"All numbers are estimates from small solves, made in {in_words(advice.seconds)}."
         parts: list[Any] = [
             _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(advice.headline, "h6"),
             _text(advice.reason, "body2"), table, *(_text(line) for line in (changes, left_out, [made]) if line),

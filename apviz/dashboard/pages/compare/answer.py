@@ -19,7 +19,7 @@ from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
     "run": "text", "seconds": "2 decimals", "work": "2 decimals", "residual": "scientific",
-    "test RMSE": "4 decimals", "epochs (CG: iterations)": "integer", "how it ended": "text",
+    "test RMSE": "4 decimals", "epochs (CG: iterations)": "integer", "result": "text",
 }  # fmt: skip
 #: Columns on a projector.
 _COLUMNS_LECTURE = {title: _COLUMNS[title] for title in ("run", "seconds", "work", "residual")}

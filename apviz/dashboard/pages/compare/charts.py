@@ -83,15 +83,15 @@ def compare_cards(
         ),
         "rmse": ChartCard(
             "Test error and residual",
-            "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when, of "
-            "runs that converged. In standard deviations of the target, to which data sets and files are scaled.",
+            "Where the upper curve is flat, solving longer no longer improves the predictions. A star marks where a "
+            "converged run gets there first. The unit is the standard deviation of the target.",
             lambda traces, theme: bare(plots.test_rmse(traces, x=x(), theme=theme)),
             takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
         ),
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
-            "The band is what the last residual leaves open. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in exact "
-            "arithmetic. In float32 and with skeletons the error is known where a pass was made.",
+            "The band is what the last residual leaves uncertain. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in "
+            "exact arithmetic. In float32 and with skeletons, the error is known at passes only.",
             lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)),
             takes=has_error, table=errors_table, sentence=error_sentence, **curves,
         ),
@@ -102,12 +102,12 @@ def compare_cards(
             table=kappas_table, sentence=kappa_sentence, axes=460, lecture=lecture,
         ),
         "timeline": ChartCard(
-            "Which block, when", "One mark an update of the run looked at; the colour is the energy it removed.",
+            "Which block, when", "One mark per update of the selected run; the colour is the energy removed.",
             lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=_has_timeline,
             table=updates_table, x_unit=lambda: "update", lecture=lecture,
         ),
         "blocks": ChartCard(
-            "Where the residual is", "Residual norm of every block after every epoch, of the run looked at.",
+            "Where the residual is", "Residual norm of every block after every epoch of the selected run.",
             lambda traces, theme: plots.block_norms(traces, theme=theme), takes=_has_blocks,
             table=block_norms_table, sentence=residual_sentence, x_unit=lambda: "epochs", lecture=lecture,
         ),

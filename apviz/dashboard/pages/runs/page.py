@@ -69,7 +69,7 @@ class Runs(Page):
             self._everything = pn.Column(
                 pmui.TextInput.from_param(
                     self.choice.param.filter, label="Filter", sizing_mode="stretch_width", margin=(16, 12, 4, 12),
-                    placeholder="Words of name, method, data set, how it ended, tags, or note",
+                    placeholder="Search name, method, data set, result, tags and note",
                 ),
                 self.editor.view, self.listing.broken, self.table.view, self.bar.view,
                 self.comparison.view, self.details.view, sizing_mode="stretch_width",
@@ -259,7 +259,7 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, m
         ),
         pmui.Typography("Import", variant="subtitle2"),
         pmui.Typography(
-            f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
+            f"Traces as .zarr.zip, up to {max_upload_mb} MB. They are read as data only and never replace another run.",
             variant="body2",
         ),
         transfer.drop,

@@ -65,7 +65,7 @@ class RunDetails:
         # the page Training resumes trainings
         self.diagnosis = DiagnosisCard(rerun, lambda diagnosis: not self._is_training)
         self._paper = pmui.Paper(
-            pmui.Typography("The run looked at", variant="h6", margin=(8, 12, 0, 12)), self._detail,
+            pmui.Typography("Selected run", variant="h6", margin=(8, 12, 0, 12)), self._detail,
             pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
             pn.Row(self.tags, button("Keep tags", "label", lambda: keep_tags(tags_of(self.tags.value))), **wide),
             pn.Row(self.note, button("Keep note", "save", lambda: keep_note(self.note.value)), **wide),

@@ -12,7 +12,7 @@ from apviz.analysis.sweeps import Over, sweep_table
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
-from apviz.dashboard.settings.methods import BlockSizeSweep
+from apviz.dashboard.settings.methods import PARTITION_OPTIONS, RULE_OPTIONS, BlockSizeSweep
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
 from apviz.tracing import Trace
@@ -40,7 +40,10 @@ class BlockSize(SweepPage):
 
     def advanced(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
-        choices = [pmui.Select.from_param(each, **wide) for each in (s.rule, s.partition)]
+        choices = [
+            pmui.Select.from_param(s.rule, options=RULE_OPTIONS, **wide),
+            pmui.Select.from_param(s.partition, options=PARTITION_OPTIONS, **wide),
+        ]
         return [*choices, self.fields.add(s.overlap, **wide)]
 
     def _aside(self) -> list[Viewable]:
@@ -51,9 +54,8 @@ class BlockSize(SweepPage):
         return {
             "sweep": ChartCard(
                 "Cost of each block size",
-                "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
-                "run that ended without converging, at what it had reached by then; an open circle one that still "
-                "runs or was interrupted. Click a point for its diagnosis.",
+                "The ring marks the fastest b that converged, set-up included. A cross is a run that did not "
+                "converge, an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
                 takes=_has_block_size, table=sweep_table,
                 empty="Nothing to draw yet: Sweep b solves the chosen system once for every block size, and every run "
@@ -61,7 +63,7 @@ class BlockSize(SweepPage):
                 lecture=lecture,
             ),
             "residuals": ChartCard(
-                "Residual by block size", "The same runs twice: by epoch, and by time, where many updates count.",
+                "Residual by block size", "The same runs by epoch and by time; by time, many updates are slow.",
                 lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
             ),
         }  # fmt: skip

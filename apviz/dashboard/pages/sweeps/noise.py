@@ -69,8 +69,8 @@ class Noise(SweepPage):
         return {
             "sweep": ChartCard(
                 "Cost of a smaller noise σ²",
-                "Up and to the right is harder: κ grows as σ² falls. A cross is a run that ended without converging, "
-                "an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
+                "Points farther up and to the right are harder: κ grows as σ² falls. A cross is a run that did not "
+                "converge, an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.noise_sweep(traces, theme=theme), table=sweep_table, axes=520,
                 empty="Nothing to draw yet: Sweep σ² solves the chosen system at every noise by every method that is "
                 "ticked, and every run becomes a point, its work and its iterations against κ.",
