@@ -116,7 +116,7 @@ class Detached(Base):
 
 def test_a_covariance_whose_sides_depend_on_different_parameters_is_refused():
     model = Detached().double().train()
-    with apviz.gpytorch.alternating_projection(), pytest.raises(ValueError, match="one side is detached"):
+    with apviz.gpytorch.alternating_projection(), pytest.raises(ValueError, match="of which one is detached"):
         model(*model.train_inputs)
 
 
