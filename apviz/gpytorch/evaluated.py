@@ -121,8 +121,8 @@ def check_gradients(kernel: Kernel, x: Tensor, what: str) -> None:
         has_others = formula.differentiable(phi, phi.clone()).requires_grad
     if has_others:
         raise TypeError(
-            f"{what}; its own code evaluates it with a tensor that is neither an input nor a parameter, whose gradient "
-            "would be lost: register it as a parameter, or multiply the covariance by it in forward"
+            f"{what}; its own code uses a tensor that is neither an input nor a parameter, so its gradient would be "
+            "lost: register it as a parameter, or multiply the covariance by it in forward"
         )
 
 

@@ -148,5 +148,5 @@ def test_a_kernel_with_a_gradient_in_a_tensor_that_it_does_not_own_is_refused():
     with apviz.gpytorch.alternating_projection():
         with torch.no_grad():
             assert model(*model.train_inputs).mean.shape == (N,)
-        with pytest.raises(TypeError, match="a tensor that is neither an input nor a parameters"):
+        with pytest.raises(TypeError, match="a tensor that is neither an input nor a parameter"):
             model(*model.train_inputs)
