@@ -64,7 +64,7 @@ class Predict(Page):
         self._list.param.watch(lambda event: self._select(event.new), "value")
         self._delete = button("Delete this model", "delete", self.delete, color="error", margin=(16, 12))
         self._nothing = pmui.Paper(
-            pmui.Typography("No model is here yet", variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography("No model yet", variant="h6", margin=(8, 12, 0, 12)),
             pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)), margin=8, elevation=1, **_WIDE,
         )  # fmt: skip
         self.model, self.predictions = ModelView(shared), PredictionsView(shared)
