@@ -23,6 +23,9 @@ if os.environ.get("APVIZ_DEVICE", "cpu") != "cpu":
 
     read_results_on_the_cpu()
 
+# the console of the commands measures the terminal once, before a test runs a command in a wider one
+import apviz.cli.terminal  # noqa: F401
+
 # processes in the background of a shell ignore Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
