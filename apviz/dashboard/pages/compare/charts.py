@@ -83,8 +83,8 @@ def compare_cards(
         ),
         "rmse": ChartCard(
             "Test error and residual",
-            "Where the upper curve is flat, solving longer no longer improves the predictions. A star marks where a "
-            "converged run gets there first. The unit is the standard deviation of the target.",
+            "Where the upper curve is flat, solving longer no longer improves the predictions. A star marks where this "
+            "begins in a converged run. The unit is the standard deviation of the target.",
             lambda traces, theme: bare(plots.test_rmse(traces, x=x(), theme=theme)),
             takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
         ),
