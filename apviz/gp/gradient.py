@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from apviz.duplicates import DistinctRows
-from apviz.gp.fast_products import with_fast_products
+from apviz.gp.fast_products import GRADIENT_ERROR, with_fast_products
 from apviz.gp.probes import Probes, draw, pathwise
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Noise
@@ -141,5 +141,5 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
             f"{tuple(dual.shape)}"
         )
     right = torch.cat([weights[:, :outputs] * -0.5, dual * (0.5 * outputs / probes)], dim=1)
-    fast = with_fast_products(operator)
+    fast = with_fast_products(operator, GRADIENT_ERROR)
     return gradient_of(weights[:, :outputs], fast.bilinear_derivatives(weights.to(fast.x), right.to(fast.x)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from apviz.duplicates import DistinctRows
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.fast_products import with_fast_products
+from apviz.gp.fast_products import VALUE_ERROR, with_fast_products
 from apviz.gp.gradient import Gradient, gradient_of
 from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.probes import rademacher
@@ -115,7 +115,7 @@ def estimated_marginal_likelihood(
     The quadratic form comes from a solve, with an error of second order in its residual. log det K comes from
     stochastic Lanczos quadrature (`lanczos_log_determinant`), with the standard error of its probes. With the same
     whitening, value and gradient belong to one function. For many rows of up to three inputs, products are those of
-    `apviz.gp.fast_products`.
+    `apviz.gp.fast_products`, whose effect on log det K is estimated, not bounded, and not part of the standard error.
 
     Args:
         system: system with the targets minus the mean, (n,) or (n, p); the likelihoods of p outputs are added.
@@ -132,8 +132,8 @@ def estimated_marginal_likelihood(
         end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): it {solution.stop_message}"
         warnings.warn(NotConverged(f"the solve for a likelihood did not converge {end}", solution), stacklevel=2)
     operator = CountingOperator(system.operator)
-    if whitening is None:  # whose vectors are in the dtype of the system
-        operator = with_fast_products(operator)
+    if whitening is None:  # the vectors of a whitening are in the dtype of the system
+        operator = with_fast_products(operator, VALUE_ERROR)
     w, y = solution.weights.to(operator.x).reshape(system.n, -1), system.b
     outputs = w.shape[1]
     inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)
