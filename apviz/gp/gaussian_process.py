@@ -527,16 +527,12 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _of_all_outputs(self, found: PredictionAccuracy) -> PredictionAccuracy:
         """Return the accuracy of all outputs, and with the drift: means then have the bound that holds for all."""
-        errors, of_sd = found.mean_errors, found.sd_errors
         if self._outputs is not None or self._drift is not None:
-            errors = np.full_like(errors, self.mean_error_)
+            found = found.with_means_of(self.solution_, self.mean_error_)
         if self._drift is not None:
-            of_sd = of_sd + self._drift.error
+            found = replace(found, sd_errors=found.sd_errors + self._drift.error)
         # a loaded model knows its solve, but its posterior does not
-        certificate, how = self.solution_.certificate, found.how
-        if self.posterior_.solution is None and certificate is not None:
-            how = how.replace("proven", how_known(certificate), 1)
-        return replace(found, mean_errors=errors, sd_errors=of_sd, proven=self.mean_error_, how=how)
+        return replace(found, proven=self.mean_error_, how=how_known(self.solution_))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""

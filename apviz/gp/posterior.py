@@ -577,9 +577,7 @@ class Posterior:
         return self._measured
 
     def _accuracy(self, errors: list[PointErrors], points: int) -> PredictionAccuracy:
-        certificate = None if self.solution is None else self.solution.certificate
-        how = "proven" if certificate is None else how_known(certificate)
-        return PredictionAccuracy.of(errors, points, self.mean_error, how, self._means.error)
+        return PredictionAccuracy.of(errors, points, self.mean_error, how_known(self.solution), self._means.error)
 
     def _reference(self) -> Variances:
         """Return variances by the solver that apviz chooses, from which the errors of a given one are known."""

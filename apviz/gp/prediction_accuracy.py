@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor
 from apviz.gp.accuracy import weighted_norms
 from apviz.operators import Noise
 from apviz.settings import require, require_whole
-from apviz.solvers.residuals import Certificate
+from apviz.solvers import Solution
 
 #: share of the predictions that a statement is about, and its confidence
 SHARE, CONFIDENCE = 0.95, 0.95
@@ -119,6 +119,7 @@ class PredictionAccuracy:
         proven: bound on the error of every mean, in posterior standard deviations; may be infinite.
         how: how `proven` is known, in words: where the residual was measured on random rows, it is no proof.
         product_error: largest error of the products k(x*, X) W at the sampled points, in posterior standard deviations.
+        has_series: whether these products are approximate.
 
     Examples:
         >>> import torch, apviz
@@ -136,6 +137,7 @@ class PredictionAccuracy:
     proven: float
     how: str = "proven"
     product_error: float = 0.0
+    has_series: bool = False
 
     @classmethod
     def of(
@@ -147,13 +149,22 @@ class PredictionAccuracy:
             product_error: error of k(x*, X) W in the target's units, where that product is approximate.
         """
         several = list(errors)
-        off = np.concatenate([*(each.mean.double().numpy() for each in several), []])
-        if product_error:
-            of_product = [product_error / each.least_sd.double().numpy() for each in several]
-            off, how = off + np.concatenate([*of_product, []]), f"{how} for the solve; {SERIES}"
-            product_error = max((float(each.max()) for each in of_product), default=0.0)
-        sd = np.concatenate([*(each.sd.double().numpy() for each in several), []])
-        return cls(off, sd, points, proven, how, product_error)
+        off, sd, least = (
+            np.concatenate([*(getattr(each, name).double().numpy() for each in several), []])
+            for name in ("mean", "sd", "least_sd")
+        )
+        of_product = product_error / least if product_error else np.zeros_like(off)
+        return cls(off + of_product, sd, points, proven, how, float(of_product.max(initial=0.0)), product_error > 0)
+
+    def with_means_of(self, solution: Solution | None, bound: float) -> PredictionAccuracy:
+        """Return the accuracy of other means at these points, each with the bound that holds for all of them.
+
+        Args:
+            solution: of the solve for these means.
+            bound: on the error that it leaves in every mean, in posterior standard deviations.
+        """
+        errors = np.full_like(self.mean_errors, bound + self.product_error)
+        return replace(self, mean_errors=errors, proven=bound, how=how_known(solution))
 
     @property
     def sampled(self) -> int:
@@ -194,9 +205,14 @@ class PredictionAccuracy:
         return float(ordered[enough[0] if len(enough) else -1])
 
     @property
+    def how_in_words(self) -> str:
+        """How the bound on the error of every mean is known, and how means are computed if that has an error too."""
+        return f"{self.how} for the solve; {SERIES}" if self.has_series else self.how
+
+    @property
     def sentence(self) -> str:
         """Say how accurate predictions are, and how that is known."""
-        proven = f"no mean is off by more than {_plain(self.proven)} posterior sd ({self.how})"
+        proven = f"no mean is off by more than {_plain(self.proven)} posterior sd ({self.how_in_words})"
         if not self.sampled:
             return proven[0].upper() + proven[1:] if np.isfinite(self.proven) else "The error of the means is not known"
         share, mean, sd = self.share(), self.mean_error(), self.sd_error()
@@ -213,9 +229,10 @@ class PredictionAccuracy:
         return self.sentence
 
 
-def how_known(certificate: Certificate) -> str:
+def how_known(solution: Solution | None) -> str:
     """Say how the bound on the error of every mean is known: it is no proof where rows were drawn at random."""
-    if certificate.kind != "sampled":
+    certificate = None if solution is None else solution.certificate
+    if certificate is None or certificate.kind != "sampled":
         return "proven"
     return f"its residual is known from {certificate.rows} random rows"
 
@@ -242,6 +259,7 @@ def together(several: Iterable[PredictionAccuracy]) -> PredictionAccuracy:
         worst.proven,
         worst.how,
         max(each.product_error for each in all_of),
+        any(each.has_series for each in all_of),
     )
 
 

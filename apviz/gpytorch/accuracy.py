@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from gpytorch.settings import skip_posterior_variances
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
-from apviz.gp.prediction_accuracy import PredictionAccuracy, how_known, together
+from apviz.gp.prediction_accuracy import PredictionAccuracy, together
 from apviz.settings import require_seed, require_whole
 
 
@@ -35,11 +34,7 @@ class Predicted:
         found, own = self.of_variances.prediction_accuracy, self.posterior
         if own is self.of_variances:
             return found
-        # the errors of other means say nothing of these: they have the bound that holds for all
-        certificate = None if own.solution is None else own.solution.certificate
-        how = found.how if certificate is None else how_known(certificate)
-        errors = np.full_like(found.mean_errors, own.mean_error)
-        return replace(found, mean_errors=errors, proven=own.mean_error, how=how)
+        return found.with_means_of(own.solution, own.mean_error)
 
 
 class SolverContext:

@@ -68,7 +68,5 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
         return f"Solve: the error of the means is not known{ended}"
     from apviz.gp.prediction_accuracy import how_known
 
-    certificate = gp.solution_.certificate
-    how = "proven" if certificate is None else how_known(certificate)
-    how = how if found is None else found.how
+    how = how_known(gp.solution_) if found is None else found.how_in_words
     return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"

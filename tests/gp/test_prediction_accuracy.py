@@ -216,3 +216,5 @@ def test_the_error_of_approximate_products_counts():
     found = PredictionAccuracy.of([errors], 2, 0.02, product_error=1e-3)
     np.testing.assert_allclose(found.mean_errors, [0.01 + 1e-2, 0.02 + 5e-3])
     assert found.mean_error() == pytest.approx(0.025)
+    other = found.with_means_of(None, 0.005)
+    assert other.mean_error() == pytest.approx(0.015) and "compared with entries" in other.how_in_words
