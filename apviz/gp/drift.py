@@ -113,12 +113,13 @@ class FittedDrift:
         Args:
             posterior: of what the drift leaves.
         """
-        solved = self.solved.to(posterior.system.device)
+        # times Q, products are in the units of the target, in which their error is compared with the noise
+        weights = (self.solved @ self.root).to(posterior.system.device)
         parts = [
-            self.basis(chunk.cpu().double().numpy()) - posterior.double.cross_matmul(chunk, solved).cpu()
-            for _, chunk in posterior.chunks(x)
+            self.basis(chunk.cpu().double().numpy()) @ self.root - data.cpu()
+            for _, chunk, data in posterior.products(x, weights)
         ]
-        return torch.cat([self.root.new_empty(0, len(self.root)), *parts]) @ self.root
+        return torch.cat([self.root[:0], *parts])
 
 
 def without_drift(rows: DistinctRows, drift: Drift | None) -> DistinctRows:

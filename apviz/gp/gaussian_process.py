@@ -530,7 +530,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self._outputs is not None or self._drift is not None:
             found = found.with_means_of(self.solution_, self.mean_error_)
         if self._drift is not None:
-            found = replace(found, sd_errors=found.sd_errors + self._drift.error)
+            found = replace(found, sd_errors=found.sd_errors + self._drift.error + found.product_error)
         # a loaded model knows its solve, but its posterior does not
         return replace(found, proven=self.mean_error_, how=how_known(self.solution_))
 

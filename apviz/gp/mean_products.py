@@ -34,7 +34,7 @@ class MeanProducts:
         self._operator, self._double = operator, double
         self._fast: CountingOperator | None = double if double.converts_seconds else None
         self._is_known = double.converts_seconds
-        #: largest difference from exact entries at the compared points; 0 where products are exact
+        #: largest difference of any product from that by exact entries at the compared points; 0 if all are exact
         self.error = 0.0
 
     def chunk(self, points: int, usual: int) -> int:
@@ -42,20 +42,17 @@ class MeanProducts:
         return CHUNK if self._wanted(points) and self._series() is not None else usual
 
     def product(self, z: Tensor, weights: Tensor) -> Tensor:
-        """Compute k(z, X) weights: z (m, d), weights (n,), to (m,); or those of several functions, (n, p), to (m, p).
-
-        The error of means, of one column of weights, is kept as `error`.
-        """
+        """Compute k(z, X) weights: z (m, d), weights (n,) or those of several functions (n, p), to (m,) or (m, p)."""
         columns = weights if weights.ndim == 2 else weights[:, None]
-        return self._products(z, columns, is_mean=weights.ndim == 1).reshape(len(z), *weights.shape[1:])
+        return self._products(z, columns).reshape(len(z), *weights.shape[1:])
 
-    def _products(self, z: Tensor, weights: Tensor, *, is_mean: bool) -> Tensor:
+    def _products(self, z: Tensor, weights: Tensor) -> Tensor:
         fast = self._series() if self._wanted(len(z)) else None
         if fast is not None:
             found = fast.cross_matmul(z, weights)
             error = self._difference(z, weights, found)
             if fast is self._double or error <= ALLOWED * math.sqrt(self._operator.noise):
-                self.error = max(self.error, error) if is_mean else self.error
+                self.error = max(self.error, error)
                 return found
             self._fast = None
         return self._double.cross_matmul(z, weights)
@@ -71,7 +68,7 @@ class MeanProducts:
         return self._fast
 
     def _difference(self, z: Tensor, weights: Tensor, found: Tensor) -> float:
-        """Return the largest difference of some means from those by exact entries."""
+        """Return the largest difference from exact entries, at some points."""
         rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))[:COMPARED]
         exact = self._double.exact().cross_matmul(z[rows], weights)
         return float((found[rows] - exact).abs().max())

@@ -185,8 +185,9 @@ class PosteriorSamples:
     def variance(self, x_star: Any) -> Tensor:
         """Estimate the variance of f(x*) from the samples: (m, d), to (m,); the mean is not estimated.
 
-        For any number of points, at the cost of their means. The relative standard error is √(2 ÷ count), 18% for 64
-        samples; that of the standard deviation is half of it. The errors of the prior's samples and of the solve add.
+        For any number of points, at the cost of evaluating the samples there. The relative standard error is
+        √(2 ÷ count), 18% for 64 samples; that of the standard deviation is half of it. The errors of the prior's
+        samples and of the solve add.
         """
         chunks = self._posterior.products(x_star, self._of_observed)
         found = [(self.prior(chunk) - data).square().mean(1) for _, chunk, data in chunks]

@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz.gp import mean_products
+from apviz.gp.drift import Basis, FittedDrift
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
 
@@ -49,3 +50,17 @@ def test_a_series_that_errs_too_much_is_given_up(posterior, monkeypatch):
     products = mean_products.MeanProducts(posterior.operator, posterior.double)
     found = products.product(z, posterior.weights)[::1_000] + 0.4
     assert np.abs(found.numpy() - expected(posterior, z[::1_000])).max() < 1e-10
+
+
+def test_the_deviations_of_a_drift_take_a_series_too_and_its_error_counts(posterior):
+    rng = np.random.default_rng(4)
+    z, x = torch.from_numpy(rng.uniform(0, 1, (40_000, 2))), posterior.system.operator.given
+    basis = Basis.of("linear", x.numpy())
+    solved, root = torch.from_numpy(rng.standard_normal((30_000, 3))), torch.from_numpy(rng.standard_normal((3, 3)))
+    drift = FittedDrift(basis, torch.zeros(3, dtype=torch.float64), solved, root, 0.0)
+    before = posterior.work
+    found = drift.deviations(posterior, z)[::500].numpy()
+    assert posterior.work - before < 0.9 * len(z) / 30_000
+    k = 1.3 * CORRELATIONS["matern52"](cdist(z[::500].numpy(), x.numpy()) / 0.05)
+    off = np.abs(found - (basis(z[::500].numpy()).numpy() - k @ solved.numpy()) @ root.numpy()).max()
+    assert 0 < off < 1e-5 and posterior._means.error > 0
