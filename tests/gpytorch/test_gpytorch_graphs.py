@@ -142,7 +142,7 @@ class Conditioned(Base):
         return self.first(x)
 
 
-@pytest.mark.filterwarnings("ignore:apviz does not have")
+@pytest.mark.filterwarnings("ignore:apviz does not implement")
 def test_a_kernel_with_a_gradient_in_a_tensor_that_it_does_not_own_is_refused():
     model = Conditioned().double().train()
     with apviz.gpytorch.alternating_projection():
