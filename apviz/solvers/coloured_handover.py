@@ -7,26 +7,22 @@ along many past updates, and may hand over to CG (`apviz.solvers.handover`).
 
 from __future__ import annotations
 
-import logging
-import math
-
 from apviz.memory import explained
 from apviz.methods import RECOMMENDED
 from apviz.partitions import with_overlap
 from apviz.solvers.blocks import Blocks
+from apviz.solvers.handover import report, until, work_left
 from apviz.solvers.nested import Nested, nested
 from apviz.solvers.precision import Precision
 from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.recommended import usual_work
-from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State
+from apviz.solvers.state import Continue, Events, Remeasure, State
 from apviz.solvers.stopping import Stopping
 
 #: sweeps over which the decrease of the residual is measured, after the first sweep
 MEASURED_SWEEPS = 3
 #: sweeps are slow if their remaining work exceeds this many times the usual work of overlapping projections
 SLOW = 2.0
-
-log = logging.getLogger("apviz")
 
 
 def handing_over(sweeps: Events, state: State, stopping: Stopping, seed: int) -> Events:
@@ -38,14 +34,10 @@ def handing_over(sweeps: Events, state: State, stopping: Stopping, seed: int) ->
         stopping: tolerance and limits of the solve.
         seed: seed of the overlapping projections.
     """
-    progress, reply, blocks, fits = Progress(state, stopping), None, None, True
-    while blocks is None:
-        event = sweeps.send(reply)
-        reply = yield event
-        if isinstance(event, EpochEnd) and fits and progress.is_slow():
-            blocks = _blocks(state, stopping, seed)
-            fits = blocks is not None
-    sweeps.close()
+    progress = Progress(state, stopping, seed)
+    yield from until(sweeps, progress.is_slow)
+    blocks = progress.blocks
+    assert blocks is not None
     fresh, order = (yield Remeasure()), blocks.partition.order
     start = State(
         operator=state.operator.of(blocks.operator), b=state.b[order], w=state.weights()[order],
@@ -64,35 +56,34 @@ class Progress:
     Args:
         state: state that the sweeps change.
         stopping: tolerance and limits of the solve.
+        seed: seed of the overlapping projections.
+
+    Attributes:
+        blocks: set-up of the overlapping projections, once `is_slow` has returned True.
     """
 
-    def __init__(self, state: State, stopping: Stopping) -> None:
-        self._state, self._tol = state, stopping.tol
+    def __init__(self, state: State, stopping: Stopping, seed: int) -> None:
+        self._state, self._stopping, self._seed = state, stopping, seed
         self._reached: list[tuple[float, float]] = []
+        self._fits = True
+        self.blocks: Blocks | None = None
 
     def is_slow(self) -> bool:
-        """Test whether overlapping projections are expected to converge sooner; call after every sweep."""
-        state = self._state
+        """Test whether overlapping projections fit, and are expected to converge sooner; call after every sweep."""
+        state, tol = self._state, self._stopping.tol
         self._reached.append((state.operator.work, state.residual))
-        if len(self._reached) <= MEASURED_SWEEPS or not state.residual > self._tol:
+        if not self._fits or len(self._reached) <= MEASURED_SWEEPS or not state.residual > tol:
             return False
-        left, usual = self._work_left(), usual_work(state.operator.n, self._tol / state.residual)
+        left = work_left(self._reached[-1 - MEASURED_SWEEPS], self._reached[-1], tol)
+        usual = usual_work(state.operator.n, tol / state.residual)
         if left <= SLOW * usual:
             return False
-        expected = f"{left:.2g} works" if math.isfinite(left) else "no end"
-        state.choices["handover"] = (
-            f"overlapping projections after sweep {state.epoch}, at a residual of {state.residual:.2g}: about "
-            f"{usual:.2g} works instead of {expected} (estimates)"
-        )
-        log.info("%s", state.choices["handover"])
-        return True
-
-    def _work_left(self) -> float:
-        """Return the work to reach the tolerance at the rate of the last sweeps; inf if they gained nothing."""
-        (before, first), (now, last) = self._reached[-1 - MEASURED_SWEEPS], self._reached[-1]
-        if not last < first:
-            return math.inf
-        return math.log(last / self._tol) * (now - before) / math.log(first / last)
+        self.blocks = _blocks(state, self._stopping, self._seed)
+        self._fits = self.blocks is not None
+        if self._fits:
+            where = f"after sweep {state.epoch}, at a residual of {state.residual:.2g}"
+            report(state, f"overlapping projections {where}: about {usual:.1f} more work", left)
+        return self._fits
 
 
 def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
@@ -105,7 +96,7 @@ def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
             solver, choices = asked.resolve_for(state.operator, state.r.shape[1], state.r)
             found = solver.build(state.operator, state.r.shape[1])
     except MemoryError as error:
-        state.choices["handover"] = f"none: {error}"
+        state.choices["no handover"] = str(error)
         return None
     assert isinstance(found, Blocks)
     state.choices |= {f"handover.{name}": why for name, why in choices.items()}

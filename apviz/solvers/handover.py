@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.blocks import Projection
 from apviz.solvers.conjugate_gradient import Directions, iterations
 from apviz.solvers.rehearsal import Plan, Rehearsal, affordable_iterations, growth, work_of
-from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure
+from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State
 from apviz.solvers.stopping import Stopping
 
 # With less remaining work than the first number, a rehearsal does not pay off. With less than the second, a rehearsal
@@ -46,13 +47,8 @@ def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: i
         rank: largest rank of CG's preconditioner.
         seed: seed of its pivots, and of the rows of rehearsals.
     """
-    handover, reply = Handover(state, stopping, rank, seed), None
-    while True:
-        event = updates.send(reply)
-        reply = yield event
-        if isinstance(event, EpochEnd) and handover.is_faster():
-            break
-    updates.close()
+    handover = Handover(state, stopping, rank, seed)
+    yield from until(updates, handover.is_faster)
     precondition = RandomlyPivotedCholesky(rank=handover.rank, seed=seed).build(state.operator.whole)
     fresh = yield Remeasure()
     conjugate = Directions(
@@ -97,12 +93,8 @@ class Handover:
         if plan is None:
             return False
         self.rank = plan.rank
-        expected = f"{left:.0f} more work" if math.isfinite(left) else "no end in sight"
-        state.choices["handover"] = (
-            f"CG with rank {plan.rank} after epoch {state.epoch}: about {plan.iterations:.0f} iterations instead "
-            f"of {expected} (estimates)"
-        )
-        log.info("%s", state.choices["handover"])
+        successor = f"CG with rank {plan.rank} after epoch {state.epoch}"
+        report(state, f"{successor}: about {plan.iterations:.0f} iterations", left)
         return True
 
     def _cheapest(self, left: float) -> Plan | None:
@@ -132,8 +124,40 @@ class Handover:
 
     def _work_left(self) -> float:
         """Return the work to reach the tolerance at the rate of the last two epochs."""
-        (before, residual_before), (now, residual) = self._reached[-3], self._reached[-1]
-        if not residual < residual_before:
-            return math.inf
-        rate = math.log(residual_before / residual) / (now - before)
-        return SLOWER_LATER * math.log(residual / self._stopping.tol) / rate
+        return SLOWER_LATER * work_left(self._reached[-3], self._reached[-1], self._stopping.tol)
+
+
+# --- shared with the handover of coloured projections -----------------------------------------------------------------
+
+
+def until(events: Events, is_over: Callable[[], bool]) -> Events:
+    """Pass on the events of a solver until a condition holds at the end of an epoch; then close them."""
+    reply = None
+    while True:
+        event = events.send(reply)
+        reply = yield event
+        if isinstance(event, EpochEnd) and is_over():
+            events.close()
+            return
+
+
+def work_left(before: tuple[float, float], now: tuple[float, float], tol: float) -> float:
+    """Return the work to reach a tolerance at the rate between two pairs of work and residual; inf without a gain."""
+    (work_before, residual_before), (work, residual) = before, now
+    if not residual < residual_before:
+        return math.inf
+    return math.log(residual / tol) * (work - work_before) / math.log(residual_before / residual)
+
+
+def report(state: State, successor: str, left: float) -> None:
+    """Log a handover, and keep it for the trace, after an earlier one of the same solve.
+
+    Args:
+        successor: method that continues, when, and what it is expected to take.
+        left: expected work without a handover, which may be infinite.
+    """
+    expected = f"{left:.{0 if left >= 10 else 1}f} more work" if math.isfinite(left) else "no end in sight"
+    said = f"{successor} instead of {expected} (estimates)"
+    earlier = state.choices.get("handover")
+    state.choices["handover"] = said if earlier is None else f"{earlier}; then {said}"
+    log.info("%s", said)

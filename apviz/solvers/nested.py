@@ -1,7 +1,7 @@
 """A solve inside another one: a solver that stores its rows in an order of its own continues a running solve.
 
 The run and its hooks keep their order of rows. What the inner solver reports is passed on; its state is copied into
-theirs after every event.
+theirs where the run evaluates B − KW.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ class Nested(State):
     def weights(self) -> Tensor:
         return self.inner.weights()[self._place]
 
+    def residuals(self) -> Tensor:
+        return self.inner.residuals()[self._place]
+
     def squared(self) -> Tensor:
         return self.inner.squared()
 
@@ -73,7 +76,6 @@ def nested(events: Events, state: Nested) -> Events:
             return
         reply = None
         if isinstance(event, Updated):
-            state.copy_residual_()
             reply = yield replace(event, block=-1)
         elif isinstance(event, Continue):
             state = Nested(event.state, state.order, state.b)

@@ -85,7 +85,7 @@ def test_figures_and_diagnoses_show_the_handover(taken_over, tmp_path):
         assert len(figure.data)
     drawn = np.concatenate([each.y for each in apviz.plots.block_timeline(trace).data if each.y is not None])
     assert min(y for y in drawn if y is not None and not math.isnan(y)) >= 0
-    assert "CG took over (CG with rank" in diagnose(trace).evidence
+    assert "It was slow and handed over to CG with rank" in diagnose(trace).evidence
     trace.save(tmp_path / "run.zarr")
     assert "handover" in json.loads(apviz.open_trace(tmp_path / "run.zarr").attrs["choices"])
 

@@ -222,8 +222,10 @@ def conditioning(trace: Trace, others: list[Trace]) -> Diagnosis:
     if kappa < LARGE_KAPPA:
         return _well_conditioned(trace, evidence, most)
     if (handover := json.loads(trace.attrs.get("choices", "{}")).get("handover")) is not None:
-        evidence += f" Projections were slow, and CG took over ({handover})."
-        return Diagnosis(Limit.CONDITIONING, evidence, "Use CG + randomly pivoted Cholesky from the start.")
+        evidence += f" It was slow and handed over to {handover}."
+        if "CG with rank" in handover:
+            return Diagnosis(Limit.CONDITIONING, evidence, "Use CG + randomly pivoted Cholesky from the start.")
+        return Diagnosis(Limit.CONDITIONING, evidence, "Use overlapping projections from the start.", OVERLAP)
     if of.is_overlapped(trace):
         advice = "Use CG + two-level Schwarz. Its coarse space reduces the smooth error, which no single block can."
         return Diagnosis(Limit.CONDITIONING, evidence, advice)
