@@ -102,6 +102,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds within 1.5": round(sum(each <= 1.5 for each in factors) / len(factors), 3),
         "seconds within 2": round(sum(each <= 2.0 for each in factors) / len(factors), 3),
         "work within 1.5": round(sum(each <= 1.5 for each in works) / len(works), 3),
+        "work within 2": round(sum(each <= 2.0 for each in works) / len(works), 3),
         "said not to converge, and did": false_alarms,
         "said to converge, and did not": missed,
         "systems": len(rows),

@@ -300,6 +300,7 @@ def test_a_summary_of_advice_counts_right_forecasts_convergence_and_regret():
     ]
     found = summary(rows)
     assert (found["cells"], found["seconds within 1.5"], found["seconds within 2"]) == (5, 0.6, 0.8)
+    assert found["work within 2"] == 0.8
     assert (found["said not to converge, and did"], found["said to converge, and did not"]) == (1, 1)
     assert (found["the quickest was advised"], found["regret, median"]) == (2, 1.0)
     assert found["regret with the advice, median"] == pytest.approx(2.4 / 1.4, abs=1e-3)

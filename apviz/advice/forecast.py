@@ -19,7 +19,8 @@ from apviz.solvers.coloured_cost import expected
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
 #: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.
 NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
-#: factor of uncertainty of seconds and work in either direction: 19 of 20 solves of `benchmarks.advisor` are within it
+#: factor of uncertainty of seconds and work in either direction: 19 of 20 iterative solves of `benchmarks.advisor` are
+#: within it; for Cholesky it is a guess
 SPREAD: Final = 2.0
 #: the same for coloured projections, and the chance that they converge within the usual number of sweeps
 SPREAD_OF_SWEEPS, CHANCE_OF_SWEEPS = 2.0, 0.9
@@ -36,7 +37,7 @@ SKELETONS: Final = 0.65
 
 
 class Band(NamedTuple):
-    """An uncertain number: the likely value, and the range of 19 in 20 such numbers (`benchmarks.advisor`)."""
+    """An uncertain number: the likely value, and a range that had 19 of 20 iterative solves of `benchmarks.advisor`."""
 
     likely: float
     low: float
