@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, mul
@@ -25,11 +25,10 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from apviz.gpytorch.batched import of_output, parts_of
 from apviz.gpytorch.evaluated import a, check_gradients, check_pairs
 from apviz.gpytorch.graphs import is_one, leaves
 from apviz.gpytorch.kernels import ONE, Member, convert, scaled
-from apviz.kernels import Kernel, Matern52
+from apviz.kernels import Groups, Kernel, Matern52
 from apviz.operators.tiled import TiledOperator
 
 # rows of the tile that is timed, and number of timings
@@ -86,9 +85,9 @@ def expression_of(
     if type(covariance) is SumLinearOperator:
         return _together([of(each) for each in covariance.linear_ops], add)
     if type(covariance) is SumBatchLinearOperator:
-        return _together([of(*each) for each in parts_of(covariance, member)], add)
+        return _together([of(*each) for each in _parts_of(covariance, member)], add)
     if type(covariance) is BlockInterleavedLinearOperator:
-        return _independent([of(*each) for each in parts_of(covariance, member)], made_by)
+        return _independent([of(*each) for each in _parts_of(covariance, member)], made_by)
     if isinstance(covariance, UnevaluatedProduct):
         parts = [of(each) for each in (covariance.left, covariance.right)]
         if any(part.jitter is not None for part in parts):
@@ -109,6 +108,18 @@ def expression_of(
         f"the covariance that {made_by} returned is {a(covariance)}; apviz takes the covariances that kernels return "
         "for the inputs, and their sums, products and multiples"
     )
+
+
+def _parts_of(covariance: Any, member: Member) -> Iterator[tuple[Any, Member]]:
+    """Yield the batched covariance below a block operator with each place in its last batch dimension.
+
+    Args:
+        covariance: of (*batch, k, n, n), summed or interleaved over k.
+        member: the model of a batch that is read.
+    """
+    blocks = covariance.base_linear_op.shape[-3]
+    for block in range(blocks):
+        yield covariance.base_linear_op, Member(torch.Size((*member.batch, blocks)), (*member.index, block))
 
 
 def _with_jitter(inner: Expression, jitter: Tensor) -> Expression:
@@ -182,12 +193,9 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
     kernel, tensors = convert(
         covariance.kernel, x.shape[1], where(covariance.kernel), selected=True, member=member, outputs=outputs
     )
-    given = x
-    if outputs > 1:
-        which = torch.arange(outputs).repeat(len(x)).to(x)
-        x = torch.cat([x.repeat_interleave(outputs, 0), which[:, None]], 1)
-    _check(covariance.kernel, given, kernel, x, where(covariance.kernel))
-    return Expression(x, kernel, tensors)
+    rows = _of_outputs(x, outputs) if outputs > 1 else x
+    _check(covariance.kernel, x, kernel, rows, where(covariance.kernel))
+    return Expression(rows, kernel, tensors)
 
 
 _checked: WeakSet[Any] = WeakSet()
@@ -256,11 +264,22 @@ def _independent(parts: Sequence[Expression], made_by: str) -> Expression:
     """Return the kernel of independent outputs, one from each part, whose rows are side by side."""
     if any(part.jitter is not None for part in parts):
         raise TypeError(f"{made_by} adds jitter to independent outputs; leave the noise to the likelihood")
-    outputs = [
-        Expression(*of_output(part.x, part.kernel, part.tensors, output, len(parts)))
-        for output, part in enumerate(parts)
-    ]
-    return _together(outputs, add)
+    return _together([_of_output(part, output, len(parts)) for output, part in enumerate(parts)], add)
+
+
+def _of_output(part: Expression, output: int, outputs: int) -> Expression:
+    """Restrict a kernel to one of several independent outputs: for all others it is 0."""
+    d, chosen = part.x.shape[1], torch.eye(outputs, dtype=torch.float64)[output]
+    table = Groups(factor=chosen[:, None], variances=[0.0] * outputs)
+    constants = torch.ones(1, dtype=torch.float64), chosen, torch.zeros(outputs, dtype=torch.float64)
+    rows = _of_outputs(part.x, outputs)
+    return Expression(rows, part.kernel.on(range(d)) * table.on(d), (*part.tensors, *constants))
+
+
+def _of_outputs(x: Tensor, outputs: int) -> Tensor:
+    """Return a row for each output, side by side, with the output's number in the last column: (n · outputs, d + 1)."""
+    which = torch.arange(outputs).repeat(len(x)).to(x)
+    return torch.cat([x.repeat_interleave(outputs, 0), which[:, None]], 1)
 
 
 def same_inputs(x: Tensor, z: Tensor) -> bool:
