@@ -18,6 +18,7 @@ from torch import Tensor
 from apviz import distributed
 from apviz.memory import free_memory
 from apviz.operators import Noise, Operator
+from apviz.settings import require_number
 from apviz.solvers import Automatic, Cholesky, Hook, NotConverged, Prepared, Run, Solution, Solver
 from apviz.solvers.cholesky import Factored
 from apviz.solvers.recommended import USUAL_WORK, WORK_PER_DIGIT
@@ -68,6 +69,14 @@ def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> fl
     r = b - double.matmul(solution.weights.to(b).reshape(-1, 1))
     found = float(weighted_norms(r, system.operator.noise_of()))
     return found if math.isfinite(found) else math.inf
+
+
+def require_accuracy(accuracy: float | None) -> None:
+    """Check the largest error of a mean that a user gave, in posterior standard deviations, or None."""
+    if accuracy is not None:
+        require_number(
+            "accuracy", accuracy, 0.0, "a positive number of posterior standard deviations, or None", strictly=True
+        )
 
 
 def warning_of(system: KernelSystem, solution: Solution, error: float, accuracy: float) -> UserWarning | None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
+from apviz.gp.accuracy import require_accuracy
 from apviz.gp.drift import DEGREES, without_drift
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
@@ -36,7 +37,7 @@ from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import LARGEST_SEED, require, require_number, require_whole
+from apviz.settings import LARGEST_SEED, require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem, tensor_of
@@ -77,9 +78,7 @@ def check_settings(gp: GaussianProcess) -> None:
     for name, low, high in (("rank", 1, math.inf), ("max_steps", 1, math.inf), ("n_restarts", 0, MOST_RESTARTS)):
         require_whole(name, getattr(gp, name), low, high)
     require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
-    if gp.accuracy is not None:
-        require_number("accuracy", gp.accuracy, 0.0, "a positive number of posterior standard deviations, or None",
-                       strictly=True)  # fmt: skip
+    require_accuracy(gp.accuracy)
     require(
         gp.drift is None or (isinstance(gp.drift, str) and gp.drift in DEGREES), "drift", gp.drift,
         f"one of {', '.join(DEGREES)}, or None",

@@ -56,7 +56,7 @@ def lanczos_log_determinant(
     n·l numbers a step, and fully reorthogonalised.
 
     With a whitening L P Lᵀ = I the quadrature is applied to L K Lᵀ, because log det K = log det P + tr log(L K Lᵀ) for
-    any P. If P is close to K, some dozens of steps suffice and the variance is a fraction (Wenger et al., ICML 2022).
+    any P. If P is close to K, a few dozen steps suffice and the variance is a fraction (Wenger et al., ICML 2022).
     With the same whitening, value and gradient still belong to one function of θ.
 
     Args:
@@ -76,11 +76,34 @@ def lanczos_log_determinant(
         >>> torch.testing.assert_close(found, torch.logdet(system.operator.matmul(identity)))
     """
     n, count = z.shape
-    norms = torch.linalg.vector_norm(z, dim=0)
-    basis, q = [z / norms], z / norms
-    diagonal, below = [], []
+    scale = torch.linalg.vector_norm(z, dim=0).double().square() / count
+    basis, eigenvalues, s = _krylov(operator, z, scale, whitening)
+    by_probe = count * torch.sum(s[:, 0].square() * scale[:, None] * eigenvalues.log(), 1)
+    value = by_probe.mean() + (0.0 if whitening is None else whitening.log_determinant)
+    error = by_probe.std() / math.sqrt(count) if count > 1 else torch.full_like(value, math.nan)
+    if not with_gradient:
+        return LogDeterminant(value, z[:, :0], z[:, :0], error, len(basis))
+    f = _differences(eigenvalues, s) * scale[:, None, None]
+    weights, directions = _largest(f)
+    left = torch.einsum("anl,lab->nlb", torch.stack(basis), directions.to(z))
+    left, right = (each.reshape(n, -1) for each in (left, left * weights.to(z)))
+    if whitening is not None:
+        left, right = whitening.transposed(left), whitening.transposed(right)
+    return LogDeterminant(value, left, right, error, len(basis))
+
+
+def _krylov(
+    operator: Operator, z: Tensor, scale: Tensor, whitening: Whitening | None
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return the basis Q, a list of m tensors (n, l), and the eigenpairs (l, m) and (l, m, m) of T once they settle.
+
+    Args:
+        scale: (l,) weights of the probes.
+    """
+    n = len(z)
+    q = z / torch.linalg.vector_norm(z, dim=0)
+    basis, diagonal, below = [q], [], []
     before: tuple[float, float] | None = None
-    scale = norms.double().square() / count
     most = min(n, MAX_STEPS)
     # lower bound of the spectrum: K ⪰ σ²I, and Lᵀ L ⪰ I ÷ the largest eigenvalue of P
     floor = operator.noise if whitening is None else operator.noise / whitening.largest_eigenvalue
@@ -113,20 +136,9 @@ def lanczos_log_determinant(
     else:
         warnings.warn(
             f"log det K has not settled after {most} Lanczos steps; use solver=apviz.Cholesky(), float64 or more noise",
-            stacklevel=2,
+            stacklevel=3,
         )
-    by_probe = count * torch.sum(weight * eigenvalues.log(), 1)
-    error = by_probe.std() / math.sqrt(count) if count > 1 else torch.full_like(value, math.nan)
-    value = value + (0.0 if whitening is None else whitening.log_determinant)
-    if not with_gradient:
-        return LogDeterminant(value, z[:, :0], z[:, :0], error, step)
-    f = _differences(eigenvalues, s) * scale[:, None, None]
-    weights, directions = _largest(f)
-    left = torch.einsum("anl,lab->nlb", torch.stack(basis), directions.to(z))
-    left, right = (each.reshape(n, -1) for each in (left, left * weights.to(z)))
-    if whitening is not None:
-        left, right = whitening.transposed(left), whitening.transposed(right)
-    return LogDeterminant(value, left, right, error, step)
+    return basis, eigenvalues, s
 
 
 def _eigen(diagonal: list[Tensor], below: list[Tensor], floor: float) -> tuple[Tensor, Tensor]:

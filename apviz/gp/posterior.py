@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from apviz.gp.accuracy import ACCURACY, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
+from apviz.gp.accuracy import ACCURACY, FactorKeeper, mean_error, mean_tolerance, require_accuracy, warning_of, ways
 from apviz.gp.accuracy_sample import SAMPLE, SAMPLE_SECONDS, SAMPLE_SHARE, corrected, residual_of, sampled_errors
 from apviz.gp.lanczos import check_ranks
 from apviz.gp.mean_products import MeanProducts
@@ -159,28 +159,17 @@ class Posterior:
         operator: str | Operator = "auto",
         dataset: str = "",
     ) -> None:
-        if not isinstance(hyperparameters, Hyperparameters):
-            raise TypeError(f"hyperparameters must be apviz Hyperparameters, got {type(hyperparameters).__name__}")
+        _check_settings(hyperparameters, {"solver": solver, "variance_solver": variance_solver}, accuracy, batch_size)
         require(
             weights is None or initial_weights is None,
             "weights and initial_weights", "both", "one or the other: with weights nothing is solved",
         )  # fmt: skip
-        if batch_size != "auto":
-            require_whole("batch_size", batch_size, 1)
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
             raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
         check_finite(y[:, None], "y")
-        require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
-        if accuracy is not None:
-            require_number(
-                "accuracy", accuracy, 0.0, "a positive number of posterior standard deviations", strictly=True
-            )
         self.hyperparameters, self._accuracy_asked = hyperparameters, accuracy
         self.accuracy_wanted = ACCURACY if accuracy is None else float(accuracy)
-        for name, given in (("solver", solver), ("variance_solver", variance_solver)):
-            if given is not None:
-                require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")
         self._asked, self._variances_by, self.batch_size = solver, variance_solver, batch_size
         self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
@@ -624,3 +613,18 @@ class Posterior:
         return self._by_batches.by_solves(
             batches, points.__getitem__, hooks, self.variance_solves, self._mean_residual(), keep
         )
+
+
+def _check_settings(
+    hyperparameters: Any, solvers: Mapping[str, Any], accuracy: float | None, batch_size: int | Literal["auto"]
+) -> None:
+    """Check the settings of a posterior."""
+    if not isinstance(hyperparameters, Hyperparameters):
+        raise TypeError(f"hyperparameters must be apviz Hyperparameters, got {type(hyperparameters).__name__}")
+    require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
+    require_accuracy(accuracy)
+    if batch_size != "auto":
+        require_whole("batch_size", batch_size, 1)
+    for name, given in solvers.items():
+        if given is not None:
+            require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")

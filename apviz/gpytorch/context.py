@@ -17,6 +17,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, ZeroLinearOperator
 from torch import Tensor
 
+from apviz.gp.accuracy import require_accuracy
 from apviz.gp.posterior import Posterior
 from apviz.gpytorch.accuracy import Predicted, SolverContext
 from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, prior_distribution
@@ -28,7 +29,6 @@ from apviz.gpytorch.models import Prior, check_likelihood, check_rows, noise_in,
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
-from apviz.settings import require_number
 from apviz.solvers import Automatic, Hook, Solver, overlapping
 
 
@@ -93,7 +93,7 @@ def alternating_projection(
             Or an (n, l) tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Unused where K is
             factored and `log_determinant` is `auto`.
         log_determinant: how log det K enters the value. `lanczos`: an estimate by stochastic Lanczos quadrature, with
-            20 to some hundreds of products with K a step, more if K is worse conditioned. `skip`: left out, with one
+            20 to several hundred products with K a step, more if K is worse conditioned. `skip`: left out, with one
             warning; raises inside an optimiser that compares values (L-BFGS, all of `scipy.optimize`,
             `fit_gpytorch_mll`). `auto`: exact where K is factored; inside such an optimiser, exact up to 2,000 rows
             and `lanczos` above, with solves to 1e-4; `skip` everywhere else.
@@ -110,8 +110,7 @@ def alternating_projection(
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
-    if accuracy is not None:
-        require_number("accuracy", accuracy, 0.0, "a positive number of posterior standard deviations", strictly=True)
+    require_accuracy(accuracy)
     of_means = solver
     if solver is None:
         own = block_size != "auto" or settings
