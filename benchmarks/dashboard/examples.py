@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from apviz import datasets
@@ -18,7 +17,7 @@ from apviz.dashboard.settings.systems import DEFAULT_N, SystemSpec
 from apviz.dashboard.store.examples import PATH, PREFIX
 from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
-from apviz.solvers import AlternatingProjection, Solver
+from apviz.solvers import AlternatingProjection
 
 #: Data set of the examples, which is part of apviz.
 DATA = "china"
@@ -56,12 +55,9 @@ def compare_methods(folder: Path) -> None:
     system = build_system(data, chosen, rhs=4)
     several = choose_solvers(["ap", "overlap", "cg", "pcg", "schwarz"], block_sizes=[100, 400])
     replayed = [each for each in several if each.method.rule == "gauss-southwell" and each.method.block_size != 400]
-    _record(folder, system, [each for each in several if each not in replayed], Recording(data, chosen.mean, 0))
-    _record(folder, system, replayed, Recording(data, chosen.mean, PICTURES))
-
-
-def _record(folder: Path, system: object, solvers: Sequence[Solver], recording: Recording) -> None:
-    list(compare(system, solvers, folder, recording))  # type: ignore[arg-type]
+    others = [each for each in several if each not in replayed]
+    for solvers, pictures in ((others, 0), (replayed, PICTURES)):
+        list(compare(system, solvers, folder, Recording(data, chosen.mean, pictures)))
 
 
 def main() -> None:

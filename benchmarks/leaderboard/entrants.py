@@ -25,13 +25,12 @@ from apviz.solvers import (
     attempt,
     overlapping,
 )
+from apviz.solvers.recommended import FEW_INPUTS
 from benchmarks.leaderboard.problem import Entrant, Problem
 
 MOST = 100_000
 # r of SDD, as in its authors' notebook: what they derive from a number of steps set beforehand, here would be of MOST
 SDD_AVERAGING = 0.01
-#: most inputs of Fourier products
-FEW_INPUTS = 3
 HERE = Path(__file__).parent
 
 
