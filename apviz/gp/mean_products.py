@@ -44,10 +44,19 @@ class MeanProducts:
     def product(self, z: Tensor, weights: Tensor) -> Tensor:
         """Compute k(z, X) weights: z (m, d), weights (n,) or those of several functions (n, p), to (m,) or (m, p)."""
         columns = weights if weights.ndim == 2 else weights[:, None]
-        return self._products(z, columns).reshape(len(z), *weights.shape[1:])
+        return self._products(z, columns, len(z)).reshape(len(z), *weights.shape[1:])
 
-    def _products(self, z: Tensor, weights: Tensor) -> Tensor:
-        fast = self._series() if self._wanted(len(z)) else None
+    def measure(self, z: Tensor, weights: Tensor, points: int) -> None:
+        """Measure the error of a product at some of this number of points, if it would be approximate.
+
+        Args:
+            z, weights: (m, d) some of the points, and (n,).
+        """
+        if self._wanted(points):
+            self._products(z, weights[:, None], points)
+
+    def _products(self, z: Tensor, weights: Tensor, points: int) -> Tensor:
+        fast = self._series() if self._wanted(points) else None
         if fast is not None:
             found = fast.cross_matmul(z, weights)
             error = self._difference(z, weights, found)

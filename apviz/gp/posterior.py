@@ -505,6 +505,7 @@ class Posterior:
 
             is_own = exact is self._by_batches
             errors = sampled_errors(points, order, residual, None if is_own else own, exact, seconds, hooks)
+            self._means.measure(points[order], self.weights, len(points))
         return self._accuracy(errors, len(points))
 
     @property

@@ -73,5 +73,5 @@ def _warn_of_deviations(drawn: Callable[[Any], Tensor], points: Any, hooks: Iter
             f"the prior is drawn with random features: at {1 - BEYOND:.0%} of {len(some)} points the sd of these "
             f"samples is off by a factor of up to {off:.2g}; at up to {COVARIANCE_POINTS:,} points in a call samples "
             "are exact",
-            stacklevel=3,
+            stacklevel=4,
         )

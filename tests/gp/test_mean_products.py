@@ -64,3 +64,12 @@ def test_the_deviations_of_a_drift_take_a_series_too_and_its_error_counts(poster
     k = 1.3 * CORRELATIONS["matern52"](cdist(z[::500].numpy(), x.numpy()) / 0.05)
     off = np.abs(found - (basis(z[::500].numpy()).numpy() - k @ solved.numpy()) @ root.numpy()).max()
     assert 0 < off < 1e-5 and posterior._means.error > 0
+
+
+def test_the_error_of_a_series_is_measured_at_a_sample_of_many_points(posterior):
+    z = torch.from_numpy(np.random.default_rng(5).uniform(0, 1, (64, 2)))
+    products = mean_products.MeanProducts(posterior.operator, posterior.double)
+    products.measure(z, posterior.weights, 100)
+    assert products.error == 0
+    products.measure(z, posterior.weights, 40_000)
+    assert 0 < products.error < 1e-6
