@@ -24,6 +24,9 @@ from apviz.plots._labels import full_names
 from apviz.report import find_traces, write_report
 
 SLOW = pytest.mark.slow
+#: height of the lowest panel of a chart
+HEIGHT = """chart => Math.min(
+    ...Object.entries(chart._fullLayout).filter(([key]) => /^yaxis\\d*$/.test(key)).map(([, axis]) => axis._length))"""
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +245,8 @@ def test_on_a_phone_no_chart_is_taller_than_the_screen_and_the_table_needs_no_sc
     heights = tab.locator(".chart").evaluate_all("charts => charts.map(each => each.clientHeight)")
     assert max(heights) <= 800
     assert tab.locator(".chart").first.locator(".legend").count() == 0
+    panels = tab.locator(".chart").evaluate_all(f"charts => charts.map({HEIGHT})")
+    assert min(panels) >= 100  # numbers along an axis do not overlap
     assert tab.evaluate("(each => each.scrollWidth <= each.clientWidth)(document.querySelector('.wide'))")
 
 
@@ -259,6 +264,19 @@ def test_as_pdf_the_page_is_complete_and_no_chart_is_wider_than_the_paper(browse
     assert "How to read this page" in text and "one epoch of" in text
     # the axis title and the last tick stand at the right end of the chart
     assert text.count("work (kernel entries") >= 1 and len(paper.pages) <= 14
+
+
+def test_every_chart_is_drawn_again_for_paper_and_for_the_screen_after_it(browser, page):
+    tab, problems = open_page(browser, page)
+    panels = f"() => [...document.querySelectorAll('.chart')].map(each => [each._fullLayout.width, ({HEIGHT})(each)])"
+    on_screen = tab.evaluate(panels)
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    on_paper = tab.evaluate(panels)  # the paper is printed as the event ends
+    assert {width for width, _ in on_paper} == {680}
+    assert min(height for _, height in on_paper) >= 100
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    tab.wait_for_function(f"JSON.stringify(({panels})()) === '{json.dumps(on_screen, separators=(',', ':'))}'")
+    assert problems == []
 
 
 @pytest.mark.slow
