@@ -88,12 +88,10 @@ def median_and_band(
 
     Examples:
         >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
-        >>> recorder = apviz.Recorder()
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
         >>> for size in (10, 20, 20):
-        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
-        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
         >>> table = apviz.analysis.median_and_band(recorder.traces, band="range")
         >>> list(table), bool((table["low"] <= table["median"]).all())
         (['x', 'low', 'median', 'high'], True)
@@ -127,12 +125,10 @@ def group_table(groups: Sequence[Sequence[Trace]]) -> pd.DataFrame:
 
     Examples:
         >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
-        >>> recorder = apviz.Recorder()
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
         >>> for size in (10, 20, 20):
-        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
-        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
         >>> apviz.analysis.group_table([recorder.traces])[["runs", "converged"]].values.tolist()
         [[3, 3]]
     """
@@ -163,12 +159,10 @@ def coinciding(traces: Sequence[Trace]) -> list[list[int]]:
 
     Examples:
         >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
-        >>> recorder = apviz.Recorder()
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
         >>> for size in (10, 20, 20):
-        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
-        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
         >>> apviz.analysis.coinciding(recorder.traces)
         [[1, 2]]
     """
@@ -284,12 +278,10 @@ def varied(traces: Sequence[Trace]) -> pd.DataFrame:
 
     Examples:
         >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
-        >>> recorder = apviz.Recorder()
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
         >>> for size in (10, 20, 20):
-        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-3, max_epochs=500)
-        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
         >>> apviz.analysis.varied(recorder.traces)["block_size"].tolist()
         [10, 20, 20]
     """

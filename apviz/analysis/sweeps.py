@@ -156,14 +156,12 @@ def nearest(traces: Iterable[Trace]) -> Trace | None:
 
     Examples:
         >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 60, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
-        >>> recorder = apviz.Recorder()
-        >>> for size in (10, 20):
-        ...     solver = apviz.AlternatingProjection(block_size=size, rule="cyclic", tol=1e-9, max_epochs=3)
-        ...     solution = apviz.solvers.attempt(system, solver, hooks=[recorder])
-        >>> apviz.analysis.nearest(recorder.traces).block_size
-        20
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> for tol in (0.01, 1e-4):
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=tol), hooks=[recorder])
+        >>> apviz.analysis.nearest(recorder.traces).attrs["tol"]
+        0.0001
     """
     return min((trace for trace in traces if math.isfinite(_residual(trace))), key=_residual, default=None)
 
