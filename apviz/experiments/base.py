@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import plotly.graph_objects as go
 import torch
 
-from apviz.plots._style import ThemeName
+from apviz.report.rendering import Draw
 from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 
@@ -90,7 +89,7 @@ class Chart:
 
     heading: str
     text: str
-    draw: Callable[[ThemeName], go.Figure]
+    draw: Draw
 
 
 class Experiment(ABC):

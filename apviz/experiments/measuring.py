@@ -219,7 +219,7 @@ def residual_charts(headings: Mapping[str, str], text: str, rows: Mapping[str, R
 
 def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
     """Return a chart of residuals by epoch."""
-    return Chart(heading, text, lambda theme: plots.residuals(traces, x="epochs", theme=theme))
+    return Chart(heading, text, partial(plots.residuals, traces, x="epochs"))
 
 
 def scaling(rows: Sequence[Row]) -> str:

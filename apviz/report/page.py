@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
-import plotly.graph_objects as go
 
 from apviz import plots
 from apviz.analysis.sweeps import system_key
@@ -20,7 +19,7 @@ from apviz.methods import choices_in_words
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
 from apviz.plots._style import ThemeName, looks
-from apviz.report.rendering import Figure, embedded, write_page
+from apviz.report.rendering import Draw, Figure, embedded, write_page
 from apviz.report.table import ENDING, HEADINGS, METHOD, MINOR, Row, table_row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
@@ -208,7 +207,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
 
 
 #: Title, explanation, and a function that draws the figure in a theme.
-_Drawn = tuple[str, str, Callable[[ThemeName], go.Figure]]
+_Drawn = tuple[str, str, Draw]
 
 
 def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
@@ -217,27 +216,27 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
         "Residual",
         "Lower is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
         "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
-        lambda theme: plots.residuals(traces, theme=theme),
+        partial(plots.residuals, traces),
     )
     if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
         yield (
             "Test error and residual",
             "Where the upper curve is flat, solving longer no longer improves the predictions. The unit is that of the "
             "target as solved: its standard deviation, for data sets and files that apviz loads.",
-            lambda theme: plots.test_rmse(traces, theme=theme),
+            partial(plots.test_rmse, traces),
         )
     yield (
         "Error in the K-norm, and theory's bound",
         "The error follows from recorded energies; the band is what the last residual leaves uncertain. Dotted: "
         "theory, in exact arithmetic. In float32 and with skeletons, the error is known at passes only.",
-        lambda theme: plots.k_norm_error(traces, theme=theme),
+        partial(plots.k_norm_error, traces),
     )
     if any("eigenvalues" in t for t in traces):
         yield (
             "Eigenvalues",
             "CG converges faster the closer together the eigenvalues are. A preconditioner P replaces the eigenvalues "
             "of K by those of P⁻¹K. κ is the largest eigenvalue divided by the smallest.",
-            lambda theme: plots.eigenvalues(traces, theme=theme),
+            partial(plots.eigenvalues, traces),
         )
 
 
@@ -249,32 +248,32 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
         yield (
             "Block size",
             "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
-            lambda theme: plots.batch_sizes(rule, theme=theme),
+            partial(plots.batch_sizes, rule),
         )
     coloured = [t for t in traces if t.parts == "colour" and "update" in t]
     for trace in coloured[:1]:
         yield (
             "Which colour, when",
             "One mark an update, of far-apart blocks at once; the colour is the energy it removed, an estimate.",
-            partial(_themed, plots.block_timeline, trace),
+            partial(plots.block_timeline, trace),
         )
     for trace in rule[:1] or blocks[:1]:
         yield (
             "Which block, when",
             "One mark per update; the colour is the energy it removed.",
-            partial(_themed, plots.block_timeline, trace),
+            partial(plots.block_timeline, trace),
         )
         yield (
             "Where the residual is",
             "Residual norm of every block after every epoch.",
-            partial(_themed, plots.block_norms, trace),
+            partial(plots.block_norms, trace),
         )
     pictured = [trace for trace in traces if _has_picture(trace)]
     for trace in pictured:
         yield (
             f"The residual as a picture: {trace.method_name}",
             "The residual of the targets after each recorded update: play, or drag the slider.",
-            partial(_themed, partial(plots.residual_image, values=PICTURED_VALUES // len(pictured)), trace),
+            partial(plots.residual_image, trace, values=PICTURED_VALUES // len(pictured)),
         )
 
 
@@ -286,18 +285,14 @@ def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
             "The recursion against B − KW",
             "The line is the residual that the cheap recursion claims. A large mark is a pass: B − KW evaluated on all "
             "rows. Only a float64 pass, filled, may say that a run converged.",
-            lambda theme: plots.passes(refined, theme=theme),
+            partial(plots.passes, refined),
         )
     elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # only GPyTorch's CG has it
         yield (
             "Drift",
             "How far rounding has moved the residual of the recursion from B − KW, at every recomputation.",
-            lambda theme: plots.residual_drift(traces, theme=theme),
+            partial(plots.residual_drift, traces),
         )
-
-
-def _themed(draw: Callable[..., go.Figure], trace: Trace, theme: ThemeName) -> go.Figure:
-    return draw(trace, theme=theme)
 
 
 def _has_picture(trace: Trace) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import jinja2
 import numpy as np
@@ -68,9 +67,15 @@ class Figure:
     has_legend: bool = True
 
 
-def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure], *, has_legend: bool = True) -> Figure:
+class Draw(Protocol):
+    """A function that draws a figure in a theme."""
+
+    def __call__(self, *, theme: ThemeName) -> go.Figure: ...
+
+
+def embedded(heading: str, text: str, draw: Draw, *, has_legend: bool = True) -> Figure:
     """Return the figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
-    light, dark = (_lighter(json.loads(draw(theme).to_json())) for theme in get_args(ThemeName))
+    light, dark = (_lighter(json.loads(draw(theme=theme).to_json())) for theme in get_args(ThemeName))
     height = _height(light["layout"])
     for layout in (light["layout"], dark["layout"]):
         # plotly would lose the height when the window is resized, and take the page's

@@ -6,9 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
-
-from apviz.plots._style import ThemeName
 from apviz.plots.prediction import prediction
 from apviz.report.rendering import embedded, write_page
 
@@ -27,11 +24,6 @@ def write_surface_page(predictions: xr.Dataset, path: Path) -> Path:
             text = str(predictions[name].attrs["long_name"])
             if name == "mean" and "lower" in predictions and len(predictions.sizes) == 1:
                 text += ", with its interval"
-            draw = partial(_drawn, predictions, name)
-            figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", draw))
+            figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", partial(prediction, predictions, name)))
     facts = {name.replace("_", " "): str(value) for name, value in predictions.attrs.items() if name != "title"}
     return write_page(path, "surface.html.jinja", title=predictions.attrs["title"], facts_=facts, figures=figures)
-
-
-def _drawn(predictions: xr.Dataset, name: str, theme: ThemeName) -> go.Figure:
-    return prediction(predictions, name, theme=theme)
