@@ -335,8 +335,8 @@ class Session:
 
     def _problem_note(self) -> Viewable:
         return pmui.Alert(
-            object="  \n".join(self.problems), severity="warning", visible=bool(self.problems), closeable=True,
-            title="Not everything in this address could be opened", sizing_mode="stretch_width",
+            object="  \n".join(map(escape, self.problems)), severity="warning", visible=bool(self.problems),
+            closeable=True, title="Not everything in this address could be opened", sizing_mode="stretch_width",
         )  # fmt: skip
 
 

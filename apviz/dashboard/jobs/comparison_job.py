@@ -156,7 +156,7 @@ class ComparisonJob(Job):
         judged = [(solver, self._limits.why_too_large(solver, system.x)) for solver in self._solvers]
         refused = [why for _, why in judged if why]
         if len(refused) == len(self._solvers):
-            raise ValueError("  \n".join(refused))
+            raise ValueError("\n".join(refused))
         self.failures += refused
         return [solver for solver, why in judged if not why]
 

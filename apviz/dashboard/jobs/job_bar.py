@@ -62,11 +62,11 @@ class JobBar:
 
     def refuse(self, message: str) -> None:
         """Show why no job was started."""
-        self._text.param.update(object=message, severity="error", visible=True)
+        self._text.param.update(object=_verbatim(message), severity="error", visible=True)
 
     def show_problems(self, problems: Sequence[str]) -> None:
         """Show the problems to fix before a job can run; hide the message if there are none."""
-        lines = "  \n".join(f"{escape(each[:1].upper() + each[1:])}." for each in problems)
+        lines = "  \n".join(f"{_verbatim(each[:1].upper() + each[1:])}." for each in problems)
         self._held.param.update(object=lines, visible=bool(problems))
 
     def show(self, job: Job) -> None:
@@ -81,11 +81,14 @@ class JobBar:
         self._stop.visible = active
         self._progress.visible = active
         self._progress.value = round(100 * job.fraction_done)
-        text = f"{job.state}: {job.status}" if job.status else job.state
-        if job.failures:
-            text += "  \n" + "  \n".join(job.failures)
+        text = "\n".join([f"{job.state}: {job.status}" if job.status else job.state, *job.failures])
         severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]
         # Keep a refusal on screen until the text changes.
         if (text, severity) != self._shown:
             self._shown = (text, severity)
-            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity, visible=True)
+            self._text.param.update(object=_verbatim(text[:1].upper() + text[1:]), severity=severity, visible=True)
+
+
+def _verbatim(text: str) -> str:
+    """Return text as Markdown that shows it word for word and line by line."""
+    return "  \n".join(map(escape, text.splitlines()))

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import xarray as xr
 from numpy.typing import NDArray
 
-from apviz.dashboard.components.text import escape, without_formulas
+from apviz.dashboard.components.text import without_formulas
 from apviz.dashboard.jobs.comparison_job import StopBetweenSolves
 from apviz.dashboard.jobs.heard import heard_warnings
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
@@ -56,10 +56,6 @@ class FitJob(Job):
         super().__init__(queue)
         self._limits, self._models, self._spec = limits, models, spec
         self.name = ""
-
-    @property
-    def status(self) -> str:
-        return escape(super().status)  # names of columns may hold HTML
 
     def work(self) -> None:
         from apviz.gp.gaussian_process import GaussianProcess
@@ -138,7 +134,7 @@ class PredictJob(Job):
     def status(self) -> str:
         """Return a sentence on the predicted points, with the estimated remaining time."""
         if self.state != "running" or not self._done or self._done == self._total:
-            return escape(super().status)
+            return super().status
         left = (time.monotonic() - self._begun) / self._done * (self._total - self._done)
         about = f" · about {duration(left)} left (estimate)" if left >= 1 else ""
         return f"{self._done:,} of {self._total:,} points predicted{about}"

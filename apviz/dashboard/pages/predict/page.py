@@ -12,7 +12,6 @@ from panel.viewable import Viewable
 
 from apviz.dashboard.components.dropper import Dropper
 from apviz.dashboard.components.server_owned import button
-from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.prediction_job import FitJob, PredictJob
@@ -210,7 +209,7 @@ class Predict(Page):
         self.predict_table()
 
     def _refuse(self, error: Exception) -> None:
-        self._bar.refuse(escape(str(error)))
+        self._bar.refuse(str(error))
 
     def _select(self, name: str | None) -> None:
         if name not in (None, NO_MODEL):

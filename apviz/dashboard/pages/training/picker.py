@@ -11,6 +11,7 @@ import param
 
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.store.trainings import Trainings
@@ -172,7 +173,7 @@ NO_TRAINING = "none yet"
 _WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
 likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
 
-**Start a training**, above, does it with the settings on the left, and shows as it goes:
+**Start a training**, above, does it with the settings of the bar, and shows as it goes:
 
 - σ² and what each solve took, step by step: the smaller σ², the harder the solve;
 - the lengthscales: which inputs matter, and how quickly the target changes along them;
@@ -188,8 +189,9 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     h, settled = trace.hyperparameters, trace.settled_at
     state = "finished" if trace.finished else "running" if running else "unfinished: interrupted, or still running"
     scale = f"outputscale = {h.outputscale:.4g}, " if isinstance(h.kernel, str) else ""
+    dataset = a["dataset"] or "unnamed data"
     words = [
-        f"**{trace.method_name} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
+        f"**{escape(f'{trace.method_name} on {dataset}')}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
         f"{state}. Now σ² = {h.noise:.4g}, {scale}mean = {h.mean:.3g}."
     ]
     words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
