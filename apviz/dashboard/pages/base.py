@@ -119,6 +119,7 @@ class Page(ABC):
         self._next_drawing = 0.0
         #: The followed job, and how much of it has been read.
         self._followed: tuple[Job | None, int] = (None, 0)
+        self._main: Viewable | None = None
 
     def settings(self) -> list[Viewable]:
         """Return the widgets of the page's own settings, for their editor."""
@@ -132,9 +133,15 @@ class Page(ABC):
         """Return the widgets of the page's advanced settings, for their editor."""
         return []
 
-    @abstractmethod
     def main(self) -> Viewable:
-        """Return the view of the page below the bar of chips."""
+        """Return the view of the page below the bar of chips, built on first use."""
+        if self._main is None:
+            self._main = self.make_main()
+        return self._main
+
+    @abstractmethod
+    def make_main(self) -> Viewable:
+        """Build the view of the page below the bar of chips."""
 
     @abstractmethod
     def redraw(self) -> None:

@@ -74,7 +74,6 @@ class Replay(SolvingPage):
         self._timeline.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
         self._hint = server_owned(pmui.Typography("", variant="body2", margin=(0, 12), visible=False))
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._everything: pn.Column | None = None
         self.choice.param.watch(lambda *events: self._changed(), ["run", "other"])
         self.choice.param.watch(lambda event: self._player_to(event.new), ["update"])
 
@@ -93,25 +92,21 @@ class Replay(SolvingPage):
     def advanced(self) -> list[Viewable]:
         return self._recording_panel.advanced
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            cards = [self._map, self._other_map, self._function, self._timeline]
-            for card in cards:
-                card.view.styles = HALF
-            for view, width in ((self._runs, 300), (self._others, 300), (self._player.view, 420)):
-                view.styles = {"flex": f"1 1 {width}px", "min-width": "min(100%, 260px)"}
-            self._everything = pn.Column(
-                self._bar.view,
-                self.notice.view,
-                pn.FlexBox(
-                    self._runs, self._others, self._player.view, align_items="center", sizing_mode="stretch_width"
-                ),
-                pn.FlexBox(*(card.view for card in cards), sizing_mode="stretch_width"),
-                self._hint,
-                self._diagnosis.view,
-                sizing_mode="stretch_width",
-            )
-        return self._everything
+    def make_main(self) -> Viewable:
+        cards = [self._map, self._other_map, self._function, self._timeline]
+        for card in cards:
+            card.view.styles = HALF
+        for view, width in ((self._runs, 300), (self._others, 300), (self._player.view, 420)):
+            view.styles = {"flex": f"1 1 {width}px", "min-width": "min(100%, 260px)"}
+        return pn.Column(
+            self._bar.view,
+            self.notice.view,
+            pn.FlexBox(self._runs, self._others, self._player.view, align_items="center", sizing_mode="stretch_width"),
+            pn.FlexBox(*(card.view for card in cards), sizing_mode="stretch_width"),
+            self._hint,
+            self._diagnosis.view,
+            sizing_mode="stretch_width",
+        )
 
     # --- events ---------------------------------------------------------------------------------------------------
 

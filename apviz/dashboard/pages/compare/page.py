@@ -94,7 +94,6 @@ class Compare(SolvingPage):
         )  # fmt: skip
         self._more = button("", "expand_more", self._toggle_more, size="medium", variant="text", margin=(4, 12))
         self._show_more()
-        self._everything: pn.Column | None = None
         watch, table = self.choice.param.watch, self._answer.table
         watch(lambda *events: self._draw_all(), ["x", "scale"])
         watch(lambda event: self._changed(), ["runs"])
@@ -116,22 +115,20 @@ class Compare(SolvingPage):
     def advanced(self) -> list[Viewable]:
         return advanced_method_panel(self.methods, self.fields)
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            x, scale = (
-                pmui.RadioButtonGroup.from_param(each, label="", size="small", margin=(4, 12, 4, 0))
-                for each in (self.choice.param.x, self.choice.param.scale)
-            )
-            x.styles = {"margin-left": "auto"}
-            self._bar.row.extend([self._answer.action, self._advice.button, x, scale])
-            for card in self._cards.values():
-                card.view.styles = HALF
-            self._cards["residuals"].view.styles = {}
-            self._everything = pn.Column(
-                self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._top,
-                self._pinned.view, self._more, self._below, sizing_mode="stretch_width",
-            )  # fmt: skip
-        return self._everything
+    def make_main(self) -> Viewable:
+        x, scale = (
+            pmui.RadioButtonGroup.from_param(each, label="", size="small", margin=(4, 12, 4, 0))
+            for each in (self.choice.param.x, self.choice.param.scale)
+        )
+        x.styles = {"margin-left": "auto"}
+        self._bar.row.extend([self._answer.action, self._advice.button, x, scale])
+        for card in self._cards.values():
+            card.view.styles = HALF
+        self._cards["residuals"].view.styles = {}
+        return pn.Column(
+            self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._top,
+            self._pinned.view, self._more, self._below, sizing_mode="stretch_width",
+        )  # fmt: skip
 
     # --- events ---------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,6 @@ class Predict(Page):
         )  # fmt: skip
         self.model, self.predictions = ModelView(shared), PredictionsView(shared)
         self._asked = self._make_asked()
-        self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._show(), ["model"])
 
     def _make_asked(self) -> pmui.Paper:
@@ -106,13 +105,11 @@ class Predict(Page):
     def settings_words(self) -> str:
         return KERNELS[self.shared.system.kernel].title
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            self._everything = pn.Column(
-                self._bar.view, pn.Row(self._list, self._delete, **_WIDE), self._nothing, self.model.view, self._asked,
-                self.predictions.view, **_WIDE,
-            )  # fmt: skip
-        return self._everything
+    def make_main(self) -> Viewable:
+        return pn.Column(
+            self._bar.view, pn.Row(self._list, self._delete, **_WIDE), self._nothing, self.model.view, self._asked,
+            self.predictions.view, **_WIDE,
+        )  # fmt: skip
 
     # --- events ---------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,6 @@ class Runs(Page):
         self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.rerun)
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedRuns(self.bring_back)
-        self._everything: pn.Column | None = None
         watch = self.choice.param.watch
         watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline"])
         watch(lambda event: self._show_selected(), ["baseline"])
@@ -64,17 +63,15 @@ class Runs(Page):
     def settings(self) -> list[Viewable]:
         return runs_panel(self.choice, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            self._everything = pn.Column(
-                pmui.TextInput.from_param(
-                    self.choice.param.filter, label="Filter", sizing_mode="stretch_width", margin=(16, 12, 4, 12),
-                    placeholder="Search name, method, data set, result, tags and note",
-                ),
-                self.editor.view, self.listing.broken, self.table.view, self.bar.view,
-                self.comparison.view, self.details.view, sizing_mode="stretch_width",
-            )  # fmt: skip
-        return self._everything
+    def make_main(self) -> Viewable:
+        return pn.Column(
+            pmui.TextInput.from_param(
+                self.choice.param.filter, label="Filter", sizing_mode="stretch_width", margin=(16, 12, 4, 12),
+                placeholder="Search name, method, data set, result, tags and note",
+            ),
+            self.editor.view, self.listing.broken, self.table.view, self.bar.view,
+            self.comparison.view, self.details.view, sizing_mode="stretch_width",
+        )  # fmt: skip
 
     # --- the folder -----------------------------------------------------------------------------------------------
 

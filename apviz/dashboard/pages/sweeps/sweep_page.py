@@ -55,22 +55,19 @@ class SweepPage(SolvingPage):
         self._diagnosis = DiagnosisCard(self.rerun)
         self._cards: dict[str, ChartCard] = self._make_cards()
         self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
-        self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._changed(), ["runs"])
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            self._cards["sweep"].view.styles = HALF
-            aside = pn.Column(*self._aside(), self._diagnosis.view, styles=HALF)
-            self._everything = pn.Column(
-                self._bar.view,
-                self.notice.view,
-                pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
-                self._table.view,
-                sizing_mode="stretch_width",
-            )
-        return self._everything
+    def make_main(self) -> Viewable:
+        self._cards["sweep"].view.styles = HALF
+        aside = pn.Column(*self._aside(), self._diagnosis.view, styles=HALF)
+        return pn.Column(
+            self._bar.view,
+            self.notice.view,
+            pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
+            self._table.view,
+            sizing_mode="stretch_width",
+        )
 
     def shown_runs(self) -> list[Trace]:
         return list(self.traces.values())

@@ -53,7 +53,6 @@ class Training(Page):
         self.picker = TrainingPicker(self.selected, self.select, self.go_on, self.change)
         self.step = StepDetails(self.selected, self.solves, self.look_at, self.solve_again)
         self.charts = TrainingCharts(shared, self.selected, self.solves, self.look_at, self.draw_later)
-        self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._chosen(), ["training"])
         self.choice.param.watch(lambda event: self._show_step(), ["step"])
         self.plan.param.watch(lambda event: self.picker.show(), ["steps"])
@@ -74,19 +73,17 @@ class Training(Page):
     def advanced(self) -> list[Viewable]:
         return advanced_training_panel(self.plan, self.shared.system, self.fields)
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            cards = self.charts.cards
-            self._everything = pn.Column(
-                self._bar.view,
-                self.picker.view,
-                pn.FlexBox(*(cards[name].view for name in OF_ALL_STEPS), sizing_mode="stretch_width"),
-                self.picker.diagnosis.view,
-                self.step.head,
-                pn.FlexBox(cards["solve"].view, self.step.about, sizing_mode="stretch_width"),
-                sizing_mode="stretch_width",
-            )
-        return self._everything
+    def make_main(self) -> Viewable:
+        cards = self.charts.cards
+        return pn.Column(
+            self._bar.view,
+            self.picker.view,
+            pn.FlexBox(*(cards[name].view for name in OF_ALL_STEPS), sizing_mode="stretch_width"),
+            self.picker.diagnosis.view,
+            self.step.head,
+            pn.FlexBox(cards["solve"].view, self.step.about, sizing_mode="stretch_width"),
+            sizing_mode="stretch_width",
+        )
 
     # --- events ---------------------------------------------------------------------------------------------------
 
