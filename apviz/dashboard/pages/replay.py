@@ -152,15 +152,17 @@ class Replay(SolvingPage):
 
     def _offer_runs(self) -> None:
         names = self.shared.runs.with_pictures()
-        if self.choice.run not in names:
-            if self.choice.run:
-                self._bar.refuse(f"there is no run {self.choice.run} with pictures in this folder")
-            with param.parameterized.discard_events(self.choice):
+        missing = [name for name in (self.choice.run, self.choice.other) if name and name not in names]
+        if missing:
+            self._bar.refuse(f"there is no run {' or '.join(missing)} with pictures in this folder")
+        with param.parameterized.discard_events(self.choice):
+            if self.choice.run not in names:
                 self.choice.run = names[0] if names else ""
+            if self.choice.other not in names:
+                self.choice.other = ""
         self._runs.param.update(options=names, value=self.choice.run or None, visible=bool(names))
         options = {"nothing": ""} | {name: name for name in names}
-        other = self.choice.other if self.choice.other in names else ""
-        self._others.param.update(options=options, value=other, visible=len(names) > 1)
+        self._others.param.update(options=options, value=self.choice.other, visible=len(names) > 1)
 
     def _select(self, name: str | None) -> None:
         if name and name != self.choice.run:

@@ -98,6 +98,9 @@ def test_a_missing_run_in_the_address_is_reported(page):
     page.choice.param.update(run="gone")
     page.open()
     assert "there is no run gone with pictures" in page._bar._text.object and page.choice.run != "gone"
+    page.choice.other = "lost"
+    page.open()
+    assert "there is no run lost with pictures" in page._bar._text.object and page.choice.other == ""
 
 
 def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):

@@ -12,6 +12,7 @@ import param
 from panel.viewable import Viewable
 
 from apviz.advice import Advice
+from apviz.analysis.verdict import judge
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
@@ -233,12 +234,12 @@ class Compare(SolvingPage):
         self._show_selected()
 
     def _drop_what_is_not_there(self) -> list[str]:
-        """Select another run or no update if the requested one is missing. Return why, in sentences."""
+        """Select the best run or no update if the requested one is missing. Return why, in sentences."""
         name, problems = self.choice.selected, []
         if name not in self._traces:
             # A cursor belongs to its run; an address may name an update and no run.
             update = None if name else self.choice.update
-            self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
+            self.choice.param.update(selected=self._best(), update=update)
             if name and name not in self.choice.runs:
                 problems.append(f"{name} is not among the runs shown")
         trace, update = self._traces.get(self.choice.selected), self.choice.update
@@ -246,6 +247,11 @@ class Compare(SolvingPage):
             self.choice.update = None
             problems.append(why_missing(trace, update))
         return problems
+
+    def _best(self) -> str:
+        """Return the name of the best run; empty without runs."""
+        standings = judge(self._traces.values()).standings
+        return next((name for name, trace in self._traces.items() if trace is standings[0].trace), "")
 
     def _show_selected(self) -> None:
         if not self._is_open:
