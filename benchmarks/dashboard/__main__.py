@@ -169,7 +169,7 @@ def twelve(browser: Any, folder: Path) -> dict[str, Any]:
             page.get_by_text("Filter").locator("visible=true").first.wait_for()
             page.wait_for_timeout(4_000)
             page.goto(server.url + "?page=runs&runs=" + ",".join(names))
-            button = page.get_by_role("button", name="Open on page Compare")
+            button = page.get_by_role("button", name="Open in Compare")
             button.wait_for()
             page.wait_for_timeout(6_000)
             watch = Watch(server)

@@ -112,11 +112,12 @@ def test_verdict_curves_with_axes_and_the_best_run_are_above_the_fold(visit, ser
 def test_on_a_phone_the_verdict_is_above_the_fold_and_the_buttons_of_a_chart_are_above_its_title(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)
-    chart = someone.look().chart("Residual.")
+    someone.look().chart("Residual.")
     box = someone.tab.get_by_text(COST).first.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 844
     someone.press("Diagnosis and more charts")
-    title, buttons = boxes(someone, chart, ".g-gtitle", ".modebar-container .modebar")
+    titled = someone.chart("Error in the K-norm")
+    title, buttons = boxes(someone, titled, ".g-gtitle", ".modebar-container .modebar")
     assert buttons[3] <= title[1] + 1 and title[2] <= 390
     for name in ("Residual.", "Error in the K-norm"):
         for entry in someone.chart(name).locator(".legendtext").all():

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from tests.dashboard.browser.server import SHOWN
 from tests.dashboard.browser.test_own_table import offer
 from tests.dashboard.dense_gp import predictions
 
@@ -20,11 +19,11 @@ NEW = pd.DataFrame({"north": RNG.uniform(0, 5, 30), "east": RNG.uniform(0, 9, 30
 @pytest.mark.slow
 def test_a_fit_predicts_a_dropped_table_and_a_grid_and_the_downloads_equal_dense_algebra(visit, tmp_path):
     someone = visit().go(page="predict")
-    someone.tab.get_by_text("Your own data").locator(SHOWN).click()
+    someone.edit("Use my data")
     offer(someone, tmp_path, "depth.csv", TABLE.to_csv(index=False))
     someone.says("48 to train on")
     someone.press("Use this table")
-    someone.says("Your table: 48 rows to train on. Target: z.")
+    someone.edit("Data set").says("Your table: 48 rows to train on. Target: z.")
     someone.press("Fit")
     someone.says("60 rows were each predicted from all others")
     someone.chart("Predicted against observed")

@@ -15,7 +15,7 @@ from apviz import plots
 from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.pages.compare.answer import curve_styles
-from apviz.dashboard.pages.compare.highlight import highlight, log_x
+from apviz.dashboard.pages.compare.highlight import SIZE, SIZE_LECTURE, highlight, log_x
 from apviz.plots._axes import X, without_buttons
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
@@ -29,16 +29,14 @@ OF_ONE_RUN = ("timeline", "blocks")
 GROWING = ("residuals", "rmse", "theory")
 #: Pixels above the axes of the first chart, for plotly's buttons.
 _TOP = 34
-#: Pixels below the first chart, for its notes and the first rows of the table; on a projector for the table.
-BELOW, BELOW_LECTURE = 190, 150
+#: Pixels below the first chart, for its notes and the first rows of the table; on a projector for the best row.
+BELOW, BELOW_LECTURE = 190, 208
+#: Called with the runs in a chart and the looks of their curves.
+StandingOut = Callable[[Sequence[Trace], list[list[str]]], Collection[int] | None]
 
 
 def compare_cards(
-    x: Callable[[], X],
-    is_log: Callable[[], bool],
-    standing_out: Callable[[Sequence[Trace], list[list[str]]], Collection[int] | None],
-    *,
-    lecture: bool,
+    x: Callable[[], X], is_log: Callable[[], bool], standing_out: StandingOut, *, lecture: bool
 ) -> dict[str, ChartCard]:
     """Return the cards of the page by name, in their order.
 
@@ -48,11 +46,24 @@ def compare_cards(
         standing_out: Called with the runs in the first chart and the looks of their curves. It returns the places of
             those that stand out; None if all do, without names.
     """
-    curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
 
     def scaled(figure: go.Figure) -> go.Figure:
         figure = without_buttons(figure)
         return log_x(figure) if is_log() else figure
+
+    curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
+    return {
+        "residuals": _residuals_card(x, scaled, standing_out, curves),
+        **_cards_of_curves(x, scaled, curves),
+        **_other_cards(lecture),
+    }
+
+
+def _residuals_card(
+    x: Callable[[], X], scaled: Callable[[go.Figure], go.Figure], standing_out: StandingOut, curves: dict[str, Any]
+) -> ChartCard:
+    """Return the first card, which fills the window."""
+    lecture = curves["lecture"]
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         figure = scaled(plots.residuals(traces, x=x(), theme=theme))
@@ -67,7 +78,21 @@ def compare_cards(
         if places is None:
             return figure
         named = list(zip(run_names(traces), traces, strict=True))
-        return highlight(figure, {legend_entry(*named[at]): named[at][0] for at in places}, theme)
+        labels = {legend_entry(*named[at]): named[at][0] for at in places}
+        return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
+
+    return ChartCard(
+        "Residual", "Lower is better. A cross ends a run that did not converge; an open diamond is recomputed from "
+        "B − KW. Grey curves are named where the pointer is.", residuals,
+        empty="Nothing has run yet. Choose data and methods above, then press Run.",
+        fits=BELOW_LECTURE if lecture else BELOW, **curves,
+    )  # fmt: skip
+
+
+def _cards_of_curves(
+    x: Callable[[], X], scaled: Callable[[go.Figure], go.Figure], curves: dict[str, Any]
+) -> dict[str, ChartCard]:
+    """Return the other cards with a curve for each run."""
 
     def bare(figure: go.Figure) -> go.Figure:
         """Return the figure without the runs in its legend, because the first chart and the table name them."""
@@ -75,26 +100,31 @@ def compare_cards(
         return scaled(figure)
 
     return {
-        "residuals": ChartCard(
-            "Residual", "Lower is better. The thin line is the tolerance; a cross ends a run that did not converge; an "
-            "open diamond is recomputed from B − KW. Grey curves are named where the pointer is.", residuals,
-            empty="Nothing has run yet. Choose data and methods above, then press Run.",
-            fits=BELOW_LECTURE if lecture else BELOW, **curves,
-        ),
         "rmse": ChartCard(
             "Test error and residual",
             "Where the upper curve is flat, solving longer no longer improves the predictions. A star marks where this "
             "begins in a converged run. The unit is the standard deviation of the target.",
             lambda traces, theme: bare(plots.test_rmse(traces, x=x(), theme=theme)),
-            takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
+            takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()),
+            axes=420,
+            **curves,
         ),
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
             "The band is what the last residual leaves uncertain. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in "
             "exact arithmetic. In float32 and with skeletons, the error is known at passes only.",
             lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)),
-            takes=has_error, table=errors_table, sentence=error_sentence, **curves,
+            takes=has_error,
+            table=errors_table,
+            sentence=error_sentence,
+            **curves,
         ),
+    }
+
+
+def _other_cards(lecture: bool) -> dict[str, ChartCard]:
+    """Return the cards without curves over work or time."""
+    return {
         "kappas": ChartCard(
             "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 on κ′; either may be loose. ≈ is an estimate, "
             "and a dotted line leads to the bound that is certain.",

@@ -17,8 +17,10 @@ from apviz.plots._style import TEXT_SIZE, ThemeName, theme_named, translucent
 MOST = 4
 #: Pixels of a character and of a line of a label, and between a curve and its label.
 _CHARACTER, _LINE, _GAP = 7.2, 18, 12
-#: Pixels of a plot without its margins, as assumed to keep labels apart, and of the smallest margin at the right.
-_WIDTH, _HEIGHT, _MARGIN = 1100, 400, 48
+#: Pixels of a plot without its margins, as assumed to keep labels apart; on a projector before the figure is enlarged.
+SIZE, SIZE_LECTURE = (1100, 400), (900, 200)
+#: Pixels of the smallest margin at the right.
+_MARGIN = 48
 #: Most characters of a line of a label; parts of a name that stay on one line, and the space inside them.
 _LABEL, _SHORT, _FIXED = 27, re.compile(r"\(.{1,12}\)"), "\N{NO-BREAK SPACE}"
 #: Pixels by which a label is shifted at most.
@@ -29,11 +31,14 @@ _GREY, _THIN = 0.4, 1.2
 _Box = tuple[float, float, float, float]
 
 
-def highlight(figure: go.Figure, names: Mapping[str, str], theme: ThemeName) -> go.Figure:
+def highlight(
+    figure: go.Figure, names: Mapping[str, str], theme: ThemeName, pixels: tuple[int, int] = SIZE
+) -> go.Figure:
     """Return the figure with these curves in front, named at their ends, and the others thin and grey behind them.
 
     Args:
         names: Label of each curve that stands out, by its group in the legend.
+        pixels: Assumed width and height of the plot without its margins.
     """
     colors = theme_named(theme)
     grey = translucent(colors.muted, _GREY)
@@ -49,7 +54,7 @@ def highlight(figure: go.Figure, names: Mapping[str, str], theme: ThemeName) -> 
             front.append(curve)
     figure.data = [*behind, *front]
     figure.layout.yaxis.autorangeoptions = _room_below(figure)
-    labels, room = _labels(figure, names, translucent(colors.paper, 0.7))
+    labels, room = _labels(figure, names, translucent(colors.paper, 0.7), pixels)
     if labels:
         figure.layout.annotations = [*figure.layout.annotations, *labels]
         figure.layout.margin.r = max(_MARGIN, int(room))
@@ -72,7 +77,9 @@ def _room_below(figure: go.Figure) -> dict[str, Any]:
     return {"include": [10 ** float(known.min() - 0.2 * np.ptp(known))]} if len(known) else {}
 
 
-def _labels(figure: go.Figure, names: Mapping[str, str], paper: str) -> tuple[list[dict[str, Any]], float]:
+def _labels(
+    figure: go.Figure, names: Mapping[str, str], paper: str, pixels: tuple[int, int]
+) -> tuple[list[dict[str, Any]], float]:
     """Return annotations at the ends of curves, where they cover neither each other nor a curve.
 
     Returns:
@@ -85,7 +92,7 @@ def _labels(figure: go.Figure, names: Mapping[str, str], paper: str) -> tuple[li
         return [], 0.0
     every = np.concatenate([_drawn(curve, is_log) for curve, _ in ends.values()])
     low, span = every.min(0), np.maximum(np.ptp(every, axis=0), 1e-9)
-    size = np.array([_WIDTH, _HEIGHT])
+    size = np.array(pixels)
     lines_of = [_dense((_drawn(curve, is_log) - low) / span * size) for _, curve, _ in found]
     labels, taken = [], list[_Box]()
     # from right to left, because a label lies to the right of its end
@@ -102,7 +109,7 @@ def _labels(figure: go.Figure, names: Mapping[str, str], paper: str) -> tuple[li
             "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right", "bgcolor": paper,
             "font": {"color": curve.line.color, "size": TEXT_SIZE - 1},
         })  # fmt: skip
-    return labels, max(left + width for left, _, width, _ in taken) - _WIDTH
+    return labels, max(left + width for left, _, width, _ in taken) - pixels[0]
 
 
 def _end(curve: Any, is_log: bool) -> tuple[float, float] | None:

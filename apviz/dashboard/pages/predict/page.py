@@ -24,11 +24,11 @@ from apviz.kernels.stationary import KERNELS
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 NO_MODEL = "none yet"
-_WHAT_WILL_BE_SEEN = """**Fit**, above, trains the hyperparameters and fits a model to the chosen data. Then the page
-shows how well it predicts rows that were left out, and predicts:
+_WHAT_WILL_BE_SEEN = """**Fit**, above, trains the hyperparameters and fits a model to the chosen rows. The page then
+shows how well the model predicts rows that it leaves out. With a model you can predict:
 
-- a table that you drop: its columns with mean, sd and 95% interval next to them;
-- a grid over one, two or three inputs: a curve with its interval, a map, or a file."""
+- a table that you drop: you get its columns, with the mean, sd and 95% interval of each row;
+- a grid over one, two or three inputs: you get a curve with its interval, a map, or a file."""
 
 
 class PredictChoice(param.Parameterized):
@@ -56,7 +56,7 @@ class Predict(Page):
         self._table: Path | None = None
         self._bar = JobBar(
             self.fit, self.stop, label="Fit",
-            hint="Choose data and a kernel, then Fit. All rows of the table are used if n is at its largest.",
+            hint="Choose data, rows and a kernel, then press Fit.",
         )  # fmt: skip
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self._list = pmui.Select(label="Model", options=[NO_MODEL], value=NO_MODEL, margin=(8, 12), **_WIDE)
@@ -78,8 +78,8 @@ class Predict(Page):
         points = self.fields.add(p.points, width=220)
         grid = button("Predict a grid", "grid_on", self.predict_grid)
         about = (
-            f"Drop a table with the model's inputs, CSV, text or Parquet, up to {most} MB. Columns are found by their "
-            "names, in any order; others are copied."
+            f"Drop a table with the model's inputs: CSV, text or Parquet, up to {most} MB. Columns are found by name, "
+            "in any order; other columns are copied."
         )
         half = {"styles": HALF, **_WIDE}
         return pmui.Paper(
@@ -87,7 +87,7 @@ class Predict(Page):
             pn.FlexBox(
                 pn.Column(pmui.Typography(about, variant="body2"), self.drop, self._again, **half),
                 pn.Column(
-                    pmui.Typography("Or a grid over the range of the fitted rows, of up to three inputs.",
+                    pmui.Typography("Or predict a grid over the range of the fitted rows, for up to three inputs.",
                                     variant="body2"),
                     points, grid, pmui.Checkbox.from_param(p.observation), **half,
                 ),
