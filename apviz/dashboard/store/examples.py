@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -14,7 +14,6 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 PREFIX = "example "
 #: Traces of a comparison, a noise sweep and a training; `python -m benchmarks.dashboard.examples` records them.
 PATH = Path(__file__).with_name("examples.zip")
-WORDS = "Examples, solved on another machine: Run solves on this one."
 
 
 def add_examples(runs: RunsFolder) -> None:
@@ -30,7 +29,10 @@ def add_examples(runs: RunsFolder) -> None:
             shutil.move(each, runs.path / each.name)
 
 
-def are_examples(names: Iterable[str]) -> bool:
-    """Return whether runs, at least one, are all examples."""
-    several = list(names)
-    return bool(several) and all(name.startswith(PREFIX) for name in several)
+def examples_in_words(names: Collection[str]) -> str:
+    """Return a sentence on the examples among runs; empty without any."""
+    count = sum(name.startswith(PREFIX) for name in names)
+    if not count:
+        return ""
+    which = "Examples" if count == len(names) else f"{count} of the {len(names)} runs are examples"
+    return f"{which}, solved on another machine."

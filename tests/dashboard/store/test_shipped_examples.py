@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.pages import PAGES
-from apviz.dashboard.store.examples import PREFIX, add_examples, are_examples
+from apviz.dashboard.store.examples import PREFIX, add_examples, examples_in_words
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.visiting import drawn, visitor
@@ -31,7 +31,9 @@ def opened(name, runs):
 
 
 def test_every_example_opens_and_says_that_it_is_one(examples):
-    assert all(name.startswith(PREFIX) for name in examples.names()) and are_examples(examples.names())
+    assert all(name.startswith(PREFIX) for name in examples.names())
+    assert examples_in_words(examples.names()) == "Examples, solved on another machine."
+    assert examples_in_words([*examples.names()[:2], "mine"]).startswith("2 of the 3 runs are examples, solved on an")
     assert not [entry.problem for entry in examples.entries() if entry.problem]
     solves = [trace for name in examples.names() if is_solve(trace := examples.open(name))]
     assert len(solves) == len(examples.names()) - 1 and all(trace.finished for trace in solves)
@@ -48,7 +50,9 @@ def test_the_landing_page_shows_the_comparison_and_says_where_it_was_solved(exam
 def test_no_other_page_is_empty(examples):
     replay = opened("replay", examples)
     assert replay.choice.run and replay._map.chart.base
-    sweep = opened("noise", examples)._cards["sweep"]
+    noise = opened("noise", examples)
+    assert noise._remark.visible and "solved on another machine" in noise._remark.object
+    sweep = noise._cards["sweep"]
     assert len({(trace.method_name, trace.attrs["noise"]) for trace in sweep.drawn}) == 10
     assert {trace.method.block_size for trace in opened("block-size", examples)._cards["sweep"].drawn} == {100, 400}
     training = opened("training", examples)
@@ -59,4 +63,4 @@ def test_no_other_page_is_empty(examples):
 def test_a_folder_with_a_run_is_not_changed(folder):
     before = RunsFolder(folder).names()
     add_examples(RunsFolder(folder))
-    assert RunsFolder(folder).names() == before and not are_examples(before) and not are_examples([])
+    assert RunsFolder(folder).names() == before and examples_in_words(before) == examples_in_words([]) == ""

@@ -1,18 +1,21 @@
-"""The verdict of the page Compare with its one action, and the table of its runs, the best first."""
+"""The verdict of the page Compare with its one action, the table of its runs, and what sets pinned ones apart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+import panel as pn
 import panel_material_ui as pmui
 import plotly.graph_objects as go
 
 from apviz.analysis.diagnosis import Diagnosis
+from apviz.analysis.sweeps import settings_table
 from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing, time_words
 from apviz.dashboard.components.diagnosis_card import rerun_label
 from apviz.dashboard.components.server_owned import button, server_owned
-from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of
+from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of, plain_table
 from apviz.dashboard.components.text import escape
 from apviz.plots._labels import full_names
 from apviz.tracing import Trace
@@ -133,6 +136,25 @@ class Answer:
     def _act(self) -> None:
         if self._proposed is not None:
             self._rerun(*self._proposed)
+
+
+class Pinned:
+    """Card with the settings in which pinned runs differ; empty for fewer than two."""
+
+    def __init__(self) -> None:
+        self.view = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def show(self, traces: Mapping[str, Trace], pinned: Sequence[str]) -> None:
+        """Compare the pinned ones among runs by their names in the folder."""
+        runs = [traces[name] for name in pinned if name in traces]
+        if len(runs) < 2:
+            self.view[:] = []
+            return
+        settings = pd.DataFrame(settings_table(runs, only_differences=True), index=full_names(runs)).T
+        wide = {"sizing_mode": "stretch_width"}
+        heading = pmui.Typography("Pinned runs: settings that differ", variant="h6", margin=(8, 12, 0, 12))
+        table = pn.Column(plain_table(settings), margin=(0, 12), styles={"overflow-x": "auto"}, **wide)
+        self.view[:] = [pmui.Paper(heading, table, margin=8, elevation=1, **wide)]
 
 
 def _residual(trace: Trace) -> float:

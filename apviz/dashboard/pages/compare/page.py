@@ -22,14 +22,13 @@ from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.compare.advice_card import AdviceCard
-from apviz.dashboard.pages.compare.answer import Answer
+from apviz.dashboard.pages.compare.answer import Answer, Pinned
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.pages.compare.highlight import MOST
-from apviz.dashboard.pages.compare.pinned import Pinned
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.store.examples import WORDS, are_examples
+from apviz.dashboard.store.examples import examples_in_words
 from apviz.racing import By
 from apviz.tracing import Trace
 
@@ -265,7 +264,7 @@ class Compare(SolvingPage):
 
     def _show_answer(self) -> None:
         solving = self.job is not None and self.job.is_active
-        remark = WORDS if are_examples(self._traces) else ""
+        remark = examples_in_words(self._traces)
         self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:

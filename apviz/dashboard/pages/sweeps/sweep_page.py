@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import panel as pn
+import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
 from apviz.analysis.sweeps import Over, method_of, slowest, swept, system_of
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.examples import examples_in_words
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.method import Method
 from apviz.solvers import Solver
@@ -52,6 +55,7 @@ class SweepPage(SolvingPage):
         self.choice = SweepView()
         self.traces: dict[str, Trace] = {}
         self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
+        self._remark = server_owned(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
         self._diagnosis = DiagnosisCard(self.rerun)
         self._cards: dict[str, ChartCard] = self._make_cards()
         self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
@@ -64,6 +68,7 @@ class SweepPage(SolvingPage):
         return pn.Column(
             self._bar.view,
             self.notice.view,
+            self._remark,
             pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
             self._table.view,
             sizing_mode="stretch_width",
@@ -134,6 +139,8 @@ class SweepPage(SolvingPage):
             self.choice.selected = ""
         if problems:
             self._bar.refuse("; ".join(problems))
+        remark = examples_in_words(self.traces)
+        self._remark.param.update(object=remark, visible=bool(remark))
         self._show_selected()
         self._draw_runs()
 
