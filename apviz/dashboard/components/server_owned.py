@@ -30,6 +30,15 @@ def server_owned(component: Component, editable: Collection[str] = ()) -> Compon
     return component
 
 
+def appear(component: Component, **values: Any) -> None:
+    """Set values of a component, then show it.
+
+    Panel would show it first, and a component that the browser is building misses a change of its text.
+    """
+    component.param.update(**values)
+    component.visible = True
+
+
 def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
     """Return a button that calls `press`."""
     made = server_owned(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))

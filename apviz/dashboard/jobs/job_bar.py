@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.server_owned import appear, server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 
@@ -62,12 +62,13 @@ class JobBar:
 
     def refuse(self, message: str) -> None:
         """Show why no job was started."""
-        self._text.param.update(object=_verbatim(message), severity="error", visible=True)
+        appear(self._text, object=_verbatim(message), severity="error")
 
     def show_problems(self, problems: Sequence[str]) -> None:
         """Show the problems to fix before a job can run; hide the message if there are none."""
         lines = "  \n".join(f"{_verbatim(each[:1].upper() + each[1:])}." for each in problems)
-        self._held.param.update(object=lines, visible=bool(problems))
+        self._held.object = lines
+        self._held.visible = bool(problems)
 
     def show(self, job: Job) -> None:
         """Show the progress of a job; called repeatedly, and updates only changed values."""
@@ -86,7 +87,7 @@ class JobBar:
         # Keep a refusal on screen until the text changes.
         if (text, severity) != self._shown:
             self._shown = (text, severity)
-            self._text.param.update(object=_verbatim(text[:1].upper() + text[1:]), severity=severity, visible=True)
+            appear(self._text, object=_verbatim(text[:1].upper() + text[1:]), severity=severity)
 
 
 def _verbatim(text: str) -> str:

@@ -13,7 +13,7 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz.dashboard.components.dropper import Dropper
-from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.server_owned import appear, button, server_owned
 from apviz.dashboard.components.tables import SortedTable
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
@@ -162,11 +162,11 @@ class OwnTablePanel:
         self._close()
 
     def _refuse(self, error: Exception) -> None:
-        self.note.param.update(object=escape(str(error)), severity="error", visible=True)
+        appear(self.note, object=escape(str(error)), severity="error")
 
     def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
         """Read a file, and show its columns with the given or default choices."""
-        self.note.param.update(object="Reading the file …", severity="info", visible=True)
+        appear(self.note, object="Reading the file …", severity="info")
         max_mb, answers = self._system.limits.max_upload_mb, self._answers()
         in_background(
             lambda: look_into(path, max_mb, choices.header if choices else header, **answers),

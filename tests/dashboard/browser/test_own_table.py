@@ -45,7 +45,8 @@ def offer(visitor, folder, name: str, content: str | bytes) -> None:
     """Drop a file."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    visitor.tab.set_input_files("input[type=file]", path)
+    # other pages have hidden places for files
+    visitor.tab.locator(".contextbar input[type=file]").set_input_files(path)
 
 
 def finished(visitor) -> list[str]:
