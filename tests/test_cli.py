@@ -345,7 +345,9 @@ def test_the_list_of_data_sets_fits_80_columns(apviz_here, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_output_to_a_full_disk_ends_a_command_with_one_sentence():
     with open("/dev/full", "w") as full:  # in its own process, for the console keeps what could not be written
-        done = subprocess.run([sys.executable, "-m", "apviz", "datasets"], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "apviz", "datasets"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "the output of the command cannot be written: No space left on device" in done.stderr
 
