@@ -12,8 +12,14 @@ from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
 NO_ANSWER: Final = "No answer yet: replace the dots in the cell above with yours, run that cell, then this one again."
+#: MIME type of what a page needs to check an answer without Python.
+EXERCISE: Final = "application/vnd.apviz.exercise+json"
 #: Least number of digits of a rounded number that counts as correct.
 FEW_DIGITS: Final = 2
+#: Relative tolerance for numbers that count as a usual wrong answer.
+LOOSE: Final = 1e-3
+#: Most entries of an answer that a reader of a page types.
+MOST_TYPED: Final = 8
 #: Usual mistakes: functions that turn the right number into a wrong one.
 _USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
     "Its sign is wrong.": lambda right: -right,
@@ -47,12 +53,28 @@ def check(
     Returns:
         Whether the answer is right.
     """
-    if answer is ...:
-        display(Markdown(f"*{NO_ANSWER}*"))
+    if answer is ...:  # in a notebook only the text is shown
+        display({"text/markdown": f"*{NO_ANSWER}*", **_for_a_page(right, hint, tolerance, mistakes or {})}, raw=True)
         return False
     found, why = _compare(answer, right, tolerance, mistakes or {})
     display(Markdown(f"✓ **Right.** {why}" if found else f"✗ **Not yet.** {why} *Hint: {hint}*"))
     return found
+
+
+def _for_a_page(right: Any, hint: str, tolerance: float, mistakes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a page needs to check a typed answer, by its MIME type; nothing for a long array."""
+    asked: dict[str, Any]
+    if isinstance(right, str | bool | np.bool_):
+        kind, known = ("text", right) if isinstance(right, str) else ("truth", bool(right))
+        asked = {"kind": kind, "right": known, "mistakes": [[said, wrong] for said, wrong in mistakes.items()]}
+    else:
+        theirs = _numbers(right)
+        if theirs.size > MOST_TYPED:
+            return {}
+        known_wrong = [[said, wrong.ravel().tolist()] for said, wrong in _wrong_answers(theirs, mistakes)]
+        asked = {"kind": "numbers", "right": theirs.ravel().tolist(), "mistakes": known_wrong}
+        asked |= {"tolerance": tolerance, "digits": _with_more_digits(theirs)}
+    return {EXERCISE: {**asked, "hint": hint}}
 
 
 def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
@@ -75,10 +97,9 @@ def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, A
     if gap <= tolerance * scale:
         return True, ""
     if theirs.size == 1 and _is_rounded(_entries(answer)[0], float(theirs.item())):
-        return True, f"With more digits: {float(theirs.item()):.6g}."
+        return True, _with_more_digits(theirs)
     if theirs.size > 1 and _all_rounded(_entries(answer), theirs, tolerance * scale):
-        more = " …" if theirs.size > 4 else "."
-        return True, f"With more digits: {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
+        return True, _with_more_digits(theirs)
     return False, _what_it_is(yours, theirs, tolerance, mistakes) or (
         f"Yours differs by {gap / scale:.2g} of the largest entry." if theirs.size > 1
         else f"Yours is too {'large' if yours.item() > theirs.item() else 'small'}."
@@ -129,15 +150,25 @@ def _is_rounded(answer: Any, right: float) -> bool:
     return abs(float(given) - right) <= 0.5000001 * 10.0**exponent
 
 
+def _with_more_digits(theirs: NDArray[Any]) -> str:
+    more = " …" if theirs.size > 4 else "."
+    return f"With more digits: {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
+
+
 def _what_it_is(yours: NDArray[Any], theirs: NDArray[Any], tolerance: float, mistakes: Mapping[str, Any]) -> str:
     """Return a sentence on a usual wrong answer; empty for other answers."""
+    for said, wrong in _wrong_answers(theirs, mistakes):
+        scale = float(np.abs(wrong).max(initial=0.0)) or 1.0
+        if np.abs(yours - wrong).max() <= max(tolerance, LOOSE) * scale:
+            return said
+    return ""
+
+
+def _wrong_answers(theirs: NDArray[Any], mistakes: Mapping[str, Any]) -> list[tuple[str, NDArray[Any]]]:
+    """Return usual wrong answers of the shape of the right one, those of this exercise first."""
     with np.errstate(all="ignore"):
         usual = {said: make(theirs) for said, make in _USUAL.items()}
-        if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:
-            usual["Rows and columns are swapped."] = theirs.T
-    for said, wrong in ({said: _numbers(each) for said, each in mistakes.items()} | usual).items():
-        if wrong.shape == theirs.shape and np.isfinite(wrong).all():
-            scale = float(np.abs(wrong).max(initial=0.0)) or 1.0
-            if np.abs(yours - wrong).max() <= max(tolerance, 1e-3) * scale:
-                return said
-    return ""
+    if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:
+        usual["Rows and columns are swapped."] = theirs.T
+    every = {said: _numbers(each) for said, each in mistakes.items()} | usual
+    return [(said, wrong) for said, wrong in every.items() if wrong.shape == theirs.shape and np.isfinite(wrong).all()]

@@ -27,8 +27,8 @@ from notebooks.build.figures import Figures
 from notebooks.build.mathematics import mathml
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: replaces `NO_ANSWER` on a page, where no cell can run
-NO_PYTHON = "This page cannot check an answer; open the notebook for that. The solution is in the folded cell below."
+#: replaces `NO_ANSWER` on a page, where no cell can run: for arrays too long to type, and for browsers without scripts
+NO_PYTHON = "This page cannot check this answer; the notebook can. The solution is in the folded cell below."
 
 
 def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
@@ -57,6 +57,7 @@ def write_shared(folder: Path) -> None:
     dark = {"colors": dark_colors(), "onButtons": THEMES["dark"].button_text, "template": plain}
     script = (TEMPLATES / "page.js").read_text("utf-8")
     (folder / "page.js").write_text(f"const darkTheme = {json.dumps(dark)};\n{script}", "utf-8")
+    shutil.copyfile(TEMPLATES / "exercise.js", folder / "exercise.js")
     (folder / "widgets.js").write_text(page_script(), "utf-8")
     (folder / "widgets.css").write_text(style(), "utf-8")
     light, dark = (

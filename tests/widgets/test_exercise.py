@@ -18,8 +18,8 @@ from apviz.widgets import check
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
 
-    def note(shown: Any) -> None:
-        texts.append(shown.data)
+    def note(shown: Any, raw: bool = False) -> None:
+        texts.append(shown["text/markdown"] if raw else shown.data)
 
     monkeypatch.setattr("apviz.widgets.exercise.display", note)
     return texts
