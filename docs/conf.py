@@ -24,6 +24,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "building.links",
     "building.formulas",
+    "building.lessons",
     "building.trust",
 ]
 exclude_patterns = ["build", "building", "gallery"]
@@ -98,7 +99,7 @@ without = (
     "search",
     "genindex",
 )
-html_sidebars: dict[str, list[str]] = {page: [] for page in without}
+html_sidebars: dict[str, list[str]] = {page: [] for page in (*without, "lessons/*")}
 html_theme_options = {
     "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
     "header_links_before_dropdown": 6,

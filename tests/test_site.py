@@ -201,6 +201,56 @@ def test_the_search_finds_a_word_and_a_name(visit):
         assert page.errors == []
 
 
+@pytest.fixture
+def lesson(site, visit):
+    """Return a function that opens the page of a notebook in the site."""
+
+    def go(name: str, **how):
+        if not (site / f"lessons/{name}.html").exists():
+            pytest.skip("this site has no pages of notebooks: run make notebooks, then make docs")
+        return visit(f"lessons/{name}.html", **how)
+
+    return go
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_section_of_a_lesson(lesson, visit):
+    lesson("06-train-and-predict")
+    page = visit("search.html?q=hutchinson")
+    page.get_by_text("Search finished").wait_for()
+    found = page.locator("#search-results a[href*='lessons/06-train-and-predict.html']").first
+    found.click()
+    assert page.locator("article h1").inner_text() == "Train and predict" and page.errors == []
+
+
+@pytest.mark.slow
+def test_a_lesson_has_the_header_and_the_theme_of_the_site_and_its_contents_at_the_side(lesson):
+    for width in (390, 1440):
+        page = lesson("03-which-block-next", width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width and page.errors == []
+    assert page.locator("header .search-button:visible, header button:has-text('Search')").count()
+    links = page.locator("#pst-page-toc-nav a").evaluate_all(
+        "all => all.map(each => each.getAttribute('href').slice(1))"
+    )
+    assert len(links) > 5 and all(page.locator(f'h2[id="{unquote(each)}"]').count() == 1 for each in links)
+    drawn = page.locator(".figure[data-drawn]").first
+    page.locator(".figure").first.scroll_into_view_if_needed()
+    drawn.wait_for()
+    colour = "document.querySelector('.figure[data-drawn]').layout.template.layout.paper_bgcolor"
+    before = page.evaluate(colour)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.wait_for_function(f"document.querySelector('.figure[data-drawn]') && {colour} !== '{before}'")
+
+
+@pytest.mark.slow
+def test_a_lesson_checks_the_answer_of_an_exercise(lesson):
+    page = lesson("00-start-here")
+    exercise = page.locator("form.exercise").first
+    exercise.get_by_label("Your answer").fill("12")
+    exercise.get_by_role("button").click()
+    assert exercise.locator("output").inner_text() == "✓ Right."
+
+
 @pytest.mark.slow
 def test_the_browser_renders_formulas(visit):
     page = visit("mathematics.html")

@@ -34,7 +34,6 @@ LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/
 ADDRESSES = rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/"
 #: a link or a picture of Markdown: `](target#place)`
 _LINK = re.compile(rf"(?<=\]\()(?P<address>{ADDRESSES})?(?P<path>[^()\s#:]+)(?P<place>#[^()\s]*)?(?=\))")
-_HREF = re.compile(r'(?<=href=")(?P<path>[^"#:]+)(?P<place>#[^"]*)?(?=")')
 
 
 def is_there(path: str) -> bool:
@@ -110,20 +109,10 @@ def _on_include(app: Any, path: Path, page: str, text: list[str]) -> None:
 def _copy(app: Any, error: Exception | None) -> None:
     if error or app.builder.name != "html":
         return
-    out = Path(app.outdir)
-    shutil.copy(ROOT / LEADERBOARD, out / ON_SITE)
-    lessons = ROOT / "notebooks" / "html"
-    shutil.rmtree(out / "lessons", ignore_errors=True)
-    if not lessons.is_dir():
-        return
-    # lessons.html replaces their list
-    shutil.copytree(lessons, out / "lessons", ignore=shutil.ignore_patterns("index.html"))
-    for page in (out / "lessons").glob("*.html"):
-        text = _HREF.sub(lambda match, name=page.name: _of_lesson(match, lessons / name), page.read_text("utf-8"))
-        page.write_text(text, "utf-8")
+    shutil.copy(ROOT / LEADERBOARD, Path(app.outdir) / ON_SITE)
 
 
-def _of_lesson(match: re.Match[str], file: Path) -> str:
+def of_lesson(match: re.Match[str], file: Path) -> str:
     """A link of a lesson's page to a file of the repository, as the site has it."""
     found = _in_repository(file, match["path"])
     if found == "notebooks/html/index.html":

@@ -57,7 +57,8 @@ def write_shared(folder: Path) -> None:
     dark = {"colors": dark_colors(), "onButtons": THEMES["dark"].button_text, "template": plain}
     script = (TEMPLATES / "page.js").read_text("utf-8")
     (folder / "page.js").write_text(f"const darkTheme = {json.dumps(dark)};\n{script}", "utf-8")
-    shutil.copyfile(TEMPLATES / "exercise.js", folder / "exercise.js")
+    for name in ("lesson.css", "exercise.js"):
+        shutil.copyfile(TEMPLATES / name, folder / name)
     (folder / "widgets.js").write_text(page_script(), "utf-8")
     (folder / "widgets.css").write_text(style(), "utf-8")
     light, dark = (

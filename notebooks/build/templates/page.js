@@ -14,7 +14,10 @@ const config = {responsive: true, displaylogo: false, showSendToCloud: false, di
 
 // figures follow the theme of the page: each colour of apviz has a counterpart in the dark theme
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => dark.matches && getComputedStyle(document.documentElement).colorScheme.includes("dark");
+const isDark = () => {
+  const scheme = getComputedStyle(document.documentElement).colorScheme;
+  return scheme === "dark" || (scheme.includes("dark") && dark.matches);
+};
 
 function inDark(text) {
   const parts = JSON.parse(text.replace(/#[0-9a-f]{6}\b|rgba?\(\d+, ?\d+, ?\d+/gi, color => {
@@ -127,7 +130,10 @@ addEventListener("afterprint", () => {
   if (window.Plotly) redraw(drawn);
 });
 
-dark.addEventListener("change", () => window.Plotly && redraw(figures.filter(place => place.dataset.drawn !== undefined)));
+const changeTheme = () => window.Plotly && redraw(figures.filter(place => place.dataset.drawn !== undefined));
+dark.addEventListener("change", changeTheme);
+// on the site a button chooses the theme
+new MutationObserver(changeTheme).observe(document.documentElement, {attributeFilter: ["data-theme"]});
 
 // after a resize, titles may need fewer or more lines
 window.addEventListener("resize", () => {
