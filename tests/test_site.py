@@ -193,6 +193,17 @@ def test_files_of_a_page_other_than_images_are_below_two_megabytes(visit, name):
 
 
 @pytest.mark.slow
+def test_the_home_page_plays_its_picture_and_shows_a_still_to_who_asked_for_less_motion(visit):
+    page = visit("index.html", width=390)
+    box = page.locator("img.plays").bounding_box()
+    assert box["y"] < 400 and box["width"] > 300 and page.locator("canvas.plays").count() == 0
+    page.emulate_media(reduced_motion="reduce")
+    page.reload()
+    page.locator("canvas.plays[role=img]").wait_for()
+    assert page.locator("img.plays").count() == 0 and page.errors == []
+
+
+@pytest.mark.slow
 def test_the_search_finds_a_word_and_a_name(visit):
     for query, title in (("overlap", "Methods"), ("fallback_rank", "AlternatingProjection")):
         page = visit(f"search.html?q={query}")

@@ -43,3 +43,18 @@ if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = f
     for (const event of ["pointerenter", "pointerdown", "focus"]) place.addEventListener(event, begin, { once: true });
   }
 }
+
+// Who asked for less motion sees the picture of the home page as a still.
+if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+  for (const picture of document.querySelectorAll("img.plays")) {
+    const stop = () => {
+      const still = document.createElement("canvas");
+      [still.width, still.height, still.className] = [picture.naturalWidth, picture.naturalHeight, picture.className];
+      still.setAttribute("role", "img");
+      still.setAttribute("aria-label", picture.alt);
+      still.getContext("2d").drawImage(picture, 0, 0);
+      picture.replaceWith(still);
+    };
+    picture.complete ? stop() : picture.addEventListener("load", stop, { once: true });
+  }
+}
