@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | slides | docs | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
+# apviz: make demo | dashboard | notebooks | docs | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
+.PHONY: demo dashboard notebooks docs lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -21,10 +21,6 @@ dashboard: $(VENV)/installed
 # every notebook is run, and written as a page that needs neither Python nor a network
 notebooks: $(VENV)/installed-dev
 	$(BIN)/python -m notebooks.build
-
-# the lecture's part of the notebooks as slides, which need no network: notebooks/slides/index.html
-slides: $(VENV)/installed-dev
-	$(BIN)/python -m notebooks.build --slides
 
 # the site, docs/build/index.html; the notebooks' pages in it are made where they are not there, or older
 docs: $(VENV)/installed-dev notebooks/html/index.html

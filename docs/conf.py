@@ -30,6 +30,8 @@ extensions = [
 exclude_patterns = ["build", "building", "gallery"]
 if is_there("notebooks/html/index.html"):
     tags.add("lessons")  # noqa: F821
+if is_there("notebooks/slides/index.html"):
+    tags.add("slides")  # noqa: F821
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4

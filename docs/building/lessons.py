@@ -15,8 +15,8 @@ from docutils.utils import new_document
 
 from building.links import ROOT, of_lesson
 
-#: pages that `make notebooks` writes
-WRITTEN = ROOT / "notebooks" / "html"
+#: pages and slides that `make notebooks` writes
+WRITTEN, SLIDES = ROOT / "notebooks" / "html", ROOT / "notebooks" / "slides"
 _HREF = re.compile(r'(?<=href=")(?P<path>[^"#:]+)(?P<place>#[^"]*)?(?=")')
 _DATA = re.compile(r'<script type="application/json" id="figure-.*?</script>', re.DOTALL)
 
@@ -92,6 +92,8 @@ def _copy(app: Any, error: Exception | None) -> None:
     out = Path(app.outdir) / "lessons"
     shutil.copytree(WRITTEN, out, ignore=shutil.ignore_patterns("*.html", "page.css"), dirs_exist_ok=True)
     style = (out / "lesson.css").read_text("utf-8")
+    if SLIDES.is_dir():
+        shutil.copytree(SLIDES, Path(app.outdir) / "slides", dirs_exist_ok=True)
     # `:where` keeps each rule as weak as on the page of a notebook alone, so that widgets look the same
     (out / "lesson.css").write_text(f":where(.lesson) {{\n{style}}}\n", "utf-8")
 

@@ -1,6 +1,6 @@
-"""Run the notebooks and write them as pages or slides.
+"""Run the notebooks once, and write them as pages and as slides.
 
-python -m notebooks.build [--slides] [--timeout SECONDS] [--jobs N] [--to FOLDER] [NOTEBOOK ...]
+python -m notebooks.build [--timeout SECONDS] [--jobs N] [--to FOLDER] [NOTEBOOK ...]
 """
 
 from __future__ import annotations
@@ -11,28 +11,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import nbformat
-
 from notebooks.build.pages import write_pages
 from notebooks.build.running import Ran, run
-from notebooks.build.slides import on_slides, write_slides
+from notebooks.build.slides import write_slides
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the notebooks, and write the pages if none fails. Return the exit status."""
+    """Run the notebooks, and write pages and slides if none fails. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m notebooks.build", description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path, help="notebooks to run (default: all)")
     parser.add_argument("--timeout", type=float, default=300, help="time limit per notebook in seconds (default: 300)")
     parser.add_argument("--jobs", type=int, default=2, help="notebooks to run in parallel (default: 2)")
-    parser.add_argument("--slides", action="store_true", help="write slides instead of pages")
-    parser.add_argument("--to", type=Path, help="output folder, overwritten (default: notebooks/html, or slides)")
+    parser.add_argument("--to", type=Path, default=NOTEBOOKS, help="folder of html and slides (default: notebooks)")
     arguments = parser.parse_args(words)
     paths = arguments.notebooks or sorted(NOTEBOOKS.glob("*.ipynb"))
-    if arguments.slides:
-        paths = [path for path in paths if on_slides(nbformat.read(path, 4))]
-    to = arguments.to or NOTEBOOKS / ("slides" if arguments.slides else "html")
     if not paths:
         print(f"no notebook to run in {NOTEBOOKS}", file=sys.stderr)
         return 1
@@ -41,9 +35,9 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"{len(ran) - failed} passed, {failed} failed")
     if failed:
         return 1
-    write = write_slides if arguments.slides else write_pages
-    write([(each.path.stem, each.notebook) for each in ran], to)
-    print(to / "index.html")
+    for write, folder in ((write_pages, arguments.to / "html"), (write_slides, arguments.to / "slides")):
+        write([(each.path.stem, each.notebook) for each in ran], folder)
+        print(folder / "index.html")
     return 0
 
 

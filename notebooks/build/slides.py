@@ -1,4 +1,4 @@
-"""Write slides of the notebooks, divided as nbconvert does: `make slides`. They open from a disk.
+"""Write slides of the notebooks, divided as nbconvert does: `make notebooks`. They open from a disk.
 
 The metadata of a cell (`slideshow`) says whether it is on a slide, as Jupyter writes and nbconvert reads it.
 """
@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 from notebooks.build.figures import Figures
 from notebooks.build.pages import TEMPLATES, Exporter, exported, title, write_shared
 
-#: reveal.js 5.2.1 from its package in the npm registry (MIT licence, in the same folder)
+#: reveal.js 5.2.1 and its view for the speaker, from its package in the npm registry (MIT licence, in the same folder)
 REVEAL = Path(__file__).with_name("reveal")
 #: start of the part of the first cell that slides leave out
 FOR_READERS = "\n### What you will be able to do"
@@ -31,7 +31,7 @@ def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_shared(folder)
-    for file in (REVEAL / "reveal.js", TEMPLATES / "slides.css"):
+    for file in (REVEAL / "reveal.js", REVEAL / "notes.js", TEMPLATES / "slides.css"):
         shutil.copy(file, folder)
     # our widgets use the class .controls too
     text = (REVEAL / "reveal.css").read_text("utf-8").replace(".reveal .controls", ".reveal>.controls")

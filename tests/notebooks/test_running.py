@@ -73,10 +73,10 @@ def test_a_widget_must_have_what_stands_in_its_place_and_every_cell_must_run():
 
 def test_the_build_writes_nothing_and_says_so_when_a_notebook_fails(tmp_path, capsys):
     paths = [str(written(tmp_path / "bad.ipynb", "1 / 0"))]
-    assert main([*paths, "--to", str(tmp_path / "html")]) == 1
+    assert main([*paths, "--to", str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert "bad.ipynb: " in said.out and "FAILED" in said.out and "ZeroDivisionError" in said.err
-    assert not (tmp_path / "html").exists()
+    assert not (tmp_path / "html").exists() and not (tmp_path / "slides").exists()
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
+from apviz import widgets
 from apviz.widgets import Angles
 from apviz.widgets.live_widget import STATIC
 from notebooks.build.slides import on_slides, slides, write_slides
@@ -107,3 +108,50 @@ def test_slides_turn_from_a_disk_and_a_figure_and_a_widget_answer_on_them(browse
     assert tab.evaluate("Reveal.getIndices().h") == 2 and not tab.get_by_text("for me").is_visible()
     context.close()
     assert problems == [] and asked and not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+WIDGETS = [name for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
+
+
+@pytest.fixture
+def on_screen(browser, tmp_path):
+    """Return a function that opens slides on a small projector, without errors."""
+    problems = []
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
+
+    def go(notebook):
+        write_slides([("02-made", notebook)], tmp_path)
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.goto((tmp_path / "02-made.html").as_uri())
+        tab.wait_for_function("window.Reveal?.isReady()")
+        return tab
+
+    yield go
+    context.close()
+    assert problems == []
+
+
+def test_every_widget_fits_a_slide_of_a_small_projector(on_screen):
+    notebook = typed(made(*WIDGETS), "slide", *["slide"] * len(WIDGETS))
+    for cell, name in zip(notebook.cells[1:], WIDGETS, strict=True):
+        show(cell, getattr(widgets, name)().static_output(), {STATIC: "1"})
+    tab = on_screen(notebook)
+    for place, name in enumerate(WIDGETS, start=1):
+        tab.evaluate(f"Reveal.slide({place})")
+        tab.locator("section.present .apviz-live svg").first.wait_for()
+        tall, size = tab.evaluate(
+            """() => {
+              const slide = Reveal.getCurrentSlide(), widget = slide.querySelector(".apviz-live");
+              return [slide.scrollHeight, parseFloat(getComputedStyle(widget).fontSize)];
+            }"""
+        )
+        assert tall <= 720 and size >= 17, name
+
+
+def test_the_window_for_the_speaker_shows_the_notes(on_screen):
+    tab = on_screen(typed(made("1", ("text", "Ask the third row.")), "slide", "skip", "notes"))
+    assert not tab.get_by_text("Ask the third row.").is_visible()
+    with tab.expect_popup() as opened:
+        tab.keyboard.press("s")
+    opened.value.get_by_text("Ask the third row.").wait_for()
