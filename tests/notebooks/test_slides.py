@@ -45,16 +45,25 @@ def test_a_notebook_is_on_slides_in_all_its_cells_or_in_none_and_its_notes_are_f
         assert not re.match("(exercise|check|import)", cell.id) or kind == "skip" or cell.cell_type == "markdown"
 
 
-def test_the_plan_of_the_lecture_fills_twice_45_minutes_with_notebooks_that_have_slides():
+def words_on_slides(name: str) -> int:
+    cells = [cell for cell in on_slides(nbformat.read(LECTURE.parent / name, 4)) if cell.cell_type == "markdown"]
+    return sum(len(cell.source.split()) for cell in cells if cell.metadata["slideshow"]["slide_type"] != "notes")
+
+
+def test_the_plan_fills_four_lectures_of_45_minutes_with_notebooks_that_have_slides():
     text = LECTURE.read_text("utf-8")
-    for lecture in text.split("## First lecture")[1].split("## If there")[0].split("## Second lecture"):
+    lectures = re.split(r"^## \w+ lecture: ", text.split("## If there")[0], flags=re.MULTILINE)[1:]
+    assert len(lectures) == 4
+    for lecture in lectures:
         times = [tuple(map(int, each)) for each in re.findall(r"^\| (\d+)–(\d+) \|", lecture, re.MULTILINE)]
         assert times[0][0] == 0 and times[-1][1] == 45
         assert all(before[1] == after[0] for before, after in zip(times, times[1:], strict=False))
+        shown = re.findall(r"^\| \d+–\d+ \|[^|]*\| \[\d+b?\]\(([\w-]+\.ipynb)\)", lecture, re.MULTILINE)
+        words = sum(map(words_on_slides, shown))
+        assert len(shown) == 2 and 1_700 <= words <= 2_100 and 13 <= words / 130 <= 17
     for row in re.findall(r"^\| \d+–\d+ \|.*", text, re.MULTILINE):
         links = re.findall(r"\]\(([\w-]+\.ipynb)\)", row)
         assert all((LECTURE.parent / link).exists() for link in links)
-        assert len(links) != 1 or on_slides(nbformat.read(LECTURE.parent / links[0], 4))
 
 
 def test_a_notebook_without_a_slide_is_left_out_and_asked_for_alone_says_so(tmp_path):
