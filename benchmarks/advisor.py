@@ -27,8 +27,8 @@ from rich.console import Console
 import apviz
 from apviz import comparison
 from apviz.advice.advising import advise
-from apviz.advice.cost_model import CostModel
 from apviz.solvers import Cholesky, attempt
+from apviz.solvers.costs import CostModel
 from benchmarks.machine import RESULTS, keep
 
 SETS = ("airquality", "bike", "china", "earth", "keggundirected", "kin40k", "protein", "sgemm")

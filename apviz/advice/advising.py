@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from apviz.advice.alternatives import Alternative, what_would_change
-from apviz.advice.cost_model import CostModel
-from apviz.advice.forecast import PARTS, UNREHEARSED, Forecast, in_words, memory_of_a_factor
+from apviz.advice.forecast import Forecast, in_words
 from apviz.advice.progress import Progress, ProgressOfAll
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.duplicates import count_distinct
 from apviz.memory import free_memory
+from apviz.operators.fourier import LEAST_ROWS as SERIES_ROWS
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
 from apviz.solvers import (
@@ -27,15 +27,13 @@ from apviz.solvers import (
     checked_hooks,
     overlapping,
 )
-from apviz.solvers.coloured_cost import LEAST_ROWS as ROWS_OF_SWEEPS
-from apviz.solvers.coloured_cost import expected
+from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.solvers.costs import REHEARSED, UNREHEARSED, CostModel, memory_of_a_factor, of_sweeps
 from apviz.solvers.recommended import coarse_rank
 from apviz.system import KernelSystem
 
 #: a pilot system has n ÷ TWIN_SHARE rows, between LEAST_ROWS and MOST_ROWS
 TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
-#: up to this number of rows, factoring K is faster than any rehearsal
-FEW_ROWS: Final = 2_000
 #: share of the free memory that a method may use
 MEMORY_SHARE = 0.9
 
@@ -148,7 +146,7 @@ def advise(
 
     Each method solves a pilot system of a few hundred to 1,250 of the rows. Methods that may be the best also solve one
     with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
-    this machine (`apviz.advice.cost_model`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the
+    this machine (`apviz.solvers.costs`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the
     best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
     `benchmarks/README.md`).
 
@@ -180,13 +178,13 @@ def advise(
     began = clock()
     operator, columns, n = system.operator, system.b.shape[1], system.n
     if solvers is None:
-        asked = _methods(n, tol, max_epochs, seed, sweeps=expected(operator, columns, tol) is not None)
+        asked = _methods(n, tol, max_epochs, seed, sweeps=of_sweeps(operator, columns, tol) is not None)
     else:
         asked = dict(solvers)
     operator.fix_engine(10.0 * n**2, columns)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
     rehearsing = Rehearsing(system, CostModel(operator, columns, clock), rows, seed, hooks)
-    candidates, unfit = _begin(rehearsing, asked, tol, only_one=solvers is None and n <= FEW_ROWS)
+    candidates, unfit = _begin(rehearsing, asked, tol, only_one=solvers is None and n <= CHOLESKY_ROWS)
     rehearsing.decide(candidates.values())
     ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
     alternatives = what_would_change(rehearsing, ordered, tol)
@@ -217,18 +215,19 @@ def _begin(
     free = MEMORY_SHARE * free_memory(operator.x.device)
     candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
-        solver = asked if isinstance(asked, UNREHEARSED) else asked.resolve(operator, columns)[0]
-        if type(solver) not in (*PARTS, *UNREHEARSED):
+        solver = asked if asked.name in UNREHEARSED else asked.resolve(operator, columns)[0]
+        if solver.name not in (*REHEARSED, *UNREHEARSED):
             raise ValueError(
                 f"{name}: {type(solver).__name__} cannot be forecast; alternating and coloured projections, conjugate "
                 "gradients and Cholesky can"
             )
-        if isinstance(solver, ColouredProjection) and expected(operator, columns, tol) is None:
-            what = f"at least {ROWS_OF_SWEEPS:,} rows of at most three inputs on the CPU"
+        if isinstance(solver, ColouredProjection) and of_sweeps(operator, columns, tol) is None:
+            what = f"at least {SERIES_ROWS:,} rows of at most three inputs on the CPU"
             unfit[name] = f"it needs {what}, and a kernel with Fourier products"
             continue
         if only_one and candidates:
-            unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation takes less time than a rehearsal of this method"
+            few = f"up to {CHOLESKY_ROWS:,} rows"
+            unfit[name] = f"{few} a factorisation takes less time than a rehearsal of this method"
             continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:
@@ -248,7 +247,7 @@ def _begin(
 
 def can_forecast(solver: Solver) -> bool:
     """Return whether `advise` accepts a solver."""
-    return isinstance(solver, (*PARTS, *UNREHEARSED, Automatic))
+    return isinstance(solver, Automatic) or solver.name in (*REHEARSED, *UNREHEARSED)
 
 
 def _methods(n: int, tol: float, max_epochs: int, seed: int, *, sweeps: bool) -> dict[str, Solver]:

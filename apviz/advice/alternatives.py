@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import torch
 
-from apviz.advice.cost_model import CostModel
-from apviz.advice.forecast import UNREHEARSED, Band, Forecast, forecast, in_words, without_rehearsal
+from apviz.advice.forecast import Band, Forecast, forecast, in_words, without_rehearsal
 from apviz.advice.pilots import Rehearsal
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.operators import Operator
 from apviz.solvers import Solver
+from apviz.solvers.costs import UNREHEARSED, CostModel
 
 #: seconds that differ by a smaller factor count as equal
 NOTABLE: Final = 1.5
@@ -114,7 +114,7 @@ def _other_sides(
     costs, found = rehearsing.costs.of_columns(columns), dict[str, Forecast]()
     for name, each in _likely(candidates):
         solver = each.asked.resolve(system.operator, columns)[0]
-        if each.half is None or isinstance(solver, UNREHEARSED):
+        if each.half is None or solver.name in UNREHEARSED:
             found |= _known(name, solver, system.operator, columns, costs)
             continue
         half = each.half.to(tol, alone=True) if one else rehearsing.of_other_sides(solver)
@@ -130,7 +130,7 @@ def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) ->
     operator, costs = system.operator.in_dtype(dtype), rehearsing.costs.in_dtype(dtype)
     for name, each in _likely(candidates):
         solver = each.asked.resolve(operator, columns)[0]
-        if each.half is None or isinstance(solver, UNREHEARSED):
+        if each.half is None or solver.name in UNREHEARSED:
             found |= _known(name, solver, operator, columns, costs)
             continue
         half, now = each.half, each.forecast

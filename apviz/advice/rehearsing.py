@@ -10,10 +10,10 @@ from functools import cached_property
 
 import torch
 
-from apviz.advice.cost_model import CostModel
-from apviz.advice.forecast import PARTS, Forecast, forecast, without_rehearsal
+from apviz.advice.forecast import Forecast, forecast, without_rehearsal
 from apviz.advice.pilots import MOST_SIDES, PilotSystem, Rehearsal
 from apviz.solvers import Hook, Solver, StopReason
+from apviz.solvers.costs import CostModel, predicted
 from apviz.system import KernelSystem
 
 #: A rehearsal stops if its method would take TIMES_THE_BEST times the best seconds so far. A method beyond RIVALS times
@@ -127,10 +127,10 @@ class Rehearsing:
         """Return the pilot work after which this method would take far longer on all rows than the best so far."""
         if math.isinf(self._best):
             return math.inf
-        one = Rehearsal(self._rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work
-        parts = PARTS[type(solver)](solver, self.system.operator, self._columns, self.costs, one)
-        epochs = (TIMES_THE_BEST * self._best - parts.setup) / parts.epoch
-        return parts.setup_work + 1.0 + max(FEW_EPOCHS, epochs)
+        cost = predicted(solver, self.system.operator, self._columns, self.costs)
+        assert cost is not None
+        epochs = (TIMES_THE_BEST * self._best - cost.setup) / cost.epoch  # of 1.0 work
+        return cost.setup_work + 1.0 + max(FEW_EPOCHS, epochs)
 
     def _learn(self, found: Forecast) -> None:
         if found.chance > 0.5 and found.is_bounded:

@@ -18,10 +18,10 @@ from apviz.gp.variances import to_tolerance
 from apviz.kernels import RandomFeatures
 from apviz.memory import require_memory
 from apviz.operators import Operator
+from apviz.operators.fourier import LEAST_ROWS
 from apviz.operators.prior_series import PriorSeries
 from apviz.settings import require, require_seed, require_whole
 from apviz.solvers import Hook, NotConverged
-from apviz.solvers.coloured_cost import LEAST_ROWS
 
 if TYPE_CHECKING:
     from apviz.gp.posterior import Posterior

@@ -14,8 +14,6 @@ from apviz.settings import without_tf32
 
 #: rows of unstored entries that are evaluated together: 16 MB in float32 at n = 4,000
 ROWS_AT_ONCE = 1_000
-#: `Operator.entry_price`, measured like that of `TiledOperator`
-STORED_ENTRY_FLOPS = (15.0, 0.0, 0.0, 4.0)
 
 
 class DenseOperator(Operator):
@@ -37,10 +35,6 @@ class DenseOperator(Operator):
     @property
     def engine(self) -> str:
         return "stored matrix"
-
-    @property
-    def _entry_flops(self) -> tuple[float, float, float, float]:
-        return STORED_ENTRY_FLOPS
 
     @without_tf32()
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from apviz.kernels import Gradients, Kernel
 from apviz.kernels.radial import Metric, differ_in_scale, metrics_of, parts_of
 from apviz.operators import cell_list
-from apviz.operators.interface import Noise
+from apviz.operators.interface import Noise, Operator
 from apviz.operators.near_far import Split
 from apviz.operators.radial_product import RadialProduct, Unreachable
 from apviz.operators.running_fourier import FourierRunningProduct
@@ -32,6 +32,8 @@ from apviz.settings import require
 ERRORS = {torch.float32: 1e-5, torch.float64: 1e-8}
 SMALLEST = {torch.float32: 5e-6, torch.float64: 1e-11}
 LARGEST = 1e-2
+#: fewest rows for which the set-up of a few seconds pays off, and largest number of inputs
+LEAST_ROWS, MOST_INPUTS = 30_000, 3
 #: entries that are evaluated rather than a larger box made for points outside of that of X
 FEW_ENTRIES = 5_000_000
 #: products with all points to which the points and neighbours of a sweep amount: those of its groups and one of all
@@ -351,3 +353,25 @@ class FourierOperator(TiledOperator):
             return 0.0
         changed = self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
         return float(changed.bilinear(a, b, stretched=False)[0])
+
+
+def with_fourier_products(
+    operator: Operator, dtype: torch.dtype = torch.float32, error: float | None = None
+) -> FourierOperator | None:
+    """Return the Fourier operator of the same points; None where it does not support or reach something.
+
+    Args:
+        dtype, error: as of `FourierOperator`; of a Fourier operator, its own error remains.
+    """
+    if operator.x.device.type != "cpu" or not isinstance(operator, TiledOperator):  # nor shared by ranks
+        return None
+    if operator.x.shape[1] > MOST_INPUTS:
+        return None
+    if isinstance(operator, FourierOperator):
+        return operator.in_dtype(dtype)
+    try:
+        found = FourierOperator(operator.given, operator.kernel, operator.noise_of(), dtype, error=error)
+        found.prepare()
+    except (ValueError, ImportError, MemoryError):
+        return None
+    return found

@@ -33,8 +33,6 @@ DERIVATIVE_TILE = 1024
 # roundings of an entry of K and its product (distance, exponential, sum); long sums add no more, being chunked
 ROUNDINGS_PER_ENTRY = 8.0
 
-#: `Operator.entry_price` of torch's tiles, measured like that of the compiled ones
-TORCH_ENTRY_FLOPS = (0.0, 330.0, 30.0, 6.0)
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
 
@@ -219,12 +217,6 @@ class Operator(ABC):
         """
         return rows * self.n
 
-    def entry_price(self, columns: int) -> float:
-        """Estimate the flops of a Cholesky factorisation that take as long as an entry of such a product."""
-        each, of_part, of_input, of_column = self._entry_flops
-        parts, inputs = len(self.formula.functions), self.inputs.shape[1]
-        return each + of_part * parts + of_input * inputs + of_column * columns
-
     def seconds_of_entry(self, columns: int) -> float:
         """Measure the processor seconds of an entry in a product with this number of columns."""
         rows = min(self.n, RATED_ROWS)
@@ -235,11 +227,6 @@ class Operator(ABC):
         for _ in range(repeats):
             self._accumulate(out, a, a, u)
         return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
-
-    @property
-    def _entry_flops(self) -> tuple[float, float, float, float]:
-        """Return the summands of `entry_price`: a constant, and flops per kernel part, per input, and per column."""
-        return TORCH_ENTRY_FLOPS
 
     def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
         """Return K Z for a Z that grows on one group of rows after another, as in a sweep over blocks.

@@ -19,8 +19,6 @@ GPU_TILE = (8192, 2048)
 DIRECT_MAX_INPUTS = 4
 # number of columns up to which evaluating an entry takes longer than using it twice
 SYMMETRIC_MAX_COLUMNS = 16
-# `Operator.entry_price`, measured on one core of an AMD EPYC (Zen 3) in float32 and float64
-COMPILED_ENTRY_FLOPS = (25.0, 20.0, 1.3, 3.0)
 
 
 class TiledOperator(Operator):
@@ -107,10 +105,6 @@ class TiledOperator(Operator):
             return 1.0
         products = (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1) / (1 + self.inputs.shape[1] / 20)
         return 0.57 + 0.25 * products
-
-    @property
-    def _entry_flops(self) -> tuple[float, float, float, float]:
-        return COMPILED_ENTRY_FLOPS if self._compiled else super()._entry_flops
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,17 +13,17 @@ from torch import Tensor
 from apviz.memory import SHARE, free_memory
 from apviz.methods import RECOMMENDED
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import with_overlap
+from apviz.partitions import partitioner_named, with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
-from apviz.settings import require_seed, require_tolerance, require_whole
-from apviz.solvers.cholesky import Cholesky, arrays
-from apviz.solvers.coloured_cost import expected
+from apviz.settings import chosen, require_seed, require_tolerance, require_whole
+from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.coloured_projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
+from apviz.solvers.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
 from apviz.solvers.projection import AlternatingProjection
-from apviz.solvers.recommended import coarse_rank, usual_work
-from apviz.solvers.rehearsal import affordable_iterations, cheapest
+from apviz.solvers.recommended import FEW_INPUTS, coarse_rank
+from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest
 from apviz.solvers.state import Events, State
 
 # Up to this number of rows a factorisation takes a tenth of a second.
@@ -32,8 +33,10 @@ CHOLESKY_ROWS = 2_000
 GPU_CHOLESKY_ROWS = 50_000
 # CG is rehearsed on this number of rows: at most a sixth of all rows, at least four times the rank.
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
-# Work of a factorisation in addition to its flops: the entries of K, and a pass in float64.
-ENTRIES, PASS = 1.0, 2.0
+# If a sweep of blocks on SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual
+# time, at most as many times as the tolerance has digits (`benchmarks/notes.md`). With up to FEW_INPUTS inputs they
+# take the usual time; with more than MANY_INPUTS the sweep takes longer than it saves.
+SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
 # Share of the free memory for coloured projections.
 MEMORY_SHARE = 0.6
 # Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
@@ -45,18 +48,18 @@ WORTH = 0.6
 class Automatic(Solver):
     """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    It chooses the first of these whose condition holds:
+    It chooses the smallest prediction of `apviz.solvers.costs`, of these:
 
-    - Coloured projections with Fourier products, for 30,000 rows or more of up to three inputs, if these are expected
+    - Cholesky: up to 2,000 rows without a prediction, on a GPU in float32 up to 50,000. For more rows n³/3 flops at a
+      measured rate, if K fits the memory and σ² is above the rounding of its dtype.
+    - CG, alone or with randomly pivoted Cholesky: the iterations that a rehearsal on 1,000 rows takes.
+    - Alternating projection on blocks of neighbours, sized by n and the free memory: its usual work, or
+      what a sweep on 400 rows suggests if Cholesky takes about as long. It hands over to CG if it turns out to be slow.
+    - Coloured projections with Fourier products, for 30,000 rows or more of up to three inputs, if they are expected
       to take clearly less time than blocks that evaluate entries.
-    - Cholesky, for up to 2,000 rows, where it takes less time than blocks of any size. On a GPU in float32 for up to
-      50,000 rows. For more rows if its n³/3 flops take less time than the entries that blocks usually evaluate: with
-      hundreds of inputs, or without a C++ compiler. Beyond 2,000 rows Cholesky must also fit the memory, and σ² must be
-      above the rounding of its dtype.
-    - CG, alone or with randomly pivoted Cholesky, if a rehearsal on 1,000 rows takes few enough iterations to cost less
-      than blocks.
-    - Alternating projection on blocks of neighbours, sized by n and the free memory. It hands over to CG if it turns
-      out to be slow.
+
+    A few products and a factor are timed first, once for systems of a kind, so that a close choice may differ between
+    machines. `resolve` returns the choice as a solver of its own, to repeat it.
 
     `benchmarks/results/solvers` has the times of every method on every data set.
 
@@ -103,43 +106,51 @@ class Automatic(Solver):
         """Return the solver and the reason."""
         n = operator.n
         operator.fix_engine(10.0 * n**2, columns)  # the engine sets the cost of an entry
-        if (found := self._coloured(operator, columns)) is not None:
-            return found
         if n <= (few := cholesky_rows(operator)):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
-        usual = usual_work(n, self.tol)
-        direct = cholesky_work(operator, columns)
-        least = min(usual, direct)
+        settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
+        costs = cost_model(operator, columns)
+        usual, direct = usual_work(n, self.tol), cholesky_work(operator, costs)
+        sweeps = of_sweeps(operator, columns, self.tol)
+        if sweeps is not None and sweeps.memory <= MEMORY_SHARE * free_memory(operator.x.device):
+            seconds = sweeps.seconds()
+            if seconds <= WORTH * min(usual, direct) * costs.work:
+                solver = ColouredProjection(products="fourier", seed=self.seed, **settings)
+                return solver, f"about {_rounded(seconds)} s with Fourier products, {_of_blocks(usual, costs)}"
         rank = coarse_rank(n)
-        ranks, rows = (
-            [rank, rank // 2, rank // 4, 0],
-            max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank),
-        )
+        ranks = [rank, rank // 2, rank // 4, 0]
+        rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
+        least = min(usual, direct)
         plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, least, rows, self.seed))
-        if plan is None and direct <= usual:
-            return Cholesky(tol=self.tol), f"factoring K takes about {direct:.0f} work, blocks {usual:.0f} (estimates)"
-        if plan is None:
-            most = affordable_iterations(operator, columns, rank, usual)
-            why = f"CG with rank {rank} is cheaper only within {most:.0f} iterations, and would take more (an estimate)"
-            return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), why
-        low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
-        solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
-        how = f"with rank {plan.rank} would take" if plan.rank else "would take"
-        return solver, f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+        if plan is not None:
+            low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
+            how = f"with rank {plan.rank} would take" if plan.rank else "would take"
+            why = f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+            return ConjugateGradient(preconditioner=low_rank, **settings), why
+        blocks = overlapping(seed=self.seed, **settings)
+        most = max(1.0, -math.log10(self.tol))
+        if EASY * usual < direct < most * usual and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+            usual *= min(most, slowness(blocks, operator, columns, like))
+        if direct <= usual:
+            why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
+            return Cholesky(tol=self.tol), why
+        within = affordable_iterations(operator, columns, rank, usual)
+        why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
+        return blocks, why
 
-    def _coloured(self, operator: Operator, columns: int) -> tuple[Solver, str] | None:
-        """Return coloured projections with Fourier products where they are expected to be faster; None elsewhere."""
-        sweeps = expected(operator, columns, self.tol)
-        if sweeps is None or sweeps.memory > MEMORY_SHARE * free_memory(operator.x.device):
-            return None
-        entries = usual_work(operator.n, self.tol) * operator.n**2 * operator.seconds_of_entry(columns)
-        if sweeps.seconds > WORTH * entries:
-            return None
-        solver = ColouredProjection(products="fourier", tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)
-        return (
-            solver,
-            f"about {_rounded(sweeps.seconds)} s with Fourier products, blocks {_rounded(entries)} s (estimates)",
-        )
+
+def slowness(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
+    """Return the factor by which blocks are expected to take more than their usual work, from a sweep on few rows."""
+    resolved, _ = blocks.resolve(operator, columns)
+    rehearsal = Rehearsal(operator, like, 0, SWEPT_ROWS, blocks.seed)
+    left = rehearsal.left_by_a_sweep(
+        partitioner_named(resolved.partition), int(chosen("block_size", resolved.block_size))
+    )
+    return EASY + SLOW * left
+
+
+def _of_blocks(usual: float, costs: CostModel) -> str:
+    return f"blocks {_rounded(usual * costs.work)} s (estimates)"
 
 
 def _rounded(seconds: float) -> str:
@@ -150,21 +161,25 @@ def cholesky_rows(operator: Operator) -> int:
     """Return the number of rows up to which a factorisation of K is fastest on the operator's device."""
     x, n = operator.x, operator.n
     is_fast = x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1
-    fits = is_fast and arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
+    fits = is_fast and memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
     return (
         GPU_CHOLESKY_ROWS if fits and survives_rounding(n, operator.noise, operator.largest_signal) else CHOLESKY_ROWS
     )
 
 
-def cholesky_work(operator: Operator, columns: int) -> float:
-    """Estimate the work of factoring K; inf if it does not fit, or if rounding hides the noise."""
-    x, n = operator.x, operator.n
-    fits = arrays(n) * x.element_size() <= SHARE * free_memory(x.device)
-    is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)
-    if x.is_cuda or operator.layout.ranks > 1 or not (fits and is_right):
+def cost_model(operator: Operator, columns: int) -> CostModel:
+    """Return the costs by which `auto` chooses: in seconds of the processor, which other processes change little."""
+    return CostModel(operator, columns, time.perf_counter if operator.x.is_cuda else time.process_time)
+
+
+def cholesky_work(operator: Operator, costs: CostModel) -> float:
+    """Predict the work that takes as long as factoring K; inf if it does not fit, or if rounding hides the noise."""
+    x = operator.x
+    fits = memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
+    is_right = survives_rounding(operator.n, operator.noise, operator.largest_signal, x.dtype)
+    if operator.layout.ranks > 1 or not (fits and is_right):
         return math.inf
-    flops = n / 3 + 2 * columns  # ÷ n²: the factor and the triangular solves
-    return flops / operator.entry_price(columns) + ENTRIES + PASS
+    return of_factor(operator, costs).seconds() / costs.work
 
 
 def survives_rounding(n: int, noise: float, signal: float, dtype: torch.dtype = torch.float32) -> bool:

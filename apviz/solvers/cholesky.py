@@ -14,17 +14,13 @@ from apviz.memory import require_memory
 from apviz.methods import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
+from apviz.solvers.costs import memory_of_a_factor
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
 from apviz.solvers.refinement import NO_GAIN
 from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated, column_inner
 
 # Maximum number of refinements with the factor of K, or of K with jitter. Each gains the digits that the factor has.
 MAX_REFINEMENTS = 10
-
-
-def arrays(n: int) -> int:
-    """Return the peak number of array entries of a factorisation: three n × n arrays."""
-    return 3 * n**2
 
 
 @SOLVERS.register(CHOLESKY)
@@ -58,7 +54,7 @@ class Cholesky(Solver):
     def build(self, operator: CountingOperator, columns: int) -> Factored:
         n, x = operator.n, operator.x
         what = f"a Cholesky factorisation of n = {n} rows needs"
-        require_memory(arrays(n) * x.element_size(), x.device, what, "use an iterative solver")
+        require_memory(memory_of_a_factor(operator.uncounted), x.device, what, "use an iterative solver")
         scale = operator.largest_signal + operator.noise
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:

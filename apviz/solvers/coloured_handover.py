@@ -11,11 +11,11 @@ from apviz.memory import explained
 from apviz.methods import RECOMMENDED
 from apviz.partitions import with_overlap
 from apviz.solvers.blocks import Blocks
+from apviz.solvers.costs import usual_work
 from apviz.solvers.handover import report, until, work_left
 from apviz.solvers.nested import Nested, nested
 from apviz.solvers.precision import Precision
 from apviz.solvers.projection import AlternatingProjection
-from apviz.solvers.recommended import usual_work
 from apviz.solvers.state import Continue, Events, Remeasure, State
 from apviz.solvers.stopping import Stopping
 

@@ -22,6 +22,7 @@ from apviz.settings import chosen
 from apviz.skeletons import suggest
 from apviz.solvers.blocks import LEAST_NEAR, MOST_NEAR, cut, near_size
 from apviz.solvers.columns import Exact, Skeletons
+from apviz.solvers.costs import SKELETON_ROWS
 
 if TYPE_CHECKING:
     from apviz.solvers.projection import AlternatingProjection
@@ -43,12 +44,6 @@ MEMORY_SHARE = 0.45
 MAX_HISTORY = 32
 # Share of the free memory for past updates.
 HISTORY_SHARE = 0.1
-# Usual work of overlapping alternating projection: a constant with the set-up, and the work for each factor of ten in
-# the residual (`benchmarks/results/chooser.json`); share of it with skeletons.
-USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
-SKELETON_WORK = 0.65
-# Skeletons save seconds from this number of rows; from 8,000 rows they save work (`benchmarks/notes.md`).
-SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
 # Ranks to try, as multiples of the rank above.
 RANK_STEPS = (0.25, 0.5, 1.0, 2.0)
@@ -253,12 +248,6 @@ def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:
     """
     few, many = (5.0, 7.5) if has_skeletons else (6.7, 9.5)
     return (few if d <= FEW_INPUTS else many) * math.sqrt(n)
-
-
-def usual_work(n: int, reduction: float) -> float:
-    """Return the usual work of overlapping projections that lower the residual to this share, set-up included."""
-    usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / reduction)
-    return usual * SKELETON_WORK if n >= SKELETON_ROWS else usual
 
 
 def coarse_rank(n: int) -> int:

@@ -10,11 +10,11 @@ import pytest
 import apviz
 from apviz.advice import Alternative
 from apviz.advice.alternatives import _looser, _notable, _tighter
-from apviz.advice.cost_model import CostModel
 from apviz.advice.forecast import Band, Forecast
 from apviz.advice.pilots import PilotSystem
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.solvers import attempt, overlapping
+from apviz.solvers.costs import CostModel
 from tests.advice.test_pilots import made
 
 LOCAL = {"lengthscale": 0.1, "noise": 1e-3}

@@ -95,6 +95,43 @@ def test_the_cheapest_rank_is_chosen_or_none_if_all_cost_more():
     assert cheapest(smooth.operator, smooth.b, [20, 0], 1e-6, 2, 3.0, 1000, 0) is None
 
 
+def test_cg_alone_is_chosen_where_low_rank_costs_more_than_it_saves():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3000, 10))  # far apart: K is diagonally dominant, of no low rank
+    system = apviz.KernelSystem(
+        x,
+        np.sin(x @ np.ones(10)),
+        apviz.Matern52(lengthscale=1.0),
+        noise=0.1,
+        operator="tiled",
+        dtype=torch.float32,
+        device="cpu",
+    )
+    low_rank, alone = (
+        apviz.solve(system, apviz.ConjugateGradient(preconditioner=inner, tol=0.1)).epochs
+        for inner in (apviz.RandomlyPivotedCholesky(rank=80), None)
+    )
+    most = affordable_iterations(system.operator, 1, 80, 6.0)
+    assert low_rank > most and alone <= affordable_iterations(system.operator, 1, 0, 6.0)
+    assert cheapest(system.operator, system.b, [80, 40, 0], 0.1, 1, 6.0, 500, 0).rank == 0
+
+
+@pytest.mark.parametrize("lengthscale", [0.1, 2.0])
+def test_a_rehearsed_sweep_leaves_what_dense_projections_onto_the_blocks_in_turn_leave(lengthscale):
+    one = problem(120, lengthscale=lengthscale, columns=3)
+    cut = apviz.partitions.PrincipalAxisTree(overlap=0.5)
+    found = Rehearsal(one.operator, one.b, 0, rows=120, seed=0).left_by_a_sweep(cut, 20)
+    drawn = torch.randperm(120, generator=torch.Generator().manual_seed(0))
+    partition = cut(one.operator.of_rows(drawn.to(DEVICE), 0.01).inputs, 20)
+    x, r = (each.double().cpu().numpy()[drawn][partition.order.cpu()] for each in (one.x, one.b))
+    u = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / lengthscale
+    k, norms = (1 + u + u**2 / 3) * np.exp(-u) + 0.01 * np.eye(120), np.linalg.norm(r, axis=0)
+    for block in range(len(partition)):
+        rows = partition.solved(block).cpu().numpy()
+        r = r - k[:, rows] @ np.linalg.solve(k[np.ix_(rows, rows)], r[rows])
+    assert found == pytest.approx(np.mean(np.linalg.norm(r, axis=0) / norms), rel=1e-5) and 0 < found < 3
+
+
 def test_more_work_allows_more_iterations_and_a_set_up_fewer():
     operator = problem(2000).operator
     alone, preconditioned = (affordable_iterations(operator, 1, rank, 20.0) for rank in (0, 100))
