@@ -91,6 +91,8 @@ class Cost:
 SHARE, MOST_ENTRIES, TIMED_ROWS = 0.02, 4e6, 16
 #: a timing of more seconds is not repeated: the time to wake threads is negligible
 LONG = 0.02
+#: seconds of a timing in which a coarse clock does not move
+CLOCK = 1e-7
 #: seconds until costs are measured again, because the load of the machine changes
 KEPT_SECONDS = 600.0
 
@@ -220,7 +222,7 @@ class CostModel:
             if self._operator.x.is_cuda:
                 torch.cuda.synchronize()
             found.append(self._seconds() - began)
-        return min(found)
+        return max(min(found), CLOCK)
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
