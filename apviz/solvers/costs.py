@@ -89,8 +89,8 @@ class Cost:
 
 #: limits of the longest timing: its share of n² entries, its largest number of entries, its smallest number of rows
 SHARE, MOST_ENTRIES, TIMED_ROWS = 0.02, 4e6, 16
-#: a timing of more seconds is not repeated: the time to wake threads is negligible
-LONG = 0.02
+#: a timing is repeated until all took so many seconds, at most so often: threads wake, and other processes disturb it
+TIMED_SECONDS, MOST_REPEATS = 0.02, 5
 #: seconds of a timing in which a coarse clock does not move
 CLOCK = 1e-7
 #: seconds until costs are measured again, because the load of the machine changes
@@ -212,9 +212,9 @@ class CostModel:
         return torch.randn(rows, self._columns, generator=torch.Generator().manual_seed(0)).to(self._operator.x)
 
     def _least(self, act: Callable[[], object]) -> float:
-        """Time an act twice and return the smaller time: the first may wake threads. A long act is timed once."""
+        """Time an act, several times if it is short, and return the least time."""
         found = list[float]()
-        while len(found) < 2 and (not found or found[0] < LONG):
+        while len(found) < MOST_REPEATS and sum(found) < TIMED_SECONDS:
             if self._operator.x.is_cuda:
                 torch.cuda.synchronize()
             began = self._seconds()
