@@ -15,15 +15,16 @@ from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.blocks import Projection
 from apviz.solvers.conjugate_gradient import Directions, iterations
-from apviz.solvers.rehearsal import UNDERESTIMATED, Plan, Rehearsal, affordable_iterations, growth, work_of
+from apviz.solvers.rehearsal import Plan, Rehearsal, affordable_iterations, growth, work_of
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State
 from apviz.solvers.stopping import Stopping
 
 # With less remaining work than the first number, a rehearsal does not pay off. With less than the second, a rehearsal
 # at full rank does not, because it takes four times as long.
 LEAST_WORK, MUCH_WORK = 10.0, 20.0
-# The last part of the remaining work costs this many times the first (`benchmarks/notes.md`).
-SLOWER_LATER = 1.5
+# The last part of the remaining work costs this many times the first. If projections are slow, CG needs at least this
+# many times the iterations of its rehearsal (`benchmarks/notes.md`).
+SLOWER_LATER, UNDERESTIMATED = 1.5, 1.3
 # Below this tolerance CG depends on eigenvalues that few rows do not show, so iterations grow with the rows.
 SMALL_TOL = 1e-4
 # Iteration limit of a rehearsal.

@@ -19,9 +19,6 @@ from apviz.solvers.costs import work_of_iterations
 MOST_SIDES = 4
 # Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows.
 FEW, SURE = 3.0, 3.0
-# CG alone needs at least this many times the iterations of its rehearsal where low rank does not help: few rows make a
-# local k look nearly diagonal (`benchmarks/notes.md`).
-UNDERESTIMATED = 1.3
 # Work of the pass that ends a solve.
 PASS = 1.0
 
@@ -158,10 +155,9 @@ def cheapest(
         if rank and best is None and rank != ranks[0]:
             continue
         most = affordable_iterations(operator, columns, rank, work if best is None else best.work)
-        wary = UNDERESTIMATED if best is None and not rank else 1.0
-        needed = whole.iterations(rank, tol, most / wary) if most > 0 else None
+        needed = whole.iterations(rank, tol, most) if most > 0 else None
         if needed is not None and operator.n > rows and needed > most / SURE:
-            needed *= wary * growth(needed, half.iterations(rank, tol, most), operator.n / rows)
+            needed *= growth(needed, half.iterations(rank, tol, most), operator.n / rows)
         if needed is not None and needed <= most:
             best = Plan(rank, needed, work_of(operator, columns, rank, needed))
     return best
