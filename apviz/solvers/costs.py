@@ -89,7 +89,7 @@ class Cost:
 
 #: limits of the longest timing: its share of n² entries, its largest number of entries, its smallest number of rows
 SHARE, MOST_ENTRIES, TIMED_ROWS = 0.02, 4e6, 16
-#: a timing is repeated until all took so many seconds, at most so often: threads wake, and other processes disturb it
+#: seconds after which a timing is not repeated, and its most repeats: threads wake, and other processes disturb it
 TIMED_SECONDS, MOST_REPEATS = 0.02, 5
 #: seconds of a timing in which a coarse clock does not move
 CLOCK = 1e-7
@@ -327,7 +327,7 @@ def of_iterations(
         b, overlap = _whole(inner.block_size), float(chosen("overlap", overlap_of(inner.partition)))
         solved, blocks = min(n, round(b * (1 + overlap))), math.ceil(n / b)
         setup += blocks * costs.block(solved)
-        each += blocks * (costs.projection(solved) + CALLS / 10) + 2.0 * rank / n * costs.work
+        each += blocks * (costs.projection(solved) + CALLS / 10)
         memory += item * n * b * (1 + overlap) ** 2 / 2
         done += blocks * solved**2 / n**2
     return Cost(setup, each, n**2 * costs.entry_of_pass, memory, done)

@@ -167,3 +167,8 @@ def test_a_cost_is_measured_once_per_kind_of_system_until_it_is_forgotten():
         reads = clock.reads
     CostModel.forget()
     assert second.entry > 0 and clock.reads > reads
+
+
+def test_a_clock_that_stands_still_gives_no_cost_of_zero():
+    costs = CostModel(made(n=300).operator, 2, lambda: 0.0)
+    assert min(costs.entry, costs.entry_of_pass, costs.flop, costs.block(50), costs.projection(50)) > 0
