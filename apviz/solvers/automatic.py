@@ -31,8 +31,8 @@ CHOLESKY_ROWS = 2_000
 # The limit on a GPU in float32, if K fits. At 50,000 rows a factorisation takes 1.05 s on an H100, and blocks take
 # 1.6 s to 0.001 (`benchmarks/results/gpu/solves.json`).
 GPU_CHOLESKY_ROWS = 50_000
-# CG is rehearsed on this number of rows: at most a sixth of all rows, at least four times the rank.
-REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
+# CG is rehearsed on this number of rows: at most an eighth of all rows, at least four times the rank.
+REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
 # If a sweep of blocks on SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual
 # time, at most as many times as the tolerance has digits (`benchmarks/notes.md`). With up to FEW_INPUTS inputs they
 # take the usual time; with more than MANY_INPUTS the sweep takes longer than it saves.
