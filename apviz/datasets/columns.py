@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -34,6 +35,57 @@ _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
 ORDERS: Final = {"day-first": _DAY_FIRST, "month-first": _MONTH_FIRST}
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
+#: number of texts quoted that count as missing
+_EXAMPLES: Final = 3
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Values that a table has, and that count as missing.
+
+    Attributes:
+        count: number of rows with texts that are not numbers, or not dates.
+        what: numbers or dates.
+        examples: the first of these texts.
+        infinite: number of rows with an infinite number.
+    """
+
+    count: int = 0
+    what: str = ""
+    examples: tuple[str, ...] = ()
+    infinite: int = 0
+
+    def __add__(self, other: Unread) -> Unread:
+        """Return those of both parts of a column."""
+        examples = tuple(dict.fromkeys((*self.examples, *other.examples)))[:_EXAMPLES]
+        return Unread(self.count + other.count, self.what or other.what, examples, self.infinite + other.infinite)
+
+    def note(self, name: str) -> str:
+        """Say how many values of a column count as missing; empty if none does."""
+        parts = []
+        if self.count:
+            shown = ", ".join(f"“{short(each)}”" for each in self.examples)
+            parts.append(f"{self.count:,} values of {name} are not {self.what} ({shown}) and count as missing")
+        if self.infinite:
+            parts.append(f"{self.infinite:,} infinite values of {name} count as missing")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the texts of a column are read, decided from all of them and then the same for each part of the column.
+
+    Attributes:
+        kind: numbers, dates, texts, or false and true.
+        mark: decimal mark of numbers; empty if no text has one, or if it is unknown.
+        form: format of dates, as in pandas.
+        question: set if the numbers or dates can be read in two ways.
+    """
+
+    kind: Literal["number", "date", "text", "truth"]
+    mark: str = ""
+    form: str = ""
+    question: Question | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +99,7 @@ class Column:
         distinct: number of distinct values.
         missing: number of rows without a value, with an infinite value, or with text among numbers.
         about: description of the contents.
-        note: decisions made in reading it; empty if there were none.
+        unread: values that count as missing though the table has them.
         first: day 0 of dates, with its time of day.
         offset: number that was subtracted from whole numbers too large for float64.
         mark: decimal mark of numbers read from texts; empty if none has one.
@@ -62,12 +114,17 @@ class Column:
     missing: int
     about: str
     levels: tuple[str, ...] = ()
-    note: str = ""
+    unread: Unread = Unread()
     first: datetime | None = None
     offset: int = 0
     mark: str = ""
     question: Question | None = None
     order: str = ""
+
+    @property
+    def note(self) -> str:
+        """What was decided in reading it, as a sentence; empty if nothing was."""
+        return self.unread.note(self.name)
 
     @property
     def names_rows(self) -> bool:
@@ -92,19 +149,22 @@ def column_of(
     decimal: str | None = None,
     points_are_open: bool = False,
     order: str | None = None,
+    reading: Reading | None = None,
 ) -> Column:
     """Interpret a column that was read from a file.
 
     Args:
+        reading: how its texts are read, if it is a part of a column; None: its texts decide.
         decimal: the user's decision on the decimal mark of ambiguous numbers.
         points_are_open: whether a point may separate thousands, judging by the rest of the file.
         order: the user's decision on ambiguous dates such as 03/04/2020, day-first or month-first.
     """
+    decisions: dict[str, Any] = {"decimal": decimal, "points_are_open": points_are_open, "order": order}
     if isinstance(values.dtype, pd.CategoricalDtype):
         if pd.api.types.is_string_dtype(values.dtype.categories):
             # stays dictionary-encoded: a long text may be repeated in every row
             codes, levels = values.cat.codes.to_numpy(), values.dtype.categories
-            return _from_levels(name, codes, levels, decimal, points_are_open, order)
+            return _from_levels(name, codes, levels, reading or partial(reading_of, **decisions))
         values = values.astype(values.dtype.categories.dtype)
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if pd.api.types.is_bool_dtype(values.dtype) or kind == "boolean":
@@ -127,7 +187,7 @@ def column_of(
         return _constant(name, np.full(len(values), np.nan), "every value is missing")
     if kind != "string":
         return _unusable(name, values, f"{kind} values")
-    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, points_are_open, order)
+    return _from_levels(name, *pd.factorize(values.str.strip()), reading or partial(reading_of, **decisions))
 
 
 def offset_of(column: pd.Series[Any]) -> int:
@@ -151,37 +211,37 @@ def _floats(column: pd.Series[Any]) -> Array:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _number(name: str, values: Array, *, words: str = "", note: str = "") -> Column:
+def _number(name: str, values: Array, *, words: str = "", unread: Unread = Unread()) -> Column:
     infinite = int(np.isinf(values).sum())
     if infinite:
         values = np.where(np.isinf(values), np.nan, values)
-        note = "; ".join(filter(None, [note, f"{infinite:,} infinite values of {name} count as missing"]))
+        unread += Unread(infinite=infinite)
     there = values[~np.isnan(values)]
     distinct = len(np.unique(there))
     if distinct < 2:
-        return _constant(name, values, f"always {there[0]:g}" if distinct else "every value is missing", note)
+        return _constant(name, values, f"always {there[0]:g}" if distinct else "every value is missing", unread)
     return Column(
         name, "number", values, distinct, len(values) - len(there),
-        words or f"from {there.min():.4g} to {there.max():.4g}", note=note,
+        words or f"from {there.min():.4g} to {there.max():.4g}", unread=unread,
     )  # fmt: skip
 
 
-def _date(name: str, when: pd.Series[Any], note: str = "") -> Column:
+def _date(name: str, when: pd.Series[Any], unread: Unread = Unread()) -> Column:
     since = (when - when.min()).dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS
     there = since[~np.isnan(since)]
     first = when.min().to_pydatetime(warn=False) if len(there) else None
     if len(np.unique(there)) < 2:
         about = f"always {when.min():%Y-%m-%d}" if len(there) else "every value is missing"
-        return replace(_constant(name, since, about, note), first=first)
+        return replace(_constant(name, since, about, unread), first=first)
     return Column(
         name, "date", since, len(np.unique(there)), len(since) - len(there),
-        f"from {when.min():%Y-%m-%d} to {when.max():%Y-%m-%d}", note=note, first=first,
+        f"from {when.min():%Y-%m-%d} to {when.max():%Y-%m-%d}", unread=unread, first=first,
     )  # fmt: skip
 
 
-def _constant(name: str, values: Array, about: str, note: str = "") -> Column:
+def _constant(name: str, values: Array, about: str, unread: Unread = Unread()) -> Column:
     missing = int(np.isnan(values).sum())
-    return Column(name, "constant", values, int(missing < len(values)), missing, about, note=note)
+    return Column(name, "constant", values, int(missing < len(values)), missing, about, unread=unread)
 
 
 def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
@@ -191,10 +251,37 @@ def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
+def reading_of(
+    levels: pd.Series[Any],
+    counts: NDArray[Any],
+    *,
+    decimal: str | None = None,
+    points_are_open: bool = False,
+    order: str | None = None,
+) -> Reading:
+    """Decide how texts are read: as false and true, numbers, dates, or texts, whichever fits nine values of ten.
+
+    Args:
+        levels: (m,) the distinct texts, at least one.
+        counts: (m,) number of rows of each.
+        decimal, points_are_open, order: as in `column_of`.
+    """
+    if set(levels.str.lower()) <= {"true", "false"}:
+        return Reading("truth")
+    parsed = parse_numbers(pyarrow.array(levels, pyarrow.string()), counts, decimal, points_are_open)
+    if counts[~np.isnan(parsed.values)].sum() >= MOST * counts.sum():
+        return Reading("number", parsed.mark, question=parsed.question)
+    form, other = _find_form(levels, counts, order)
+    if form:
+        is_open = bool(other) and not order and _parse_dates(levels, form).nunique() > 1
+        return Reading("date", form=form, question=_date_question(levels, counts, form, other) if is_open else None)
+    return Reading("text")
+
+
 def _from_levels(
-    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, points_are_open: bool, order: str | None
+    name: str, codes: NDArray[Any], found: pd.Index[Any], reading: Reading | Callable[..., Reading]
 ) -> Column:
-    """Interpret texts as numbers with thousands separators, dates, or texts, whichever fits nine values of ten.
+    """Interpret texts by a reading, or by what decides it.
 
     Args:
         codes: (n,) position in `found` of each row's text; −1 if missing.
@@ -204,21 +291,24 @@ def _from_levels(
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     if levels.empty or not counts.sum():
         return _constant(name, np.full(len(codes), np.nan), "every value is missing")
-    if set(levels.str.lower()) <= {"true", "false"}:
-        truth = np.asarray(levels.str.lower().eq("true"), dtype=np.float64)
-        return _number(name, _spread(truth, codes), words="false or true, as 0 or 1")
-    parsed = parse_numbers(pyarrow.array(levels, pyarrow.string()), counts, decimal, points_are_open)
-    number = parsed.values
-    if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
-        note = _left_over(name, levels, counts, np.isnan(number), "numbers")
-        return replace(_number(name, _spread(number, codes), note=note), mark=parsed.mark, question=parsed.question)
-    form, other = _find_form(levels, counts, order)
-    if form:
-        when = _parse_dates(levels, form)
+    by = reading if isinstance(reading, Reading) else reading(levels, counts)
+    if by.kind == "truth":
+        truth = np.where(levels.str.lower().isin(("true", "false")), levels.str.lower().eq("true"), np.nan)
+        return _number(name, _spread(truth.astype(np.float64), codes), words="false or true, as 0 or 1")
+    if by.kind == "number":
+        texts = pyarrow.array(levels, pyarrow.string())
+        number = parse_numbers(texts, counts, by.mark or None).values
+        column = _number(name, _spread(number, codes), unread=_unread(levels, counts, np.isnan(number), "numbers"))
+        return replace(column, mark=by.mark, question=by.question)
+    if by.kind == "date":
+        when = _parse_dates(levels, by.form)
         spread = when.reindex(codes).reset_index(drop=True)
-        column = _date(name, spread, _left_over(name, levels, counts, when.isna().to_numpy(), "dates"))
-        question = _date_question(levels, counts, form, other) if other and not order else None
-        return replace(column, order=_order_of(form), question=question if column.kind == "date" else None)
+        column = _date(name, spread, _unread(levels, counts, when.isna().to_numpy(), "dates"))
+        return replace(column, order=_order_of(by.form), question=by.question)
+    return _texts(name, codes, levels, counts)
+
+
+def _texts(name: str, codes: NDArray[Any], levels: pd.Series[Any], counts: NDArray[Any]) -> Column:
     by_count = np.argsort(-counts, kind="stable")
     place = np.empty(len(levels))
     place[by_count] = np.arange(len(levels))
@@ -279,11 +369,10 @@ def _date_question(levels: pd.Series[Any], counts: NDArray[Any], *forms: str) ->
     return Question(str(levels[place]), readings, "dates") if len(readings) == len(forms) else None
 
 
-def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_], what: str) -> str:
+def _unread(levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_], what: str) -> Unread:
     if not left.any():
-        return ""
-    shown = ", ".join(f"“{short(str(each))}”" for each in levels[left].iloc[:3])
-    return f"{int(counts[left].sum()):,} values of {name} are not {what} ({shown}) and count as missing"
+        return Unread()
+    return Unread(int(counts[left].sum()), what, tuple(str(each) for each in levels[left].iloc[:_EXAMPLES]))
 
 
 def short(text: str, most: int = 24) -> str:

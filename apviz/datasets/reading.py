@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ from typing import IO, Any, Final
 
 import pandas as pd
 import pyarrow
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from apviz.datasets.arrays import UNLIMITED, SizeLimits, read_arrays, read_parquet, readable, require_unique_names
-from apviz.datasets.decimals import are_numbers, proven_mark
+from apviz.datasets.decimals import are_numbers
+from apviz.datasets.text_types import MISSING, TextTypes, trimmed
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 #: readers of other files, by the endings of their names
@@ -37,21 +38,13 @@ _SAMPLE = 2**20
 _CHUNK = 2**20
 #: number of rows that decide whether the first one holds names
 _HEADER_ROWS = 1_000
+#: number of rows that are rewritten at once
+_REWRITTEN = 1_000
 #: largest size of a row in bytes
 _BLOCK = 2**24
 #: separators, in the order of trial if more than one fits; spaces only if no other does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
-#: separators of files that may have decimal commas
-_OF_DECIMAL_COMMAS = ";\t|"
-#: texts that mark a missing value
-_MISSING = (
-    "", "-", "–", "—", "?", ".", "..", "n.a.", "k.A.", "NA", "na", "Na", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A",
-    "#NA", "NaN", "nan", "NAN", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "NULL", "null", "None",
-    "missing",
-)  # fmt: skip
-#: types of whole numbers with gaps
-_WHOLE = {pyarrow.int64(): pd.Int64Dtype(), pyarrow.uint64(): pd.UInt64Dtype()}
 _BYTE_ORDERS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Latin-1 (Windows-1252)", "latin-1": "Latin-1"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -134,6 +127,19 @@ def read_columns(
 def _read_text(
     path: Path, header: bool | None, name: str | None, decimal: str | Mapping[str, str] | None, limits: SizeLimits
 ) -> tuple[pd.DataFrame, TextFormat]:
+    found, names = layout_of(path, header, name, limits)
+    empty = pyarrow.table({each: pyarrow.array([], pyarrow.string()) for each in names})
+    table = pyarrow.concat_tables([empty, *text_parts(path, found, names)])
+    types = TextTypes(names)
+    types.add(table)
+    kinds, are_open = types.decide(
+        found.separator, columns_with_commas(decimal, names), lambda each: trimmed(table[each]).unique().drop_null()
+    )
+    return types.frame(table, kinds), replace(found, head=head_of(table), points_are_open=are_open)
+
+
+def layout_of(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> tuple[TextFormat, list[str]]:
+    """Return the format of a text file, and the names of its columns; see `read_columns`."""
     with readable(path):
         found, first = _find_format(path, header, name, limits)
     if not first:
@@ -147,6 +153,15 @@ def _read_text(
             name or (each if each not in given else f"{each}.1") for name, each in zip(given, unnamed, strict=True)
         ]
     require_unique_names(names, path)
+    return found, names
+
+
+def text_parts(path: Path, found: TextFormat, names: Sequence[str]) -> Iterator[pyarrow.Table]:
+    """Yield a text file part by part, all columns as texts; missing values are null.
+
+    Raises:
+        ValueError: a row longer or shorter than the others; once its part is read.
+    """
     uneven: list[tuple[int, int]] = []
 
     def refuse(row: pyarrow.csv.InvalidRow) -> str:
@@ -155,33 +170,45 @@ def _read_text(
         uneven.append((row.number or 0, row.actual_columns))
         return "error"
 
+    skipped = 0
     try:
         with readable(path), _as_csv(path, found) as (file, encoding, separator, skipped):
-            table = pyarrow.csv.read_csv(
+            reader = pyarrow.csv.open_csv(
                 file,
                 # pyarrow numbers rows in a single thread only
                 pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK, encoding=encoding, column_names=names,
+                    use_threads=False, block_size=_BLOCK, encoding=encoding, column_names=list(names),
                     skip_rows=skipped, skip_rows_after_names=int(found.header),
                 ),
                 pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse),
                 pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pyarrow.string()), null_values=_MISSING, strings_can_be_null=True
+                    column_types=dict.fromkeys(names, pyarrow.string()), null_values=MISSING, strings_can_be_null=True
                 ),
             )  # fmt: skip
+            for part in reader:
+                yield pyarrow.Table.from_batches([part])
     except ValueError as error:
         if not uneven:
             raise
-        (row, values), width = uneven[0], len(first)
+        (row, values), width = uneven[0], len(names)
         raise ValueError(
             f"{path}: row {row - skipped} has {values} values, {'the header' if found.header else 'the first'} has "
             f"{width} (blank lines do not count); every row needs one for each column. Look for a surplus or missing "
             "separator, or a column without a name"
         ) from error
-    commas = table.column_names if decimal == "," else []
+
+
+def head_of(table: pyarrow.Table) -> tuple[tuple[str, ...], ...]:
+    """Return the first rows as text, for display."""
+    head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
+    return tuple(zip(*head, strict=True))
+
+
+def columns_with_commas(decimal: str | Mapping[str, str] | None, names: Sequence[str]) -> list[str]:
+    """Return the names of columns with decimal commas, as the user says."""
     if isinstance(decimal, Mapping):
-        commas = [column for column, mark in decimal.items() if mark == ","]
-    return _typed(table, found, commas)
+        return [column for column, mark in decimal.items() if mark == ","]
+    return list(names) if decimal == "," else []
 
 
 @contextmanager
@@ -191,58 +218,32 @@ def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str
         with _open(path) as file:
             yield file, "utf8" if found.encoding == "utf-8-sig" else found.encoding, found.separator, found.skipped
         return
-    again = io.StringIO(newline="")
     with _open(path) as file, io.TextIOWrapper(file, found.encoding, newline="") as lines:
         for _ in range(found.skipped):
             lines.readline()
         rows = csv.reader(lines, delimiter=found.separator, skipinitialspace=True) if found.is_spaced else (
             line.split() for line in lines
         )  # fmt: skip
-        csv.writer(again).writerows(row for row in rows if row)
-    yield io.BytesIO(again.getvalue().encode()), "utf8", ",", 0
+        yield io.BufferedReader(_Rewritten(row for row in rows if row), _CHUNK), "utf8", ",", 0
 
 
-def _typed(table: pyarrow.Table, found: TextFormat, commas: Sequence[str]) -> tuple[pd.DataFrame, TextFormat]:
-    """Convert columns to numbers where every text has one meaning; keep the others as texts.
+class _Rewritten(io.RawIOBase):
+    """A CSV file of rows, which are written as they are read."""
 
-    Args:
-        commas: names of columns with decimal commas, as the user says.
-    """
-    head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
-    columns = {name: _as_numbers(table[name]) for name in table.column_names}
-    texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
-    proven = {proven_mark(pyarrow.array(each.cat.categories, pyarrow.string())) for each in texts.values()}
-    points = [name for name, each in columns.items() if each is not None and each.dtype.kind == "f"]
-    # if commas are decimal, or separate nothing, 1.234 may mean 1234
-    are_open = "," in proven or (
-        found.separator in _OF_DECIMAL_COMMAS
-        and "." not in proven
-        and not any(proven_mark(table[name].unique().drop_null()) for name in points)
-    )
-    texts |= {name: _as_levels(table[name]) for name in points if are_open or name in commas}
-    columns |= texts
-    rows = tuple(zip(*head, strict=True))
-    return pd.DataFrame(columns), replace(found, head=rows, points_are_open=are_open)
+    def __init__(self, rows: Iterator[list[str]]) -> None:
+        self._rows, self._ready = rows, b""
 
+    def readable(self) -> bool:
+        return True
 
-def _as_numbers(column: pyarrow.ChunkedArray) -> pd.Series[Any] | None:
-    for kind in (pyarrow.int64(), pyarrow.uint64(), pyarrow.float64()):
-        try:
-            found = column.cast(kind)
-        except pyarrow.ArrowInvalid:
-            continue
-        # where columns are copied, codes such as 00123 keep their zeros, and whole numbers next to gaps stay whole
-        is_padded = pc.any(pc.match_substring_regex(column, r"^-?0\d")).as_py()
-        numbers: pd.Series[Any] = found.to_pandas(types_mapper=_WHOLE.get if found.null_count else None)
-        return None if is_padded and kind != pyarrow.float64() else numbers
-    return None
-
-
-def _as_levels(column: pyarrow.ChunkedArray) -> pd.Series[Any]:
-    plain = pc.utf8_trim_whitespace(column)
-    plain = pc.if_else(pc.is_in(plain, pyarrow.array(_MISSING)), None, plain)
-    levels: pd.Series[Any] = plain.dictionary_encode().to_pandas()
-    return levels
+    def readinto(self, buffer: Any) -> int:
+        if not self._ready:
+            text = io.StringIO(newline="")
+            csv.writer(text).writerows(itertools.islice(self._rows, _REWRITTEN))
+            self._ready = text.getvalue().encode()
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def _find_format(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> tuple[TextFormat, list[str]]:
@@ -336,7 +337,7 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     if not is_number.any():
         return True
     for place, numeric in enumerate(is_number):
-        below = [row[place] for row in rows[1:_HEADER_ROWS] if len(row) > place and row[place].strip() not in _MISSING]
+        below = [row[place] for row in rows[1:_HEADER_ROWS] if len(row) > place and row[place].strip() not in MISSING]
         if not numeric and rows[0][place].strip() and below and are_numbers(below).all():
             return True
     return False
