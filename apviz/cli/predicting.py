@@ -9,10 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-import numpy as np
-import pandas as pd
 import typer
-from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apviz.advice.forecast import in_words
@@ -25,10 +22,9 @@ from apviz.files import file_made_whole
 from apviz.report.surface import write_surface_page
 from apviz.table_models.grids import ENDINGS as GRID_ENDINGS
 from apviz.table_models.grids import MOST_DRAWN, Grid, is_surface, predicted_grid, write_surface
-from apviz.table_models.predicting import Asked, Predictor, to_predict, write_rows
-from apviz.table_models.saved import encodings_of, load_model
+from apviz.table_models.predicting import Asked, Predictor, ToPredict, to_predict, write_rows
+from apviz.table_models.saved import encodings_of, load_model, ranges_of
 
-Array = NDArray[np.float64]
 EXAMPLES: Final = options.examples(
     "apviz predict depth.apviz grid.csv --out predictions.csv", "apviz predict depth.apviz --grid 25 --out surface.nc"
 )
@@ -90,7 +86,7 @@ def predict(
             predictor = Predictor(gp, asked)
             if table is not None:
                 marks, orders = decimal_marks(decimal), date_orders(dates)
-                rows = read_new_rows(table, encodings_of(gp), decimal=marks, dates=orders)
+                rows = read_new_rows(table, encodings_of(gp), decimal=marks, dates=orders, ranges=ranges_of(gp))
                 written = _predict_table(predictor, rows, missing == "empty", table, out)
             else:
                 written = _predict_grid(predictor, floats(grid, "--grid") or [], model, out)
@@ -138,24 +134,23 @@ def _predict_table(predictor: Predictor, rows: NewRows, may_be_empty: bool, tabl
     """
     for note in rows.notes:
         console.print(f"  {note}", highlight=False, markup=False)
-    lacking = np.flatnonzero(rows.incomplete)
-    if len(lacking) and not may_be_empty:
-        column = rows.sources[int(np.isnan(rows.inputs[lacking[0]]).argmax())]
+    if rows.first_incomplete and not may_be_empty:
+        row, column = rows.first_incomplete
         raise ValueError(
-            f"{table}: {column} has no value in row {lacking[0] + 1:,}; {len(lacking):,} of {len(rows.inputs):,} rows "
-            "lack a value. Fill them in, or leave their predictions empty with --missing empty"
+            f"{table}: {column} has no value in row {row + 1:,}; {rows.incomplete:,} of {rows.count:,} rows lack a "
+            "value. Fill them in, or leave their predictions empty with --missing empty"
         )
-    inputs, copied, notes = to_predict(predictor, rows)
+    wanted, notes = to_predict(predictor, rows)
     for note in notes:
         console.print(f"  {note}", highlight=False, markup=False)
-    _write_rows(predictor, copied, inputs, out)
-    return f"{len(inputs):,} rows in {out}"
+    _write_rows(predictor, wanted, out)
+    return f"{rows.count:,} rows in {out}"
 
 
-def _write_rows(predictor: Predictor, copied: pd.DataFrame, inputs: Array, out: Path) -> None:
-    """Predict and write slice by slice, to a temporary file that gets its name at the end."""
-    with file_made_whole(out) as file, _progress(len(inputs)) as advance:
-        write_rows(predictor, copied, inputs, file, out.suffix, advance)
+def _write_rows(predictor: Predictor, rows: ToPredict, out: Path) -> None:
+    """Predict and write batch by batch, to a temporary file that gets its name at the end."""
+    with file_made_whole(out) as file, _progress(rows.count) as advance:
+        write_rows(predictor, rows, file, out.suffix, advance)
 
 
 # --- grids ------------------------------------------------------------------------------------------------------------
@@ -168,7 +163,7 @@ def _predict_grid(predictor: Predictor, steps: Sequence[float], model: Path, out
     points, size = grid.model_inputs(), " × ".join(str(len(each)) for each in grid.coordinates.values())
     done = f"{size} points in {out}"
     if out.suffix in TABLE_ENDINGS:
-        _write_rows(predictor, grid.frame(), points, out)
+        _write_rows(predictor, ToPredict.of_frame(grid.frame(), points), out)
         return done
     with _progress(len(points)) as advance:
         predictions = predicted_grid(predictor, grid, points, model.name, advance)

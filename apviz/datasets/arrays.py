@@ -78,8 +78,8 @@ def require_unique_names(names: Sequence[str], path: Path) -> None:
         raise ValueError(f"{path} has more than one column called {', '.join(twice)}; give each a name of its own")
 
 
-def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    """Read a Parquet file, with the index columns of pandas.
+def check_parquet(path: Path, limits: SizeLimits) -> Any:
+    """Return the schema of a Parquet file, without reading its columns.
 
     Raises:
         ValueError: not a Parquet file, two columns of one name, or beyond the limits.
@@ -93,13 +93,28 @@ def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
     size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
     limits.check_bytes(path, max(float(size), 8.0 * about.num_rows * about.num_columns))
     require_unique_names(schema.names, path)
+    return schema
+
+
+def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
+    """Read a Parquet file, with the index columns of pandas.
+
+    Raises:
+        ValueError: as in `check_parquet`.
+    """
+    import pyarrow.parquet
+
+    schema = check_parquet(path, limits)
     texts = (pyarrow.types.is_string, pyarrow.types.is_large_string)
     with readable(path):
         # a text repeated in every row is stored once, so megabytes may unpack to much more
         levels = [field.name for field in schema if any(is_text(field.type) for is_text in texts)]
-        frame: pd.DataFrame = pyarrow.parquet.read_table(path, read_dictionary=levels).to_pandas()
-        # pandas hides a column that it wrote as an index
-        frame = frame.reset_index([each for each in frame.index.names if each is not None])
+        return without_index(pyarrow.parquet.read_table(path, read_dictionary=levels).to_pandas())
+
+
+def without_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which what pandas wrote as an index is a column, with texts as names."""
+    frame = frame.reset_index([each for each in frame.index.names if each is not None])
     frame.columns = pd.Index([str(name) for name in frame.columns])
     return frame
 

@@ -134,6 +134,15 @@ def proven_mark(texts: pyarrow.Array) -> str:
     return found.mark if found.proven and np.isnan(found.values).mean() <= 1 - _AGREE else ""
 
 
+def shapes_of(texts: pyarrow.Array) -> NDArray[np.int64]:
+    """Return a number for the shape of each text, (m,): texts of one shape prove the same about decimal marks."""
+    spaced = _matches(texts, _SPACED)
+    plain = pc.if_else(pyarrow.array(spaced), pc.replace_substring_regex(texts, _SPACES, ""), texts)
+    tests = [spaced] + [_matches(plain, pattern(mark)) for mark in MARKS for pattern in _PATTERNS]
+    tests += [_matches(plain, _STRONG[mark]) for mark in MARKS]
+    return np.asarray(np.column_stack(tests) @ (1 << np.arange(len(tests))))
+
+
 def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:
     """Test whether each text is a number under either decimal mark."""
     stripped = pyarrow.array([text.strip() for text in texts], pyarrow.string())

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from apviz.datasets.columns import MAX_LEVELS, ORDERS, Array, Column, quoted, short
 
 KINDS: Final = ("number", "date", "text", "constant")
+#: largest number of texts that are remembered as unknown
+MOST_UNSEEN: Final = 65_536
 _DAY_SECONDS: Final = 86_400.0
 
 
@@ -168,9 +170,14 @@ def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Encodin
 
 
 def unseen_note(unseen: Mapping[str, list[str]]) -> str:
-    """Say which texts count as missing, by column."""
-    shown = quoted([f"{name} ({quoted([short(text) for text in texts], 3)})" for name, texts in unseen.items()])
-    return f"texts that no training row had count as missing: {shown}"
+    """Say which texts count as missing, by column: all of them, or the first `MOST_UNSEEN`."""
+    parts = []
+    for name, texts in unseen.items():
+        shown = quoted([short(text) for text in texts[:3]]) + ", …" if len(texts) >= MOST_UNSEEN else (
+            quoted([short(text) for text in texts], 3)
+        )  # fmt: skip
+        parts.append(f"{name} ({shown})")
+    return f"texts that no training row had count as missing: {quoted(parts)}"
 
 
 def _kind_of(column: Column) -> str:

@@ -110,15 +110,24 @@ def read_columns(
         ValueError: another kind of file, not a table, a row longer or shorter than the others, two columns of one name,
             or beyond the limits.
     """
+    require_table(path)
     kind = path.name.lower()
-    if not kind.endswith(SUFFIXES):
-        raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise FileNotFoundError(f"No such file: {path}")
     for endings, read in READERS.items():
         if kind.endswith(endings):
             return read(path, limits), None
     return _read_text(path, header, name, decimal, limits)
+
+
+def require_table(path: Path) -> None:
+    """Check that a file exists and that its name has the ending of a table.
+
+    Raises:
+        FileNotFoundError, ValueError: it does not.
+    """
+    if not path.name.lower().endswith(SUFFIXES):
+        raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"No such file: {path}")
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

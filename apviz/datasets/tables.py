@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from apviz.datasets.arrays import UNLIMITED, SizeLimits
 from apviz.datasets.columns import ORDERS, Column, column_of, quoted
-from apviz.datasets.decimals import MARKS
+from apviz.datasets.decimals import MARKS, Question
 from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities, id_columns
 from apviz.datasets.reading import HEAD_ROWS, TextFormat, read_columns
 
@@ -166,7 +166,7 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, so it cannot also be an input")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, which cannot be used as an input")
-        require_answers(self.path, (*inputs, target))
+        require_answers(self.path, {each.name: each.question for each in (*inputs, target)})
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(
                 f"{self.path}: no input column varies; the others are "
@@ -175,13 +175,16 @@ class Table:
         return inputs, target
 
 
-def require_answers(path: Path, columns: Sequence[Column]) -> None:
+def require_answers(path: Path, questions: Mapping[str, Question | None]) -> None:
     """Refuse columns of numbers or dates that can be read in two ways.
+
+    Args:
+        questions: by name of the column.
 
     Raises:
         ValueError: with the option that decides.
     """
-    asked = [(each.name, each.question) for each in columns if each.question]
+    asked = [(name, question) for name, question in questions.items() if question]
     if asked:
         name, question = asked[0]
         raise ValueError(
@@ -235,22 +238,14 @@ def inspect_table(
 
 
 def columns_of(
-    path: Path,
-    frame: pd.DataFrame,
-    text: TextFormat | None,
-    decimal: Decimal,
-    dates: Dates,
-    names: Sequence[str] | None = None,
+    path: Path, frame: pd.DataFrame, text: TextFormat | None, decimal: Decimal, dates: Dates
 ) -> tuple[Column, ...]:
     """Interpret the columns of a file that was read.
-
-    Args:
-        names: interpret these columns only; None: all.
 
     Raises:
         ValueError: a decimal mark, or an order of dates, of a column that does not exist.
     """
-    marks, orders = _by_column("decimal", decimal, path, frame), _by_column("dates", dates, path, frame)
+    marks, orders = (by_column(*each, path, frame.columns) for each in (("decimal", decimal), ("dates", dates)))
     return tuple(
         column_of(
             name,
@@ -259,22 +254,24 @@ def columns_of(
             points_are_open=text is not None and text.points_are_open,
             order=orders.get(name),
         )
-        for name in (frame.columns if names is None else names)
+        for name in frame.columns
     )
 
 
-def _by_column(setting: str, given: Decimal | Dates, path: Path, frame: pd.DataFrame) -> dict[str, str | None]:
+def by_column(setting: str, given: Decimal | Dates, path: Path, names: Iterable[str]) -> dict[str, str | None]:
     """Return a decision for all columns, or for some, by name of the column.
+
+    Args:
+        names: of all columns.
 
     Raises:
         ValueError: a column does not exist.
     """
-    found: dict[str, str | None] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(frame.columns, given)
-    unknown = [name for name in found if name not in frame.columns]
+    names = list(names)
+    found: dict[str, str | None] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    unknown = [name for name in found if name not in names]
     if unknown:
-        raise ValueError(
-            f"{setting} = {given!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
-        )
+        raise ValueError(f"{setting} = {given!r}: {path} has no column {quoted(unknown)}; it has {quoted(names)}")
     return found
 
 

@@ -44,6 +44,11 @@ class TextTypes:
             if fitting and name not in self._padded and _is_padded(column):
                 self._padded.add(name)
 
+    def deciding(self, separator: str) -> list[str]:
+        """Return the names of the columns whose texts `decide` needs."""
+        kinds = (pyarrow.string(), pyarrow.float64()) if separator in _OF_DECIMAL_COMMAS else (pyarrow.string(),)
+        return [name for name in self._names if self._kind(name) in kinds]
+
     def decide(
         self, separator: str, commas: Collection[str], texts_of: Callable[[str], pyarrow.Array]
     ) -> tuple[dict[str, pyarrow.DataType], bool]:

@@ -166,6 +166,11 @@ class PredictionAccuracy:
         errors = np.full_like(self.mean_errors, bound + self.product_error)
         return replace(self, mean_errors=errors, proven=bound, how=how_known(solution))
 
+    def thinned(self, most: int) -> PredictionAccuracy:
+        """Return the accuracy from a random sample of at most this many of the sampled points."""
+        kept = np.random.default_rng(0).permutation(self.sampled)[:most]
+        return replace(self, mean_errors=self.mean_errors[kept], sd_errors=self.sd_errors[kept])
+
     @property
     def sampled(self) -> int:
         """Number of test points that were solved for."""

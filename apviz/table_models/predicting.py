@@ -19,7 +19,7 @@ from apviz.datasets.new_rows import NewRows
 from apviz.gp.prediction_accuracy import PredictionAccuracy, together
 from apviz.gp.variances import MAX_BATCH
 from apviz.solvers import Hook
-from apviz.table_models.saved import accuracy_of, target_of, training_range
+from apviz.table_models.saved import accuracy_of, target_of
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 #: Rows written at once; a row group of Parquet.
 WRITTEN: Final = 65_536
+#: Rows whose errors are kept for what is said of all.
+MOST_ERRORS: Final = 65_536
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,15 @@ class Predictor:
         for rows in slices(len(complete), MAX_BATCH if asked.sd and not near else WRITTEN):
             for name, values in asked.of(gp, inputs[complete[rows]], self.hooks).items():
                 found[name][complete[rows]] = values
-            self.reached.append(gp.prediction_accuracy_)
+            self._keep(gp.prediction_accuracy_)
             advance(rows.stop - rows.start)
         return found
+
+    def _keep(self, found: PredictionAccuracy) -> None:
+        """Keep the accuracy of a slice; a sample of all errors if they become many."""
+        self.reached.append(found)
+        if sum(each.sampled for each in self.reached[1:]) > MOST_ERRORS:
+            self.reached[:] = [together([*self.reached[:1], together(self.reached[1:])]).thinned(MOST_ERRORS)]
 
     @property
     def accuracy(self) -> str:
@@ -120,66 +128,80 @@ def slices(count: int, size: int) -> Iterator[slice]:
     yield from (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def to_predict(predictor: Predictor, rows: NewRows) -> tuple[Array, pd.DataFrame, list[str]]:
-    """Return the inputs of the model (m, d), the columns to copy, and notes on the rows and columns."""
-    gp, notes = predictor.gp, []
-    lacking = int(rows.incomplete.sum())
-    if lacking:
-        notes.append(f"{lacking:,} of {len(rows.inputs):,} rows lack a value: their predictions are empty")
-    inputs = rows.inputs[:, [list(rows.names).index(name) for name in gp.feature_names_in_]]
-    low, high = training_range(gp)
-    margin = 1e-9 * (high - low)
-    outside = int(((inputs < low - margin) | (inputs > high + margin)).any(axis=1).sum())
-    if outside:
-        where = f"{outside:,} of {len(inputs):,} rows"
+@dataclass(frozen=True, eq=False)
+class ToPredict:
+    """Rows to predict, and columns that are written in front of the predictions.
+
+    Attributes:
+        count: number of rows.
+        schema: these columns and their types.
+        batches: returns the columns and the inputs of the model (m, d) of each batch, each time from the start.
+    """
+
+    count: int
+    schema: pyarrow.Schema
+    batches: Callable[[], Iterable[tuple[pd.DataFrame, Array]]]
+
+    @classmethod
+    def of_frame(cls, frame: pd.DataFrame, inputs: Array) -> ToPredict:
+        """Return rows that are in memory."""
+        schema = pyarrow.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
+        return cls(len(frame), schema, lambda: ((frame.iloc[s], inputs[s]) for s in slices(len(frame), WRITTEN)))
+
+
+def to_predict(predictor: Predictor, rows: NewRows) -> tuple[ToPredict, list[str]]:
+    """Return the rows of a table, and notes on its rows and columns."""
+    notes, names = [], [str(name) for name in predictor.gp.feature_names_in_]
+    if rows.incomplete:
+        notes.append(f"{rows.incomplete:,} of {rows.count:,} rows lack a value: their predictions are empty")
+    if rows.outside:
+        where = f"{rows.outside:,} of {rows.count:,} rows"
         notes.append(f"{where} are outside the range of the training inputs: extrapolated")
-    taken = [name for name in rows.frame.columns if name in predictor.asked.names]
+    taken = [name for name in rows.schema.names if name in predictor.asked.names]
     if dropped := [*rows.left_out, *taken]:
         notes.append(f"columns that are not copied: {quoted(dropped)}")
-    return inputs, rows.frame.drop(columns=taken), notes
+    schema = pyarrow.schema([each for each in rows.schema if each.name not in taken])
+    return ToPredict(
+        rows.count, schema, lambda: ((frame[schema.names], inputs) for frame, inputs in rows.batches(names))
+    ), notes  # fmt: skip
 
 
 def write_rows(
-    predictor: Predictor,
-    copied: pd.DataFrame,
-    inputs: Array,
-    file: BinaryIO,
-    ending: str,
-    advance: Callable[[int], None],
+    predictor: Predictor, rows: ToPredict, file: BinaryIO, ending: str, advance: Callable[[int], None]
 ) -> None:
-    """Predict rows (m, d) slice by slice, and write each slice to a CSV or Parquet file.
+    """Predict rows batch by batch, and write each batch to a CSV or Parquet file.
 
     Args:
-        copied: columns written in front of the predictions.
         ending: `.csv` or `.parquet`.
         advance: called with the number of rows of every finished slice.
     """
-    with _writer(file, ending, copied, predictor) as write:
-        for rows in slices(len(inputs), WRITTEN):
-            write(rows, predictor.predict(inputs[rows], advance))
+    with _writer(file, ending, rows.schema, predictor) as write:
+        for frame, inputs in rows.batches():
+            write(frame, predictor.predict(inputs, advance))
 
 
 @contextmanager
 def _writer(
-    file: BinaryIO, ending: str, copied: pd.DataFrame, predictor: Predictor
-) -> Iterator[Callable[[slice, dict[str, Array]], None]]:
+    file: BinaryIO, ending: str, copied: pyarrow.Schema, predictor: Predictor
+) -> Iterator[Callable[[pd.DataFrame, dict[str, Array]], None]]:
     """Yield a function that appends rows with their predictions to a CSV or Parquet file."""
     asked = predictor.asked
     if ending == ".csv":
+        is_first = True
 
-        def to_csv(rows: slice, found: dict[str, Array]) -> None:
-            frame = copied.iloc[rows].assign(**found)
-            frame.to_csv(file, mode="wb", index=False, header=rows.start == 0)
+        def to_csv(frame: pd.DataFrame, found: dict[str, Array]) -> None:
+            nonlocal is_first
+            frame.assign(**found).to_csv(file, mode="wb", index=False, header=is_first)
+            is_first = False
 
         yield to_csv
         return
-    plain = pyarrow.Table.from_pandas(copied, preserve_index=False)
     fields = [pyarrow.field(name, pyarrow.float64()) for name in asked.names]
-    schema = pyarrow.schema([*plain.schema, *fields], metadata={"predictions": asked.sentence(predictor.gp)})
+    schema = pyarrow.schema([*copied, *fields], metadata={"predictions": asked.sentence(predictor.gp)})
     with pyarrow.parquet.ParquetWriter(file, schema) as parquet:
 
-        def to_parquet(rows: slice, found: dict[str, Array]) -> None:
-            part = plain.slice(rows.start, rows.stop - rows.start)
+        def to_parquet(frame: pd.DataFrame, found: dict[str, Array]) -> None:
+            part = pyarrow.Table.from_pandas(frame, copied, preserve_index=False)
             values = [pyarrow.array(found[name], mask=np.isnan(found[name])) for name in asked.names]
             parquet.write_table(pyarrow.Table.from_arrays([*part.columns, *values], schema=schema))
 

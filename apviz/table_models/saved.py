@@ -55,6 +55,12 @@ def training_range(gp: GaussianProcess) -> tuple[Array, Array]:
     return low, high
 
 
+def ranges_of(gp: GaussianProcess) -> dict[str, tuple[float, float]]:
+    """Return the smallest and the largest training value of each input, by its name."""
+    low, high = training_range(gp)
+    return dict(zip(map(str, gp.feature_names_in_), zip(low.tolist(), high.tolist(), strict=True), strict=True))
+
+
 def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) -> str:
     """Say how far means may be off because the solve ended, in posterior standard deviations of f.
 

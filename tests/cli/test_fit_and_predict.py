@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 import apviz
 from apviz import cli
+from apviz.datasets import batches
 from apviz.gp import fitting
 from apviz.table_models import grids, predicting
 
@@ -133,8 +134,8 @@ def test_trained_hyperparameters_are_printed_in_the_units_of_the_table_and_predi
 def test_slices_change_no_prediction_and_only_the_mean_can_be_asked_for(folder, monkeypatch):
     predict(folder, folder / "new.csv", out="whole.parquet")
     whole = pd.read_parquet(folder / "whole.parquet")
-    for name, size in (("MAX_BATCH", 7), ("WRITTEN", 20)):
-        monkeypatch.setattr(predicting, name, size)
+    for module, name, size in ((predicting, "MAX_BATCH", 7), (predicting, "MOST_ERRORS", 20), (batches, "BATCH", 20)):
+        monkeypatch.setattr(module, name, size)
     for ending, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
         predict(folder, folder / "new.csv", out=f"sliced.{ending}")
         sliced = read(folder / f"sliced.{ending}")
@@ -144,6 +145,16 @@ def test_slices_change_no_prediction_and_only_the_mean_can_be_asked_for(folder, 
     mean = pd.read_csv(folder / "mean.csv")
     np.testing.assert_allclose(mean["mean"], whole["mean"], rtol=1e-12)
     assert list(mean.columns) == [*NEW.columns, "mean"]
+
+
+def test_a_bad_value_in_the_last_batch_is_said_before_anything_is_predicted(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 20)
+    monkeypatch.setattr(apviz.GaussianProcess, "predict", None)  # it would fail
+    NEW.astype({"east": str}).replace({"east": {str(NEW["east"].iloc[-1]): "far"}}).to_csv(tmp_path / "t.csv")
+    text = predict(folder, tmp_path / "t.csv", out="never.csv", code=2)
+    assert "1 values of east are not numbers (“far”) and count as missing" in text
+    assert "east has no value in row 90; 1 of 90 rows lack a value" in text
+    assert not list(folder.glob("*never*"))
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

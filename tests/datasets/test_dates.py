@@ -76,11 +76,11 @@ def test_new_rows_have_the_order_of_the_training_rows(tmp_path):
     encoding, _ = encode(column_of("when", training), np.ones(13, dtype=bool), fill=False)
     path = write(tmp_path / "new.csv", ["01/03/2020", "01/06/2020"])
     rows = read_new_rows(path, [encoding])
-    np.testing.assert_array_equal(rows.inputs[:, 0], DAYS[[2, 5]])
+    np.testing.assert_array_equal(rows.inputs()[:, 0], DAYS[[2, 5]])
     # said by the user, or by a row of the new table itself
-    np.testing.assert_array_equal(read_new_rows(path, [encoding], dates="month-first").inputs[:, 0], [2, 5])
+    np.testing.assert_array_equal(read_new_rows(path, [encoding], dates="month-first").inputs()[:, 0], [2, 5])
     path = write(tmp_path / "new.csv", ["01/03/2020", "12/31/2020"])
-    np.testing.assert_array_equal(read_new_rows(path, [encoding]).inputs[:, 0], [2, 365])
+    np.testing.assert_array_equal(read_new_rows(path, [encoding]).inputs()[:, 0], [2, 365])
 
 
 def test_the_command_line_asks_and_takes_an_answer(monthly):

@@ -109,18 +109,19 @@ def test_codes_with_leading_zeros_and_whole_numbers_next_to_gaps_are_copied_as_t
     written = "zip,a,b\n00123,1,5\n10117,2,\n,3,7\n"
     (tmp_path / "t.csv").write_text(written)
     found = read_new_rows(tmp_path / "t.csv", [Encoding(column="zip"), Encoding(column="b")])
-    assert found.frame.to_csv(index=False) == written
-    np.testing.assert_array_equal(found.inputs, [[123, 5], [10117, np.nan], [np.nan, 7]])
+    ((frame, inputs),) = found.batches()
+    assert frame.to_csv(index=False) == written
+    np.testing.assert_array_equal(inputs, [[123, 5], [10117, np.nan], [np.nan, 7]])
 
 
 def test_new_rows_need_one_column_only_and_name_the_row_without_a_value(tmp_path):
     (tmp_path / "t.csv").write_text("a\n1\n2\n")
     found = read_new_rows(tmp_path / "t.csv", [Encoding(column="a")])
-    assert found.inputs.tolist() == [[1], [2]] and not found.incomplete.any()
+    assert found.inputs().tolist() == [[1], [2]] and not found.incomplete
     (tmp_path / "t.csv").write_text("b,a\n1,\n2,3\n")
-    assert read_new_rows(tmp_path / "t.csv", [Encoding(column="a")]).incomplete.tolist() == [True, False]
+    assert read_new_rows(tmp_path / "t.csv", [Encoding(column="a")]).first_incomplete == (0, "a")
     (tmp_path / "t.csv").write_text("a;b\n70,567;1\n80,123;2\n")
     with pytest.raises(ValueError, match="can be read in two ways"):
         read_new_rows(tmp_path / "t.csv", [Encoding(column="a")])
     found = read_new_rows(tmp_path / "t.csv", [Encoding(column="a")], decimal=",")
-    assert found.inputs[:, 0].tolist() == [70.567, 80.123]
+    assert found.inputs()[:, 0].tolist() == [70.567, 80.123]

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import xarray as xr
-from numpy.typing import NDArray
 
 from apviz.dashboard.components.text import without_formulas
 from apviz.dashboard.jobs.comparison_job import StopBetweenSolves
@@ -24,7 +23,7 @@ from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.models import PICTURE, TABLE, ModelRecord, Models, PredictionsRecord
 from apviz.dashboard.store.own_data import size_limits, without_folder
 from apviz.datasets.encoding import Encoding
-from apviz.datasets.new_rows import read_new_rows
+from apviz.datasets.new_rows import NewRows, read_new_rows
 from apviz.datasets.preprocessing import RawTable
 from apviz.gp.training_settings import Step, TrainingSettings
 from apviz.plots.prediction import DRAWN, DRAWN_POINTS, thinned
@@ -33,7 +32,7 @@ from apviz.table_models.describing import hyperparameters_in_words, kernel_in_wo
 from apviz.table_models.fitting import LESS_WORK, FitProgress, checked_rows, fit_table
 from apviz.table_models.grids import MOST_DRAWN, Grid, predicted_grid, write_surface
 from apviz.table_models.predicting import Asked, Predictor, to_predict, write_rows
-from apviz.table_models.saved import accuracy_of, encodings_of, load_model, target_of
+from apviz.table_models.saved import accuracy_of, encodings_of, load_model, ranges_of, target_of
 
 #: Most steps of a training; most points of a grid; rows shown of predictions.
 MAX_STEPS, MOST_POINTS, HEAD = 200, 1_000_000, 8
@@ -166,14 +165,16 @@ class PredictJob(Job):
         decimal = self._models.record(self.name).decimal
         try:
             limits = size_limits(path, self._limits.max_upload_mb)
-            rows = read_new_rows(path, encodings_of(predictor.gp), decimal=decimal, limits=limits)
+            rows = read_new_rows(
+                path, encodings_of(predictor.gp), decimal=decimal, limits=limits, ranges=ranges_of(predictor.gp)
+            )
         except ValueError as error:
             raise ValueError(without_folder(error, path)) from error
-        inputs, copied, notes = to_predict(predictor, rows)
-        self._begin(len(inputs))
+        wanted, notes = to_predict(predictor, rows)
+        self._begin(wanted.count)
         with (folder / f"{TABLE}.parquet").open("wb") as file:
-            write_rows(predictor, copied, inputs, file, ".parquet", self._advance)
-        self._keep_picture(predictor, inputs, folder)
+            write_rows(predictor, wanted, file, ".parquet", self._advance)
+        self._keep_picture(predictor, rows, folder)
         return [*rows.notes, *notes]
 
     def _predict_grid(self, predictor: Predictor, folder: Path) -> tuple[str, list[str]]:
@@ -208,21 +209,22 @@ class PredictJob(Job):
         self.progress = self._done / self._total
         self.message = f"{self._done:,} of {self._total:,} points predicted"
 
-    def _keep_picture(self, predictor: Predictor, inputs: NDArray[np.float64], folder: Path) -> None:
+    def _keep_picture(self, predictor: Predictor, rows: NewRows, folder: Path) -> None:
         """Keep the part of the predictions of a table that a curve or a map shows, if it has one or two inputs."""
         encodings, names = encodings_of(predictor.gp), [str(name) for name in predictor.gp.feature_names_in_]
         plain = [each for each in encodings if isinstance(each, Encoding) and each.kind in ("number", "date")]
         if len(names) > MOST_DRAWN or len(plain) < len(encodings):
             return
+        inputs = rows.inputs(names)
         complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
         order = complete[np.argsort(inputs[complete, 0], kind="stable")] if len(names) == 1 else complete
         most = DRAWN if len(names) == 1 else DRAWN_POINTS
-        rows = order[:: max(1, -(-len(order) // most))]
-        table = pyarrow.parquet.read_table(folder / f"{TABLE}.parquet", columns=predictor.asked.names).take(rows)
+        drawn = order[:: max(1, -(-len(order) // most))]
+        table = pyarrow.parquet.read_table(folder / f"{TABLE}.parquet", columns=predictor.asked.names).take(drawn)
         words, dim = predictor.asked.words(predictor.gp), names[0] if len(names) == 1 else "point"
         days = {each.column: f"days since {each.first}" for each in plain if each.kind == "date"}
         found = {name: (dim, table[name].to_numpy(), {"long_name": words[name]}) for name in words}
-        axes = {n: (dim, inputs[rows, k], {"units": days.get(n, "unknown")}) for k, n in enumerate(names)}
+        axes = {n: (dim, inputs[drawn, k], {"units": days.get(n, "unknown")}) for k, n in enumerate(names)}
         write_surface(xr.Dataset(found, axes, {"interval_level": predictor.asked.level}), folder / PICTURE)
 
 
