@@ -203,8 +203,10 @@ def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tenso
         NotPositiveDefinite: names the matrix and the jitter tried.
     """
     for relative in (0.0, *JITTERS):
-        shifted = matrix.clone()
-        shifted.diagonal().add_(relative * scale)
+        shifted = matrix
+        if relative:
+            shifted = matrix.clone()
+            shifted.diagonal().add_(relative * scale)
         factor, info = torch.linalg.cholesky_ex(shifted)
         if int(info) == 0:
             return factor, relative * scale

@@ -30,6 +30,7 @@ class Points:
         if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):
             x_star = tensor_of(x_star, "x_star")  # in float64; torch alone would convert to float32
         self._given, self._device = x_star, system.device
+        self._only: Tensor | None = None  # a single chunk is converted once
         shape = tuple(x_star.shape)
         if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != system.d:
             raise ValueError(f"x_star must have shape (m, {system.d}) as x has {system.d} columns, got {shape}")
@@ -42,12 +43,15 @@ class Points:
                     f"{where} spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
                     "overflow; use the prior there, which equals the posterior"
                 )
+            self._only = chunk if len(chunk) == shape[0] else None
 
     def __len__(self) -> int:
         return int(self._given.shape[0])
 
     def __getitem__(self, rows: Any) -> Tensor:
         """Return some rows as (c, d) on the system's device, in their own dtype: they may be far from zero."""
+        if self._only is not None:
+            return self._only[rows]
         chunk = tensor_of(self._given[rows], "x_star")
         chunk = chunk.to(self._device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]

@@ -71,6 +71,18 @@ class DenseOperator(Operator):
             return native.gradients(self.formula, rows, columns, a, b)
         return super()._gradients(rows, columns, a, b)
 
+    def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
+        if not self._is_compiled:
+            return super()._fill(rows, columns, out)
+        out = rows.new_empty(len(rows), len(columns)) if out is None else out
+        native.fill(self.formula, rows.contiguous(), columns.contiguous(), out)
+        return out
+
+    def _weighted_gradients(self, m: Tensor) -> Gradients:
+        if self._is_compiled:
+            return native.weighted_gradients(self.formula, self.inputs, self.inputs, m + m.T)
+        return super()._weighted_gradients(m)
+
     @property
     def _is_compiled(self) -> bool:
         """Test whether unstored entries are evaluated by the compiled engine, 30 times faster, without waiting."""

@@ -401,9 +401,7 @@ class Operator(ABC):
         """Compute tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
-        x = self.inputs
-        found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
-        return self._derivatives(found, m.diagonal().double(), with_inputs)
+        return self._derivatives(self._weighted_gradients(m), m.diagonal().double(), with_inputs)
 
     @without_tf32()
     def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
@@ -456,6 +454,11 @@ class Operator(ABC):
         If rows are the columns, ABᵀ is symmetric.
         """
         return self._tiled_gradients(rows, columns, lambda of_rows, of_columns: a[of_rows] @ b[of_columns].T)
+
+    def _weighted_gradients(self, m: Tensor) -> Gradients:
+        """Differentiate Σᵢⱼ (Mᵢⱼ + Mⱼᵢ) k(xᵢ, xⱼ) in the features of the first side, M: (n, n)."""
+        x = self.inputs
+        return self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
 
     def _tiled_gradients(self, rows: Tensor, columns: Tensor, tile_of_m: Callable[[slice, slice], Tensor]) -> Gradients:
         """Differentiate in the same way for any M, symmetric if rows are the columns, tile by tile."""

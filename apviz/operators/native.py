@@ -157,7 +157,17 @@ def _key(structure: Structure | None) -> str:
 
 def path_of(structure: Structure | None = None) -> Path:
     """Return the path of the library for a kernel of this structure, or of the library without kernel."""
-    return Path(pooch.os_cache("apviz")) / "native" / f"tiles-{_key(structure)}.so"
+    return _folder(os.environ.get("XDG_CACHE_HOME")) / f"tiles-{_key(structure)}.so"
+
+
+@cache
+def _folder(home: str | None) -> Path:
+    """Return the folder of libraries; finding it takes longer than a prediction of one row.
+
+    Args:
+        home: the variable of the environment that moves it on Linux.
+    """
+    return Path(pooch.os_cache("apviz")) / "native"
 
 
 def is_built(formula: Formula | None = None) -> bool:
@@ -293,6 +303,7 @@ def _engine(structure: Structure | None = None) -> ctypes.CDLL:
     return engine
 
 
+@cache
 def _function(name: str, dtype: torch.dtype, structure: Structure | None = None) -> ctypes._NamedFuncPointer:
     function = _engine(structure)[f"{name}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = None
@@ -373,15 +384,28 @@ def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> G
 
     Partial sums over fixed rows are added in one order, so any number of threads gives the same numbers.
     """
-    (n, d), p, x = x.shape, a.shape[1], x.contiguous()
-    zt, bt, a = _transposed(z, formula.structure), _transposed(b, formula.structure), a.contiguous()
-    m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
+    bt = _transposed(b, formula.structure)
+    return _gradients(formula, x, _transposed(z, formula.structure), a.contiguous(), bt)
+
+
+def weighted_gradients(formula: Formula, x: Tensor, z: Tensor, weights: Tensor) -> Gradients:
+    """Differentiate Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ) in the same way; weights M: (n, m)."""
+    zt = _transposed(z, formula.structure)
+    if zt.shape[1] > len(z):
+        weights, given = weights.new_zeros(len(x), zt.shape[1]), weights
+        weights[:, : len(z)] = given
+    return _gradients(formula, x, zt, weights.contiguous(), None)
+
+
+def _gradients(formula: Formula, x: Tensor, zt: Tensor, a: Tensor, bt: Tensor | None) -> Gradients:
+    (n, d), m, x = x.shape, zt.shape[1], x.contiguous()
+    i64, (numbers, starts) = ctypes.c_int64, _numbers(formula)
     parts, terms = len(formula.functions), len(formula.terms)
     out = torch.zeros(n, d, dtype=torch.float64)
     partial = torch.zeros(-(-n // ROW_GROUP), parts + terms, dtype=torch.float64)
     _function("gradients", x.dtype, formula.structure)(
         _pointer(numbers), _pointer(starts), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a),
-        _pointer(bt), i64(p), _pointer(out), _pointer(partial), _threads(n * m),
+        None if bt is None else _pointer(bt), i64(a.shape[1]), _pointer(out), _pointer(partial), _threads(n * m),
     )  # fmt: skip
     sums = partial.sum(0)
     return Gradients(out, sums[:parts], sums[parts:], sums.new_zeros(0))

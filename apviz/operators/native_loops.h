@@ -127,7 +127,7 @@ void fill(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T
 
 // Derivatives of Σ (a[row] · b[column]) k(row, column): in the features of the rows, out: n × d, and per group of rows
 // in the shapes and the weights, partial: groups × (parts + terms). bt: p × m, zero in padded columns, so that they add
-// nothing.
+// nothing. Without bt, a holds the numbers that multiply k itself: n × p, p at least m.
 template <typename Kernel, typename T>
 void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a,
                const T* bt, int64_t p, double* out, double* partial, int64_t threads) {
@@ -136,7 +136,7 @@ void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, co
 #pragma omp parallel num_threads(threads)
   {
     alignas(64) T values[kRows * kColumns], weights[kRows * kColumns];
-    std::vector<T> padded(kRows * d), padded_a(kRows * p), spare(spare_numbers<Kernel>());
+    std::vector<T> padded(kRows * d), padded_a(bt ? kRows * p : 0), spare(spare_numbers<Kernel>());
     T* us[Kernel::parts];
 #pragma omp for schedule(dynamic)
     for (int64_t group = 0; group < n; group += kRowGroup) {
@@ -145,13 +145,14 @@ void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, co
         const int64_t columns = std::min(kColumns, m - c);
         for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
           const T* rows = rows_of(x, n, d, r, padded.data());
-          const T* left = rows_of(a, n, p, r, padded_a.data());
+          const T* left = bt ? rows_of(a, n, p, r, padded_a.data()) : a + r * p + c;
           const int64_t used = std::min(kRows, n - r);
           part_tiles<Kernel, T>(k, rows, d, z + c, m, columns, values, spare.data(), us,
                                 std::make_integer_sequence<int, Kernel::parts>());
           for (int64_t i = 0; i < used; ++i) {
             T* w = weights + i * kColumns;
-            for (int64_t j = 0; j < columns; j += lanes) {
+            if (!bt) std::copy_n(left + i * p, columns, w);
+            for (int64_t j = 0; bt && j < columns; j += lanes) {
               V sum = {};
               for (int64_t q = 0; q < p; ++q) sum += load(bt + q * m + c + j) * left[i * p + q];
               store(w + j, sum);
