@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow
+import pyarrow.compute as pc
 import pyarrow.parquet
 
 from apviz.datasets.arrays import SizeLimits, check_parquet, read_arrays, readable, without_index
@@ -170,13 +171,17 @@ class _ParquetBatches(Batches):
 
     def _frame(self, part: pyarrow.Table) -> pd.DataFrame:
         with readable(self.path):
-            return without_index(part.unify_dictionaries().to_pandas(types_mapper=_WHOLE.get))
+            columns = [_compact(each) for each in part.columns]
+            part = pyarrow.Table.from_arrays(columns, names=part.column_names).replace_schema_metadata(
+                part.schema.metadata
+            )
+            return without_index(part.to_pandas(types_mapper=_WHOLE.get))
 
     def _holds_texts(self, name: str) -> bool:
         return _is_text(_value_type(self._kinds[name]))
 
     def _columns(self, names: list[str]) -> Iterator[Mapping[str, pyarrow.ChunkedArray]]:
-        return ({name: part[name].cast(pyarrow.string()) for name in names} for part in self._parts)
+        return ({name: _compact(part[name]).cast(pyarrow.string()) for name in names} for part in self._parts)
 
 
 class _ArrayBatches(Batches):
@@ -229,6 +234,17 @@ def open_batches(path: Path, *, name: str, decimal: Any, limits: SizeLimits) -> 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
     return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
+
+
+def _compact(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Return a part of a column without the texts of others: a reader keeps those of thousands of rows together."""
+    if not pyarrow.types.is_dictionary(column.type) or not len(column):
+        return column
+    whole = column.unify_dictionaries().combine_chunks()
+    whole = whole if isinstance(whole, pyarrow.DictionaryArray) else whole.chunk(0)
+    used = pc.unique(whole.indices).drop_null()
+    found = pyarrow.DictionaryArray.from_arrays(pc.index_in(whole.indices, used), whole.dictionary.take(used))
+    return pyarrow.chunked_array([found])
 
 
 def _is_plain(kind: pyarrow.DataType) -> bool:

@@ -168,6 +168,11 @@ class Formula:
         """Whether no entry is negative, whatever the features."""
         return not any(function.of_product or function.of_pairs for function in self.functions)
 
+    @cached_property
+    def variance(self) -> float | None:
+        """k(x, x) if it is the same at all x; None if it differs."""
+        return float(self.diagonal(torch.zeros(1, self.starts[-1]))[0]) if self.is_positive else None
+
     @without_tf32()
     def values(self, x: Tensor, z: Tensor, distances: Distances) -> Tensor:
         """Evaluate k of features x: (n, D), z: (m, D), to (n, m), without noise."""

@@ -10,7 +10,8 @@ import torch
 import apviz
 from apviz.gp.gradient import marginal_likelihood_gradient, step_system
 from apviz.gp.probes import draw, rademacher
-from apviz.operators import CountingOperator, make_operator
+from apviz.kernels.formula import pairwise_distances
+from apviz.operators import CountingOperator, make_operator, native
 from apviz.partitions import PrincipalAxisTree
 
 N, D, NOISE, SCALE, MEAN = 60, 3, 0.3, 1.7, 0.4
@@ -137,6 +138,20 @@ def test_derivatives_weighted_by_a_matrix_equal_those_weighted_by_its_factors(na
     assert operator.entries == 2 * len(x) ** 2
     with pytest.raises(ValueError, match="m must have shape"):
         operator.weighted_derivatives(a)
+
+
+@pytest.mark.parametrize("kernel", [apviz.Matern52, apviz.RationalQuadratic])
+def test_the_compiled_engine_differentiates_weighted_entries_as_torch_does(kernel):
+    generator = torch.Generator().manual_seed(0)
+    x, m = (torch.rand(37, width, dtype=torch.float64, generator=generator) for width in (3, 37))
+    operator = make_operator("dense", x, kernel(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
+    if not native.supports(operator.formula):
+        pytest.skip("no C++ compiler on this machine")
+    inputs = operator.inputs
+    found = native.weighted_gradients(operator.formula, inputs, inputs, m + m.T)
+    expected = operator.formula.gradients(inputs, inputs, m + m.T, pairwise_distances)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_probes_from_a_low_rank_preconditioner_have_its_covariance():
