@@ -390,11 +390,7 @@ def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> G
 
 def weighted_gradients(formula: Formula, x: Tensor, z: Tensor, weights: Tensor) -> Gradients:
     """Differentiate Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ) in the same way; weights M: (n, m)."""
-    zt = _transposed(z, formula.structure)
-    if zt.shape[1] > len(z):
-        weights, given = weights.new_zeros(len(x), zt.shape[1]), weights
-        weights[:, : len(z)] = given
-    return _gradients(formula, x, zt, weights.contiguous(), None)
+    return _gradients(formula, x, _transposed(z, formula.structure), weights.contiguous(), None)
 
 
 def _gradients(formula: Formula, x: Tensor, zt: Tensor, a: Tensor, bt: Tensor | None) -> Gradients:

@@ -127,7 +127,7 @@ void fill(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T
 
 // Derivatives of Σ (a[row] · b[column]) k(row, column): in the features of the rows, out: n × d, and per group of rows
 // in the shapes and the weights, partial: groups × (parts + terms). bt: p × m, zero in padded columns, so that they add
-// nothing. Without bt, a holds the numbers that multiply k itself: n × p, p at least m.
+// nothing. Without bt, a holds the numbers that multiply k itself: n × p, p columns without padding.
 template <typename Kernel, typename T>
 void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a,
                const T* bt, int64_t p, double* out, double* partial, int64_t threads) {
@@ -151,7 +151,7 @@ void gradients(const Numbers<Kernel, T>& k, const T* x, int64_t n, int64_t d, co
                                 std::make_integer_sequence<int, Kernel::parts>());
           for (int64_t i = 0; i < used; ++i) {
             T* w = weights + i * kColumns;
-            if (!bt) std::copy_n(left + i * p, columns, w);
+            if (!bt) std::fill(std::copy_n(left + i * p, std::min(columns, p - c), w), w + columns, T(0));
             for (int64_t j = 0; bt && j < columns; j += lanes) {
               V sum = {};
               for (int64_t q = 0; q < p; ++q) sum += load(bt + q * m + c + j) * left[i * p + q];
