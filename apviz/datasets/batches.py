@@ -16,6 +16,7 @@ from apviz.datasets.arrays import SizeLimits, check_parquet, read_arrays, readab
 from apviz.datasets.distinct_texts import DistinctTexts
 from apviz.datasets.reading import READERS, TextFormat, columns_with_commas, layout_of, require_table, text_parts
 from apviz.datasets.text_types import TextTypes, trimmed
+from apviz.memory import give_back
 
 #: rows of a batch
 BATCH: Final = 65_536
@@ -96,6 +97,9 @@ class _Parts:
             first = part if not rows else None
             rows += part.num_rows
             yield part
+            # both allocators keep what is freed, so that memory would creep up over many batches
+            pyarrow.default_memory_pool().release_unused()
+            give_back()
         if self._rows is not None and rows != self._rows:
             raise ValueError(f"{self._path} had {self._rows:,} rows and now has {rows:,}: it changed while it was read")
         self._only, self._rows = first, rows
