@@ -1,4 +1,7 @@
-"""Fitted models and their last predictions, in folders of their names in `.models` of the folder of runs."""
+"""Fitted models and their last predictions, in folders of their names in `.models` of the folder of runs.
+
+Deleted ones are kept for some days in `.trash` of that folder.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apviz.dashboard.store.importing import require_inside
+from apviz.dashboard.store.trash import Deleted, Trash
 from apviz.files import folder_made_whole
 
 #: Files of a model, and of a set of predictions: `PICTURE` has what is drawn of them.
@@ -85,6 +89,8 @@ class Models:
 
     def __init__(self, runs: Path) -> None:
         self.folder = runs / ".models"
+        self._trash = Trash(self.folder / ".trash")
+        self._trash.remove_expired()
 
     def names(self) -> list[str]:
         """Return the names of the models, the newest first."""
@@ -109,10 +115,7 @@ class Models:
         Args:
             save: Writes the model to a path.
         """
-        for name in chain([wanted], (f"{wanted} ({number})" for number in count(2))):
-            require_inside(name)
-            if os.path.lexists(self.folder / name):
-                continue
+        for name in self._free_names(wanted):
             try:
                 with folder_made_whole(self.folder / name) as made:
                     save(made / MODEL)
@@ -124,9 +127,24 @@ class Models:
                     raise
         raise AssertionError  # names do not end
 
-    def remove(self, name: str) -> None:
-        """Remove a model and its predictions."""
-        shutil.rmtree(self.path_of(name).parent)
+    def delete(self, name: str) -> Deleted:
+        """Move a model and its predictions into the trash, from where `restore` brings them back."""
+        return self._trash.put(name, [self.path_of(name).parent])
+
+    def deleted(self) -> list[Deleted]:
+        """Return the models in the trash, the last deleted first."""
+        return self._trash.all()
+
+    def restore(self, key: str) -> str:
+        """Restore a deleted model, and return its name, which differs if a new model has the old one."""
+        return self._trash.restore(key, lambda name: [self.folder / name], lambda name: next(self._free_names(name)))
+
+    def _free_names(self, wanted: str) -> Iterator[str]:
+        """Yield the wanted name and others like it, without those that are taken."""
+        for name in chain([wanted], (f"{wanted} ({number})" for number in count(2))):
+            require_inside(name)
+            if not os.path.lexists(self.folder / name):
+                yield name
 
     @contextmanager
     def new_predictions(self, name: str) -> Iterator[tuple[Path, Callable[[PredictionsRecord], None]]]:

@@ -16,7 +16,7 @@ from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.notes import Texts, check_tags, tags_of
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
-from apviz.dashboard.store.trash import DeletedRun, Trash
+from apviz.dashboard.store.trash import Deleted, Trash
 from apviz.files import move_together
 from apviz.gp.checkpoint import checkpoint_of
 from apviz.tracing import Trace, open_trace
@@ -41,7 +41,7 @@ class RunsFolder:
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[tuple[int, int], RunEntry]] = {}
         self._notes, self._tags = Texts(path / ".notes", ".txt"), Texts(path / ".notes", ".tags")
-        self._trash, self._opened = Trash(path / ".trash"), TraceCache()
+        self._trash, self._opened = Trash(path / ".trash", ".zarr"), TraceCache()
         importing.remove_leftovers(path)
         self._trash.remove_expired()
 
@@ -139,7 +139,7 @@ class RunsFolder:
         self._tags.write(name, ", ".join(kept))
         return kept
 
-    def delete(self, name: str) -> DeletedRun:
+    def delete(self, name: str) -> Deleted:
         """Move a run into the trash, from where `restore` brings it back.
 
         Raises:
@@ -151,7 +151,7 @@ class RunsFolder:
         self._opened.forget(name)
         return deleted
 
-    def deleted(self) -> list[DeletedRun]:
+    def deleted(self) -> list[Deleted]:
         """Return the runs in the trash, the last deleted first."""
         return self._trash.all()
 

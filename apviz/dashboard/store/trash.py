@@ -1,4 +1,4 @@
-"""Deleted runs, which are kept for some days and can be restored whole."""
+"""Deleted runs and models, which are kept for some days and can be restored whole."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from apviz.files import move_together
 
-#: Days after which deleted runs are removed.
+#: Days after which deleted runs and models are removed.
 TRASH_DAYS = 7
 # Number of digits of `time.time_ns` until the year 2286.
 _DIGITS = 19
 
 
 @dataclass(frozen=True)
-class DeletedRun:
-    """Run in the trash.
+class Deleted:
+    """Run or model in the trash.
 
     Args:
-        key: key of the run for `Trash.restore`.
+        key: its key for `Trash.restore`.
         name: the previous name.
         when: time of its deletion, in seconds since 1970.
     """
@@ -33,14 +33,18 @@ class DeletedRun:
 
 
 class Trash:
-    """Folder with a folder for every deleted run, named by the time of its deletion; files in it keep their names."""
+    """Folder with a folder for every deletion, named by its time; files in it keep their names.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        suffix: End of the names of what can be deleted, such as `.zarr`.
+    """
 
-    def put(self, name: str, files: Sequence[Path]) -> DeletedRun:
-        """Move the existing files of a run, its trace last, into the trash: all of them or none."""
-        deleted = DeletedRun(f"{time.time_ns()}", name, time.time())
+    def __init__(self, path: Path, suffix: str = "") -> None:
+        self.path, self._suffix = path, suffix
+
+    def put(self, name: str, files: Sequence[Path]) -> Deleted:
+        """Move the existing files of a run or model, the main one last, into the trash: all of them or none."""
+        deleted = Deleted(f"{time.time_ns()}", name, time.time())
         place = self.path / deleted.key
         place.mkdir(parents=True)
         moves = [(each, place / each.name) for each in files if each.exists()]
@@ -52,29 +56,30 @@ class Trash:
             raise
         return deleted
 
-    def all(self) -> list[DeletedRun]:
-        """Return the runs in the trash, the last deleted first."""
+    def all(self) -> list[Deleted]:
+        """Return the contents of the trash, the last deleted first."""
         found = []
         for place in self.path.glob("*"):
-            traces = list(place.glob("*.zarr"))
             # The name is in nanoseconds since 1970; any other folder is not ours.
-            if traces and place.name.isdigit() and len(place.name) == _DIGITS:
-                found.append(DeletedRun(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
+            if not place.name.isdigit() or len(place.name) != _DIGITS:
+                continue
+            if kept := [each for each in place.glob(f"*{self._suffix}") if each.is_dir()]:
+                found.append(Deleted(place.name, kept[0].name.removesuffix(self._suffix), int(place.name) / 1e9))
         return sorted(found, key=lambda each: each.when, reverse=True)
 
     def restore(self, key: str, files_of: Callable[[str], Sequence[Path]], free_name: Callable[[str], str]) -> str:
-        """Move a run out again, and return its name, which differs if a new run has the old one.
+        """Move a run or model out again, and return its name, which differs if a new one has the old name.
 
         Args:
-            files_of: returns the paths of all files of a run by name, its trace last, which makes it visible.
+            files_of: returns the paths of all files by name, the main one last, which makes them visible.
             free_name: returns a free name like the wanted one.
 
         Raises:
-            FileNotFoundError: the run is no longer in the trash.
+            FileNotFoundError: it is no longer in the trash.
         """
         found = next((each for each in self.all() if each.key == key), None)
         if found is None:
-            raise FileNotFoundError(f"that run is no longer in the trash; the trash is emptied after {TRASH_DAYS} days")
+            raise FileNotFoundError(f"it is no longer in the trash, which is emptied after {TRASH_DAYS} days")
         name, place = free_name(found.name), self.path / key
         pairs = zip(files_of(found.name), files_of(name), strict=True)
         moves = [(place / each.name, target) for each, target in pairs if (place / each.name).exists()]

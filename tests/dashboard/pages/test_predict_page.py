@@ -22,6 +22,7 @@ from apviz.datasets.tables import TableChoices
 from apviz.table_models import predicting
 from tests.dashboard.dense_gp import predictions
 from tests.dashboard.dropping import drop
+from tests.dashboard.store.on_disk import files as contents
 from tests.dashboard.visiting import drawn, visitor
 
 RNG = np.random.default_rng(5)
@@ -234,10 +235,23 @@ def test_warnings_of_a_job_are_shown_and_kept(page, monkeypatch):
     assert page.predictions.warnings.object == "The sd of \\*some\\* rows may be too large"
 
 
-def test_a_deleted_model_is_gone_with_its_predictions(page):
+def test_a_deleted_model_is_gone_with_its_predictions_until_it_is_brought_back(page):
+    page.predict_grid()
+    finished(page)
+    name, before = page.choice.model, contents(page.kept.folder)
     page.delete()
     drawn(page)
     assert page.kept.names() == [] and page._nothing.visible and not page.model.view.visible
+    assert list(page.deleted.list.options) == [f"{name} (just now)"] and page.deleted.button.visible
+    page.deleted.button.clicks += 1
+    drawn(page)
+    assert page.choice.model == name and page.model.view.visible and page.predictions.view.visible
+    assert contents(page.kept.folder) == before and not page.deleted.list.visible
+    page.bring_back("gone")
+    assert "no longer in the trash" in page._bar._text.object
+
+
+def test_a_model_that_is_not_there_is_refused(page):
     page.choice.model = "../depth"
     drawn(page)
     assert "is not a run name" in page._bar._text.object

@@ -10,6 +10,7 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
+from apviz.dashboard.components.deleted_list import DeletedList
 from apviz.dashboard.components.dropper import Dropper
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.jobs.job import Job
@@ -20,6 +21,7 @@ from apviz.dashboard.pages.predict.showing import HALF, ModelView, PredictionsVi
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.own_data import discard, receive
+from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.kernels.stationary import KERNELS
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
@@ -62,6 +64,7 @@ class Predict(Page):
         self._list = pmui.Select(label="Model", options=[NO_MODEL], value=NO_MODEL, margin=(8, 12), **_WIDE)
         self._list.param.watch(lambda event: self._select(event.new), "value")
         self._delete = button("Delete this model", "delete", self.delete, color="error", margin=(16, 12))
+        self.deleted = DeletedList(f"Deleted model, kept for {TRASH_DAYS} days", self.bring_back)
         self._nothing = pmui.Paper(
             pmui.Typography("No model yet", variant="h6", margin=(8, 12, 0, 12)),
             pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)), margin=8, elevation=1, **_WIDE,
@@ -107,8 +110,9 @@ class Predict(Page):
 
     def make_main(self) -> Viewable:
         return pn.Column(
-            self._bar.view, pn.Row(self._list, self._delete, **_WIDE), self._nothing, self.model.view, self._asked,
-            self.predictions.view, **_WIDE,
+            self._bar.view, pn.Row(self._list, self._delete, **_WIDE),
+            pn.Row(self.deleted.list, self.deleted.button, margin=(0, 12), **_WIDE), self._nothing, self.model.view,
+            self._asked, self.predictions.view, **_WIDE,
         )  # fmt: skip
 
     # --- events ---------------------------------------------------------------------------------------------------
@@ -176,12 +180,20 @@ class Predict(Page):
             self.job.stop()
 
     def delete(self) -> None:
-        """Delete the model that is shown, with its predictions."""
+        """Move the model that is shown to the trash, with its predictions."""
         try:
-            self.kept.remove(self.choice.model)
+            self.kept.delete(self.choice.model)
         except (ValueError, OSError) as error:
             self._refuse(error)
         self.choice.model = next(iter(self.kept.names()), "")
+
+    def bring_back(self, key: str) -> None:
+        """Restore a deleted model, and show it."""
+        try:
+            self.choice.model = self.kept.restore(key)
+        except (ValueError, OSError) as error:
+            self._refuse(error)
+            self._show()
 
     def _take(self, job: FitJob | PredictJob) -> None:
         """Show the result of a job that has ended."""
@@ -225,6 +237,7 @@ class Predict(Page):
                 record, predicted = self.kept.record(name), self.kept.predictions(name)
         except (ValueError, OSError) as error:
             self._refuse(error)
+        self.deleted.show(self.kept.deleted())
         self._nothing.visible = not names
         self._asked.visible = self._delete.visible = record is not None
         self.draw_later(self.model, lambda: self.model.show(record))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.own_data import MAX_UNPACKING, discard
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.trash import DeletedRun
+from apviz.dashboard.store.trash import Deleted
 from apviz.report import write_report
 from apviz.tracing import TrainingTrace
 
@@ -34,14 +33,14 @@ class RunEditor:
 
     def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
         self._runs, self._undone = runs, undone
-        self._undoable: list[DeletedRun] = []
+        self._undoable: list[Deleted] = []
         self.message = server_owned(
             pmui.Alert(object="", severity="info", visible=False, margin=(0, 8), sizing_mode="stretch_width")
         )
         self.undo_button = button("Undo", "undo", self.undo, visible=False)
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
 
-    def say(self, message: str, *, bad: bool = False, undoable: Sequence[DeletedRun] = ()) -> None:
+    def say(self, message: str, *, bad: bool = False, undoable: Sequence[Deleted] = ()) -> None:
         """Show a message, and a button that undoes its changes if there are any."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
@@ -80,7 +79,7 @@ class RunEditor:
 
     def delete(self, names: Sequence[str]) -> list[str]:
         """Move runs to the trash, from which `undo` restores them; return the names of those that were moved."""
-        gone: list[DeletedRun] = []
+        gone: list[Deleted] = []
         self.say("")
         for name in names:
             deleted = self._try(partial(self._runs.delete, name))
@@ -111,36 +110,6 @@ class RunEditor:
         except (ValueError, OSError) as error:
             self.say(str(error), bad=True)
             return None
-
-
-class DeletedRuns:
-    """List of deleted runs, with a button that restores one.
-
-    Args:
-        restore: Called with the key of the requested run.
-    """
-
-    def __init__(self, restore: Callable[[str], None]) -> None:
-        self.list = pmui.Select(
-            label="Deleted run", options=[], size="small", visible=False, sizing_mode="stretch_width"
-        )
-        self.button = button(
-            "Bring back", "restore_from_trash", lambda: restore(self.list.value) if self.list.value else None,
-            visible=False,
-        )  # fmt: skip
-
-    def show(self, deleted: Sequence[DeletedRun]) -> None:
-        """Offer deleted runs, the latest first."""
-        options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
-        if options != self.list.options:
-            value = self.list.value if self.list.value in options.values() else next(iter(options.values()), None)
-            self.list.param.update(options=options, value=value)
-        self.list.visible = self.button.visible = bool(options)
-
-
-def _ago(when: float) -> str:
-    hours = (time.time() - when) / 3600
-    return "just now" if hours < 1 else f"{hours:.0f} h ago" if hours < 48 else f"{hours / 24:.0f} days ago"
 
 
 #: Formats of exported runs, and the suffixes of their files.

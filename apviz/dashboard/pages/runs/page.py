@@ -12,11 +12,12 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.components.deleted_list import DeletedList
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.columns import COLUMNS
 from apviz.dashboard.pages.runs.comparing import RunComparison
-from apviz.dashboard.pages.runs.editing import DeletedRuns, FileTransfer, RunEditor
+from apviz.dashboard.pages.runs.editing import FileTransfer, RunEditor
 from apviz.dashboard.pages.runs.listing import FolderTable, Listing, Loader
 from apviz.dashboard.pages.runs.viewing import RunDetails, RunsView
 from apviz.dashboard.store.notes import tags_of
@@ -50,7 +51,7 @@ class Runs(Page):
         self.bar = ChosenBar(self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag)
         self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.rerun)
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
-        self.deleted = DeletedRuns(self.bring_back)
+        self.deleted = DeletedList("Deleted run", self.bring_back)
         watch = self.choice.param.watch
         watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline"])
         watch(lambda event: self._show_selected(), ["baseline"])
@@ -245,7 +246,7 @@ class Runs(Page):
             self.shared.go("compare", prepare)
 
 
-def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
+def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedList, max_upload_mb: int) -> list[Viewable]:
     """Return the widgets that choose columns, and import and restore runs."""
     return [
         pmui.MultiChoice.from_param(
