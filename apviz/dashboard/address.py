@@ -95,7 +95,7 @@ def read(text: str, parameter: param.Parameter) -> Any:
     if isinstance(parameter, param.Number):
         return _finite(text)
     if isinstance(parameter, param.List | param.ListSelector):
-        words = text.replace(",", " ").split() if _has_counts(parameter) else [w for w in text.split(",") if w]
+        words = text.replace(",", " ").split() if _has_counts(parameter) else [w.strip() for w in text.split(",") if w.strip()]
         return [_count(word) for word in words] if _has_counts(parameter) else words
     return text
 

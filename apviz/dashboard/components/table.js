@@ -46,6 +46,15 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// Mark the cell of a number that is beyond a bound, and add words that only screen readers read.
+function mark(cell, value, bounds) {
+  const crossed = typeof value === "number" && bounds.find(([way, bound]) => (way === ">" ? value > bound : value < bound));
+  cell.classList.toggle("beyond", Boolean(crossed));
+  const words = crossed ? ` ${crossed[0] === ">" ? "above" : "below"} ${crossed[1]}` : "";
+  cell.title = words.trim();
+  if (words) cell.append(made("span", { class: "unseen" }, words));
+}
+
 // Sort by value. Missing values come last in both directions; equal values keep the given order.
 function inOrder(model) {
   const place = model.columns.findIndex(([title]) => title === model.sorted_by) + 1;
@@ -93,7 +102,7 @@ export function render({ model }) {
 
   function makeActions(key) {
     const cell = made("td", { class: "actions" });
-    for (const list of Object.keys(ACTIONS)) {
+    for (const list of model.actions) {
       const button = made("button", { type: "button", "data-list": list });
       button.addEventListener("click", () => toggle(list, key));
       cell.append(button);
@@ -111,7 +120,7 @@ export function render({ model }) {
       return heading;
     });
     if (model.can_tick) cells.unshift(made("td", { class: "tick" }, made("label", {}, all)));
-    if (model.can_hide) cells.push(made("td", { class: "actions" }, made("span", { class: "unseen" }, "Curve")));
+    if (model.actions.length) cells.push(made("td", { class: "actions" }, made("span", { class: "unseen" }, "Actions")));
     head.replaceChildren(...cells);
   }
 
@@ -127,16 +136,22 @@ export function render({ model }) {
       box.addEventListener("change", () => tick([key], box.checked));
       row.prepend(made("td", { class: "tick" }, made("label", {}, box)));
     }
-    if (model.can_hide) row.append(makeActions(key));
+    if (model.actions.length) row.append(makeActions(key));
     return row;
   }
 
   function fill(row, [key, ...values]) {
     const cells = [...row.children].slice(model.can_tick ? 1 : 0);
     const look = row.querySelector(".look");
-    model.columns.forEach(([, form], place) => {
+    model.columns.forEach(([title, form], place) => {
       const text = values[place] === null ? MISSING : sign(values[place]) + FORMS[form](bare(values[place]));
-      say(place ? cells[place] : look, text);
+      if (!place) return say(look, text);
+      const [cell, bounds] = [cells[place], model.marks[title] || []];
+      const drawn = JSON.stringify([text, values[place], bounds]);
+      if (cell.dataset.drawn === drawn) return;
+      cell.dataset.drawn = drawn;
+      say(cell, text);
+      mark(cell, bare(values[place]), bounds);
     });
     const drawn = JSON.stringify(model.swatches[key] || "");
     if (row.dataset.swatch !== drawn) {
@@ -270,7 +285,7 @@ export function render({ model }) {
     makeHead();
     redraw();
   });
-  for (const name of ["rows", "details", "swatches", "selected", "ticked", "page", "sorted_by", "descending", "hidden", "pinned"]) model.on(name, redraw);
+  for (const name of ["rows", "details", "swatches", "selected", "ticked", "page", "sorted_by", "descending", "hidden", "pinned", "marks"]) model.on(name, redraw);
   makeHead();
   draw();
   return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll" }, table), pager);

@@ -19,6 +19,8 @@ from apviz.tracing.trace import status_words
 
 #: Stop reason of a solve that reached its tolerance.
 CONVERGED = status_words("converged")
+#: Stop reasons of what cannot be opened: files are lost or changed; it is no trace, or one of another version.
+DAMAGED, UNREADABLE = "damaged", "cannot be read"
 #: A trace written to within this number of seconds may still grow.
 FRESH_SECONDS = 30.0
 
@@ -90,10 +92,13 @@ class RunEntry:
 
 def read_entry(name: str, path: Path, changed: float) -> RunEntry:
     """Return the entry of the trace at `path`; with a `problem` if it cannot be read."""
+    ending = DAMAGED
     try:
         root = json.loads((path / "zarr.json").read_bytes())
         attrs = root["attributes"]
+        ending = UNREADABLE
         require_schema("it", attrs)
+        ending = DAMAGED
         if TRACE_ID in attrs:
             require_every_chunk(path)
         training = attrs.get("kind") == TRAINING
@@ -112,7 +117,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
         problem = said if said.startswith("it ") else f"its zarr.json cannot be read: {said}"
     except Exception as error:  # of any kind: the other runs are listed
         problem = f"its zarr.json is not that of an apviz trace: {type(error).__name__} {error}"
-    return RunEntry(name, changed, ending="cannot be read", problem=problem)
+    return RunEntry(name, changed, ending=ending, problem=problem)
 
 
 def last_change(path: Path) -> os.stat_result:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.notes import Texts, check_tags, tags_of
-from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
+from apviz.dashboard.store.run_entry import DAMAGED, FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import Deleted, Trash
 from apviz.files import move_together
 from apviz.gp.checkpoint import checkpoint_of
@@ -91,7 +91,20 @@ class RunsFolder:
 
     def open(self, name: str) -> Trace:
         """Return the trace of a run; an opened trace is kept until it changes on disk."""
-        return self._opened.open(name, self._existing(name))
+        path = self._existing(name)
+        try:
+            return self._opened.open(name, path)
+        except ValueError as error:
+            self._list_as_damaged(name, str(error).removeprefix(f"{name} "))
+            raise
+
+    def _list_as_damaged(self, name: str, problem: str) -> None:
+        """List a run as damaged until it changes, because lost numbers may become known only when they are read."""
+        with self._lock:
+            stamp, entry = self._entries.get(name, (None, None))
+            if stamp is not None and entry is not None and not entry.problem:
+                damaged = RunEntry(name, entry.changed, ending=DAMAGED, problem=f"it {problem}")
+                self._entries[name] = stamp, damaged
 
     # --- operations on a run --------------------------------------------------------------------------------------
 

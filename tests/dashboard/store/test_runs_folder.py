@@ -69,10 +69,41 @@ def test_a_trace_that_lost_numbers_of_any_variable_is_never_listed_as_converged(
             if left is not None:
                 chunk.write_bytes(left)
             found = entry(RunsFolder(folder), name)
-            assert found.ending == "cannot be read" and not found.finished
+            assert found.ending == "damaged" and not found.finished
             assert found.problem.startswith(f"it lacks {chunk.relative_to(path).as_posix()}")
         chunk.write_bytes(whole)
     assert entry(RunsFolder(folder), name).finished
+
+
+@pytest.mark.parametrize(
+    ("break_it", "ending"),
+    [
+        (lambda path: (path / "zarr.json").write_bytes(b"\x00\xff{"), "damaged"),
+        (lambda path: (path / "zarr.json").unlink(), "damaged"),
+        (lambda path: (path / "epoch" / "residual" / "c" / "0").write_bytes(b"half"), "damaged"),
+        (lambda path: rewrite(path, lambda a: a.update(schema_version=99)), "cannot be read"),
+    ],
+)
+def test_a_damaged_trace_says_damaged_and_one_of_another_version_does_not(folder, break_it, ending):
+    break_it(folder / "ap.zarr")
+    found = entry(RunsFolder(folder), "ap")
+    assert found.ending == ending and found.ended(time.time()) == ending.capitalize() and found.problem
+
+
+def test_damage_that_only_opening_finds_is_listed_until_the_trace_changes(folder):
+    runs, path = RunsFolder(folder), folder / "ap.zarr"
+    assert entry(runs, "ap").ending == "Converged"
+    chunk = path / "epoch" / "work" / "c" / "0"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(b"half")  # the list looks at zarr.json alone
+    with pytest.raises(ValueError, match="ap does not open as a Zarr trace"):
+        runs.open("ap")
+    found = entry(runs, "ap")
+    assert found.ending == "damaged" and found.problem.startswith("it does not open") and not found.finished
+    assert set(runs.names()) == {"cg", "cut", "fit"}
+    chunk.write_bytes(whole)
+    rewrite(path, lambda attributes: attributes.update(seed=1))
+    assert entry(runs, "ap").ending == "Converged"
 
 
 def test_a_trace_is_read_again_only_after_a_change(folder, monkeypatch):

@@ -65,7 +65,7 @@ class Answer:
         self._proposed: tuple[Trace, Diagnosis] | None = None
         self._columns = list(_COLUMNS_LECTURE if lecture else _COLUMNS)
         columns = {title: _COLUMNS[title] for title in self._columns}
-        self.table = SortedTable(columns, caption="Runs, the best first", can_hide=True, **wide)
+        self.table = SortedTable(columns, caption="Runs, the best first", actions=["pinned", "hidden"], **wide)
         self.table.on_click(select)
         self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
         self._finished: dict[str, list[Cell]] = {}

@@ -23,8 +23,9 @@ from apviz.dashboard.pages.runs.listing import PAGE_ROWS
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.store.run_entry import has_steps, is_solve, solves_of
 from apviz.plots._axes import without_buttons
-from apviz.plots._labels import run_names
+from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
+from apviz.plots.training import entry_of
 from apviz.tracing import Trace
 
 #: Number of runs whose settings are shown side by side.
@@ -41,7 +42,7 @@ class RunComparison:
     def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
         self._choice, self._select = choice, select
         self._traces: dict[str, Trace] = {}
-        self.cards = _cards(choice, lecture=lecture)
+        self.cards = _cards(choice, self._is_hidden, lecture=lecture)
         for card in self.cards.values():
             card.view.styles = HALF
         self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
@@ -79,13 +80,18 @@ class RunComparison:
         self.cards["residuals"].view.visible = bool(solves)
         self.cards["rmse"].view.visible = any(map(has_rmse, several))
         self.cards["profiles"].view.visible = has_profile(several)
-        self.cards["parallel"].view.visible = len(several) > 2 and has_settings(several)
+        visible = [trace for trace in several if not self._is_hidden(trace)]
+        self.cards["parallel"].view.visible = len(visible) > 2 and has_settings(visible)
         self.cards["training"].view.visible = any(map(has_steps, traces.values()))
         self._everything.visible = bool(traces)
         self.table.view.visible = bool(solves)
-        self.table.show(solves, selected)
+        self.table.show({name: trace for name, trace in solves.items() if not self._is_hidden(trace)}, selected)
         self._show_settings()
         self._show_groups()
+
+    def _is_hidden(self, trace: Trace) -> bool:
+        """Test whether a run is hidden: it has no curve of its own, but groups and profiles still count it."""
+        return any(self._traces.get(name) is trace for name in self._choice.hidden)
 
     def say_progress(self, opened: int, wanted: int) -> None:
         """Show how many traces are open, until all are."""
@@ -123,7 +129,7 @@ class RunComparison:
             ]
 
     def _show_settings(self) -> None:
-        traces = self._traces
+        traces = {name: trace for name, trace in self._traces.items() if not self._is_hidden(trace)}
         if len(traces) > SETTINGS_OF:
             words = (
                 f"Settings of up to {SETTINGS_OF} runs are shown side by side; the chart of lines shows what differs."
@@ -139,13 +145,23 @@ class RunComparison:
         self.settings[:] = [plain_table(table, max_height=480, margin=(0, 12, 8, 12))]
 
 
-def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
+def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: bool) -> dict[str, ChartCard]:
     """Return the cards of the page by name, in their order; the settings of curves are read when they are drawn."""
+
+    def visible(figure: go.Figure, traces: Sequence[Trace]) -> go.Figure:
+        """Remove the curves of hidden runs; the others keep their colours and names."""
+        entries = {
+            entry_of(name, trace) if has_steps(trace) else legend_entry(name, trace)
+            for name, trace in zip(run_names(traces), traces, strict=True)
+            if is_hidden(trace)
+        }
+        figure.data = [curve for curve in figure.data if curve.legendgroup not in entries]
+        return figure
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         if choice.group:
             return plots.grouped_curves(traces, x=choice.x, band=choice.band, theme=theme)
-        return without_buttons(plots.residuals(traces, x=choice.x, theme=theme))
+        return visible(without_buttons(plots.residuals(traces, x=choice.x, theme=theme)), traces)
 
     def rmse(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         if choice.group:
@@ -153,7 +169,7 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
         figure = plots.test_rmse(traces, x=choice.x, theme=theme)
         # the chart of the residuals names the runs
         figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
-        return without_buttons(figure)
+        return visible(without_buttons(figure), traces)
 
     return {
         "residuals": ChartCard(
@@ -175,12 +191,12 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
         "parallel": ChartCard(
             "Settings and cost", "One line for each run, from the settings that differ to the results. "
             "Point at a line to see it alone in all charts; click it to look at its run.",
-            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme), takes=is_solve,
+            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme), takes=lambda trace: is_solve(trace) and not is_hidden(trace),
             table=varied, axes=420, lecture=lecture,
         ),
         "training": ChartCard(
             "Trainings", "The noise and what each step's solve took, by Adam step.",
-            lambda traces, theme: plots.training(traces, theme=theme),
+            lambda traces, theme: visible(plots.training(traces, theme=theme), traces),
             takes=has_steps, table=steps_table, axes=520, lecture=lecture,
         ),
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import panel_material_ui as pmui
 
@@ -11,6 +12,7 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import Cell, SortedTable
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.runs.columns import DEFAULT, ELSEWHERE, cells, headings
+from apviz.dashboard.pages.runs.thresholds import Threshold, counted, marks
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
@@ -142,9 +144,12 @@ class FolderTable:
     Args:
         choose: Called with the ticked names among those that the table shows.
         select: Called with the name of a clicked run.
+        hide: Called with the names of the hidden runs after a press on a button that hides or shows one.
     """
 
-    def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
+    def __init__(
+        self, choose: Callable[[list[str]], None], select: Callable[[str], None], hide: Callable[[list[str]], None]
+    ) -> None:
         #: Names of the runs in the table, in its order.
         self.names: list[str] = []
         self._choose = choose
@@ -155,11 +160,13 @@ class FolderTable:
             headings(DEFAULT, pinned=False),
             caption="Runs in the folder",
             can_tick=True,
+            actions=["hidden"],
             page_rows=PAGE_ROWS,
             sizing_mode="stretch_width",
         )
         self.table.on_click(select)
         self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
+        self.table.param.watch(lambda event: None if self._filling else hide(event.new), "hidden")
         self._count = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self.view = pmui.Paper(
             pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
@@ -174,12 +181,28 @@ class FolderTable:
             # rows of other columns must not appear under these
             self.table.param.update(columns=titles, rows=[])
 
-    def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
-        """Show the runs that pass the filter, the total number, and which are ticked."""
+    def show(
+        self,
+        entries: Sequence[RunEntry],
+        total: int,
+        *,
+        chosen: Sequence[str],
+        hidden: Sequence[str],
+        thresholds: Sequence[Threshold],
+    ) -> None:
+        """Show runs, and mark numbers beyond thresholds.
+
+        Args:
+            total: Number of all runs of the folder.
+            chosen: Names of the ticked runs.
+            hidden: Names of the hidden runs of the folder.
+        """
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
-        words = [f"{shown}. Tick some to see them together; click a row to look at that run in detail."]
+        words = [f"{shown}{f', {len(hidden):,} hidden' if hidden else ''}."]
+        words += ["Tick some to see them together; click a row to look at that run in detail."]
+        words += [escape(counted(thresholds, entries, now))]
         if (pinned := self._baseline) is not None:
             words.append(
                 f"★ {escape(pinned.name)} is pinned: × is how many times its work, seconds or RMSE, of runs that "
@@ -187,7 +210,7 @@ class FolderTable:
             )
         self._count.object = " ".join(words)
         rows = {entry.name: cells(entry, self._columns, now, self._baseline) for entry in entries}
-        self._fill(rows=rows, chosen=chosen)
+        self._fill(chosen=chosen, rows=rows, hidden=list(hidden), marks=marks(thresholds))
 
     def tick(self, chosen: Sequence[str]) -> None:
         """Tick these runs only."""
@@ -197,14 +220,14 @@ class FolderTable:
         """Mark only the selected run."""
         self.table.selected = name
 
-    def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:
+    def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None, **state: Any) -> None:
         ticked = [name for name in self.names if name in chosen]
         filling, self._filling = self._filling, True
         try:
             if rows is None:
                 self.table.ticked = ticked
             else:
-                self.table.show(rows, ticked=ticked)
+                self.table.show(rows, ticked=ticked, **state)
         finally:
             self._filling = filling
 

@@ -19,7 +19,9 @@ from apviz.dashboard.pages.runs.columns import COLUMNS
 from apviz.dashboard.pages.runs.comparing import RunComparison
 from apviz.dashboard.pages.runs.editing import FileTransfer, RunEditor
 from apviz.dashboard.pages.runs.listing import FolderTable, Listing, Loader
+from apviz.dashboard.pages.runs.thresholds import threshold
 from apviz.dashboard.pages.runs.viewing import RunDetails, RunsView
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.store.notes import tags_of
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.trash import TRASH_DAYS
@@ -36,7 +38,7 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
-    settings_title = "Columns, import, restore"
+    settings_title = "Columns, marks, import, restore"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -45,15 +47,22 @@ class Runs(Page):
         self.listing = Listing(shared.runs)
         self.loader = Loader(shared.runs, self.listing)
         self._next_look = 0.0
+        self.fields = Fields()
         self.editor = RunEditor(shared.runs, self.choose_also)
-        self.table = FolderTable(self.choose, self.select)
+        self.table = FolderTable(self.choose, self.select, self.hide)
         self.transfer = FileTransfer(shared, lambda: self.choice.runs, self.editor.say, self.choose_also)
-        self.bar = ChosenBar(self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag)
-        self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.rerun)
+        self.bar = ChosenBar(
+            self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag, self.hide_chosen
+        )
+        self.details = RunDetails(
+            self.rename, self.keep_note, self.keep_tags, self.pin, self.open_training, self.rerun
+        )
+        self._show_hidden = pmui.Switch.from_param(self.choice.param.show_hidden, margin=(0, 12), visible=False)
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedList("Deleted run", self.bring_back)
         watch = self.choice.param.watch
-        watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline"])
+        watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline", "thresholds", "show_hidden"])
+        watch(lambda event: self._hidden_changed(), ["hidden"])
         watch(lambda event: self._show_selected(), ["baseline"])
         watch(lambda event: self._choose_changed(), ["runs"])
         watch(lambda event: self._show_selected(), ["selected"])
@@ -62,7 +71,8 @@ class Runs(Page):
     # --- contents -------------------------------------------------------------------------------------------------
 
     def settings(self) -> list[Viewable]:
-        return runs_panel(self.choice, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
+        marks = self.fields.add(self.choice.param.thresholds, sizing_mode="stretch_width")
+        return runs_panel(self.choice, marks, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
 
     def make_main(self) -> Viewable:
         return pn.Column(
@@ -70,8 +80,8 @@ class Runs(Page):
                 self.choice.param.filter, label="Filter", sizing_mode="stretch_width", margin=(16, 12, 4, 12),
                 placeholder="Search name, method, data set, result, tags and note",
             ),
-            self.editor.view, self.listing.broken, self.table.view, self.bar.view,
-            self.comparison.view, self.details.view, sizing_mode="stretch_width",
+            self.editor.view, self.listing.broken, self._show_hidden, self.table.view,
+            self.bar.view, self.comparison.view, self.details.view, sizing_mode="stretch_width",
         )  # fmt: skip
 
     # --- the folder -----------------------------------------------------------------------------------------------
@@ -111,9 +121,16 @@ class Runs(Page):
 
     def _fill_table(self) -> None:
         entries = self.listing.entries
-        matching = [entry for entry in entries if entry.matches(self.choice.filter)]
+        known = {entry.name for entry in entries}
+        hidden = [name for name in self.choice.hidden if name in known]
+        left_out = set() if self.choice.show_hidden else set(hidden)
+        matching = [each for each in entries if each.name not in left_out and each.matches(self.choice.filter)]
+        self._show_hidden.visible = bool(hidden)
         self.table.show_columns(self.choice.columns, self.listing.entry(self.choice.baseline))
-        self.table.show(matching, self.choice.runs, len(entries))
+        self.table.show(
+            matching, len(entries), chosen=self.choice.runs, hidden=hidden,
+            thresholds=[threshold(text) for text in self.choice.thresholds],
+        )  # fmt: skip
 
     # --- selection ------------------------------------------------------------------------------------------------
 
@@ -124,6 +141,21 @@ class Runs(Page):
             self._refuse(problem)
         self.choice.runs = chosen
         self.table.tick(chosen)
+
+    def hide(self, names: Sequence[str]) -> None:
+        """Hide these runs only: their rows and their own curves, not what they add to groups."""
+        self.choice.hidden = list(names)
+
+    def hide_chosen(self, hide: bool) -> None:
+        """Hide the chosen runs, or show them again."""
+        others = [name for name in self.choice.hidden if name not in self.choice.runs]
+        self.hide([*others, *(self.choice.runs if hide else [])])
+
+    def _hidden_changed(self) -> None:
+        self._fill_table()
+        if self.loader.is_done:
+            self.comparison.show(self.chosen, self.choice.selected)
+            self._draw_all()
 
     def select(self, name: str) -> None:
         """Show one run in detail."""
@@ -206,8 +238,12 @@ class Runs(Page):
             self.loader.drop(old)
         self.refresh()
         runs = [names.get(name, name) for name in self.choice.runs]
+        hidden = [names.get(name, name) for name in self.choice.hidden]
         selected, baseline = (names.get(name, name) for name in (self.choice.selected, self.choice.baseline))
-        self.choice.param.update(runs=[name for name in runs if name], selected=selected, baseline=baseline)
+        self.choice.param.update(
+            runs=[name for name in runs if name], hidden=[name for name in hidden if name], selected=selected,
+            baseline=baseline,
+        )  # fmt: skip
 
     def bring_back(self, key: str) -> None:
         """Restore one of the deleted runs."""
@@ -234,6 +270,12 @@ class Runs(Page):
                 names = names[:COMPARED]
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
+    def open_training(self) -> None:
+        """Show the selected run on the page Training."""
+        name = self.choice.selected
+        if self.shared.go is not None:
+            self.shared.go("training", lambda page: page.select(name))
+
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
         """Open the page Compare, and solve the diagnosis's proposal there, next to this run."""
         name = self.choice.selected
@@ -246,8 +288,10 @@ class Runs(Page):
             self.shared.go("compare", prepare)
 
 
-def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedList, max_upload_mb: int) -> list[Viewable]:
-    """Return the widgets that choose columns, and import and restore runs."""
+def runs_panel(
+    choice: RunsView, marks: Viewable, transfer: FileTransfer, deleted: DeletedList, max_upload_mb: int
+) -> list[Viewable]:
+    """Return the widgets that choose columns, mark numbers, and import and restore runs."""
     return [
         pmui.MultiChoice.from_param(
             choice.param.columns,
@@ -255,6 +299,7 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedList, m
             sizing_mode="stretch_width",
             options={column.title: name for name, column in COLUMNS.items()},
         ),
+        marks,
         pmui.Typography("Import", variant="subtitle2"),
         pmui.Typography(
             f"Traces as .zarr.zip, up to {max_upload_mb} MB. They are read as data only and never replace another run.",
@@ -290,18 +335,19 @@ def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection
 
 
 class ChosenBar:
-    """Buttons for actions on the chosen runs: export, compare, tag, delete.
+    """Buttons for actions on the chosen runs: export, compare, tag, hide, delete.
 
     Args:
         compare: Called to show the runs on the page Compare.
         clear: Called to clear the choice.
         delete: Called to delete the runs.
         tag: Called with tags, and whether to remove them.
+        hide: Called with whether to hide the runs or to show them again.
     """
 
     def __init__(
         self, transfer: FileTransfer, compare: Callable[[], None], clear: Callable[[], None],
-        delete: Callable[[], None], tag: Callable[[Sequence[str], bool], None],
+        delete: Callable[[], None], tag: Callable[[Sequence[str], bool], None], hide: Callable[[bool], None],
     ) -> None:  # fmt: skip
         self.tags = pmui.TextInput(label="Tag", width=130, size="small")
         self._delete = button("Delete", "delete", delete, color="error")
@@ -311,6 +357,8 @@ class ChosenBar:
         ]
         others = [
             button("Open in Compare", "open_in_new", compare),
+            button("Hide", "visibility_off", lambda: hide(True)),
+            button("Unhide", "visibility", lambda: hide(False)),
             button("Clear selection", "clear", clear),
             self._delete,
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
@@ -14,9 +15,11 @@ from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.runs.columns import COLUMNS, DEFAULT
+from apviz.dashboard.pages.runs.thresholds import threshold
 from apviz.dashboard.store.notes import MAX_NOTE_CHARACTERS, tags_of
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve
 from apviz.tracing import Trace
+from apviz.tracing.schema import TRAINING
 
 
 class RunsView(param.Parameterized):
@@ -30,9 +33,21 @@ class RunsView(param.Parameterized):
     group = param.Boolean(False, label="Group by everything but the seed")
     band = param.Selector(default="quartiles", objects=["quartiles", "range"], label="band of a group")
     baseline = param.String("", label="the run that the others are measured by")
+    thresholds = param.List([], item_type=str, label="Mark numbers beyond, such as seconds > 10, residual > 0.01")
+    hidden = param.List([], item_type=str, label="runs without a row and without a curve of their own")
+    show_hidden = param.Boolean(False, label="Show hidden runs")
     columns = param.ListSelector(
         default=list(DEFAULT), objects=list(COLUMNS), check_on_set=True, label="columns of the table"
     )
+
+    def check_setting(self, name: str, value: Any) -> None:
+        """Check a value from the address or from a field.
+
+        Raises:
+            ValueError: Not a threshold.
+        """
+        for each in value if name == "thresholds" else ():
+            threshold(each)
 
 
 class RunDetails:
@@ -43,6 +58,7 @@ class RunDetails:
         keep_note: Called with the note in the field.
         keep_tags: Called with the tags in the field.
         pin: Called to pin the run as baseline, or to unpin it.
+        open_training: Called to show the run on the page Training.
         rerun: Called with the trace of a solve and its diagnosis, to try the diagnosis's proposal.
     """
 
@@ -52,6 +68,7 @@ class RunDetails:
         keep_note: Callable[[str], None],
         keep_tags: Callable[[tuple[str, ...]], None],
         pin: Callable[[], None],
+        open_training: Callable[[], None],
         rerun: Callable[[Trace, Diagnosis], None],
     ) -> None:
         wide = {"sizing_mode": "stretch_width"}
@@ -60,6 +77,7 @@ class RunDetails:
         self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MAX_NOTE_CHARACTERS, **wide)
         self.tags = pmui.TextInput(label="Tags, with commas between them", **wide)
         self._pin = button("Pin as baseline", "push_pin", pin)
+        self._training = button("Open in Training", "open_in_new", open_training, visible=False)
         self._detail = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self._is_training = False
         # the page Training resumes trainings
@@ -69,7 +87,7 @@ class RunDetails:
             pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
             pn.Row(self.tags, button("Keep tags", "label", lambda: keep_tags(tags_of(self.tags.value))), **wide),
             pn.Row(self.note, button("Keep note", "save", lambda: keep_note(self.note.value)), **wide),
-            pn.Row(self._pin, margin=(0, 4, 8, 4)),
+            pn.Row(self._pin, self._training, margin=(0, 4, 8, 4)),
             margin=8, elevation=1, visible=False, **wide,
         )  # fmt: skip
         self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
@@ -94,4 +112,5 @@ class RunDetails:
             self._in_fields = entry.name
             self.name.value, self.note.value, self.tags.value = entry.name, entry.note, ", ".join(entry.tags)
         self._pin.label = "Unpin" if baseline == entry.name else "Pin as baseline"
+        self._training.visible = entry.kind == TRAINING
         self._detail.object = escape(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
