@@ -12,6 +12,8 @@ import param
 
 #: Most characters of a value that a message shows.
 _MOST_SHOWN = 80
+#: A comma inside a text of a list, such as the name of a run, and the comma between two texts.
+_COMMA, _SEPARATOR = r"\,", re.compile(r"(?<!\\),")
 
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
@@ -72,7 +74,7 @@ def settings(model: param.Parameterized) -> list[str]:
 def write(value: Any) -> str:
     """Return a value as text that `read` converts back."""
     if isinstance(value, list):
-        return ",".join(map(str, value))
+        return ",".join(str(each).replace(",", _COMMA) for each in value)
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -95,8 +97,10 @@ def read(text: str, parameter: param.Parameter) -> Any:
     if isinstance(parameter, param.Number):
         return _finite(text)
     if isinstance(parameter, param.List | param.ListSelector):
-        words = text.replace(",", " ").split() if _has_counts(parameter) else [w.strip() for w in text.split(",") if w.strip()]
-        return [_count(word) for word in words] if _has_counts(parameter) else words
+        if _has_counts(parameter):
+            return [_count(word) for word in text.replace(",", " ").split()]
+        words = [word.replace(_COMMA, ",").strip() for word in _SEPARATOR.split(text)]
+        return [word for word in words if word]
     return text
 
 

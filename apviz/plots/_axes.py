@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
@@ -213,11 +213,16 @@ X_TITLES: Final[dict[str, str]] = {
 VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
 
 
-def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dict[str, Any]:
+def x_buttons(
+    choices: Sequence[Choice], x: str, theme: Theme, rows: int, limits: Mapping[str, float | None]
+) -> dict[str, Any]:
     """Return the layout of buttons that exchange the x values of all traces and the title of the lowest x axis.
 
     They change x and not visibility, so runs hidden through the legend stay hidden. They work in exported HTML, without
     Python.
+
+    Args:
+        limits: Values at which the axis ends in each unit, so that outliers do not stretch it; None for no limit.
     """
     axes = ["xaxis", *(f"xaxis{row}" for row in range(2, rows + 1))]
     buttons = [
@@ -226,7 +231,9 @@ def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dic
             "method": "update",
             "args": [
                 {"x": [choice[unit] for choice in choices]},
-                {f"{axes[-1]}.title.text": X_TITLES[unit]} | {f"{axis}.autorange": True for axis in axes},
+                {f"{axes[-1]}.title.text": X_TITLES[unit]}
+                | {f"{axis}.autorange": True for axis in axes}
+                | ({f"{axis}.autorangeoptions.clipmax": limits[unit] for axis in axes} if any(limits.values()) else {}),
             ],
         }
         for unit in get_args(X)

@@ -23,6 +23,7 @@ from plotly.subplots import make_subplots
 from apviz.methods import CHOLESKY
 from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, positive, x_buttons
 from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
+from apviz.plots._outliers import Reach
 from apviz.plots._style import (
     CAPTION_SIZE,
     CHECK,
@@ -169,6 +170,7 @@ class Curves:
         self.grid, self.theme, self.x = grid, theme, x
         self._choices: list[Choice] = []
         self._drawn: dict[int, list[Floats]] = {}
+        self._reach = Reach()
         self._most = min(DRAWN_POINTS, max(LEAST_POINTS, ALL_POINTS // runs))
         self._markers = _MARKERS if runs <= MANY_RUNS else _FEW_MARKERS
         #: Functions that draw the ends of runs. They are called last, so that ends lie above everything else.
@@ -211,7 +213,7 @@ class Curves:
         found = at or {unit: epochs[name].values[rows] for unit, name in VARIABLES.items()}
         choices = {unit: np.asarray(found[unit], float) for unit in VARIABLES}
         values = np.asarray(values, dtype=float)
-        self._drawn.setdefault(row, []).append(values)
+        self._draws(row, values, scatter.get("legendgroup"), choices)
         exact = scatter.pop("exact", values)
         # if all runs share a method, the legend omits it
         method = escaped(trace.method_name)
@@ -233,10 +235,21 @@ class Curves:
         )
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
-    def draw(self, y: Any, *, row: int = 1, column: int = 1, **scatter: Any) -> None:
-        """Draw a curve that belongs to no single run. `buttons` cannot switch x in a figure that has one."""
-        self._drawn.setdefault(row, []).append(np.asarray(y, dtype=float))
+    def draw(self, y: Any, *, row: int = 1, column: int = 1, called: str | None = None, **scatter: Any) -> None:
+        """Draw a curve that belongs to no single run. `buttons` cannot switch x in a figure that has one.
+
+        Args:
+            called: Name of the curve if it is an outlier, instead of its group in the legend.
+        """
+        x = {self.x: scatter.get("x", [])} if self.grid.columns == 1 else {}
+        self._draws(row, np.asarray(y, dtype=float), called or scatter.get("legendgroup"), x)
         self.grid.add_scatter(row, column, y=y, **scatter)
+
+    def _draws(self, row: int, values: Floats, run: str | None, x: Mapping[str, Any]) -> None:
+        """Note what is drawn on the y axis of a row, and the reach of a run, given by its legend entry."""
+        self._drawn.setdefault(row, []).append(values)
+        for axis, reached in {f"y{row}": values, **x}.items() if run is not None else ():
+            self._reach.add(axis, run, reached)
 
     def add_line(
         self,
@@ -326,7 +339,9 @@ class Curves:
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
             self.level(tol, f"tolerance {tol:g}", row)
-        ticks = log_ticks(np.concatenate([tolerances, *self._drawn.get(row, [])]), most=8)
+        drawn = np.concatenate([tolerances, *self._drawn.get(row, [])])
+        limit = self._reach.limit(f"y{row}", log=True)
+        ticks = log_ticks(drawn if limit is None else drawn[drawn <= limit], most=8)
         for column in range(1, self.grid.columns + 1):
             self.grid.axis("y", row, column).update(type="log", **ticks)
         self.grid.axis("y", row, 1)["title"] = {"text": title}
@@ -334,7 +349,8 @@ class Curves:
     def buttons(self) -> None:
         """Add the buttons that switch x, and the title of the lowest x axis."""
         self.add_ends()
-        self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows)
+        limits = {unit: self._reach.limit(unit, log=False) for unit in VARIABLES}
+        self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows, limits)
         for row in range(1, self.grid.rows + 1):
             self.grid.axis("x", row, 1)["rangemode"] = "tozero"
         self.grid.axis("x", self.grid.rows, 1)["title"] = {"text": X_TITLES[self.x]}
@@ -342,7 +358,7 @@ class Curves:
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
         """Return the figure of everything added, with `notes` and the notes on its curves."""
         self.add_ends()
-        grid, said = self.grid, [*notes, *self.notes]
+        grid, said = self.grid, [*notes, *self.notes, *self._clip()]
         if any(trace.work_converts_seconds for trace in traces):
             said.append(CONVERTED)
         entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
@@ -352,6 +368,19 @@ class Curves:
         )  # fmt: skip
         # plotly's checks would take two thirds of the time needed for a figure
         return go.Figure(grid.data, grid.layout | around, **({} if _checked.get() else {"_validate": False}))
+
+    def _clip(self) -> list[str]:
+        """End axes below outliers, and return a note that names these."""
+        axes = {"work": ("work {}", False), "epochs": ("{} epochs", False), "seconds": ("{} s", False)}
+        for row in range(1, self.grid.rows + 1):
+            is_log = self.grid.axis("y", row, 1).get("type") == "log"
+            axes[f"y{row}"] = ("up to {}", is_log)
+            limits = {"x": self._reach.limit(self.x, log=False), "y": self._reach.limit(f"y{row}", log=is_log)}
+            for column in range(1, self.grid.columns + 1):
+                for letter, limit in limits.items():
+                    if limit is not None:
+                        self.grid.axis(letter, row, column)["autorangeoptions"] = {"clipmax": limit}
+        return self._reach.note(axes)
 
     def level(self, value: float, text: str, row: int = 1) -> None:
         """Draw a thin solid line at a value of a logarithmic axis, in every column of one row, with a text."""

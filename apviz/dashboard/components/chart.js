@@ -140,7 +140,7 @@ function withRoom(figure, live) {
     const span = high - low;
     const next = name.startsWith("x") ? high + 0.4 * span : low - 0.3 * span;
     const include = layout[name]?.type === "log" ? 10 ** next : next;
-    layout[name] = { ...layout[name], autorangeoptions: { include: [include] } };
+    layout[name] = { ...layout[name], autorangeoptions: { ...layout[name]?.autorangeoptions, include: [include] } };
   }
   return { ...figure, layout };
 }

@@ -98,7 +98,7 @@ def _draw(curves: Curves, runs: Sequence[Trace], name: str, look: Look, table: p
     )  # fmt: skip
     for edge, fill in edges if len(runs) > 1 else ():
         curves.draw(shown[edge].to_numpy(), x=shown["x"].to_numpy(), mode="lines", hoverinfo="skip", showlegend=False,
-                    line={"width": 0, "shape": "hv"}, **fill, **belonging)  # fmt: skip
+                    line={"width": 0, "shape": "hv"}, called=f"band of {name}", **fill, **belonging)  # fmt: skip
     hover = (
         f"<b>%{{fullData.name}}</b><br>median %{{y:.6g}}<br>{_BANDS[band]}: %{{customdata[0]:.6g}} to "
         "%{customdata[1]:.6g}<br>at %{x:.6g}<extra></extra>"

@@ -53,7 +53,7 @@ def highlight(
         else:
             front.append(curve)
     figure.data = [*behind, *front]
-    figure.layout.yaxis.autorangeoptions = _room_below(figure)
+    figure.layout.yaxis.autorangeoptions.update(_room_below(figure))
     labels, room = _labels(figure, names, translucent(colors.paper, 0.7), pixels)
     if labels:
         figure.layout.annotations = [*figure.layout.annotations, *labels]
@@ -73,7 +73,7 @@ def _room_below(figure: go.Figure) -> dict[str, Any]:
     """Return the option of the y axis that leaves room for labels below the ends."""
     drawn = [np.asarray(curve.y, dtype=float) for curve in figure.data if curve.y is not None]
     known = np.concatenate(drawn) if drawn else np.empty(0)
-    known = np.log10(known[np.isfinite(known) & (known > 0)])
+    known = np.log10(np.minimum(known[np.isfinite(known) & (known > 0)], _most(figure.layout.yaxis)))
     return {"include": [10 ** float(known.min() - 0.2 * np.ptp(known))]} if len(known) else {}
 
 
@@ -85,26 +85,25 @@ def _labels(
     Returns:
         Annotations, and the pixels that they need to the right of the axes.
     """
-    is_log = figure.layout.xaxis.type == "log"
-    ends = {curve.legendgroup: (curve, end) for curve in figure.data if (end := _end(curve, is_log)) is not None}
-    found = [(names[group], *ends[group]) for group in names if group in ends]
+    lines = {curve.legendgroup: (curve, points) for curve in figure.data if len(points := _drawn(curve, figure))}
+    found = [(names[group], *lines[group]) for group in names if group in lines]
     if not found:
         return [], 0.0
-    every = np.concatenate([_drawn(curve, is_log) for curve, _ in ends.values()])
+    every = np.concatenate([points for _, points in lines.values()])
     low, span = every.min(0), np.maximum(np.ptp(every, axis=0), 1e-9)
     size = np.array(pixels)
-    lines_of = [_dense((_drawn(curve, is_log) - low) / span * size) for _, curve, _ in found]
+    lines_of = [_dense((points - low) / span * size) for *_, points in found]
     labels, taken = [], list[_Box]()
     # from right to left, because a label lies to the right of its end
-    for name, curve, end in sorted(found, key=lambda each: -each[2][0]):
-        lines = textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
-        x, y = (np.array(end) - low) / span * size
+    for name, curve, points in sorted(found, key=lambda each: -each[2][-1, 0]):
+        end, lines = points[-1], textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
+        x, y = (end - low) / span * size
         width, height = _CHARACTER * max(map(len, lines)), float(_LINE * len(lines))
         left, shift = _free_place((x, y, width, height), taken, np.concatenate(lines_of))
         taken.append((left, y + shift, width, height))
         is_right = left > x
         labels.append({
-            "name": "end", "x": end[0], "y": end[1], "xref": "x", "yref": "y", "text": "<br>".join(lines),
+            "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(lines),
             "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
             "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right", "bgcolor": paper,
             "font": {"color": curve.line.color, "size": TEXT_SIZE - 1},
@@ -112,17 +111,22 @@ def _labels(
     return labels, max(left + width for left, _, width, _ in taken) - pixels[0]
 
 
-def _end(curve: Any, is_log: bool) -> tuple[float, float] | None:
-    """Return where annotations find the last point of a run's curve; None for other curves."""
+def _most(axis: Any) -> float:
+    """Return where an axis ends so that outliers do not stretch it; infinity for an axis without outliers."""
+    most = axis.autorangeoptions.clipmax
+    return np.inf if most is None else float(most)
+
+
+def _drawn(curve: Any, figure: go.Figure) -> np.ndarray:
+    """Return the points of a run's curve that the axes can show, (points, 2); none for other curves.
+
+    They are as annotations take them: logarithms on a log axis. An outlier is moved to the end of the axis.
+    """
     if not curve.legendgroup or "lines" not in (curve.mode or "") or curve.x is None:
-        return None
-    drawn = _drawn(curve, is_log)
-    return (float(drawn[-1, 0]), float(drawn[-1, 1])) if len(drawn) else None
-
-
-def _drawn(curve: Any, is_log: bool) -> np.ndarray:
-    """Return the points of a curve that the axes can show, (points, 2), as annotations take them: log on a log axis."""
-    x, y = np.asarray(curve.x, dtype=float), np.asarray(curve.y, dtype=float)
+        return np.empty((0, 2))
+    axes, is_log = figure.layout, figure.layout.xaxis.type == "log"
+    x = np.minimum(np.asarray(curve.x, dtype=float), _most(axes.xaxis))
+    y = np.minimum(np.asarray(curve.y, dtype=float), _most(axes.yaxis))
     points: np.ndarray = np.column_stack([x, y])[np.isfinite(x) & np.isfinite(y) & (y > 0) & ((x > 0) | (not is_log))]
     points[:, 1] = np.log10(points[:, 1])
     if is_log:

@@ -54,9 +54,7 @@ class Runs(Page):
         self.bar = ChosenBar(
             self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag, self.hide_chosen
         )
-        self.details = RunDetails(
-            self.rename, self.keep_note, self.keep_tags, self.pin, self.open_training, self.rerun
-        )
+        self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.open_training, self.rerun)
         self._show_hidden = pmui.Switch.from_param(self.choice.param.show_hidden, margin=(0, 12), visible=False)
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedList("Deleted run", self.bring_back)
@@ -135,10 +133,9 @@ class Runs(Page):
     # --- selection ------------------------------------------------------------------------------------------------
 
     def choose(self, ticked: Sequence[str]) -> None:
-        """Choose the ticked runs of the table, in addition to chosen runs that the filter hides."""
-        chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
-        if problem:
-            self._refuse(problem)
+        """Choose the ticked runs of the table, in addition to chosen runs that it does not show."""
+        kept = [name for name in self.choice.runs if name in ticked or name not in self.table.names]
+        chosen = [*kept, *(name for name in ticked if name not in kept)]
         self.choice.runs = chosen
         self.table.tick(chosen)
 
@@ -311,27 +308,6 @@ def runs_panel(
         deleted.list,
         deleted.button,
     ]
-
-
-def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
-    """Return the chosen runs, earlier ones first, and the reason if a ticked run was rejected, otherwise empty.
-
-    Runs whose names break the address are rejected.
-
-    Args:
-        before: Runs chosen so far; those hidden by the filter stay chosen.
-        in_table: Runs that could be ticked.
-    """
-    kept = [name for name in before if name in ticked or name not in in_table]
-    chosen, problem = [*kept, *(name for name in ticked if name not in kept)], ""
-    with_comma = [name for name in chosen if "," in name]
-    if with_comma:
-        problem = (
-            f"{with_comma[0]} has a comma in its name, which separates runs in the address: click its row and give it "
-            "another name first"
-        )
-        chosen = [name for name in chosen if name not in with_comma]
-    return chosen, problem
 
 
 class ChosenBar:
