@@ -1,4 +1,4 @@
-"""Folders of runs for the benchmark of the dashboard: twelve real ones, one of 100,000 updates, five hundred."""
+"""Folders of runs for the benchmark of the dashboard: twelve real ones, one of 100,000 updates, a thousand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_many(folder: Path, count: int) -> Path:
     attempt(system, apviz.AlternatingProjection(block_size=50), [recorder])
     recorder.trace.save(one)
     for number in range(count):
-        path = folder / f"run-{number:03d}.zarr"
+        path = folder / f"run-{number:04d}.zarr"
         shutil.copytree(one, path)
         root = json.loads((path / "zarr.json").read_bytes())
         root["attributes"]["noise"] = 0.01 * (1 + number)

@@ -191,8 +191,8 @@ def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: boo
         "parallel": ChartCard(
             "Settings and cost", "One line for each run, from the settings that differ to the results. "
             "Point at a line to see it alone in all charts; click it to look at its run.",
-            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme), takes=lambda trace: is_solve(trace) and not is_hidden(trace),
-            table=varied, axes=420, lecture=lecture,
+            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme),
+            takes=lambda trace: is_solve(trace) and not is_hidden(trace), table=varied, axes=420, lecture=lecture,
         ),
         "training": ChartCard(
             "Trainings", "The noise and what each step's solve took, by Adam step.",

@@ -18,6 +18,10 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
 
 
+#: Number of unreadable runs that are named above the table.
+NAMED_PROBLEMS = 3
+
+
 class Listing:
     """List of the runs of a folder, with a note on unreadable ones.
 
@@ -43,8 +47,10 @@ class Listing:
             return False
         self.entries, self._seen = entries, seen
         unreadable = [entry for entry in entries if entry.problem]
-        words = "  \n".join(f"{escape(entry.name)}: {escape(entry.problem)}" for entry in unreadable)
-        self.broken.param.update(object=f"Cannot be read.  \n{words}", visible=bool(unreadable))
+        words = [f"{escape(entry.name)}: {escape(entry.problem)}" for entry in unreadable[:NAMED_PROBLEMS]]
+        if more := len(unreadable) - len(words):
+            words += [f"{more:,} more; their notes in the table say why"]
+        self.broken.param.update(object="  \n".join(["Cannot be read.", *words]), visible=bool(unreadable))
         return True
 
     @property
@@ -187,8 +193,8 @@ class FolderTable:
         total: int,
         *,
         chosen: Sequence[str],
-        hidden: Sequence[str],
-        thresholds: Sequence[Threshold],
+        hidden: Sequence[str] = (),
+        thresholds: Sequence[Threshold] = (),
     ) -> None:
         """Show runs, and mark numbers beyond thresholds.
 
