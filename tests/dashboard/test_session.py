@@ -112,7 +112,7 @@ def test_chips_show_the_values_of_the_settings(session):
     chips = {label: value for _, label, value in session._editors.bar.chips}
     assert (chips["Rows"], chips["Kernel"], chips["Noise σ²"]) == ("500", "RBF", "0.25")
     session._tabs.active = list(PAGES).index("runs")
-    assert [label for _, label, _ in session._editors.bar.chips] == ["Columns, import, restore"]
+    assert [label for _, label, _ in session._editors.bar.chips] == ["Columns, marks, import, restore"]
 
 
 def test_a_bad_value_blocks_every_page_with_its_field(session):

@@ -33,7 +33,7 @@ class RunsView(param.Parameterized):
     group = param.Boolean(False, label="Group by everything but the seed")
     band = param.Selector(default="quartiles", objects=["quartiles", "range"], label="band of a group")
     baseline = param.String("", label="the run that the others are measured by")
-    thresholds = param.List([], item_type=str, label="Mark numbers beyond, such as seconds > 10, residual > 0.01")
+    thresholds = param.List([], item_type=str, label="Mark numbers, such as seconds > 10")
     hidden = param.List([], item_type=str, label="runs without a row and without a curve of their own")
     show_hidden = param.Boolean(False, label="Show hidden runs")
     columns = param.ListSelector(
