@@ -248,8 +248,9 @@ class Curves:
     def _draws(self, row: int, values: Floats, run: str | None, x: Mapping[str, Any]) -> None:
         """Note what is drawn on the y axis of a row, and the reach of a run, given by its legend entry."""
         self._drawn.setdefault(row, []).append(values)
-        for axis, reached in {f"y{row}": values, **x}.items() if run is not None else ():
-            self._reach.add(axis, run, reached)
+        if run is not None:
+            for axis, reached in {f"y{row}": values, **x}.items():
+                self._reach.add(axis, run, reached)
 
     def add_line(
         self,

@@ -85,11 +85,11 @@ def _labels(
     Returns:
         Annotations, and the pixels that they need to the right of the axes.
     """
-    lines = {curve.legendgroup: (curve, points) for curve in figure.data if len(points := _drawn(curve, figure))}
-    found = [(names[group], *lines[group]) for group in names if group in lines]
+    curves = {curve.legendgroup: (curve, points) for curve in figure.data if len(points := _drawn(curve, figure))}
+    found = [(names[group], *curves[group]) for group in names if group in curves]
     if not found:
         return [], 0.0
-    every = np.concatenate([points for _, points in lines.values()])
+    every = np.concatenate([points for _, points in curves.values()])
     low, span = every.min(0), np.maximum(np.ptp(every, axis=0), 1e-9)
     size = np.array(pixels)
     lines_of = [_dense((points - low) / span * size) for *_, points in found]

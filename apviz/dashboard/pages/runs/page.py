@@ -13,7 +13,7 @@ from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.deleted_list import DeletedList
-from apviz.dashboard.components.server_owned import button
+from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.columns import COLUMNS
 from apviz.dashboard.pages.runs.comparing import RunComparison
@@ -55,7 +55,8 @@ class Runs(Page):
             self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag, self.hide_chosen
         )
         self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.open_training, self.rerun)
-        self._show_hidden = pmui.Switch.from_param(self.choice.param.show_hidden, margin=(0, 12), visible=False)
+        switch = pmui.Switch.from_param(self.choice.param.show_hidden, margin=(0, 12), visible=False)
+        self._show_hidden = server_owned(switch, editable=["value"])
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedList("Deleted run", self.bring_back)
         watch = self.choice.param.watch
