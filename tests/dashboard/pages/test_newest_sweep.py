@@ -9,6 +9,7 @@ pytest.importorskip("panel")
 import torch
 
 import apviz
+from apviz.dashboard.pages.sweeps import sweep_page
 from apviz.dashboard.pages.sweeps.sweep_page import newest_sweep
 from apviz.dashboard.store.runs_folder import RunsFolder
 
@@ -47,3 +48,10 @@ def test_unreadable_traces_and_trainings_are_left_out(folder):
     (folder / "broken.zarr").mkdir()
     (folder / "broken.zarr" / "zarr.json").write_text("[]")
     assert newest_sweep(RunsFolder(folder), "block_size") == []
+
+
+def test_of_a_long_sweep_every_second_or_third_run_is_shown(runs, monkeypatch):
+    monkeypatch.setattr(sweep_page, "MAX_RUNS", 2)
+    for size in (10, 20, 30, 40, 50):
+        solve(runs, f"b{size}", size, max_epochs=1)
+    assert newest_sweep(runs, "block_size") == ["b10", "b40"]

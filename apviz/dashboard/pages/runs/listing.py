@@ -17,7 +17,6 @@ from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
 
-
 #: Number of unreadable runs that are named above the table.
 NAMED_PROBLEMS = 3
 

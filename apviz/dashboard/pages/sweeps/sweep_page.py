@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -175,8 +176,8 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
     A sweep has every method with at least two values of the setting. All runs are on the system of the newest such run,
-    and have its epoch limit. Of equal runs the last counts. Only root attributes are read, because opening a trace
-    takes ten times as long.
+    and have its epoch limit. Of equal runs the last counts, and of more than `MAX_RUNS` runs every second, third, …
+    Only root attributes are read, because opening a trace takes ten times as long.
     """
     found: dict[str, dict[Method, dict[float, str]]] = {}
     # from the oldest, so that the last of equal runs stays
@@ -191,7 +192,8 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     for methods in reversed(found.values()):
         sweeps = [values for values in methods.values() if len(values) > 1]
         if sweeps:
-            return [name for values in sweeps for _, name in sorted(values.items())]
+            names = [name for values in sweeps for _, name in sorted(values.items())]
+            return names[:: math.ceil(len(names) / MAX_RUNS)]
     return []
 
 
