@@ -221,7 +221,7 @@ def many(browser: Any, folder: Path) -> dict[str, Any]:
         page.get_by_role("button", name="run-").first.wait_for()
         found = watch.read()
         # until the page is complete, and the server has built the others
-        page.wait_for_timeout(15_000)
+        page.wait_for_timeout(40_000)
         filtered = [_filter(page, server, words, count) for words, count in FILTERS]
         page.get_by_role("tab", name="Training", exact=True).click()
         page.get_by_text(SIGNS["training"]).locator("visible=true").first.wait_for()

@@ -132,8 +132,9 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
     ]
 
 
-# Panel's own font size does not scale for a projector.
-_STYLE: Final = "table.panel-df { font-size: 0.875rem; }"
+# Panel's own font size does not scale for a projector. The first column stays while a wide table scrolls.
+_STYLE: Final = """table.panel-df { font-size: 0.875rem; }
+table.panel-df tbody th { position: sticky; left: 0; background: var(--apviz-paper); }"""
 
 
 def plain_table(frame: pd.DataFrame, **options: Any) -> pn.pane.DataFrame:

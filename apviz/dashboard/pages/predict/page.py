@@ -111,7 +111,7 @@ class Predict(Page):
     def make_main(self) -> Viewable:
         return pn.Column(
             self._bar.view, pn.Row(self._list, self._delete, **_WIDE),
-            pn.Row(self.deleted.list, self.deleted.button, margin=(0, 12), **_WIDE), self._nothing, self.model.view,
+            pn.Row(self.deleted.list, self.deleted.button, margin=(0, 2), **_WIDE), self._nothing, self.model.view,
             self._asked, self.predictions.view, **_WIDE,
         )  # fmt: skip
 
