@@ -35,8 +35,7 @@ from apviz.kernels import Kernel
 from apviz.kernels.own_sklearn import check_entries
 from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
-from apviz.preconditioners import Whitening
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.preconditioners import whitening_of
 from apviz.settings import LARGEST_SEED, require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
@@ -55,8 +54,6 @@ SEARCH_ROWS = 500
 START_NOISE = 0.1
 # A restart takes about a second: a larger number is a mistake.
 MOST_RESTARTS = 10_000
-# rank of the matrix that whitens K for log det K
-WHITENING_RANK = 500
 # share of nearly equal rows from which a warning says so
 NEAR_SHARE = 0.01
 
@@ -343,10 +340,9 @@ def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool)
         x, y - h.mean, h.build_kernel(), noise=noises, operator=gp.operator, dtype=system.dtype, device=system.device
     )
     # whiten by the fitted model, so that values at all θ belong to one function
-    factor = randomly_pivoted_cholesky(system.operator, min(WHITENING_RANK, system.n // 4), seed=0)
     return estimated_marginal_likelihood(
         other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient,
-        whitening=Whitening(factor, system.operator.noise_of()),
+        whitening=whitening_of(system.operator, seed=0),
     ).of_all(rows, h.noise)  # fmt: skip
 
 

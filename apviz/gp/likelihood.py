@@ -131,9 +131,7 @@ def estimated_marginal_likelihood(
     if not solution.converged:
         end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): it {solution.stop_message}"
         warnings.warn(NotConverged(f"the solve for a likelihood did not converge {end}", solution), stacklevel=2)
-    operator = CountingOperator(system.operator)
-    if whitening is None:  # the vectors of a whitening are in the dtype of the system
-        operator = with_fast_products(operator, VALUE_ERROR)
+    operator = with_fast_products(CountingOperator(system.operator), VALUE_ERROR)
     w, y = solution.weights.to(operator.x).reshape(system.n, -1), system.b
     outputs = w.shape[1]
     inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)

@@ -15,7 +15,7 @@ from apviz.preconditioners import Whitening
 
 # steps between checks of the estimate, and the largest number of steps
 CHECK_EVERY_STEPS, MAX_STEPS = 5, 1000
-# largest change of value and σ² ∂/∂σ² between checks of a settled estimate
+# largest change of value and σ² ∂/∂σ² between checks of a settled estimate; whitened, of the mean of 1/λ
 SETTLED_NATS_PER_POINT = 1e-7
 # the basis, its product with F, and a copy of both, concatenated with the weights of the targets
 QUADRATURE_COPIES = 4
@@ -107,6 +107,8 @@ def _krylov(
     most = min(n, MAX_STEPS)
     # lower bound of the spectrum: K ⪰ σ²I, and Lᵀ L ⪰ I ÷ the largest eigenvalue of P
     floor = operator.noise if whitening is None else operator.noise / whitening.largest_eigenvalue
+    # the derivative in log σ² is at most this times the mean of 1/λ; whitened, eigenvalues λ are near 1
+    unit = operator.noise if whitening is None else 1.0
     for step in range(1, most + 1):
         w = operator.matmul(q) if whitening is None else whitening(operator.matmul(whitening.transposed(q)))
         diagonal.append(torch.sum(w * q, 0, dtype=torch.float64))
@@ -118,7 +120,7 @@ def _krylov(
             eigenvalues, s = _eigen(diagonal, below, floor)
             weight = s[:, 0].square() * scale[:, None]
             value = torch.sum(weight * eigenvalues.log())
-            now = float(value) / n, float(torch.sum(weight / eigenvalues)) * floor / n
+            now = float(value) / n, float(torch.sum(weight / eigenvalues)) * unit / n
             settled = (
                 before is not None
                 and max(abs(a - b) for a, b in zip(now, before, strict=True)) < SETTLED_NATS_PER_POINT

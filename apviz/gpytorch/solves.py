@@ -16,14 +16,14 @@ from gpytorch import settings as gpytorch_settings
 from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from apviz.gp.fast_products import VALUE_ERROR, with_fast_products
 from apviz.gp.log_determinant import LogDeterminant, lanczos_log_determinant
 from apviz.gp.probes import Probes, draw, rademacher
 from apviz.gp.variances import to_tolerance
 from apviz.kernels import Kernel
 from apviz.memory import require_memory
-from apviz.operators import Operator
-from apviz.preconditioners import Whitening
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.operators import CountingOperator, Operator
+from apviz.preconditioners import Whitening, whitening_of
 from apviz.settings import require, require_whole
 from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, attempt
 from apviz.solvers.automatic import CHOLESKY_ROWS
@@ -39,9 +39,9 @@ LOG_DETERMINANTS = ("auto", "lanczos", "skip")
 COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs", "botorch.optim.core")
 # default relative residual of a solve whose value such an optimiser compares
 VALUE_TOL = 1e-4
-# rank of the factor that whitens K for log det K; growth of the number of Lanczos steps at which it is computed again;
-# largest number of kept factors, one per model
-WHITENING_RANK, WORN, MOST_WHITENINGS = 500, 2, 8
+# growth of the number of Lanczos steps for log det K at which its whitening is computed again; largest number of kept
+# whitenings, one per model
+WORN, MOST_WHITENINGS = 2, 8
 # columns of K⁻¹ in one batched solve
 INVERSE_COLUMNS = 512
 
@@ -145,7 +145,8 @@ class Solves:
         inv_quad = torch.sum((2 * y - system.operator.matmul(w)) * w, dtype=torch.float64)
         probes = self._given(system) or rademacher(system.n, self._count, self.seed, system.x)  # the same in every call
         found = self._log_determinant(system, probes.z, wants_gradient, model)
-        return Solved(system.operator, w, found.left, found.right, inv_quad, found.value)
+        left, right = found.left.to(w), found.right.to(w)
+        return Solved(system.operator, w, left, right, inv_quad, found.value)
 
     def _log_determinant(
         self, system: KernelSystem, z: Tensor, wants_gradient: bool, model: Hashable
@@ -157,10 +158,9 @@ class Solves:
         key = (model, system.n)
         whitening, when_new = self._whitenings.pop(key, (None, None))
         if whitening is None:
-            rank = min(WHITENING_RANK, system.n // 4)
-            factor = randomly_pivoted_cholesky(system.operator, rank, self.seed)
-            whitening = Whitening(factor, system.operator.noise_of())
-        found = lanczos_log_determinant(system.operator, z, wants_gradient, whitening)
+            whitening = whitening_of(system.operator, self.seed)
+        operator = with_fast_products(CountingOperator(system.operator), VALUE_ERROR)
+        found = lanczos_log_determinant(operator, z.to(operator.x), wants_gradient, whitening)
         when_new = found.steps if when_new is None else when_new
         if found.steps <= WORN * when_new:
             self._whitenings[key] = whitening, when_new

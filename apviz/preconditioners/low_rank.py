@@ -81,32 +81,3 @@ class LowRankPlusNoise:
         n, rank = self.factor.shape
         inside, outside = (torch.randn(rows, columns, generator=generator).to(self.factor) for rows in (rank, n))
         return (self.factor @ inside).add_(outside * self.noise**0.5)
-
-
-class Whitening:
-    """A matrix L with L P Lᵀ = I for P = FFᵀ + D, F the factor: (n, r), D: σ²I or an (n,) diagonal.
-
-    Attributes:
-        log_determinant: of P, 0-d float64.
-        largest_eigenvalue: of P, or a bound on it.
-    """
-
-    def __init__(self, factor: Tensor, noise: Noise) -> None:
-        noises = torch.as_tensor(noise, dtype=torch.float64, device=factor.device).expand(len(factor))
-        self._root = noises.sqrt()[:, None].to(factor)
-        self._u, spectrum = eigenvectors(factor / self._root)
-        # (I + UΛUᵀ)^-½ = I + U((1 + Λ)^-½ − 1)Uᵀ
-        self._middle = ((1 + spectrum).rsqrt() - 1).to(factor)[:, None]
-        self.log_determinant = noises.log().sum() + torch.log1p(spectrum).sum()
-        self.largest_eigenvalue = float(noises.max() * (1 + spectrum.max())) if len(spectrum) else float(noises.max())
-
-    def __call__(self, r: Tensor) -> Tensor:
-        """Compute L r for r: (n, p)."""
-        return self._inner(r / self._root)
-
-    def transposed(self, r: Tensor) -> Tensor:
-        """Compute Lᵀ r for r: (n, p)."""
-        return self._inner(r) / self._root
-
-    def _inner(self, r: Tensor) -> Tensor:
-        return r + self._u @ (self._middle * (self._u.T @ r))
