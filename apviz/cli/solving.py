@@ -440,8 +440,8 @@ def _print_trace(trace: Trace) -> None:
     merged = f" (merged from {a['merged_rows']:,})" if "merged_rows" in a else ""
     console.print(f"[bold]{escape(trace.method_name)}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}{merged}, "
                   f"d = {a['d']}, {a['right_hand_sides']} right-hand sides")  # fmt: skip
-    if trace.method_details:
-        console.print(trace.method_details, highlight=False, markup=False)
+    if trace.details:
+        console.print(trace.details, highlight=False, markup=False)
     console.print(f"{a['kernel']}, σ² = {trace.noise_in_words(6)}, {a['dtype']} on {a['device_name']}, {a['engine']}")
     console.print(f"settings: {json.loads(a['solver_settings'])}", highlight=False)
     console.print(trace.status(), highlight=False, markup=False)

@@ -59,7 +59,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
             "–" if math.isnan(rmse) else f"{rmse:.4f}",
         ),
         trace.converged,
-        trace.method_details,
+        trace.details,
         trace.method.kind,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,13 @@ _BOUNDS: Final[dict[str, tuple[str, str | None, str]]] = {
     "kappa": ("lambda_max_bound", "lambda_min_bound", "≤"),
     "kappa_prime": ("lambda_max_block_bound", "lambda_min_bound", "≤"),
 }
+#: by kind of a certificate: how the residual is known, in words
+_KNOWN: Final = {
+    "bounded": "residual by products whose error is bounded",
+    "sampled": "residual by products whose error is measured on random rows",
+}
+#: the error of an entry, in the words of an engine that evaluates none
+_ERROR = re.compile(r" to (\d[\d.e+-]*)")
 #: relative difference below which a value is its bound
 _SAME = 1e-9
 
@@ -198,6 +206,16 @@ class Trace:
     def method_details(self) -> str:
         """Return the settings that the name of the method leaves out, in words; empty for none."""
         return str(self.attrs["method_details"])
+
+    @property
+    def details(self) -> str:
+        """Return the details of the method, and how products and residual were computed if not from all entries."""
+        found = [self.method_details]
+        if self.work_converts_seconds:
+            error = _ERROR.search(str(self.attrs["engine"]))
+            found.append("near + far: Fourier products" + (f", entries to {error[1]} of k(0)" if error else ""))
+        found.append(_KNOWN.get(str(self.attrs.get("certificate", "")), ""))
+        return "; ".join(filter(None, found))
 
     @property
     def method(self) -> Method:

@@ -361,3 +361,15 @@ def test_progress_names_the_method_and_ends_with_the_stop_reason():
     solution = apviz.solve(system(), AP, [apviz.ProgressHook(Console(file=text, width=200, force_terminal=True))])
     assert AP.method.name in text.getvalue()
     assert f"Not converged: epoch limit (residual {solution.residual:.2e})" in text.getvalue()
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the Fourier operator runs on the CPU")
+def test_details_say_how_products_and_the_residual_were_computed_if_not_from_all_entries():
+    assert recorded(apviz.ConjugateGradient())[0].trace.details == ""
+    recorder = apviz.Recorder()
+    apviz.solve(system(operator="fourier"), apviz.ConjugateGradient(tol=1e-3), hooks=[recorder])
+    products = "near + far: Fourier products, entries to 1e-08 of k(0)"
+    assert recorder.trace.details == products
+    trace = recorder.trace
+    trace.tree.attrs["certificate"] = "sampled"
+    assert trace.details == f"{products}; residual by products whose error is measured on random rows"

@@ -110,8 +110,8 @@ class RunsTable:
 
 
 def details_of(traces: Mapping[str, Trace]) -> dict[str, str]:
-    """Return the non-empty method details of runs, by the names of the runs in the folder."""
-    return {key: trace.method_details for key, trace in traces.items() if trace.method_details}
+    """Return the non-empty details of runs, by the names of the runs in the folder."""
+    return {key: trace.details for key, trace in traces.items() if trace.details}
 
 
 def _solve_row(trace: Trace, method: str) -> list[Cell]:
