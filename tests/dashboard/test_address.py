@@ -10,7 +10,7 @@ pytest.importorskip("panel")
 
 from apviz.dashboard import address
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.replay import ReplayView
+from apviz.dashboard.pages.replay.page import ReplayView
 from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.recording import RecordChoice

@@ -29,7 +29,7 @@ from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import View
 from apviz.dashboard.pages.compare.page import CompareView
 from apviz.dashboard.pages.predict.page import PredictChoice
-from apviz.dashboard.pages.replay import ReplayView
+from apviz.dashboard.pages.replay.page import ReplayView
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.session import Session
 from apviz.dashboard.settings.fields import Fields

@@ -51,6 +51,8 @@ class AnimationCard(ChartCard):
     ) -> None:
         self._make, self._takes_trace = animation, takes
         self.animation: Animation | None = None
+        #: Animation whose figure is in the chart.
+        self._in_chart: Animation | None = None
         self._key: tuple[int, ThemeName] | None = None
         self._wanted = self._shown = 0
         self._drawn, self._sent = -1, 0.0
@@ -65,6 +67,11 @@ class AnimationCard(ChartCard):
         """Return the update in the figure."""
         return self._shown
 
+    @property
+    def is_drawn(self) -> bool:
+        """Return whether the chart shows the run that is open."""
+        return self.animation is not None and self._in_chart is self.animation
+
     def open(self, trace: Trace | None, theme: ThemeName) -> list[int]:
         """Open a run and return the updates that can be shown, without drawing."""
         key = None if trace is None else (id(trace), theme)
@@ -77,6 +84,7 @@ class AnimationCard(ChartCard):
     def draw(self, trace: Trace | None, theme: ThemeName, update: int) -> None:
         """Draw the whole figure after an update."""
         self.open(trace, theme)
+        self._in_chart = self.animation
         self._wanted = self._shown = self._nearest(update)
         self.show([] if trace is None else [trace], theme)
         self._drawn, self._sent = self.chart.drawn, time.perf_counter()
@@ -88,12 +96,13 @@ class AnimationCard(ChartCard):
 
     def advance(self) -> None:
         """Send the requested frame if the browser is ready for it; called repeatedly."""
-        if self.animation is None or self._wanted == self._shown:
+        if not self.is_drawn or self._wanted == self._shown:
             return
         busy = self.chart.drawn <= self._drawn and time.perf_counter() - self._sent < DRAWING_SECONDS
         if busy:
             return
         self._shown, self._drawn, self._sent = self._wanted, self.chart.drawn, time.perf_counter()
+        assert self.animation is not None
         self.chart.show_frame(self.animation.frame(self._shown))
 
     def describe(self, words: str) -> None:

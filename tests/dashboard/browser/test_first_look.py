@@ -17,7 +17,7 @@ from tests.dashboard.browser.pointer import click, hover
 from tests.dashboard.browser.server import SHOWN
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
-WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
+WITH_MOMENTS = (*CURVES, "Which block", "Residual on each block")
 #: the verdict on the best converged run
 COST = re.compile(r"solved it in [\d.e-]+ (s|min)")
 METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
@@ -170,7 +170,7 @@ def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     someone = visit(height=2600).go(more="true")
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
     # the last chart, so that nothing moves away from the pointer
-    someone.chart("Where the residual is")
+    someone.chart("Residual on each block")
     hover(chart, "Alternating projection (cyclic")
     faded = "chart.data.some(each => each.opacity < 0.5) && chart.data.every(each => !each.legendgroup || " \
             "each.legendgroup.startsWith('Alternating projection (cyclic') === !(each.opacity < 0.5))"  # fmt: skip
@@ -289,10 +289,10 @@ def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address
     assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") != paper
     someone.press("Toggle theme")
     is_so = f"chart._fullLayout.paper_bgcolor === '{paper}'"
-    someone.until(is_so, someone.chart("Where the residual is"))
+    someone.until(is_so, someone.chart("Residual on each block"))
     # long enough for pending changes to arrive
     someone.tab.wait_for_timeout(2000)
-    for name in ("Residual.", "Which block", "Where the residual is"):
+    for name in ("Residual.", "Which block", "Residual on each block"):
         assert someone.chart(name).evaluate(f"chart => {is_so}")
     assert f"theme={ends}" in someone.tab.evaluate("location.search")
     dark = "getComputedStyle(document.body).backgroundColor === 'rgb(20, 23, 28)'"
@@ -302,7 +302,7 @@ def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address
 @pytest.mark.slow
 def test_a_page_shown_again_has_the_theme_chosen_meanwhile(visit):
     someone = visit().go(more="true")
-    someone.chart("Where the residual is")
+    someone.chart("Residual on each block")
     someone.tab.get_by_role("tab", name="Training").click()
     someone.tab.get_by_text("Start a training").locator(SHOWN).first.wait_for()
     someone.press("Toggle theme")
@@ -360,16 +360,16 @@ def test_chips_are_moved_through_by_arrows_and_the_drawer_takes_and_returns_the_
 @pytest.mark.slow
 def test_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(visit):
     someone = visit().go(methods="cg", more="true")
-    someone.chart("Where the residual is")
+    someone.chart("Residual on each block")
     seen = set()
     for _ in range(150):
         someone.tab.keyboard.press("Tab")
         name, shown = someone.tab.evaluate(FOCUSED)
         if shown:
             seen.add(name.split(".")[0])
-        if name.startswith("Where the residual is"):
+        if name.startswith("Residual on each block"):
             break
-    assert {"Run", "Residual", "Time per update", "Which block, when", "Where the residual is"} <= seen
+    assert {"Run", "Residual", "Time per update", "Which block, when", "Residual on each block"} <= seen
 
 
 @pytest.mark.slow
@@ -408,7 +408,7 @@ def test_every_chart_has_a_description_and_a_table(visit):
     charts = {
         0: ("Residual.", "work", "residual"), 2: ("Error in the K-norm", "error_at_most", "Theorem 1 allows"),
         3: ("κ and κ′", "is_estimate", "κ′ ≈"), 4: ("Time per update", "lower_quartile", "s in the median"),
-        5: ("Which block", "seconds", "residual"), 6: ("Where the residual is", "residual_norm", "largest on block"),
+        5: ("Which block", "seconds", "residual"), 6: ("Residual on each block", "residual_norm", "largest on block"),
     }  # fmt: skip
     for count, (place, (heading, column, phrase)) in enumerate(charts.items()):
         words = someone.chart(heading).get_attribute("aria-label")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,8 @@ pytest.importorskip("panel")
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.replay import Replay, function_table, rows_table, update_at_work
+from apviz.dashboard.pages.replay.page import Replay
+from apviz.dashboard.pages.replay.side import function_table, matching_update, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
 from tests.dashboard.visiting import drawn, visitor
 
@@ -61,15 +64,15 @@ def test_without_a_run_the_page_says_what_to_do(shared):
     page.open()
     drawn(page)
     assert page.choice.run == "" and "press Record a solve" in page._hint.object and page._hint.visible
-    assert not page._player.view.visible and not page._map.view.visible
+    assert not page._player.view.visible and not page._first.map.view.visible
 
 
 def test_the_newest_run_with_pictures_is_shown_with_its_function_and_its_diagnosis(page):
     drawn(page)
     trace = page.shared.runs.open(page.choice.run)
     assert page._player.view.visible and page._player.view.end == trace["snapshot"].sizes["update"] - 1
-    assert page._map.chart.base and page._function.chart.base and page._function.view.visible
-    assert page._timeline.chart.cursor == [1.0]
+    assert page._first.map.chart.base and page._first.function.chart.base and page._first.function.view.visible
+    assert page._first.marked["timeline"].chart.cursor == [1.0]
     assert diagnose(trace).evidence == page._diagnosis._evidence.object
 
 
@@ -88,10 +91,10 @@ def test_an_update_from_the_address_or_the_timeline_is_shown(page):
     drawn(page)
     page.choice.update = 2
     assert page._player.update == 2
-    page._timeline.chart.clicked = {"name": "", "x": 4.0, "y": 1.0, "values": [], "count": 1}
+    page._first.marked["timeline"].chart.clicked = {"name": "", "x": 4.0, "y": 1.0, "values": [], "count": 1}
     assert page.choice.update == 4 and page._player.update == 4
-    page._timeline.chart.clicked = {"name": "", "x": 12.0, "y": 1.0, "values": [], "count": 2}
-    assert page.choice.update == 4 and "update 12 was not recorded" in page._bar._text.object
+    page._first.marked["timeline"].chart.clicked = {"name": "", "x": 6.0, "y": 1.0, "values": [], "count": 2}
+    assert page.choice.update == 4 and "update 6 has no picture" in page._bar._text.object
 
 
 def test_a_missing_run_in_the_address_is_reported(page):
@@ -111,21 +114,67 @@ def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):
     np.testing.assert_array_equal(function_table(trace, 2).iloc[:, 1], geometry.functions(trace)["value"][2])
 
 
-def test_a_second_solve_is_shown_at_the_work_of_the_first(shared):
+@pytest.fixture
+def pair(shared):
+    """Return the page with a solve by projections and one by CG, and their traces."""
     first, second = record(shared, method="ap"), record(shared, method="cg")
     page = Replay(shared)
     page.main()
     page.choice.param.update(run=first, other=second)
     page.open()
+    return drawn(page), shared.runs.open(first), shared.runs.open(second)
+
+
+def test_a_second_solve_has_at_most_the_work_seconds_or_number_of_an_update(shared):
+    ap, cg = (shared.runs.open(record(shared, method=method)) for method in ("ap", "cg"))
+    for same, update in product(("work", "seconds", "update"), (1, 3, 5)):
+        most = float(ap["update"][same].sel(update=update)) * (1 + 1e-9)
+        costs = zip(cg["update"]["update"].values, cg["update"][same].values, strict=True)
+        expected = max((number for number, cost in costs if cost <= most), default=0)
+        assert matching_update(cg, ap, update, same) == expected
+    assert matching_update(ap, ap, 4, "work") == 4
+
+
+def test_every_chart_of_two_solves_shows_the_same_moment(pair):
+    page, ap, cg = pair
+    page.choice.same, page._player.view.value = "update", 3
     drawn(page)
-    assert page._other_map.view.visible and page._other_map.chart.base
-    ap, cg = shared.runs.open(first), shared.runs.open(second)
-    works = cg["update"]["work"].values
-    for update in (1, 3, 5):
-        work = float(ap["update"]["work"].sel(update=update))
-        expected = max((number for number, each in zip(cg["update"]["update"].values, works, strict=True)
-                        if each <= work * (1 + 1e-9)), default=0)  # fmt: skip
-        assert update_at_work(cg, ap, update) == expected
-    assert update_at_work(ap, ap, 4) == 4
+    for side in page._sides:
+        side.map.chart.drawn += 1  # as a browser reports
+    page.tick()
+    assert page._first.update == page._second.update == page.choice.update == 3
+    assert page._first.map.shown == page._second.map.shown == 3
+    assert page._first.marked["timeline"].chart.cursor == [3.0] and not page._second.marked["timeline"].view.visible
+    residual, _ = page._curves
+    assert residual.drawn == [ap, cg]
+    epochs = [float(each["update"]["epoch_of_update"].sel(update=3)) for each in (ap, cg)]
+    assert residual.chart.cursor == epochs
+    page.choice.same = "work"
+    page.tick()
+    works = [float(each["update"]["work"].sel(update=side.update)) if side.update else float(each["epoch"]["work"][0])
+             for each, side in ((ap, page._first), (cg, page._second))]  # fmt: skip
+    assert residual.chart.cursor == list(dict.fromkeys(works)) and works[1] <= works[0]
+
+
+def test_a_click_on_either_curve_moves_both_solves(pair):
+    page, ap, cg = pair
+    groups = [curve.legendgroup for curve in page._curves[0].figure.data if "lines" in (curve.mode or "")]
+    for group, trace, epoch in zip(groups, (ap, cg), (1, 2), strict=False):
+        page._curves[0].chart.clicked = {"name": "", "x": 0.0, "y": 0.0, "values": [epoch], "group": group}
+        last = int(np.searchsorted(trace["update"]["epoch_of_update"].values, epoch, side="right"))
+        expected = last if trace is ap else matching_update(ap, cg, last, "work")
+        assert page.choice.update == expected or f"update {expected} has no picture" in page._bar._text.object
+
+
+def test_pictures_that_end_early_and_other_systems_are_said(shared, pair):
+    page, *_ = pair
+    assert not page._note.visible
+    short = record(shared, snapshots=2, method="ap", rule="cyclic")
+    page.choice.param.update(other=short, same="update", update=4)
+    drawn(page)
+    assert "end with update 2. It has made 4 updates" in page._note.object and page._note.visible
+    shared.system.n = 100
+    page.choice.other = record(shared)
+    assert "The two solves are of different systems." in page._note.object
     page.choice.other = ""
-    assert not page._other_map.view.visible
+    assert not page._second.map.view.visible and not page._note.visible and not page._same.visible

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from apviz import plots
-from apviz.analysis import errors
-from apviz.dashboard.components.chart_card import ChartCard, updates_table
+from apviz.dashboard.components.chart_card import ChartCard
+from apviz.dashboard.components.solve_cards import error_card, named, norms_card, timeline_card
 from apviz.dashboard.pages.compare.answer import curve_styles
 from apviz.dashboard.pages.compare.highlight import SIZE, SIZE_LECTURE, highlight, log_x
 from apviz.plots._axes import X, without_buttons
@@ -109,16 +107,7 @@ def _cards_of_curves(
             axes=420,
             **curves,
         ),
-        "theory": ChartCard(
-            "Error in the K-norm, and theory's bound",
-            "The band is what the last residual leaves uncertain. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in "
-            "exact arithmetic. In float32 and with skeletons, the error is known at passes only.",
-            lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)),
-            takes=has_error,
-            table=errors_table,
-            sentence=error_sentence,
-            **curves,
-        ),
+        "theory": error_card(lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)), curves),
     }
 
 
@@ -131,16 +120,8 @@ def _other_cards(lecture: bool) -> dict[str, ChartCard]:
             lambda traces, theme: plots.condition_numbers(traces, theme=theme), takes=has_kappa,
             table=kappas_table, sentence=kappa_sentence, axes=460, lecture=lecture,
         ),
-        "timeline": ChartCard(
-            "Which block, when", "One mark per update of the selected run; the colour is the energy removed.",
-            lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=_has_timeline,
-            table=updates_table, x_unit=lambda: "update", lecture=lecture,
-        ),
-        "blocks": ChartCard(
-            "Where the residual is", "Residual norm of every block after every epoch of the selected run.",
-            lambda traces, theme: plots.block_norms(traces, theme=theme), takes=_has_blocks,
-            table=block_norms_table, sentence=residual_sentence, x_unit=lambda: "epochs", lecture=lecture,
-        ),
+        "timeline": timeline_card("One mark per update of the selected run; the colour: energy removed.", lecture),
+        "blocks": norms_card("Residual norm of every block after every epoch of the selected run.", lecture),
         "time": ChartCard(
             "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
             lambda traces, theme: plots.update_times(traces, theme=theme),
@@ -150,55 +131,9 @@ def _other_cards(lecture: bool) -> dict[str, ChartCard]:
     }  # fmt: skip
 
 
-def _has_blocks(trace: Trace) -> bool:
-    return "block" in trace and "update" in trace and trace["epoch"].sizes["epoch"] > 1
-
-
-def _has_timeline(trace: Trace) -> bool:
-    return trace.parts is not None and "update" in trace and trace["epoch"].sizes["epoch"] > 1
-
-
-def has_error(trace: Trace) -> bool:
-    """Test whether the K-norm error is known; it is not if the numbers of a solve overflowed."""
-    upper = errors.k_norm_error(trace)["upper"].values
-    return bool((np.isfinite(upper) & (upper > 0)).any())
-
-
 def has_kappa(trace: Trace) -> bool:
     """Test whether κ is known, which requires a kernel of apviz."""
     return "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])
-
-
-def relative_error(trace: Trace) -> pd.DataFrame:
-    """Return `error_at_least`, `error_at_most` and `bound` as the figure draws them, with the error's attributes."""
-    error = errors.k_norm_error(trace)
-    upper = error["upper"].values
-    start = upper[np.isfinite(upper) & (upper > 0)][0]
-    parts = {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}
-    found = pd.DataFrame({column: error[part].values / start for column, part in parts.items()})
-    found.attrs = dict(error.attrs)
-    return found
-
-
-def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of the edges of the band of ‖W − W*‖²_K and its bound, relative to its upper edge at the start."""
-    frames = []
-    for name, trace in _named(traces):
-        epochs, error = trace["epoch"], relative_error(trace)
-        columns = {column: epochs[column].values for column in ("epoch", "work", "seconds")}
-        frames.append(pd.DataFrame({"run": name, **columns, **error, "bound_name": error.attrs["bound_name"]}))
-    return pd.concat(frames, ignore_index=True)
-
-
-def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of ‖R_I‖_F over the rows that a block owns, by epoch and block."""
-    frames = []
-    for name, trace in _named(traces):
-        block = trace["block"]
-        norms = block["residual_norm"].transpose("epoch", "block").to_series().rename("residual_norm").reset_index()
-        norms["rows"] = block["owned_size"].sel(block=norms["block"].values).values
-        frames.append(norms.assign(run=name)[["run", "epoch", "block", "rows", "residual_norm"]])
-    return pd.concat(frames, ignore_index=True)
 
 
 def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
@@ -207,7 +142,7 @@ def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
     rows = [
         {"run": name, "updates": trace["update"].sizes["update"]}
         | dict(zip(columns, time_quantiles(trace).tolist(), strict=True))
-        for name, trace in _named(traces)
+        for name, trace in named(traces)
     ]
     return pd.DataFrame(rows)
 
@@ -215,7 +150,7 @@ def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
 def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Return a table of κ and κ′, with the method of each, and whether it is an estimate."""
     rows = []
-    for name, trace in _named(traces):
+    for name, trace in named(traces):
         spectrum = trace["spectrum"]
         for which in ("kappa", "kappa_prime"):
             value = spectrum[which]
@@ -224,41 +159,10 @@ def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
-    """Yield runs with their names in figures, which distinguish runs of one method."""
-    return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
-
-
-def error_sentence(trace: Trace) -> str:
-    """Return a sentence on the final error in the K-norm, and on its theoretical bound."""
-    error = relative_error(trace)
-    known = np.flatnonzero(error["error_at_most"].notna())[-1]  # with skeletons, the error at the last pass
-    low, high, bound = (float(error[name].iloc[known]) for name in ("error_at_least", "error_at_most", "bound"))
-    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][known])
-    called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
-    theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
-    return (
-        f"{trace.method_name}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} "
-        f"of its start, {theory}, {trace.status(with_residual=False).lower()}"
-    )
-
-
 def kappa_sentence(trace: Trace) -> str:
     """Return a sentence on the condition numbers of a run."""
     known = [each for each in ("kappa", "kappa_prime") if math.isfinite(trace["spectrum"][each])]
     return f"{trace.method_name}: {' and '.join(trace.condition(each) for each in known)}"
-
-
-def residual_sentence(trace: Trace) -> str:
-    """Return a sentence on the distribution of the final residual over the blocks."""
-    last = trace["block"].isel(epoch=-1)
-    norms = last["residual_norm"].values
-    most, least = int(norms.argmax()), int(norms.argmin())
-    return (
-        f"{trace.method_name}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
-        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, "
-        f"{trace.status(with_residual=False).lower()}"
-    )
 
 
 def time_sentence(trace: Trace) -> str:

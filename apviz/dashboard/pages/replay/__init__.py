@@ -1,0 +1,1 @@
+"""The page Replay: one solve or two, update by update."""
