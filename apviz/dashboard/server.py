@@ -34,6 +34,8 @@ from apviz.memory import give_back
 #: Multiple of `tab_seconds` after which a tab that answers no ping counts as closed. A busy server reads answers late:
 #: a quarter of this value was too small for twenty visitors on two busy cores.
 SILENT_TIMES = 8
+#: Seconds between messages that keep the connection of an idle page open. Proxies such as nginx close it after 60.
+ALIVE_SECONDS = 20
 #: Most characters of a line of the log, because Bokeh logs whole messages.
 LINE_CHARACTERS = 2_000
 
@@ -124,10 +126,9 @@ def build_server(
         static_dirs={name: str(folder) for name, folder in {"plotly": plotly_folder(), **(files or {})}.items()},
         check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
         unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
-        websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=0, websocket_ping_interval=silent,
-        websocket_ping_timeout=silent,
-        http_server_kwargs=http, sign_sessions=True, secret_key=secrets.token_hex(),
-        **more,
+        websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=round(1000 * ALIVE_SECONDS),
+        websocket_ping_interval=silent, websocket_ping_timeout=silent, http_server_kwargs=http, sign_sessions=True,
+        secret_key=secrets.token_hex(), **more,
     )  # fmt: skip
     # `origins` replaces Bokeh's list of origins, which supports one port only and ignores the Host header.
     server._tornado._websocket_origins = {"*"}

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 
 import pytest
 
 pytest.importorskip("panel")
 
+import panel as pn
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import websocket_connect
 from typer.testing import CliRunner
 
 from apviz.cli import app
 from apviz.dashboard import serve, server
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.origins import Origins
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -95,3 +103,28 @@ def test_the_log_omits_closed_tabs_and_reports_everything_else(fails, is_told, n
     except AssertionError:
         log.error("it failed", exc_info=True)
     assert bool(told) == is_told
+
+
+def test_an_idle_connection_gets_messages_because_proxies_close_silent_ones(monkeypatch):
+    assert server.ALIVE_SECONDS < 60  # after which nginx closes it
+    monkeypatch.setattr(server, "ALIVE_SECONDS", 0.05)
+
+    async def main() -> None:
+        port = free_port()
+        page = server.build_server(
+            lambda: pn.pane.Str(""), port, "127.0.0.1", Origins("127.0.0.1"), Limits(), show=False
+        )  # fmt: skip
+        page.start()
+        url, got = f"http://127.0.0.1:{port}", asyncio.Event()
+        answer = await AsyncHTTPClient().fetch(url)
+        (token,) = re.findall(r'"token":\s*"([^"]+)"', answer.body.decode())
+        request = HTTPRequest(f"{url.replace('http', 'ws')}/ws", headers={"Origin": url})
+        line = await websocket_connect(
+            request, subprotocols=["bokeh", token], on_message_callback=lambda message: None
+        )  # fmt: skip
+        line.on_ping = lambda data: got.set()
+        await asyncio.wait_for(got.wait(), 10)
+        line.close()
+        page.stop()
+
+    asyncio.run(main())
