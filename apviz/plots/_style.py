@@ -227,8 +227,38 @@ def _hex(color: str) -> str:
 
 def translucent(color: str, alpha: float) -> str:
     """Return the colour `#RRGGBB` with an opacity from 0 to 1, in CSS notation."""
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    red, green, blue = _channels(color)
     return f"rgba({red},{green},{blue},{alpha})"
+
+
+#: Contrast of text with its background that WCAG 2 asks for at level AA.
+_TEXT_CONTRAST: Final = 4.5
+
+
+def readable(color: str, theme: Theme) -> str:
+    """Return the colour `#RRGGBB`, mixed with the ink of a theme as far as text in it needs."""
+    wanted, ink = _channels(color), _channels(theme.ink)
+    for share in range(0, 101, 5):
+        mixed = [round(a + (b - a) * share / 100) for a, b in zip(wanted, ink, strict=True)]
+        found = "#" + "".join(f"{each:02X}" for each in mixed)
+        if _contrast(found, theme.paper) >= _TEXT_CONTRAST:
+            return found
+    return theme.ink
+
+
+def _channels(color: str) -> list[int]:
+    return [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours as WCAG 2 defines it."""
+    dark, light = sorted(_luminance(each) for each in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (x / 255 for x in _channels(color))]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def template(theme: Theme) -> go.layout.Template:

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import log_ticks
-from apviz.plots._style import TEXT_SIZE, ThemeName, theme_named, translucent
+from apviz.plots._style import TEXT_SIZE, Theme, ThemeName, readable, theme_named, translucent
 
 #: Most curves that stand out.
 MOST = 4
@@ -54,7 +54,7 @@ def highlight(
             front.append(curve)
     figure.data = [*behind, *front]
     figure.layout.yaxis.autorangeoptions.update(_room_below(figure))
-    labels, room = _labels(figure, names, translucent(colors.paper, 0.7), pixels)
+    labels, room = _labels(figure, names, colors, pixels)
     if labels:
         figure.layout.annotations = [*figure.layout.annotations, *labels]
         figure.layout.margin.r = max(_MARGIN, int(room))
@@ -78,7 +78,7 @@ def _room_below(figure: go.Figure) -> dict[str, Any]:
 
 
 def _labels(
-    figure: go.Figure, names: Mapping[str, str], paper: str, pixels: tuple[int, int]
+    figure: go.Figure, names: Mapping[str, str], colors: Theme, pixels: tuple[int, int]
 ) -> tuple[list[dict[str, Any]], float]:
     """Return annotations at the ends of curves, where they cover neither each other nor a curve.
 
@@ -105,8 +105,9 @@ def _labels(
         labels.append({
             "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(lines),
             "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
-            "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right", "bgcolor": paper,
-            "font": {"color": curve.line.color, "size": TEXT_SIZE - 1},
+            "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right",
+            "bgcolor": translucent(colors.paper, 0.7),
+            "font": {"color": readable(curve.line.color, colors), "size": TEXT_SIZE - 1},
         })  # fmt: skip
     return labels, max(left + width for left, _, width, _ in taken) - pixels[0]
 
