@@ -88,10 +88,10 @@ def batch_size_sweep(
         _limit(figure, memory_limit, len(panels), colors)
     sizes = sorted({trace.block_size or 0 for trace in several})
     figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
-    figure.update_xaxes(title_text="batch size b", row=len(panels), col=1)
+    figure.update_xaxes(title_text="block size b", row=len(panels), col=1)
     figure.update_layout(height=HEIGHT + PANEL * (len(panels) - len(PANELS)))
     return finish(
-        figure, several, colors, "Cost of each batch size", "batch_size_sweep", _notes(several, compared, best)
+        figure, several, colors, "Cost of each block size", "batch_size_sweep", _notes(several, compared, best)
     )
 
 

@@ -64,7 +64,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     for column, (_, title) in enumerate(_PANELS, start=1):
         curves.grid.axis("x", 1, column).update(title={"text": title}, rangemode="tozero", nticks=6)
     curves.log_axis(RESIDUAL, tolerances_of=several)
-    title = "Batch sizes by epochs (left), time (right)"
+    title = "Block sizes by epochs (left), time (right)"
     return curves.finish(several, title, "batch_sizes")
 
 
