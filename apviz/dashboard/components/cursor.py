@@ -11,6 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.stepper import Stepper
 from apviz.dashboard.components.text import escape
 from apviz.plots._labels import legend_entry, run_names
 from apviz.tracing import Trace
@@ -134,15 +135,15 @@ class CursorBar:
     """
 
     def __init__(self, go: Callable[[int | None], None]) -> None:
-        look = {"size": "small", "width": 320, "margin": (14, 12, 8, 12), "visible": False}
-        self.field = server_owned(pmui.IntInput(label="Update", value=None, start=0, **look), editable=["value"])
-        self.field.param.watch(lambda event: go(event.new), "value")
+        self.stepper = Stepper("Update", "update", go, start=0, size="small", width=320)
+        self.field = self.stepper.field
+        self.stepper.view.visible = False
         self.words = server_owned(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
-        self.view = pn.FlexBox(self.field, self.words, align_items="center", sizing_mode="stretch_width")
+        self.view = pn.FlexBox(self.stepper.view, self.words, align_items="center", sizing_mode="stretch_width")
 
     def show(self, trace: Trace | None, cursor: Cursor | None) -> None:
         """Show the selected run and its cursor."""
-        self.field.visible = trace is not None
+        self.stepper.view.visible = trace is not None
         if trace is not None:
             self.field.label = f"Update of {trace.method_name}"
         self.field.value = None if cursor is None else cursor.update

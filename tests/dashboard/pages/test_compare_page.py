@@ -135,7 +135,7 @@ def test_a_click_on_something_that_is_not_a_run_selects_nothing(runs):
 def test_the_cursor_is_also_an_update_number_of_the_selected_run(runs):
     page = opened(runs, runs=["gs", "cg"], selected="cg")
     field = page._cursor.field
-    assert field.visible and field.label == "Update of CG" and field.value is None
+    assert page._cursor.stepper.view.visible and field.label == "Update of CG" and field.value is None
     field.value = 4
     assert page.choice.update == 4 and "CG, update 4" in page._cursor.words.object
     assert page._cards["residuals"].chart.cursor == [float(runs.open("cg")["update"]["work"][3])]
@@ -152,7 +152,7 @@ def test_a_number_that_is_not_an_update_is_rejected_and_the_cursor_stays(runs):
 
 
 def test_without_a_run_there_is_no_field_for_the_cursor(tmp_path):
-    assert not opened(RunsFolder(tmp_path))._cursor.field.visible
+    assert not opened(RunsFolder(tmp_path))._cursor.stepper.view.visible
 
 
 def test_charts_keep_their_order_whatever_the_address(runs):

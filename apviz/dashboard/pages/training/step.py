@@ -14,6 +14,7 @@ from panel.viewable import Viewable
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.stepper import Stepper
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.pages.base import HALF
@@ -82,8 +83,8 @@ class StepDetails:
         wide = {"sizing_mode": "stretch_width"}
         self._selected, self._solves = selected, solves
         self._look_at, self._step = look_at, 0
-        self.number = pmui.IntInput(label="Step", value=None, start=1, width=160, margin=(4, 12))
-        self.number.param.watch(lambda event: self._typed(event.new), "value")
+        stepper = Stepper("Step", "step", self._typed, start=1, width=100)
+        self.number = stepper.field
         self._latest = server_owned(pmui.Button(label="The last step", variant="text", icon="last_page"))
         self._latest.on_click(lambda event: look_at(None))
         self.again = server_owned(
@@ -93,7 +94,7 @@ class StepDetails:
         self.title = server_owned(pmui.Typography("", variant="h6", margin=(8, 12, 0, 12)))
         self.text = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self.head = pn.Column(
-            self.title, pn.FlexBox(self.number, self._latest, self.again, align_items="center", **wide), self.text,
+            self.title, pn.FlexBox(stepper.view, self._latest, self.again, align_items="center", **wide), self.text,
             visible=False, **wide,
         )  # fmt: skip
         self.numbers = pn.Column(margin=(0, 12), **wide)
