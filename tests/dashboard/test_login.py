@@ -13,15 +13,14 @@ import pytest
 pytest.importorskip("panel")
 
 import panel as pn
-import tornado.web
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
-from tornado.httpserver import HTTPServer
 
 from apviz.dashboard import login
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.login import Tries
 from apviz.dashboard.origins import Origins
 from apviz.dashboard.server import build_server
+from tests.dashboard.proxying import PREFIX, listening
 from tests.ports import free_port
 
 
@@ -80,31 +79,6 @@ def test_guesses_from_many_addresses_use_limited_memory():
 # --- the page, through a server and a proxy -----------------------------------------------------------------------
 
 
-class Proxy(tornado.web.RequestHandler):
-    """Serves the dashboard below /gp/ like nginx: removes the prefix, and sends the host of either."""
-
-    def initialize(self, port: int, keeps_host: bool) -> None:
-        self.port, self.keeps_host = port, keeps_host
-
-    async def get(self, path: str) -> None:
-        query = f"?{self.request.query}" if self.request.query else ""
-        headers = dict(self.request.headers.get_all())
-        if not self.keeps_host:
-            headers["Host"] = f"127.0.0.1:{self.port}"
-        answer = await AsyncHTTPClient().fetch(
-            f"http://127.0.0.1:{self.port}/{path}{query}", method=self.request.method, headers=headers,
-            body=self.request.body if self.request.method == "POST" else None, follow_redirects=False,
-            raise_error=False, allow_nonstandard_methods=True,
-        )  # fmt: skip
-        self.set_status(answer.code)
-        for name in ("Location", "Set-Cookie", "Content-Type"):
-            for value in answer.headers.get_list(name):
-                self.add_header(name, value)
-        self.finish(answer.body or b"")
-
-    post = get
-
-
 class Browser:
     """Follows redirects and keeps cookies like a browser."""
 
@@ -142,14 +116,12 @@ def visit(do, *, keeps_host: bool = True, password: str = "open sesame"):
     """Run `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
 
     async def main():
-        port, front = free_port(), HTTPServer(tornado.web.Application())
+        port = free_port()
         origins = Origins("127.0.0.1", ["https://gp.example.org"])
         page = build_server(lambda: pn.pane.Str("inside"), port, "127.0.0.1", origins, Limits(), password, show=False)
         page.start()
-        front.request_callback.add_handlers(".*", [("/gp/(.*)", Proxy, {"port": port, "keeps_host": keeps_host})])
-        front.listen(0, "127.0.0.1")
-        (of_proxy,) = {each.getsockname()[1] for each in front._sockets.values()}
-        there = Browser(f"http://127.0.0.1:{of_proxy}/gp/", Host="gp.example.org", Origin="https://gp.example.org")
+        front, address = listening(port, keeps_host=keeps_host)
+        there = Browser(address, Host="gp.example.org", Origin="https://gp.example.org")
         there.headers["X-Forwarded-Proto"] = "https"
         try:
             return await do(Browser(f"http://127.0.0.1:{port}/"), there)
@@ -165,7 +137,7 @@ def test_the_login_respects_the_prefix_of_a_proxy_and_returns_to_the_requested_v
     async def do(direct, proxied):
         return [await each.log_in("open sesame", "?page=runs&x=a%20b") for each in (direct, proxied)]
 
-    for (code, url, text), base in zip(visit(do, keeps_host=keeps_host), ("/?", "/gp/?"), strict=True):
+    for (code, url, text), base in zip(visit(do, keeps_host=keeps_host), ("/?", f"{PREFIX}?"), strict=True):
         assert code == 200 and '"token":' in text
         assert urlsplit(url).path + "?" + urlsplit(url).query == f"{base}page=runs&x=a%20b"
 
