@@ -37,8 +37,8 @@ def material_theme(theme: ThemeName, *, lecture: bool) -> dict[str, Any]:
     border = f"1px solid {of['line']}"
     focus = {"outline": f"2px solid {of['accent']}", "outlineOffset": "2px"}
     components = {
-        # the only heading of the first level is the title of the page
-        "MuiTypography": {"defaultProps": {"variantMapping": {"h3": "h1", "h6": "h2"}}},
+        # the only heading of the first level is the title of the page; h5 is an empty line at the top of the drawer
+        "MuiTypography": {"defaultProps": {"variantMapping": {"h3": "h1", "h5": "div", "h6": "h2"}}},
         "MuiAppBar": {"styleOverrides": {"root": {
             "backgroundColor": of["paper"], "backgroundImage": "none", "color": of["ink"], "boxShadow": "none",
             "borderBottom": border,
@@ -54,7 +54,10 @@ def material_theme(theme: ThemeName, *, lecture: bool) -> dict[str, Any]:
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible": focus}}},
         # a message next to its icon, and no space for an empty title
         "MuiAlert": {"styleOverrides": {
-            "message": {"& p": {"margin": 0}, "& .MuiAlertTitle-root:empty": {"display": "none"}},
+            "message": {
+                "& p": {"margin": 0}, "& p:last-child": {"paddingBottom": "8px"},
+                "& .MuiAlertTitle-root:empty": {"display": "none"},
+            },
         }},
     }  # fmt: skip
     palette = {
