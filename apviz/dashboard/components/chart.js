@@ -6,6 +6,9 @@ const HOVER = "apviz-hover";
 const FADED = 0.18;
 // Font size in pixels of a figure that is not enlarged.
 const TYPE_SIZE = 15;
+// Width in pixels of a legend entry without its name, and of a character of it.
+const ENTRY = 50;
+const CHARACTER = 7;
 
 // All charts share one script. The page requests it early, so that it loads during the rest of the set-up.
 function plotly() {
@@ -69,7 +72,10 @@ function heightOf(figure, width, axes) {
   }
   const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
-  const columns = Math.max(1, Math.floor(width / (330 * scale)));
+  // plotly gives every entry the width of the widest, and a legend the width of the axes
+  const longest = Math.max(0, ...names.flatMap((name) => name.split("<br>")).map((line) => line.length));
+  const entry = (ENTRY + CHARACTER * longest) * scale;
+  const columns = Math.max(1, Math.floor((width - margin.l - margin.r) / entry));
   const hasNone = figure.layout.coloraxis?.colorbar || figure.layout.showlegend === false;
   const legend = hasNone ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
   return margin.t + axes + scale * (50 + legend);
