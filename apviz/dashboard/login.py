@@ -23,6 +23,7 @@ ADDRESSES, FORGOTTEN_SECONDS = 10_000, 900.0
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>apviz: log in</title>
+<link rel="icon" href="data:,">
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <style>
 body {{ font: 16px system-ui, sans-serif; margin: 20vh auto; max-width: 20em; padding: 0 1em }}

@@ -49,5 +49,6 @@ def page(preview: Preview | None, chips: Iterable[Sequence[str]], titles: Iterab
         awaits, body = "chart", f"{words}<div class='grey chart' id='apviz-chart'></div>{script}"
     return (
         f'<div id="apviz-first" data-awaits="{awaits}" aria-busy="true"><header><b>apviz</b><nav>{tabs}</nav>'
-        f'<i role="status">Controls are loading …</i></header><div class="chips">{bar}</div><main>{body}</main></div>'
+        '<i role="status">Controls are loading …</i></header>'
+        f'<main><div class="chips">{bar}</div><section>{body}</section></main></div>'
     )

@@ -49,15 +49,21 @@ def photograph(browser: Any, address: str, path: Path, width: int, height: int) 
     tab = browser.new_page(viewport={"width": width, "height": height})
     tab.goto(address)
     tab.get_by_role("tab").first.wait_for()
+    bottom = wait_until_quiet(tab)
+    # the page scrolls inside itself, so the window must be as high as its content
+    tab.set_viewport_size({"width": width, "height": max(height, min(bottom + 20, 8000))})
+    tab.wait_for_timeout(QUIET)
+    tab.screenshot(path=path)
+    tab.close()
+
+
+def wait_until_quiet(tab: Any) -> int:
+    """Wait until a page no longer changes; return the lowest pixel of its content."""
     before = ""
     while (now := tab.evaluate(_STATE)) != before:
         before = now
         tab.wait_for_timeout(QUIET)
-    # the page scrolls inside itself, so the window must be as high as its content
-    tab.set_viewport_size({"width": width, "height": max(height, min(int(now.split()[0]) + 20, 8000))})
-    tab.wait_for_timeout(QUIET)
-    tab.screenshot(path=path)
-    tab.close()
+    return int(now.split()[0])
 
 
 _STATE = """() => {

@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import apviz
@@ -322,56 +320,6 @@ def test_everything_fits_a_phone(visit):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
-FOCUSED = """() => {
-    let at = document.activeElement;
-    while (at.shadowRoot && at.shadowRoot.activeElement) at = at.shadowRoot.activeElement;
-    const name = at.getAttribute("aria-label") || at.innerText || "", style = getComputedStyle(at);
-    const shown = style.outlineStyle !== "none" || at.matches(".Mui-focusVisible");
-    return [name.split("\\n").pop(), shown];
-}"""
-
-
-def test_run_is_within_five_stops_of_the_tab_key_and_every_stop_shows_its_focus(visit):
-    someone = visit().go(methods="cg")
-    someone.chart("Residual.")
-    stops = []
-    for _ in range(5):
-        someone.tab.keyboard.press("Tab")
-        name, shown = someone.tab.evaluate(FOCUSED)
-        assert shown, name
-        stops.append(name)
-    assert "Run" in stops
-
-
-@pytest.mark.slow
-def test_chips_are_moved_through_by_arrows_and_the_drawer_takes_and_returns_the_focus(visit):
-    someone = visit().go()
-    chips = someone.tab.get_by_role("toolbar", name="Settings").get_by_role("button")
-    chips.first.focus()
-    someone.tab.keyboard.press("ArrowRight")
-    assert someone.tab.evaluate(FOCUSED)[0].startswith("Rows")
-    someone.tab.keyboard.press("Enter")
-    someone.field("Training rows n").wait_for()
-    someone.tab.wait_for_function(f"!({FOCUSED})()[0].startsWith('Rows')")
-    someone.tab.keyboard.press("Escape")
-    someone.tab.wait_for_function(f"({FOCUSED})()[0].startsWith('Rows')")
-
-
-@pytest.mark.slow
-def test_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(visit):
-    someone = visit().go(methods="cg", more="true")
-    someone.chart("Residual on each block")
-    seen = set()
-    for _ in range(150):
-        someone.tab.keyboard.press("Tab")
-        name, shown = someone.tab.evaluate(FOCUSED)
-        if shown:
-            seen.add(name.split(".")[0])
-        if name.startswith("Residual on each block"):
-            break
-    assert {"Run", "Residual", "Time per update", "Which block, when", "Residual on each block"} <= seen
-
-
 @pytest.mark.slow
 def test_rows_pin_and_hide_their_curves(visit):
     someone = visit().go()
@@ -397,31 +345,6 @@ def test_a_changed_setting_is_announced_until_it_is_taken_back(visit):
     someone.press("Use the settings shown")
     someone.tab.get_by_text("Not shown yet").wait_for(state="hidden")
     assert someone.edit("Rows").field("Training rows n").input_value() == "400"
-
-
-@pytest.mark.slow
-def test_every_chart_has_a_description_and_a_table(visit):
-    someone = visit().go(more="true")
-    someone.chart("Time per update")
-    # tables behind charts are plain; others have a description of sorting
-    tables = someone.tab.locator("table:not([aria-describedby])")
-    charts = {
-        0: ("Residual.", "work", "residual"), 2: ("Error in the K-norm", "error_at_most", "Theorem 1 allows"),
-        3: ("κ and κ′", "is_estimate", "κ′ ≈"), 4: ("Time per update", "lower_quartile", "s in the median"),
-        5: ("Which block", "seconds", "residual"), 6: ("Residual on each block", "residual_norm", "largest on block"),
-    }  # fmt: skip
-    for count, (place, (heading, column, phrase)) in enumerate(charts.items()):
-        words = someone.chart(heading).get_attribute("aria-label")
-        assert phrase in words
-        someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
-        someone.says(words)
-        tables.nth(count).get_by_role("columnheader", name=column, exact=True).wait_for()
-    with someone.tab.expect_download() as download:
-        someone.tab.get_by_role("button", name="CSV", exact=True).first.click()
-    assert download.value.suggested_filename == "apviz-residual.csv"
-    epochs = pd.read_csv(download.value.path())
-    runs = [apviz.open_trace(path)["epoch"] for path in someone.server.runs.glob("*.zarr")]
-    assert sorted(epochs["residual"]) == pytest.approx(sorted(np.concatenate([each["residual"] for each in runs])))
 
 
 @pytest.mark.slow
