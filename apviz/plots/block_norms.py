@@ -65,7 +65,8 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
             col=1,
         )
         figure.update_yaxes(block_axis(run), showgrid=False, row=row)
-    figure.update_xaxes(showgrid=False)
+    few = max(run["block"].sizes["epoch"] for run in several) <= 8
+    figure.update_xaxes(showgrid=False, tickformat=",d", dtick=1 if few else None)
     figure.update_xaxes(title_text="epoch", row=len(several))
     # a block just projected onto holds rounding noise, which would take most of the colours
     largest = [np.max(scale, axis=0, initial=-np.inf, where=np.isfinite(scale)) for scale in scales]

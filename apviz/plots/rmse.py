@@ -13,7 +13,7 @@ from apviz.analysis.errors import RMSE_SHARE
 from apviz.plots._axes import X, as_traces
 from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
-from apviz.plots._style import SUFFICIENT, ThemeName, theme_named
+from apviz.plots._style import CAPTION_SIZE, SUFFICIENT, ThemeName, theme_named
 from apviz.tracing.schema import EPOCH
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", look, entry, row=2)
         _mark_sufficient(curves, trace, look.color, entry)
     # not in the unit of the data set, because targets are standardised before the solve
-    curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({EPOCH['test_rmse'].units})"}
+    curves.grid.axis("y", 1, 1)["title"] = {
+        "text": f"test RMSE ({EPOCH['test_rmse'].units})", "font": {"size": CAPTION_SIZE},  # as high as its panel
+    }  # fmt: skip
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
     left_out = len(given) - len(several)
