@@ -34,6 +34,8 @@ REWEIGHTINGS = 5
 WEIGHT_FLOOR = 0.02
 #: ratio of neighbouring bands that are tried
 BAND_RATIO = 2.0**0.25
+#: bands of which one is tried first; then those around the best
+COARSE = 4
 
 #: area of the unit sphere, by dimension
 AREA = {1: 2.0, 2: 2.0 * math.pi, 3: 4.0 * math.pi}
@@ -159,7 +161,7 @@ def without_near(radial: Radial, band: float) -> Split:
     return Split(radial, band, None, float(np.abs(radial.density(frequencies)) @ shell))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def shortest(radial: Radial, step: int, error: float) -> Split | None:
     """Return the split with the shortest cut-off at the band BAND_RATIO^step; None if none has this error."""
     band = BAND_RATIO**step
@@ -185,20 +187,14 @@ def cheapest(radial: Radial, error: float, cost: Callable[[Split], float], steps
         cost: of a split; infinite if it does not fit.
         steps: of bands, BAND_RATIO^step.
     """
-    low, high = steps.start, steps.stop - 1
 
     @cache
     def cost_at(step: int) -> float:
         split = shortest(radial, step, error)
         return math.inf if split is None else cost(split)
 
-    # cost falls and then rises with the band; below some band, no split has this error
-    while high > low:
-        middle = (low + high) // 2
-        if shortest(radial, middle, error) is None:
-            low = middle + 1
-        elif cost_at(middle) <= cost_at(middle + 1):
-            high = middle
-        else:
-            low = middle + 1
-    return shortest(radial, low, error) if cost_at(low) < math.inf else None
+    # cost falls and then rises with the band, but a low band may have all rows as neighbours: there it is flat
+    coarse = min(steps[::COARSE], key=cost_at)
+    around = range(max(steps.start, coarse - COARSE + 1), min(steps.stop, coarse + COARSE))
+    best = min(around if cost_at(coarse) < math.inf else steps, key=cost_at)
+    return shortest(radial, best, error) if cost_at(best) < math.inf else None

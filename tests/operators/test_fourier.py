@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import RBF, Matern12, Matern32, Matern52, RationalQuadratic
-from apviz.operators import CountingOperator, FourierOperator, make_operator
+from apviz.operators import CountingOperator, FourierOperator, make_operator, near_far
 from apviz.operators.tiled import TiledOperator
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
@@ -266,3 +266,18 @@ def test_a_kernel_on_some_columns_of_many_is_supported():
     operator = FourierOperator(torch.from_numpy(x), Matern32(lengthscale=0.3).on([0, 3]), 0.1)
     found = operator.matmul(torch.eye(300, dtype=torch.float64)).numpy() - 0.1 * np.eye(300)
     assert np.abs(found - entries(Matern32(lengthscale=0.3), x[:, [0, 3]], x[:, [0, 3]])).max() <= allowed(operator)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_chosen_split_costs_least_of_all_bands_though_low_ones_cost_the_same(width):
+    few = FourierOperator(torch.rand(50, width, dtype=torch.float64), Matern52(lengthscale=0.7), noise=0.1, error=1e-4)
+    radial, n, error = few.splits[0].radial, 100_000, 1e-8
+    steps = range(-12, 56)
+
+    def cost(split: near_far.Split) -> float:  # all rows are neighbours from a cut-off of 4
+        share = min(1.0, (split.near.cutoff / 4) ** width) if split.near else 0.0
+        return n * n * share + 50 * split.band**width
+
+    splits = [each for step in steps if (each := near_far.shortest(radial, step, error)) is not None]
+    assert cost(splits[0]) < cost(splits[1])  # flat, and then a little more
+    assert cost(near_far.cheapest(radial, error, cost, steps)) == min(map(cost, splits))
