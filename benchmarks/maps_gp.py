@@ -23,7 +23,7 @@ from apviz.gp.likelihood import estimated_marginal_likelihood
 from apviz.gp.pathwise import prior_functions
 from apviz.operators import CountingOperator, FourierOperator, make_operator
 from apviz.preconditioners import whitening_of
-from apviz.solvers import coloured_cost
+from apviz.solvers import costs
 from benchmarks.machine import RESULTS, keep
 from benchmarks.maps import problem
 
@@ -98,7 +98,7 @@ def measure_training(name: str, n: int) -> dict[str, Any]:
     with mock.patch.object(fast_products, "LEAST_ROWS", ALL_ROWS):
         training = apviz.Training(x, y, settings, dtype=torch.float32, device="cpu")
         found["of them, gradients by entries"] = [seconds_of(training.run)[0], STEPS_BY_ENTRIES]
-        with mock.patch.object(coloured_cost, "LEAST_ROWS", ALL_ROWS):
+        with mock.patch.object(costs, "LEAST_ROWS", ALL_ROWS):
             seconds, by_entries = seconds_of(apviz.Training(x, y, settings, dtype=torch.float32, device="cpu").run)
     found["of them, all by entries"] = [seconds, STEPS_BY_ENTRIES]
     whitening = whitening_of(operator_of(x, last.build_kernel(), last.noise).uncounted, 0)

@@ -42,7 +42,7 @@ def make_many(folder: Path, count: int) -> Path:
     recorder.trace.save(one)
     for number in range(count):
         path = folder / f"run-{number:04d}.zarr"
-        # linked, because copies of so many small files take minutes
+        # linked, because copies of a hundred thousand small files take minutes
         shutil.copytree(one, path, copy_function=os.link)
         root = json.loads((path / "zarr.json").read_bytes())
         root["attributes"]["noise"] = 0.01 * (1 + number)
