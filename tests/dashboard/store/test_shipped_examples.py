@@ -49,7 +49,7 @@ def test_the_landing_page_shows_the_comparison_and_says_where_it_was_solved(exam
 
 def test_no_other_page_is_empty(examples):
     replay = opened("replay", examples)
-    assert replay.choice.run and replay._map.chart.base
+    assert replay.choice.run and replay._first.map.chart.base
     noise = opened("noise", examples)
     assert noise._remark.visible and "solved on another machine" in noise._remark.object
     sweep = noise._cards["sweep"]
