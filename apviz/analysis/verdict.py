@@ -27,8 +27,8 @@ from apviz.method import distinct_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
-#: Relative difference of seconds below which two runs took the same time.
-SAME_TIME = 0.1
+#: Relative difference of seconds up to which it is given in percent.
+SMALL_DIFFERENCE = 0.2
 #: Multiple of the recorded epochs beyond which an extrapolation is meaningless.
 FARTHEST = 100.0
 #: κ up to which all digits are written.
@@ -114,7 +114,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
         ...     solution = apviz.solvers.attempt(system, solver, hooks=[recorder])
         >>> found = apviz.analysis.judge(recorder.traces)
         >>> found.best.name, found.others
-        ('Cholesky', '1 run hit its limit of 5 epochs. κ = 8,237.')
+        ('Cholesky', '1 run stopped at 5 epochs without converging. Condition number κ = 8,237.')
     """
     given = list(traces)
     called = distinct_names([trace.method for trace in given]) if names is None else list(names)
@@ -206,10 +206,10 @@ def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str
     parts = [f"{best.name} solved it in {time_words(best.seconds)}", *(_compared(run, best) for run in rivals)]
     if not rivals:
         parts.append("no other run has ended yet" if more_to_come else "no other method ran")
-    return _sentences(parts)
+    return sentences(parts)
 
 
-def _sentences(parts: Sequence[str]) -> str:
+def sentences(parts: Sequence[str]) -> str:
     """Join the first part as a sentence, and the others in one more if that stays short."""
     first, *rest = parts
     together = "; ".join(rest)
@@ -222,10 +222,17 @@ def _compared(run: Standing, best: Standing) -> str:
     """Compare a run with the fastest by measurements."""
     if run.basis is not Basis.MEASURED:
         return f"{run.name} {_stopped(run.trace)}"
-    times = run.seconds / best.seconds if best.seconds > 0 else 1.0
-    if times <= 1 + SAME_TIME:
-        return f"{run.name} needs the same time"
-    return f"{run.name} needs {times:{'.2g' if times < 10 else ',.0f'}} times as long"
+    return compared(run.name, run.seconds, best.seconds)
+
+
+def compared(name: str, seconds: float, shortest: float) -> str:
+    """Return a clause that compares a time with the shortest one."""
+    times = seconds / shortest if shortest > 0 else 1.0
+    if round(100 * (times - 1)) < 1:
+        return f"{name} needs the same time"
+    if times < 1 + SMALL_DIFFERENCE:
+        return f"{name} needs {times - 1:.0%} more time"
+    return f"{name} needs {times:{'.2g' if times < 10 else ',.0f'}} times as long"
 
 
 def _stopped(trace: Trace) -> str:
@@ -254,12 +261,12 @@ def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> 
     limits = {int(_last(trace, "epoch")) for trace in failed if trace.outcome == "max_epochs"}
     capped = sum(trace.outcome == "max_epochs" for trace in failed)
     if capped:
-        limit = f"limit of {limits.pop():,} epochs" if len(limits) == 1 else "limits of epochs"
-        said.append(f"{capped} run{'s' if capped > 1 else ''} hit {'their' if capped > 1 else 'its'} {limit}")
+        at = f"at {limits.pop():,} epochs" if len(limits) == 1 else "at their epoch limits"
+        said.append(f"{capped} run{'s' if capped > 1 else ''} stopped {at} without converging")
     if more := len(failed) - capped:
         said.append(f"{more} other run{'s' if more > 1 else ''} did not converge" if capped else _did_not(more))
     if math.isfinite(_kappa(trace := _best_known_kappa(ordered))):
-        said.append(_condition(trace))
+        said.append(f"Condition number {_condition(trace)}")
     if left_out:
         verb = "run solves" if left_out == 1 else "runs solve"
         said.append(f"{left_out} other {verb} another system, or to another tolerance")

@@ -16,6 +16,13 @@ _MOST_SHOWN = 80
 _COMMA, _SEPARATOR = r"\,", re.compile(r"(?<!\\),")
 
 
+class Seeds(param.List):
+    """Parameter of one or several seeds: whole numbers from 0 on."""
+
+    def __init__(self, default: list[int], *, most: int, label: str) -> None:
+        super().__init__(default, item_type=int, bounds=(1, most), label=label)
+
+
 def to_query(models: Iterable[param.Parameterized]) -> str:
     """Return the query `?n=2000&dataset=china&...` of all settings, with defaults, so that links keep their meaning."""
     pairs = [(name, write(getattr(model, name))) for model in models for name in settings(model)]
@@ -98,7 +105,7 @@ def read(text: str, parameter: param.Parameter) -> Any:
         return _finite(text)
     if isinstance(parameter, param.List | param.ListSelector):
         if _has_counts(parameter):
-            return [_count(word) for word in text.replace(",", " ").split()]
+            return [_count(word, _least(parameter)) for word in text.replace(",", " ").split()]
         words = [word.replace(_COMMA, ",").strip() for word in _SEPARATOR.split(text)]
         return [word for word in words if word]
     return text
@@ -110,7 +117,8 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
         options = list(map(str, parameter.objects))
         return f"use {'one of ' if len(options) > 1 else ''}{', '.join(options)}"
     if _has_counts(parameter):
-        return "use whole numbers above 0, separated by commas"
+        most = f"up to {parameter.bounds[1]} " if isinstance(parameter, Seeds) else ""
+        return f"use {most}whole numbers {'from' if most else 'above'} 0, separated by commas"
     if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
         (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
         upper = "below" if not with_high else "to" if with_low else "and at most"
@@ -137,12 +145,17 @@ def _finite(text: str) -> float:
 
 
 def _has_counts(parameter: param.Parameter) -> bool:
-    """Return whether a parameter is a list of whole numbers. All such lists hold sizes or ranks."""
+    """Return whether a parameter is a list of whole numbers."""
     return getattr(parameter, "item_type", None) is int
 
 
-def _count(word: str) -> int:
+def _least(parameter: param.Parameter) -> int:
+    """Return the smallest number of a list: all lists but those of seeds hold sizes or ranks."""
+    return 0 if isinstance(parameter, Seeds) else 1
+
+
+def _count(word: str, least: int) -> int:
     number = _whole(word)
-    if number < 1:
-        raise ValueError("it must be at least 1")
+    if number < least:
+        raise ValueError(f"it must be at least {least}")
     return number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import ClassVar
 
@@ -36,6 +36,7 @@ class ComparisonJob(Job):
         snapshots: Number of pictures of the residual, see `compare`.
         predict: Whether to evaluate the test RMSE after every epoch.
         noise_factors: Factors on the noise of the system, one comparison for each.
+        more_seeds: Solvers by further seeds, one comparison for each; all have the hyperparameters of the first.
         advice: Advice on the system, if its best method is the only solver.
 
     Attributes:
@@ -57,12 +58,13 @@ class ComparisonJob(Job):
         snapshots: int = 0,
         predict: bool = True,
         noise_factors: Sequence[float] = (1.0,),
+        more_seeds: Mapping[int, Sequence[Solver]] | None = None,
         advice: Advice | None = None,
     ) -> None:
         super().__init__(queue)
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
         self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
-        self._begun = 0
+        self._more_seeds, self._begun = dict(more_seeds or {}), 0
         self.done: list[str] = []
         self.failures: list[str] = []
         self._progress = None if advice is None else advice.progress()
@@ -98,6 +100,11 @@ class ComparisonJob(Job):
         for factor in self._factors:
             if not self.stopping:
                 self._compare(self._spec.at_noise(loaded, factor))
+        for seed, solvers in self._more_seeds.items():
+            if not self.stopping:
+                self._solvers = list(solvers)
+                self._solvers = self._affordable(loaded.system)
+                self._compare(self._spec.at_seed(loaded, seed))
         self.message = self._summary(loaded)
 
     @property
@@ -108,7 +115,7 @@ class ComparisonJob(Job):
     @property
     def _count(self) -> int:
         """Return the total number of runs."""
-        return len(self._factors) * len(self._solvers)
+        return (len(self._factors) + len(self._more_seeds)) * len(self._solvers)
 
     def _compare(self, loaded: Loaded) -> None:
         progress = [] if self._progress is None else [self._progress]
@@ -126,6 +133,7 @@ class ComparisonJob(Job):
     def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
         """Yield one solver after another, until the job is stopped."""
         where = f" at σ² = {system.noise:.3g}" if len(self._factors) > 1 else ""
+        where += f", seed {system.seed}" if self._more_seeds else ""
         for solver in self._solvers:
             if self.stopping:
                 return
@@ -145,7 +153,8 @@ class ComparisonJob(Job):
 
     def _summary(self, loaded: Loaded) -> str:
         runs = f"{len(self.done)} of {self._count} runs recorded"
-        return f"{runs}; hyperparameters: {loaded.hyperparameters.provenance}"
+        once = " once" if self._more_seeds else ""
+        return f"{runs}; hyperparameters{once}: {loaded.hyperparameters.provenance}"
 
     def _affordable(self, system: KernelSystem) -> list[Solver]:
         """Return the solvers whose factors fit into memory, if block sizes are known; add the others to the failures.
@@ -157,7 +166,8 @@ class ComparisonJob(Job):
         refused = [why for _, why in judged if why]
         if len(refused) == len(self._solvers):
             raise ValueError("\n".join(refused))
-        self.failures += refused
+        # the methods of every seed are the same
+        self.failures += [each for each in refused if each not in self.failures]
         return [solver for solver, why in judged if not why]
 
 

@@ -211,6 +211,8 @@ class SolvingPage(Page):
     solving: ClassVar[str]
     asks = frozenset({"data", "system"})
     has_advanced = True
+    #: Whether the page solves for each of several seeds; other pages refuse several.
+    takes_seeds: ClassVar[bool] = False
 
     def __init__(self, shared: Shared, **bar: str) -> None:
         super().__init__(shared)
@@ -244,7 +246,7 @@ class SolvingPage(Page):
         if not self.fields.ready():
             return None
         try:
-            spec = self.shared.system.spec()
+            spec = self.shared.system.spec(first_seed=self.takes_seeds)
             return spec, solvers(spec)
         except ValueError as error:
             self._bar.refuse(str(error))

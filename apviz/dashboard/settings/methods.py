@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
@@ -58,6 +60,11 @@ class MethodChoice(param.Parameterized):
         if not found:
             raise ValueError("no method is chosen: tick at least one")
         return found
+
+    def count_solvers(self) -> int:
+        """Return the number of solvers, without checking the settings."""
+        given = {"rule": self.rules, "partition": self.partitions, "block_size": self.block_sizes, "rank": self.ranks}
+        return sum(math.prod(len(given[name]) for name in METHODS[method].sweeps) for method in self.methods)
 
     def _require_values(self) -> None:
         """Check that every selected method has values of the settings it is swept over.

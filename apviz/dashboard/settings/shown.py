@@ -17,8 +17,8 @@ from apviz.kernels import KERNELS
 
 #: Setting, its attribute in a trace, and its name in a sentence.
 _PLAIN = (
-    ("dataset", "dataset", "data set"), ("n", "n", "rows"), ("rhs", "right_hand_sides", "targets + random probes"),
-    ("seed", "seed", "seed"), ("dtype", "dtype", "precision"),
+    ("dataset", "dataset", "data set"), ("n", "n", "rows"), ("rhs", "right_hand_sides", "right-hand sides"),
+    ("dtype", "dtype", "precision"),
 )  # fmt: skip
 #: Relative difference below which two noises are the same.
 _SAME = 1e-6
@@ -30,7 +30,12 @@ def differences(system: SystemChoice, runs: Sequence[Mapping[str, Any]]) -> list
     Args:
         runs: Root attributes of the shown runs; the one that differs least counts.
     """
-    return min((_differences(system, attrs) for attrs in runs), key=len, default=[])
+    found = min((_differences(system, attrs) for attrs in runs), key=len, default=[])
+    shown = sorted({attrs["seed"] for attrs in runs if attrs.get("seed") is not None})
+    if shown and not set(system.seed) <= set(shown):
+        mine, theirs = (", ".join(map(str, seeds)) for seeds in (system.seed, shown))
+        found = [*found, f"seed {mine} (shown: {theirs})"]
+    return found
 
 
 def _differences(system: SystemChoice, attrs: Mapping[str, Any]) -> list[str]:
@@ -66,6 +71,8 @@ def adopt(system: SystemChoice, attrs: Mapping[str, Any]) -> None:
             setattr(system, name, attrs[attribute])
         except (KeyError, ValueError):
             continue  # it stays, and the page says that it differs
+    if attrs.get("seed") is not None:
+        system.seed = [attrs["seed"]]
     system.source = FROM_CARD
     if _differences(system, attrs) and str(attrs["kernel"]) in KERNELS and attrs["lengthscale"]:
         scales = ", ".join(f"{each:.6g}" for each in attrs["lengthscale"])

@@ -11,6 +11,7 @@ import param
 from panel.viewable import Viewable
 
 from apviz import datasets
+from apviz.dashboard.address import Seeds
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
@@ -29,6 +30,8 @@ from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 
+#: Most seeds of one comparison.
+MOST_SEEDS = 20
 #: Default limit on training rows of a user's own table; a comparison then takes about a minute.
 OWN_N = 10_000
 
@@ -48,7 +51,7 @@ class SystemChoice(param.Parameterized):
     outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
     noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
     rhs = param.Integer(4, bounds=(1, 64), label="Targets + random probes")
-    seed = param.Integer(0, bounds=(0, None), label="Seed of split and probes")
+    seed = Seeds([0], most=MOST_SEEDS, label="Seed of split and probes")
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
     def __init__(self, limits: Limits, own: OwnData | None = None, **params: object) -> None:
@@ -111,19 +114,25 @@ class SystemChoice(param.Parameterized):
         if name == "lengthscale":
             read_lengthscales(str(value))
 
-    def spec(self) -> SystemSpec:
+    def spec(self, *, first_seed: bool = False) -> SystemSpec:
         """Return the current settings as plain values.
 
+        Args:
+            first_seed: Whether to use the first of several seeds, instead of refusing them.
+
         Raises:
-            ValueError: The lengthscales are not numbers, or the table was removed.
+            ValueError: The lengthscales are not numbers, the table was removed, or there are several seeds.
         """
+        if len(self.seed) > 1 and not first_seed:
+            given = ", ".join(map(str, self.seed))
+            raise ValueError(f"this page solves for one seed, and the seeds are {given}: choose one under Advanced")
         own = self.own.find(self.dataset)
         if own is None and self.dataset not in datasets.registry:
             raise ValueError(f"the table {self.dataset} was removed; choose other data, or upload the file again")
         return SystemSpec(
             dataset=self.dataset, n=self.n, source=self.source, kernel=self.kernel,
             lengthscale=read_lengthscales(self.lengthscale), outputscale=self.outputscale, noise=self.noise,
-            rhs=self.rhs, seed=self.seed, dtype=self.dtype, own=own,
+            rhs=self.rhs, seed=self.seed[0], dtype=self.dtype, own=own,
         )  # fmt: skip
 
 

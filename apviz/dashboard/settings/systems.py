@@ -154,6 +154,11 @@ class SystemSpec:
         where = f"{chosen.provenance}; {factor:.3g} times its noise"
         return self._with(loaded.data, replace(chosen, noise=factor * chosen.noise, provenance=where))
 
+    def at_seed(self, loaded: Loaded, seed: int) -> Loaded:
+        """Return the system with another split and other probes, and the same hyperparameters, without fitting again."""
+        other = replace(self, seed=seed)
+        return other._with(other.load(), loaded.hyperparameters)
+
     def _with(self, data: Dataset, chosen: Hyperparameters) -> Loaded:
         system = build_system(data, chosen, rhs=self.rhs, seed=self.seed, dtype=DTYPES[self.dtype])
         return Loaded(data.for_comparison(), chosen, system)

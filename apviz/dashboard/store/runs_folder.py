@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,11 +51,24 @@ class RunsFolder:
         """Return the names of all runs that can be read, the newest first."""
         return [entry.name for entry in self.entries() if not entry.problem]
 
-    def newest_of_one_data_set(self, most: int) -> list[str]:
-        """Return the last solves with the data set and n of the newest solve, oldest first, for a comparison."""
-        solves = [entry for entry in self.entries() if entry.kind == "solve"]
-        alike = [each.name for each in solves if (each.dataset, each.n) == (solves[0].dataset, solves[0].n)]
-        return alike[:most][::-1]
+    def newest_of_one_data_set(
+        self, most: int, *, prefix: str = "", data: tuple[str, int | None] | None = None
+    ) -> list[str]:
+        """Return the last solves with the same data set and n, oldest first, for a comparison.
+
+        Args:
+            prefix: Start of the names of the runs.
+            data: Data set and n; None for those of the newest solve.
+        """
+        solves = [each for each in self.entries() if each.kind == "solve" and each.name.startswith(prefix)]
+        if solves and data is None:
+            data = solves[0].dataset, solves[0].n
+        return [each.name for each in solves if (each.dataset, each.n) == data][:most][::-1]
+
+    def data_of(self, names: Iterable[str]) -> dict[str, tuple[str, int | None]]:
+        """Return data set and n of those of these runs that are in the folder and can be read."""
+        known = {each.name: (each.dataset, each.n) for each in self.entries() if not each.problem}
+        return {name: known[name] for name in names if name in known}
 
     def with_pictures(self) -> list[str]:
         """Return the names of the runs that have pictures, the newest first, without opening them."""

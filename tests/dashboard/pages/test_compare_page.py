@@ -21,11 +21,13 @@ from apviz.analysis import errors, judge
 from apviz.dashboard import address
 from apviz.dashboard.pages.compare import page as compare_page
 from apviz.dashboard.pages.compare.page import Compare
+from apviz.dashboard.pages.replay import Replay
 from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
+from tests.dashboard.store.on_disk import rewrite
 from tests.dashboard.visiting import drawn, visitor
 
 #: a solve that runs until it is stopped
@@ -428,6 +430,90 @@ def test_a_run_that_is_already_shown_is_listed_once(runs):
     page = opened(runs, runs=["gs", "cg"])
     page.look_at(["cg", "cg", "gs"], "gs")
     assert page.choice.runs == ["cg", "gs"]
+
+
+def other_data(folder, name, like, **attrs):
+    """Copy a run as one of other data."""
+    copy = shutil.copytree(folder / f"{like}.zarr", folder / f"{name}.zarr")
+    rewrite(copy, lambda root: root.update({"dataset": "other.csv", "data": "other"} | attrs))
+
+
+@pytest.fixture
+def two_data_sets(recorded, tmp_path):
+    for name in ("gs", "cg"):
+        shutil.copytree(recorded / f"{name}.zarr", tmp_path / f"{name}.zarr")
+    other_data(tmp_path, "mine", "cg", created="2000-01-01")
+    return RunsFolder(tmp_path)
+
+
+def test_runs_of_two_data_sets_are_not_shown_together_and_the_page_says_so(two_data_sets):
+    """After a solve on a visitor's own table, the verdict was once still that of the example."""
+    page = opened(two_data_sets, runs=["mine", "gs", "cg"], selected="mine")
+    assert page.choice.runs == ["mine"] and [row[0] for row in page._answer.table.rows] == ["mine"]
+    assert answer(page).startswith("CG solved it in ") and "2 runs of made are on page Runs." in answer(page)
+    assert len(page._cards["residuals"].drawn) == 1
+    page.look_at(["mine", "gs", "cg"], "gs")
+    drawn(page)
+    assert page.choice.runs == ["gs", "cg"] and "1 run of other.csv is on page Runs." in answer(page)
+
+
+def test_a_solve_on_other_data_replaces_the_runs_shown_by_those_of_its_data(two_data_sets):
+    page = opened(two_data_sets, runs=["gs", "cg"])
+    page.shared.system.param.update(dataset="china", n=200, source=BY_HAND, rhs=1)
+    assert page.start(page.shared.system.spec(), [apviz.ConjugateGradient(tol=0.1)])
+    assert page.choice.runs == []
+    page.job.join(60)
+    page.tick()
+    drawn(page)
+    assert page.choice.runs == page.job.done and "2 runs of made are on page Runs." in answer(page)
+
+
+def test_a_new_visitor_sees_the_examples_unless_the_address_names_runs(two_data_sets):
+    """Otherwise they would see the last visitor's table."""
+    other_data(two_data_sets.path, "example cg", "cg", dataset="made", data="example", created="1999-01-01")
+    assert opened(two_data_sets).choice.runs == ["example cg"]
+    assert opened(two_data_sets, runs=["mine"]).choice.runs == ["mine"]
+
+
+# --- several seeds ------------------------------------------------------------------------------------------------
+
+
+def test_every_method_runs_once_with_every_seed_and_the_verdict_is_on_medians(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=100, source=BY_HAND, rhs=1, lengthscale="0.5")
+    page.open()
+    page.methods.param.update(methods=["cg", "ap"], rules=["cyclic"], block_sizes=[25], tol=0.3)
+    assert address.apply("seed=0,1,2", [page.shared.system]) == []
+    assert page.settings_words() == "2 (6 runs)"
+    page.run()
+    page.job.join(60)
+    page.tick()
+    drawn(page)
+    traces = [page.shared.runs.open(name) for name in page.job.done]
+    assert [trace.attrs["seed"] for trace in traces] == [0, 0, 1, 1, 2, 2] and len(page.choice.runs) == 6
+    assert len({trace.attrs["noise"] for trace in traces}) == 1
+    rows = {row[1]: row for row in page._answer.table.rows}
+    seconds = [float(t["epoch"]["seconds"][-1]) for t in traces if t.method_name == "CG"]
+    assert len(rows) == 2 and rows["CG"][2] == pytest.approx(np.median(seconds))
+    assert {row[-1] for row in rows.values()} == {"3 of 3 runs converged (medians)"}
+    assert answer(page).startswith("Over 3 seeds, ") and " (median). " in answer(page)
+    names = {each.get("legendgroup", "") for each in json.loads(page._cards["residuals"].chart.base)["data"]}
+    assert any(name.startswith("CG — 3 runs, 3 converged") for name in names)
+
+
+def test_a_page_for_one_seed_refuses_several(tmp_path):
+    page = Replay(visitor(tmp_path, n=200))
+    page.main()
+    page.shared.system.seed = [0, 1]
+    page.run()
+    assert page.job is None and "one seed, and the seeds are 0, 1" in message(page)
+
+
+def test_of_many_runs_as_many_as_fit_are_opened_and_the_page_says_so(runs, monkeypatch):
+    monkeypatch.setattr(compare_page, "MAX_RUNS", 2)
+    page = opened(runs)
+    page.look_at(["gs", "cyclic", "cg"], "cg")
+    drawn(page)
+    assert page.choice.runs == ["cyclic", "cg"] and "2 of 3 runs opened" in answer(page)
 
 
 # --- a run that was interrupted in its first epoch ----------------------------------------------------------------

@@ -187,11 +187,11 @@ def recorded_on(system):
 def test_a_table_survives_a_restart_with_its_choices_and_address(tmp_path, own, frame):
     frame.loc[:5, "a"] = np.nan
     name = kept(own, taken(tmp_path, frame), inputs=("b", "a"), missing="fill", duplicates="drop")
-    query = address.to_query([chosen(own, name, seed=3)])
+    query = address.to_query([chosen(own, name, seed=[3])])
     again = SystemChoice(SMALL, OwnData(own.path))
     assert address.apply(query, [again]) == []
     spec = again.spec()
-    assert (again.dataset, again.seed, again.n) == ("t.csv", 3, 48)
+    assert (again.dataset, again.seed, again.n) == ("t.csv", [3], 48)
     assert spec.own.choices == TableChoices(
         target="price", inputs=("b", "a"), missing="fill", duplicates="drop", header=None
     )

@@ -58,7 +58,7 @@ class AdviceCard:
             return
         shared = self._shared
         try:
-            spec = shared.system.spec()
+            spec = shared.system.spec(first_seed=True)
         except ValueError as error:
             self._say("No advice", str(error))
             return

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 import plotly.graph_objects as go
 
 from apviz.analysis.diagnosis import Diagnosis
+from apviz.analysis.seed_verdict import SeedStanding, groups_over_seeds, judge_over_seeds
 from apviz.analysis.sweeps import settings_table
 from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing, time_words
 from apviz.dashboard.components.diagnosis_card import rerun_label
 from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of, plain_table
 from apviz.dashboard.components.text import escape
-from apviz.plots._labels import full_names
+from apviz.method import distinct_names
+from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
@@ -77,16 +81,22 @@ class Answer:
         """Return the names of the finished runs, the best first."""
         return list(self._finished)
 
-    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool, remark: str = "") -> Verdict:
+    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool, remark: str = "") -> None:
         """Judge the finished runs by their names in the folder, and list them.
+
+        Runs that were repeated with several seeds are judged by medians, and have one row for each method.
 
         Args:
             solving: Whether more runs will follow.
             remark: Sentence after the verdict.
         """
+        if groups := groups_over_seeds(list(traces.values())):
+            self._show_over_seeds(groups, traces, selected, solving, remark)
+            return
         names = full_names(list(traces.values()))
         found = judge(traces.values(), names, more_to_come=solving)
-        self._say(found, solving, remark)
+        has_verdict = bool(found.standings) or not solving
+        self._say(found.headline if has_verdict else "", [found.others, found.change, remark], solving)
         self._propose(found, solving=solving)
         keys = {id(trace): key for key, trace in traces.items()}
         ordered = {keys[id(each.trace)]: _row(each) for each in found.standings}
@@ -94,7 +104,19 @@ class Answer:
         rest = [(key, name) for key, name in zip(traces, names, strict=True) if key not in ordered]
         self._finished = ordered | {key: _row(standing(traces[key], name)) for key, name in rest}
         self._list(self._finished, selected=selected, details=details_of(traces))
-        return found
+
+    def _show_over_seeds(
+        self, groups: Sequence[Sequence[Trace]], traces: Mapping[str, Trace], selected: str, solving: bool, remark: str
+    ) -> None:
+        """Judge and list methods over seeds; the row of a method selects one of its runs."""
+        found = judge_over_seeds(groups, names_over_seeds(groups))
+        self._say(found.headline, [found.others, remark], solving)
+        self._propose(None, solving=solving)
+        keys = {id(trace): key for key, trace in traces.items()}
+        rows = {keys[id(each.runs[0])]: _row_over_seeds(each) for each in found.standings}
+        in_row = {keys[id(trace)]: keys[id(each.runs[0])] for each in found.standings for trace in each.runs}
+        self._finished = rows
+        self._list(rows, selected=in_row.get(selected, ""), details=details_of(traces))
 
     def show_live(self, live: Mapping[str, Trace]) -> None:
         """List the running solves below the finished runs."""
@@ -113,19 +135,18 @@ class Answer:
         places = [list(_COLUMNS).index(title) for title in self._columns]
         self.table.show({key: [row[place] for place in places] for key, row in rows.items()}, **state)
 
-    def _say(self, found: Verdict, solving: bool, remark: str) -> None:
-        if not found.standings and solving:
-            headline, rest = "Solving: the verdict comes with the first run that ends.", ""
-        else:
-            headline = f"So far: {found.headline}" if solving else found.headline
-            rest = " ".join(part for part in (found.others, found.change, remark) if part)
+    def _say(self, verdict: str, parts: Sequence[str], solving: bool) -> None:
+        """Show a verdict, which is empty before the first run ends, and sentences after it."""
+        headline, rest = f"So far: {verdict}" if solving else verdict, " ".join(part for part in parts if part)
+        if not verdict:
+            headline, rest = "Solving: the verdict comes with the first run that ends.", parts[-1]
         self.said = (headline, rest)
         self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
 
-    def _propose(self, found: Verdict, *, solving: bool) -> None:
+    def _propose(self, found: Verdict | None, *, solving: bool) -> None:
         """Offer the change that the diagnosis of the judged run proposes, if there is one."""
         self._proposed = None
-        if found.diagnosis is not None and found.diagnosis.change and not solving:
+        if found is not None and found.diagnosis is not None and found.diagnosis.change and not solving:
             trace = found.best.trace if found.best else min((each.trace for each in found.standings), key=_residual)
             if trace.attrs.get("operator") != "gpytorch":
                 self._proposed = trace, found.diagnosis
@@ -159,6 +180,23 @@ class Pinned:
 
 def _residual(trace: Trace) -> float:
     return float(trace["epoch"]["residual"][-1])
+
+
+def names_over_seeds(groups: Sequence[Sequence[Trace]]) -> list[str]:
+    """Return a distinct name for each group of runs that differ only in the seed."""
+    firsts = [runs[0] for runs in groups]
+    heads = distinct_names([trace.method for trace in firsts])
+    return [html.unescape(name) for name in run_names(firsts, heads, leave_out=["seed"])]
+
+
+def _row_over_seeds(group: SeedStanding) -> list[Cell]:
+    """Return the cells of a method: medians, and how many of its runs converged."""
+    count = len(group.runs)
+    # the median of those that converged would flatter a method that did not always converge
+    costs: list[Cell] = [group.seconds, group.work] if group.always_converged else [None, None]
+    epochs = float(np.median([int(trace["epoch"]["epoch"][-1]) for trace in group.runs]))
+    ended = f"{group.converged} of {count} run{'s' if count > 1 else ''} converged (medians)"
+    return [group.name, *costs, group.residual, group.test_rmse, epochs, ended]
 
 
 def _row(run: Standing) -> list[Cell]:

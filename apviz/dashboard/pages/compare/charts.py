@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from apviz import plots
+from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.solve_cards import error_card, named, norms_card, timeline_card
 from apviz.dashboard.pages.compare.answer import curve_styles
@@ -21,6 +22,9 @@ from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
+#: Texts of the first chart before it has a curve.
+NOTHING_YET = "Nothing has run yet. Choose data and methods above, then press Run."
+SOLVING = "Solving; the first curve appears in a moment."
 #: Charts of the selected run only; the others are of all runs.
 OF_ONE_RUN = ("timeline", "blocks")
 #: Charts of all runs that grow with the running one.
@@ -64,6 +68,8 @@ def _residuals_card(
     lecture = curves["lecture"]
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        if groups_over_seeds(traces):
+            return scaled(plots.grouped_curves(traces, x=x(), theme=theme))
         figure = scaled(plots.residuals(traces, x=x(), theme=theme))
         styles = curve_styles(figure)
         # with many runs, the legend lists methods
@@ -80,9 +86,9 @@ def _residuals_card(
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
-        "Residual", "Lower is better. A cross ends a run that did not converge; an open diamond is recomputed from "
-        "B − KW. Grey curves are named where the pointer is.", residuals,
-        empty="Nothing has run yet. Choose data and methods above, then press Run.",
+        "Residual", "Lower is better. A cross ends a run that did not converge. An open diamond is a residual computed "
+        "from all rows, not updated. Point at a grey curve, or touch it, to see its name.", residuals,
+        empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import panel as pn
@@ -12,6 +13,7 @@ import param
 from panel.viewable import Viewable
 
 from apviz.advice import Advice
+from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.analysis.verdict import judge
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
@@ -23,17 +25,18 @@ from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.compare.advice_card import AdviceCard
 from apviz.dashboard.pages.compare.answer import Answer, Pinned
-from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
+from apviz.dashboard.pages.compare.charts import GROWING, NOTHING_YET, OF_ONE_RUN, SOLVING, compare_cards
 from apviz.dashboard.pages.compare.highlight import MOST
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.store.examples import examples_in_words
+from apviz.dashboard.store.examples import PREFIX, examples_in_words
 from apviz.racing import By
+from apviz.solvers import Solver
 from apviz.tracing import Trace
 
-#: Maximum number of runs in one set of charts.
-MAX_RUNS = 12
+#: Maximum number of methods in one set of charts, and of runs, if they are repeated with several seeds.
+MAX_RUNS, MAX_OVER_SEEDS = 12, 60
 #: Seconds that a browser has for the first chart before the others follow.
 FIRST_SECONDS = 1.5
 
@@ -62,12 +65,15 @@ class Compare(SolvingPage):
     title = "Compare"
     solving: ClassVar[str] = "a comparison"
     settings_title = "Methods"
+    takes_seeds = True
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self.methods, self.choice = MethodChoice(), CompareView()
         self.models = [self.methods, self.choice]
         self._traces: dict[str, Trace] = {}
+        #: Sentences on runs that were asked for, or shown before, and are not shown.
+        self._not_shown: list[str] = []
         self._turn = 0
         #: Number of drawings of the first chart after which the others may follow, and the time limit for that wait.
         self._awaited, self._patience = 0, 0.0
@@ -110,7 +116,10 @@ class Compare(SolvingPage):
         return [*method_panel(self.methods, self.fields), order]
 
     def settings_words(self) -> str:
-        return str(len(self.methods.methods))
+        """Return the number of methods, and of their runs if settings or seeds multiply them."""
+        count, seeds = len(self.methods.methods), self.shared.system.seed
+        runs = self.methods.count_solvers() * len(dict.fromkeys(seeds))
+        return f"{count} ({runs} runs)" if runs > count else str(count)
 
     def advanced(self) -> list[Viewable]:
         return advanced_method_panel(self.methods, self.fields)
@@ -134,14 +143,18 @@ class Compare(SolvingPage):
 
     def open(self) -> None:
         self._is_open = True
-        chosen = bool(self.choice.runs) or self.expects_runs
-        newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MAX_RUNS)
-        if newest:
-            untouched = self.shared.system.is_untouched
-            self.choice.runs = newest
-            if untouched:
+        untouched, before = self.shared.system.is_untouched, self.choice.runs
+        if self.choice.runs:
+            self._show_of_one_data_set(self.choice.runs, self.choice.selected)
+        elif not self.expects_runs:
+            runs = self.shared.runs
+            # the last visitor's runs may be of a table that this visitor does not know
+            self.choice.runs = runs.newest_of_one_data_set(
+                MAX_RUNS, prefix=PREFIX
+            ) or runs.newest_of_one_data_set(MAX_RUNS)
+            if self.choice.runs and untouched:
                 self.use_shown()
-        else:
+        if self.choice.runs == before:  # otherwise shown already
             self._changed()
         if not self._made_with:
             self._made_with = self.methods.param.values()
@@ -166,6 +179,7 @@ class Compare(SolvingPage):
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
         self.show_differences()
+        self._cards["residuals"].text.empty = SOLVING if self.has_running else NOTHING_YET
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
             self.draw_next()
 
@@ -180,8 +194,7 @@ class Compare(SolvingPage):
         """Take new runs of the job, or new updates of the running solve."""
         new = self.take_runs(job)
         if new:
-            runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
-            self.choice.param.update(runs=runs, selected=new[-1], update=None)
+            self._show_of_one_data_set([*self.choice.runs, *new], new[-1])
         # The table is cheap, and pending charts take long while a solve runs, so update it at once.
         if new or not job.is_active:
             self._show_answer()
@@ -200,20 +213,69 @@ class Compare(SolvingPage):
         by = RACES.get(self.choice.order)
         race: dict[str, Any] = {} if by is None else {"kind": RaceJob, "by": by}
         current = self.current(lambda spec: self.methods.solvers(spec.seed))
-        if current is not None and self.start(*current, **race):
+        if current is None:
+            return
+        more = [seed for seed in dict.fromkeys(self.shared.system.seed) if seed != current[0].seed]
+        race["more_seeds"] = {seed: self.methods.solvers(seed) for seed in more}
+        if self.start(*current, **race):
             self._made_with = self.methods.param.values()
+            self._not_shown = []
             self.choice.param.update(runs=[], selected="", update=None, pinned=[], hidden=[], x=by or self.choice.x)
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
         self.start(spec, [advice.best.solver], advice=advice)
 
+    def start(
+        self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
+    ) -> bool:
+        started = super().start(spec, solvers, kind, **options)
+        if started and any(data != (spec.dataset, spec.n) for data in self._data_of(self.choice.runs).values()):
+            # no chart, headline or table mixes data sets
+            earlier = self.shared.runs.newest_of_one_data_set(MAX_RUNS, data=(spec.dataset, spec.n))
+            self._not_shown = _elsewhere(self._data_of(self.choice.runs).values(), (spec.dataset, spec.n))
+            self._show(earlier, "")
+        return started
+
     def look_at(self, runs: Sequence[str], selected: str) -> None:
-        """Show these runs, and one of them in detail."""
-        runs = list(dict.fromkeys(runs))
+        """Show these runs as far as they are of one data set, and one of them in detail."""
+        self._not_shown = []
+        self._show_of_one_data_set(runs, selected)
+
+    def _show_of_one_data_set(self, runs: Sequence[str], selected: str) -> None:
+        """Show those of the runs that have the data of the selected one, and say which are left out."""
+        names = list(dict.fromkeys(runs))
+        data = self._data_of(names)
+        leading = data.get(selected) or next(iter(data.values()), None)
+        alike = [name for name in names if data.get(name, leading) == leading]
+        kept = self._at_most(alike)
+        others = [each for each in data.values() if each != leading]
+        if others or len(kept) < len(alike):
+            self._not_shown = _elsewhere(others, leading) if leading else []
+            if len(kept) < len(alike):
+                self._not_shown.append(f"{len(kept)} of {len(alike)} runs opened: Compare draws {MAX_RUNS} methods.")
+        self._show(kept, selected)
+
+    def _show(self, runs: Sequence[str], selected: str) -> None:
         pinned, hidden = (
             [name for name in names if name in runs] for names in (self.choice.pinned, self.choice.hidden)
         )
-        self.choice.param.update(runs=runs, selected=selected, update=None, pinned=pinned, hidden=hidden)
+        # an address may name an update of the run that it selects
+        update = self.choice.update if selected == self.choice.selected else None
+        self.choice.param.update(runs=list(runs), selected=selected, update=update, pinned=pinned, hidden=hidden)
+
+    def _data_of(self, runs: Sequence[str]) -> dict[str, tuple[str, int | None]]:
+        return self.shared.runs.data_of(runs)
+
+    def _at_most(self, runs: Sequence[str]) -> list[str]:
+        """Return the last runs that fit into one set of charts; runs over several seeds count once a method."""
+        if len(runs) <= MAX_RUNS:
+            return list(runs)
+        opened, _ = self.opened(runs[-MAX_OVER_SEEDS:])
+        groups = groups_over_seeds(list(opened.values()))
+        if not groups:
+            return list(runs[-MAX_RUNS:])
+        kept = {id(trace) for group in groups[-MAX_RUNS:] for trace in group}
+        return [name for name, trace in opened.items() if id(trace) in kept]
 
     # --- selection ------------------------------------------------------------------------------------------------
 
@@ -264,7 +326,7 @@ class Compare(SolvingPage):
 
     def _show_answer(self) -> None:
         solving = self.job is not None and self.job.is_active
-        remark = examples_in_words(self._traces)
+        remark = " ".join(filter(None, [examples_in_words(self._traces), *self._not_shown]))
         self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:
@@ -385,3 +447,12 @@ class Compare(SolvingPage):
         self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
         for card in self._cards.values():
             self._mark(card)
+
+
+def _elsewhere(others: Iterable[tuple[str, int | None]], shown: tuple[str, int | None]) -> list[str]:
+    """Return a sentence for every data set whose runs are not shown."""
+    return [
+        f"{count} run{'s' if count > 1 else ''} of {name or 'other data'}"
+        f"{f' with {n:,} rows' if name == shown[0] and n else ''} {'are' if count > 1 else 'is'} on page Runs."
+        for (name, n), count in Counter(each for each in others if each != shown).items()
+    ]
