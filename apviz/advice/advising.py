@@ -12,6 +12,7 @@ from apviz.advice.forecast import Forecast, in_words
 from apviz.advice.progress import Progress, ProgressOfAll
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.duplicates import count_distinct
+from apviz.kernels import KERNELS
 from apviz.memory import free_memory
 from apviz.operators.fourier import LEAST_ROWS as SERIES_ROWS
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
@@ -93,7 +94,7 @@ class Advice:
         if best.chance < 0.5:
             action = "Allow more epochs, a larger tolerance, more noise, or float64."
             return f"{name} comes closest: {best.reason}. {action}"
-        return f"{name} needs about {best.work.likely:.2g} work: {best.reason}."
+        return f"{name} needs about {best.work.likely:.2g} work (1 work: all of K once): {best.reason}."
 
     @property
     def sentence(self) -> str:
@@ -117,18 +118,33 @@ class Advice:
                 "seconds": f"{each.seconds}" if each.is_bounded else f"> {each.seconds.likely:.2g}",
                 "work": f"{each.work}" if each.is_bounded else f"> {each.work.likely:.2g}",
                 "memory": f"{each.memory / 1e6:,.0f} MB",
-                "chance": f"{each.chance:.0%}",
+                "chance of success": f"{each.chance:.0%}",
                 "why": each.reason,
             }
             for name, each in self.methods.items()
         ]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Return a sentence for each reason why methods were left out."""
+        names: dict[str, list[str]] = {}
+        for name, why in self.unfit.items():
+            names.setdefault(why, []).append(name)
+        return [
+            f"{', '.join(each)} {'were' if len(each) > 1 else 'was'} left out: {why}." for why, each in names.items()
+        ]
+
+    @property
+    def origin(self) -> str:
+        """Return a sentence on the origin of the numbers."""
+        return f"All numbers are estimates from short tests on this machine, made in {in_words(self.seconds)}."
 
     def __str__(self) -> str:
         lines = [f"{self.system}, to {self.tol:g}", self.sentence]
         lines += [f"  {row['method']}: {row['seconds']} s, {row['work']} work, {row['memory']}" for row in self.rows()]
         lines += [self.duplicates] if self.duplicates else []
         lines += [each.sentence for each in self.alternatives]
-        lines += [f"  {name} was left out: {why}" for name, why in self.unfit.items()]
+        lines += [f"  {each}" for each in self.left_out]
         return "\n".join(lines)
 
 
@@ -226,8 +242,7 @@ def _begin(
             unfit[name] = f"it needs {what}, and a kernel with Fourier products"
             continue
         if only_one and candidates:
-            few = f"up to {CHOLESKY_ROWS:,} rows"
-            unfit[name] = f"{few} a factorisation takes less time than a rehearsal of this method"
+            unfit[name] = f"up to {CHOLESKY_ROWS:,} rows, Cholesky finishes before other methods could be tested"
             continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:
@@ -289,4 +304,6 @@ def _in_words(system: KernelSystem) -> str:
     sides = "1 right-hand side" if system.b.shape[1] == 1 else f"{system.b.shape[1]} right-hand sides"
     precision = str(system.dtype).removeprefix("torch.")
     merged = "" if system.merged_rows is None else f" (merged from {system.merged_rows:,})"
-    return f"{name}n = {system.n:,}{merged}, d = {system.d}, {sides}, {system.kernel.name}, {precision}"
+    inputs = "1 input" if system.d == 1 else f"{system.d} inputs"
+    kernel = KERNELS[system.kernel.name].title if system.kernel.name in KERNELS else system.kernel.name
+    return f"{name}{system.n:,} rows{merged}, {inputs}, {sides}, {kernel}, {precision}"

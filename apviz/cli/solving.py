@@ -284,9 +284,8 @@ def advise(
     console.print(table)
     for each in advice.alternatives:
         console.print(each.sentence, highlight=False, markup=False)
-    for name, why in advice.unfit.items():
-        console.print(f"{name} was left out: {why}", highlight=False, markup=False)
-    console.print(f"All numbers are estimates from small solves, made in {in_words(advice.seconds)}.", highlight=False)
+    for sentence in (*advice.left_out, advice.origin):
+        console.print(sentence, highlight=False, markup=False)
     if solve:
         data, progress = data.for_comparison(), advice.progress()
         shown = ProgressHook(errors, also=lambda: progress.words)

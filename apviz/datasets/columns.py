@@ -14,6 +14,7 @@ import pyarrow
 from numpy.typing import NDArray
 
 from apviz.datasets.decimals import Question, parse_numbers
+from apviz.datasets.oddities import written
 
 Kind = Literal["number", "text", "date", "constant", "unusable"]
 Array = NDArray[np.float64]
@@ -173,7 +174,8 @@ def column_of(
         return _unusable(name, values, "complex numbers")
     if pd.api.types.is_numeric_dtype(values.dtype):
         offset = offset_of(values)
-        return replace(_number(name, numbers(values, offset)), offset=offset)
+        words = f"from {values.min()} to {values.max()}" if offset else ""
+        return replace(_number(name, numbers(values, offset), words=words), offset=offset)
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return _number(name, values.dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS, words="in days")
     if kind in ("datetime64", "datetime", "date"):
@@ -222,7 +224,7 @@ def _number(name: str, values: Array, *, words: str = "", unread: Unread = Unrea
         return _constant(name, values, f"always {there[0]:g}" if distinct else "every value is missing", unread)
     return Column(
         name, "number", values, distinct, len(values) - len(there),
-        words or f"from {there.min():.4g} to {there.max():.4g}", unread=unread,
+        words or f"from {written(there.min())} to {written(there.max())}", unread=unread,
     )  # fmt: skip
 
 

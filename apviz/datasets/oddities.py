@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 #: robust deviations from the median beyond which a value may be an outlier
 ROBUST_DEVIATIONS: Final = 20.0
 #: what is said of an ID-like column
-NUMBERS_ROWS: Final = "numbers the rows"
+NUMBERS_ROWS: Final = "only counts the rows"
 #: near-duplicate rows differ by at most this fraction of each column's range
 NEAR: Final = 1e-6
 # an outlier lies at least this many times farther out than the next value ...
@@ -42,6 +42,8 @@ _FEWEST_ROWS = 8
 # independent whole numbers are all different with a chance below exp(−14) ≈ 1e-6
 _BIRTHDAY = 14.0
 _SHOWN_ROWS = 5
+# whole numbers below this are written with all their digits
+_ALL_DIGITS = 1e15
 _SHOWN_COLUMNS = 3
 
 
@@ -394,9 +396,14 @@ def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
     there = column[~np.isnan(column)]
     steps = np.diff(there)
     ordered = ", in row order" if (steps > 0).all() or (steps < 0).all() else ""
-    text = f"{name} {NUMBERS_ROWS}: {len(there):,} different values on a grid from {there.min():.6g} to "
-    text += f"{there.max():.6g}{ordered}. Leave it out unless it is a time or a place"
+    text = f"{name} {NUMBERS_ROWS}: {len(there):,} different values in whole steps from {written(there.min())} to "
+    text += f"{written(there.max())}{ordered}. Leave it out unless it is a time or a place"
     return _oddity(OddityKind.ID_COLUMN, [name], numbers, [text])
+
+
+def written(number: float) -> str:
+    """Format a number of a column: a whole one with all its digits, as in the file, any other with four."""
+    return f"{number:.0f}" if number == round(number) and abs(number) < _ALL_DIGITS else f"{number:.4g}"
 
 
 def _oddity(kind: OddityKind, columns: Sequence[str], rows: NDArray[np.intp], messages: Sequence[str]) -> Oddity:

@@ -60,7 +60,7 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     inputs, target = table.inputs_for(choices)
     notes = [each.note for each in (*inputs, target) if each.note]
     unused = [each for each in table.columns if each is not target and each not in inputs]
-    notes += _left_out(unused, "left out, as chosen" if choices.inputs else "left out because it numbers the rows")
+    notes += _left_out(unused, "left out, as chosen" if choices.inputs else "left out because it only counts the rows")
     rows, row_notes = _rows_with_values(table, inputs, target, choices)
     notes += row_notes
     if choices.duplicates == "drop":
@@ -271,7 +271,7 @@ def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str
     unnamed = pd.Index(names)[pd.Index(names).str.fullmatch(UNNAMED)].tolist()
     if unnamed:
         notes.append(
-            f"a column without a name in the file is an input: {', '.join(unnamed)}; if it only numbers the rows, as "
+            f"a column without a name in the file is an input: {', '.join(unnamed)}; if it only counts the rows, as "
             "in files that pandas wrote, write the file with index=False, or drop it"
         )
     raw = np.column_stack([table.inputs[:, varying], table.target])

@@ -139,6 +139,15 @@ class Table:
         able = [each.name for each in self.columns if each.can_be_target]
         return able[-1] if able else self.columns[-1].name
 
+    def counting_columns(self) -> list[str]:
+        """Return the names of columns of whole numbers that only count the rows, such as an ID.
+
+        `find_oddities` defines them. Fractions on a grid are more likely times or places.
+        """
+        numbers = [each for each in self.columns if each.kind == "number"]
+        found = [numbers[place] for place in id_columns(_matrix(numbers, self.rows))]
+        return [each.name for each in found if (np.mod(each.values[~np.isnan(each.values)], 1) == 0).all()]
+
     def inputs_for(self, choices: TableChoices) -> tuple[list[Column], Column]:
         """Return the input columns and the target.
 

@@ -56,8 +56,10 @@ def test_few_rows_are_factored_without_a_rehearsal():
     advice = apviz.advise(made(n=500))
     assert list(advice.methods) == ["Cholesky"] and advice.best.solver == apviz.Cholesky()
     assert set(advice.unfit.values()) == {
-        "up to 2,000 rows a factorisation takes less time than a rehearsal of this method"
+        "up to 2,000 rows, Cholesky finishes before other methods could be tested"
     }
+    (once,) = advice.left_out
+    assert once.startswith("Overlapping projections, CG + ") and once.endswith("before other methods could be tested.")
 
 
 def test_methods_that_do_not_fit_in_memory_are_left_out_with_their_size(monkeypatch):

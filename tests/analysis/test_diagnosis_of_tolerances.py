@@ -25,6 +25,21 @@ def test_a_tolerance_tighter_than_predictions_need_is_loosened_to_the_flat_part_
     assert rmse == pytest.approx(float(trace["epoch"]["test_rmse"][-1]), rel=0.05)
 
 
+def test_all_runs_of_a_system_are_advised_the_same_tolerance():
+    """The headline of a page once advised 0.1, the diagnosis of another of its runs 0.05."""
+    problem, points = system(), predicting(*other_points())
+    several = [
+        recorded(problem, solver, points)
+        for solver in (
+            apviz.AlternatingProjection(block_size=50, tol=1e-7), apviz.ConjugateGradient(tol=1e-7),
+            apviz.Cholesky(),
+        )
+    ]  # fmt: skip
+    found = [diagnose(trace, several) for trace in several[:2]]
+    alone = [diagnose(trace).change["tol"] for trace in several[:2]]
+    assert {each.change["tol"] for each in found} == {min(alone)}
+
+
 def test_the_end_of_an_unconverged_run_does_not_judge_its_tolerance():
     problem, other = system(1e-2, 1.5), other_points()
     cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*other))

@@ -34,7 +34,7 @@ def test_the_first_matching_rule_answers_and_missing_measurements_are_named_once
     none, missing = (lambda subject: None), (lambda subject: NotMeasured("the tide"))
     assert decide([none, found(Limit.CAP), found(Limit.RULE)], found(Limit.NOTHING), "x").limit is Limit.CAP
     assert decide([missing, missing, none], found(Limit.NOTHING), "All is well.").evidence == (
-        "All is well. Not measured: the tide."
+        "All is well. Not checked: the tide."
     )
     assert decide([missing], found(Limit.UNKNOWN), "x").evidence == "x"
 
@@ -43,7 +43,7 @@ def test_nothing_is_reported_only_if_all_rules_pass_and_everything_was_measured(
     assert said() == Diagnosis(Limit.NOTHING, "Quick.", "")
     for name, words in (("oddities", "outliers"), ("distinct", "duplicate rows"), ("nearest", "how close rows are"),
                         ("target_square", "the scale of the targets")):  # fmt: skip
-        assert words in said(**{name: None}).evidence.partition("Not measured: ")[2]
+        assert words in said(**{name: None}).evidence.partition("Not checked: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_blocks_of_three_rows_in_a_preconditioner_are_too_small():
 def test_a_quick_solve_without_a_test_error_says_that_none_was_measured():
     x = np.random.default_rng(0).uniform(-1, 1, (100, 2))
     found = diagnose(traced(x, np.sin(5 * x[:, 0])))
-    assert found.limit is Limit.NOTHING and found.evidence.endswith("Not measured: the test error.")
+    assert found.limit is Limit.NOTHING and found.evidence.endswith("Not checked: the test error.")
     z = torch.as_tensor(np.random.default_rng(1).uniform(-1, 1, (50, 2)))
     hooks = [apviz.PredictionHook(z, torch.sin(5 * z[:, 0]))]
-    assert "Not measured" not in diagnose(traced(x, np.sin(5 * x[:, 0]), hooks=hooks)).evidence
+    assert "Not checked" not in diagnose(traced(x, np.sin(5 * x[:, 0]), hooks=hooks)).evidence

@@ -179,7 +179,7 @@ def test_the_command_line_reports_oddities(tmp_path):
     path = table(tmp_path / "t.csv", ",", id=[str(k) for k in range(ROWS)],
                  a=map(str, far), b=map(str, a), c=map(str, a), name=names)  # fmt: skip
     said = CliRunner().invoke(app, ["datasets", "inspect", str(path)], env={"COLUMNS": "300"}).output
-    for part in ("a is 1e+06 in row 4", "b and c are equal", "id numbers the rows", "a place (--ids drop)"):
+    for part in ("a is 1e+06 in row 4", "b and c are equal", "id only counts the rows", "a place (--ids drop)"):
         assert part in said
     notes = load_table(path, "y").notes
     assert any(note.startswith("a is 1e+06 in row 4") for note in notes)

@@ -179,7 +179,7 @@ def test_omitted_columns_and_duplicate_rows_are_reported(tmp_path, frame, name):
 def test_an_index_that_pandas_wrote_as_an_unnamed_column_is_reported(tmp_path, frame, name):
     frame.to_csv(tmp_path / name)
     with pytest.warns(
-        UserWarning, match="a column without a name in the file is an input: Unnamed: 0; if it only numb"
+        UserWarning, match="a column without a name in the file is an input: Unnamed: 0; if it only counts"
     ):
         data = load_table(tmp_path / name, "price")
     assert data.feature_names == ("Unnamed: 0", "a", "b") and len(data.notes) == 1
@@ -257,11 +257,11 @@ def with_ids(folder: Path) -> Path:
 
 def test_columns_that_number_the_rows_are_dropped_by_a_word_unless_they_are_named(tmp_path):
     path = with_ids(tmp_path)
-    with pytest.warns(UserWarning, match="id numbers the rows"):
+    with pytest.warns(UserWarning, match="id only counts the rows"):
         assert load_table(path, "y").feature_names == ("id", "a", "day")
-    with pytest.warns(UserWarning, match="left out because it numbers the rows: id"):
+    with pytest.warns(UserWarning, match="left out because it only counts the rows: id"):
         assert load_table(path, "y", ids="drop").feature_names == ("a", "day")
-    with pytest.warns(UserWarning, match="id numbers the rows"):
+    with pytest.warns(UserWarning, match="id only counts the rows"):
         assert load_table(path, "y", ids="drop", inputs=["id", "a"]).feature_names == ("id", "a")
     with pytest.raises(ValueError, match="ids = 'no': expected keep or drop"):
         load_table(path, "y", ids="no")
@@ -288,7 +288,7 @@ def test_every_command_that_solves_a_table_selects_its_columns(tmp_path, command
 
     path = str(with_ids(tmp_path))
     code, said = run(path, "--ids", "drop")
-    assert code == 0 and "left out because it numbers the rows: id" in said
+    assert code == 0 and "left out because it only counts the rows: id" in said
     code, said = run(path, "--inputs", "day")
     assert code == 0 and "left out, as chosen: id, a" in said
     code, said = run("diabetes", "--ids", "drop")

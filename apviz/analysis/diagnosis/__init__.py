@@ -3,7 +3,7 @@
 The engine (`engine`) asks rules in order, and the first rule that holds gives the answer. `data` has the rules shared
 by solves, trainings and GPyTorch models. For solves, `endings` covers how a run ended and what it predicts, `causes`
 covers reasons for a slow run, and `evidence` reads the quantities from a trace. `training` covers trainings, and
-`limits` has the wording. "Nothing is wrong" requires that every rule agrees, and lists what could not be measured.
+`limits` has the wording. "No problem found" requires that every rule agrees, and lists what could not be measured.
 Every threshold is a constant at the head of its file. `python -m benchmarks.causes` tests the rules on systems with
 known causes.
 
@@ -77,7 +77,7 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
         >>> found = apviz.diagnose(recorder.trace)
         >>> found.limit.value, found.advice
-        ('nothing is wrong, as far as it was measured', 'No change is needed.')
+        ('no problem found', 'No change is needed.')
     """
     if isinstance(trace, TrainingTrace):
         of_training = diagnose_training(trace)
@@ -96,7 +96,7 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
 
 
 def _of_a_sound_run(trace: Trace, others: list[Trace]) -> Diagnosis:
-    """Return "nothing is wrong" if the run was quick, otherwise the reason why it was slow."""
+    """Return "no problem found" if the run was quick, otherwise the reason why it was slow."""
     if endings.is_quick(trace):
         return endings.nothing(trace, others)
     return decide(SLOWLY, causes.conditioning, trace, others)

@@ -202,7 +202,7 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"leaves {share(kept)} of the whole residual"
     evidence = f"The blocks do not overlap. Each update zeroes the residual on its own block, but an epoch {keeps}."
-    advice = "Use blocks of neighbours that also solve on a margin around their own rows."
+    advice = "Use overlapping blocks of neighbouring rows."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 
 

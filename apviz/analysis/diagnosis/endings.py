@@ -194,8 +194,7 @@ def too_tight(trace: Trace, others: list[Trace]) -> Answer:
     epoch = trace["epoch"]
     rmse, residual, work = (epoch[name].values for name in ("test_rmse", "residual", "work"))
     after = float(work[-1] - work[first])
-    # a solve stops at the first residual below its tolerance, and residuals may rise
-    looser = _rounded(float(residual[: first + 1].min()))
+    looser = min(_sufficient_residual(each, end) for each, _ in runs if each is trace or each.converged)
     enough = after >= max(WORK_AFTER, WORK_AFTER_SHARE * work[-1])
     if first == 0 or looser < LOOSER_TOL_FACTOR * of.tolerance(trace) or not enough:
         return None
@@ -205,6 +204,19 @@ def too_tight(trace: Trace, others: list[Trace]) -> Answer:
         f"{share(after / work[-1])} of the work came after that."
     )
     return Diagnosis(Limit.TOLERANCE, evidence, f"A tolerance of {looser:g} predicts as well.", {"tol": looser})
+
+
+def _sufficient_residual(trace: Trace, end: float) -> float:
+    """Return the rounded residual at which the test RMSE of a run settles; infinity if it does not before its end.
+
+    The smallest of these over the runs on a system is advised, so that all their diagnoses agree.
+    """
+    first, residual = errors.sufficient_epoch(trace, end=end), trace["epoch"]["residual"].values
+    # Cholesky has a single epoch, which tells nothing about looser tolerances
+    if not first or first == len(residual) - 1:
+        return math.inf
+    # a solve stops at the first residual below its tolerance, and residuals may rise
+    return _rounded(float(residual[: first + 1].min()))
 
 
 def large_blocks(trace: Trace, others: list[Trace]) -> Answer:

@@ -40,4 +40,4 @@ def decide(
     answer = sound(*subject)
     if not missing or answer.limit is not Limit.NOTHING:
         return answer
-    return replace(answer, evidence=f"{answer.evidence} Not measured: {', '.join(dict.fromkeys(missing))}.")
+    return replace(answer, evidence=f"{answer.evidence} Not checked: {', '.join(dict.fromkeys(missing))}.")

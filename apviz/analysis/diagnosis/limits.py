@@ -21,13 +21,13 @@ class Limit(Enum):
         'ill-conditioning: κ is large for this method'
     """
 
-    NOTHING = "nothing is wrong, as far as it was measured"
+    NOTHING = "no problem found"
     # any run, training or model: data and hyperparameters
     FEW_ROWS = "too few rows"
     OUTLIERS = "outliers"
     EQUAL_COLUMNS = "some input columns are equal"
     DUPLICATES = "duplicate rows"
-    ID_COLUMN = "an input column numbers the rows"
+    ID_COLUMN = "an input column only counts the rows"
     SCALE = "the data are not scaled"
     COLLAPSED = "a hyperparameter has collapsed or exploded"
     INDEPENDENT = "the lengthscale is too short: K is nearly diagonal"
@@ -46,7 +46,7 @@ class Limit(Enum):
     RULE = "the rule wastes updates: most go to blocks with little residual left"
     PRECONDITIONER = "the preconditioner's rank is too low"
     SMALL_BLOCKS = "the blocks are too small"
-    BLOCKS = "block updates interfere: each undoes part of the others"
+    BLOCKS = "updates undo part of each other's work: the blocks interfere"
     CONDITIONING = "ill-conditioning: κ is large for this method"
     CAP = "the epoch limit is too low: the run was still converging"
     UNKNOWN = "the cause is unknown: κ was not computed for this run"

@@ -20,6 +20,7 @@ class AdviceJob(Job):
 
     Attributes:
         advice: The advice, once the job is done.
+        system: Root attributes that a run of the same system has in its trace, once the advice is there.
     """
 
     title: ClassVar[str] = "Advice"
@@ -28,6 +29,7 @@ class AdviceJob(Job):
         super().__init__(queue)
         self._limits, self.spec, self._tol, self._max_epochs = limits, spec, tol, max_epochs
         self.advice: Advice | None = None
+        self.system: dict[str, object] = {}
 
     def work(self) -> None:
         between = [StopBetweenSolves(self)]
@@ -37,4 +39,9 @@ class AdviceJob(Job):
         self.advice = advise(
             loaded.system, tol=self._tol, max_epochs=self._max_epochs, seed=self.spec.seed, hooks=between
         )
+        of = loaded.system
+        self.system = {
+            "dataset": of.dataset, "n": of.n, "right_hand_sides": of.b.shape[1], "seed": of.seed,
+            "kernel": of.kernel.name, "noise": float(of.noise), "dtype": str(of.dtype).removeprefix("torch."),
+        }  # fmt: skip
         self.message = f"advice for {self.advice.system}; hyperparameters: {loaded.hyperparameters.provenance}"

@@ -89,10 +89,7 @@ class OwnTablePanel:
         self._remove = button("Remove this table", "delete", self._remove_it, color="error")
         self._of_chosen = pn.Row(self._change, self._remove, visible=False, **_WIDE)
         self.dialog = self._make_dialog()
-        about = (
-            f"{FORMATS}, up to {most} MB. It is kept with the runs, where everybody who may open this dashboard sees "
-            "it."
-        )
+        about = f"{FORMATS}, up to {most} MB. Everyone with access to this dashboard can see your file."
         self.view: Viewable = pn.Column(
             pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen, self.dialog, **_WIDE
         )
@@ -115,13 +112,14 @@ class OwnTablePanel:
         self.marks = server_owned(pn.Column(visible=False, **_WIDE))
         self.missing = pmui.RadioBoxGroup(
             label="Where a value is missing", inline=True, value="drop",
-            options={"drop the row": "drop", "fill it: numbers by the median, texts as a text of its own": "fill"},
+            options={"drop the row": "drop", "fill it: numbers with the median, texts with a value of their own": "fill"},
         )  # fmt: skip
         self.duplicates = pmui.RadioBoxGroup(
-            label="Rows that equal another in all columns", inline=True, value="keep",
+            label="Duplicate rows", inline=True, value="keep",
             options={"keep them": "keep", "drop them": "drop"},
         )  # fmt: skip
         self.summary = server_owned(pmui.Alert(object="", severity="info", variant="outlined", **_WIDE))
+        self.ids = server_owned(pmui.Alert(object="", severity="warning", visible=False, **_WIDE))
         self.notes = server_owned(pmui.Typography("", variant="body2"))
         self.use = button("Use this table", "check", self._use_it, variant="contained", color="primary", size="medium")
         close = button("Close", "close", self._close, size="medium")
@@ -131,10 +129,11 @@ class OwnTablePanel:
             widget.param.watch(lambda event: self._preview(), name)
         self.header.param.watch(lambda event: self._read_again(), "value")
         return pmui.Dialog(
-            self.how, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.marks, self.summary,
+            self.how, self.ids, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.marks,
+            self.summary,
             pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns, self.header,
             _labelled(self.missing), _labelled(self.duplicates),
-            pmui.Typography("What is made of it", variant="subtitle2"), self.notes,
+            pmui.Typography("Notes on your table", variant="subtitle2"), self.notes,
             title="Your own data", title_variant="h6", width_option="md", sx=_PAPER,
         )  # fmt: skip
 
@@ -183,7 +182,10 @@ class OwnTablePanel:
         self._table, self._filling = table, True
         able = [each.name for each in table.columns if each.can_be_target]
         target = str(choices.target) if choices else table.default_target()
-        ticked = [each.name for each in table.columns if each.is_usable and each.name != target]
+        ids = table.counting_columns()
+        ticked = [each.name for each in table.columns if each.is_usable and each.name not in (target, *ids)]
+        # a table with nothing else keeps its inputs
+        ticked = ticked or [name for name in ids if name != target]
         if choices and choices.inputs is not None:
             ticked = list(choices.inputs)
         written = f"{escape(str(table.text))}. " if table.text else ""
@@ -192,7 +194,10 @@ class OwnTablePanel:
         self.target.param.update(options=able, value=target if target in able else None)
         self.missing.value = choices.missing if choices else "drop"
         self.duplicates.value = choices.duplicates if choices else "keep"
-        self.columns.show({each.name: _row(each, table.cells(each)) for each in table.columns}, ticked=ticked)
+        rows = {each.name: _row(each, table.cells(each), counts=each.name in ids) for each in table.columns}
+        self.columns.show(rows, ticked=ticked)
+        left = [name for name in ids if name not in (*ticked, target)]
+        self.ids.param.update(object=escape(_ids_in_words(left)), visible=bool(left))
         self._ask(table)
         self._filling = False
         self._preview()
@@ -303,7 +308,8 @@ class OwnTablePanel:
         if found.train_rows > limit:
             said += f" This server solves up to {limit:,} of them."
         self.summary.param.update(object=said, severity="info")
-        self.notes.object = notes_in_words(found.notes) or "Nothing is left out or changed."
+        names = [each.name for each in self._table.columns] if self._table else []
+        self.notes.object = notes_in_words(found.notes, names) or "Nothing is left out or changed."
         self.use.disabled = False
 
     def _use_it(self) -> None:
@@ -352,14 +358,22 @@ def _labelled(group: pmui.RadioBoxGroup) -> Viewable:
     return pn.Column(label, group, **_WIDE)
 
 
-def _row(column: Column, cells: Sequence[str]) -> list[str | float]:
+def _row(column: Column, cells: Sequence[str], *, counts: bool) -> list[str | float]:
     shown = ", ".join(cell or "–" for cell in cells[:3])
-    return [column.name, _KINDS[column.kind], float(column.missing), column.about, shown]
+    about = f"{column.about}; only counts the rows" if counts else column.about
+    return [column.name, _KINDS[column.kind], float(column.missing), about, shown]
 
 
-def notes_in_words(notes: Sequence[str]) -> str:
-    """Format the first notes as a list in Markdown."""
-    lines = [f"- {escape(note[:1].upper() + note[1:])}." for note in notes[:_SHOWN_NOTES]]
+def _ids_in_words(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} only counts the rows, so it is not ticked. Tick it if it is a time or a place."
+    return f"{', '.join(names)} only count the rows, so they are not ticked. Tick those that are times or places."
+
+
+def notes_in_words(notes: Sequence[str], names: Sequence[str] = ()) -> str:
+    """Format the first notes as a list in Markdown; the names of columns keep their spelling."""
+    said = [note if note.startswith(tuple(names)) else note[:1].upper() + note[1:] for note in notes]
+    lines = [f"- {escape(note)}." for note in said[:_SHOWN_NOTES]]
     if len(notes) > _SHOWN_NOTES:
         lines.append(f"- {len(notes) - _SHOWN_NOTES} more notes are in the report.")
     return "\n\n" + "\n".join(lines) if lines else ""

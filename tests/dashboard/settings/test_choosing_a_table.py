@@ -75,8 +75,8 @@ def test_a_messy_file_is_read_shown_and_used_at_once(panel):
     for words in (
         "62 rows: 49 to train on, 13 to test; 5 inputs",
         "3 of 65 rows are dropped because a value is missing: größe (2), stadt (1)",
-        "Tag: days since 2021-03-01",
-        "Stadt: 3 inputs of 0 or 1 for 3 texts",
+        "tag: days since 2021-03-01",
+        "stadt: 3 inputs of 0 or 1 for 3 texts",
         "Left out because every row has the same value: währung",
         "Left out because nearly every row has its own text: kürzel (60 different: id-10, id-11, ",
     ):
@@ -97,12 +97,27 @@ def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     assert "59 rows: 47 to train on" in panel.said
     assert "2 missing values are filled: größe (2, by the median)" in panel.said
     panel.target.value = "tag"
-    assert "Tag: days since" in panel.said and "2 inputs" in panel.said
+    assert "tag: days since" in panel.said and "2 inputs" in panel.said
     panel.target.value = "preis"
     panel.press(panel.use)
     data = panel.system.spec().load()
     assert data.feature_names == ("größe",) and len(data.train_x) + len(data.test_x) == 59
     assert "left out because every row has the same value: währung" in data.notes
+
+
+COUNTED = "sample_id,size,price\n" + "\n".join(f"{100_001 + k},{k * 7 % 31 / 31},{k % 13 / 13}" for k in range(60))
+
+
+def test_a_column_that_only_counts_the_rows_is_not_ticked_and_a_warning_above_the_button_says_why(panel):
+    panel.drops(COUNTED)
+    assert panel.columns.ticked == ["size"]
+    (row,) = [row for row in panel.columns.rows if row[0] == "sample_id"]
+    assert row[4] == "from 100001 to 100060; only counts the rows"
+    assert panel.ids.visible and "only counts the rows, so it is not ticked" in panel.ids.object
+    order = [each for each in panel.dialog.objects if each is panel.ids or panel.use in getattr(each, "objects", [])]
+    assert order[0] is panel.ids
+    panel.drops(GOOD)
+    assert not panel.ids.visible and panel.columns.ticked == ["a", "b"]
 
 
 def test_a_choice_that_leaves_no_data_is_reported_and_cannot_be_used(panel):
@@ -163,7 +178,7 @@ def test_ambiguous_dates_are_asked_for_too(panel):
 def test_outliers_and_equal_columns_are_reported_before_a_table_is_used(panel):
     lines = [f"{k / 60},{k / 60},{(7 * k % 60) / 60 if k != 4 else 1e6},{(k % 13) / 13}" for k in range(60)]
     panel.drops("a,b,c,price\n" + "\n".join(lines))
-    assert "C is 1e+06 in row 5" in panel.said and "A and b are equal" in panel.said
+    assert "c is 1e+06 in row 5" in panel.said and "a and b are equal" in panel.said
 
 
 def test_a_file_without_names_is_shown_so_and_the_header_can_be_switched(panel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -19,9 +19,11 @@ from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.methods import METHODS
+from apviz.tracing import Trace
 
 #: Columns of the table on a projector, because the sentence has the rest.
-_LECTURE = ("method", "seconds", "chance")
+_LECTURE = ("method", "seconds", "chance of success")
 
 
 class AdviceCard:
@@ -31,6 +33,7 @@ class AdviceCard:
         methods: Methods whose tolerance and epoch limit apply.
         ready: Function that returns whether the settings are valid, and reports invalid ones.
         solve: Called with the system and the advice when its button is pressed.
+        measured: Function that returns the runs on the page that were solved on this machine.
 
     Attributes:
         button: Button that requests advice.
@@ -44,10 +47,12 @@ class AdviceCard:
         methods: MethodChoice,
         ready: Callable[[], bool],
         solve: Callable[[SystemSpec, Advice], None],
+        measured: Callable[[], Iterable[Trace]] = tuple,
     ) -> None:
         self._shared, self._methods, self._ready, self._solve = shared, methods, ready, solve
+        self._measured = measured
         self.job: AdviceJob | None = None
-        self._said = ""
+        self._said: tuple[str, dict[str, float]] = ("", {})
         self._inside = pn.Column(sizing_mode="stretch_width", margin=0)
         self.button = button("Which method?", "tips_and_updates", self.ask, size="medium")
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
@@ -70,7 +75,7 @@ class AdviceCard:
     def adopt(self, job: Job) -> None:
         """Show advice, including that of another tab, or from before a reload of the page."""
         if isinstance(job, AdviceJob):
-            self.job, self._said = job, ""
+            self.job, self._said = job, ("", {})
 
     def show(self) -> None:
         """Show the progress of the job; called repeatedly, and updates only changes."""
@@ -78,14 +83,24 @@ class AdviceCard:
         if job is None:
             return
         state = f"{job.state}: {job.status}" if job.status else job.state
-        if state == self._said:
+        found = {} if job.advice is None else measured_seconds(job, self._measured())
+        if (state, found) == self._said:
             return
-        self._said, job.seen = state, not job.is_active
+        is_new, self._said, job.seen = state != self._said[0], (state, found), not job.is_active
         self.button.disabled = job.is_active
         if job.advice is None or job.is_active:
             self._say("Which method?" if job.is_active else "No advice", state[:1].upper() + state[1:])
         else:
-            self._show(job.advice, job)
+            self._show(job.advice, job, found)
+            if is_new:
+                self._tick_best(job.advice)
+
+    def _tick_best(self, advice: Advice) -> None:
+        """Add the recommended method to those of the next run, so that its estimate is checked."""
+        solver = advice.best.solver
+        name = next((key for key, entry in METHODS.items() if entry.name == solver.method.kind), None)
+        if name is not None and name not in self._methods.methods:
+            self._methods.methods = [*self._methods.methods, name]
 
     def _say(self, heading: str, text: str) -> None:
         parts: list[Any] = [_text(heading, "h6"), _text(text)]
@@ -93,7 +108,7 @@ class AdviceCard:
             parts.append(button("Stop", "stop", self.job.stop, color="error", margin=(0, 12, 8, 12)))
         self._fill(parts)
 
-    def _show(self, advice: Advice, job: AdviceJob) -> None:
+    def _show(self, advice: Advice, job: AdviceJob, found: Mapping[str, float]) -> None:
         rows = pd.DataFrame(advice.rows())
         if self._shared.lecture:
             rows = rows[[name for name in _LECTURE if name in rows]]
@@ -104,11 +119,10 @@ class AdviceCard:
             sizing_mode="stretch_width",
         )
         changes = [each.sentence for each in advice.alternatives]
-        left_out = [f"{name} was left out: {why}." for name, why in advice.unfit.items()]
-        made = f"All numbers are estimates from small solves, made in {in_words(advice.seconds)}."
         parts: list[Any] = [
-            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(advice.headline, "h6"),
-            _text(advice.reason, "body2"), table, *(_text(line) for line in (changes, left_out, [made]) if line),
+            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(headline(advice, found), "h6"),
+            _text(advice.reason, "body2"), table,
+            *(_text(line) for line in (changes, advice.left_out, [advice.origin]) if line),
         ]  # fmt: skip
         if advice.best.chance >= 0.5:
             name = next(iter(advice.methods))
@@ -120,6 +134,34 @@ class AdviceCard:
         if not len(self.view):
             self.view.append(pmui.Paper(self._inside, sizing_mode="stretch_width", margin=8, elevation=1))
         self._inside[:] = parts
+
+
+def measured_seconds(job: AdviceJob, traces: Iterable[Trace]) -> dict[str, float]:
+    """Return the seconds of converged runs of the system of the advice, by method, the fastest first."""
+    seconds: dict[str, float] = {}
+    for trace in traces:
+        tol, advice = trace.attrs.get("tol"), job.advice
+        is_same = all(trace.attrs.get(name) == value for name, value in job.system.items())
+        if advice is not None and is_same and trace.converged and tol and tol <= advice.tol:
+            took = float(trace["epoch"]["seconds"][-1])
+            seconds[trace.method_name] = min(took, seconds.get(trace.method_name, took))
+    return dict(sorted(seconds.items(), key=lambda item: item[1]))
+
+
+def headline(advice: Advice, measured: Mapping[str, float]) -> str:
+    """Return the advice in a sentence; what was measured counts more than an estimate."""
+    if not measured or advice.best.chance < 0.5:
+        return advice.headline
+    name, best = next(iter(advice.methods.items()))
+    (fastest, seconds), *others = measured.items()
+    if name not in measured:
+        return (
+            f"Measured: {fastest} took {in_words(seconds)}. Estimated: {name} needs about "
+            f"{in_words(best.seconds.likely)}."
+        )
+    said = f"Use {fastest}: it took {in_words(seconds)}, measured."
+    second = (name, measured[name]) if fastest != name else next(iter(others), None)
+    return f"{said} {second[0]} took {in_words(second[1])}." if second else said
 
 
 def _text(said: str | list[str], variant: str = "body1") -> pmui.Typography:

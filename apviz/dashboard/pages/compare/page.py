@@ -84,7 +84,7 @@ class Compare(SolvingPage):
         #: Values of the methods with which the shown runs were made, as far as known.
         self._made_with: dict[str, Any] = {}
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._advice = AdviceCard(shared, self.methods, self.fields.ready, self._take_advice)
+        self._advice = AdviceCard(shared, self.methods, self.fields.ready, self._take_advice, self._measured_here)
         self._cursor, self._pinned = CursorBar(self._go), Pinned()
         self._cards = compare_cards(
             lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, lecture=shared.lecture
@@ -224,6 +224,10 @@ class Compare(SolvingPage):
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
         self.start(spec, [advice.best.solver], advice=advice)
+
+    def _measured_here(self) -> list[Trace]:
+        """Return the runs shown that were solved on this machine."""
+        return [trace for name, trace in self._traces.items() if not name.startswith(PREFIX)]
 
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
