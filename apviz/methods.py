@@ -41,13 +41,13 @@ class MethodSetting:
 
 #: Settings by name, as solvers and preconditioners have them.
 SETTINGS: Final[dict[str, MethodSetting]] = {
-    "rule": MethodSetting(label="Block rules", help="Which block is projected onto next."),
-    "partition": MethodSetting(label="Partitions", help="How rows are cut into blocks."),
-    "block_size": MethodSetting(label="Block sizes b", help="Rows a block owns.", low=1),
+    "rule": MethodSetting(label="Block rule", help="Which block is projected onto next."),
+    "partition": MethodSetting(label="Partition", help="How rows are cut into blocks."),
+    "block_size": MethodSetting(label="Block size b", help="Rows a block owns.", low=1),
     "overlap": MethodSetting(
-        label="Overlap", help="Rows a block also solves on, as a fraction of its own rows.", low=0, high=4
+        label="Overlap (share of block)", help="Rows a block also solves on, as a fraction of its own rows.", low=0, high=4
     ),
-    "rank": MethodSetting(label="Preconditioner ranks", help="Rank of a low-rank preconditioner.", low=1),
+    "rank": MethodSetting(label="Preconditioner rank", help="Rank of a low-rank preconditioner.", low=1),
     "tol": MethodSetting(label="Tolerance", help="Mean relative residual to reach.", low=0, high=1),
     "max_epochs": MethodSetting(
         label="Max. epochs / iterations", help="Limit of epochs, or of CG iterations.", low=1, high=100_000
@@ -159,7 +159,7 @@ RULE_WORDS: Final[dict[str, str]] = {
     "gauss-southwell": "greedy", "gauss-southwell (short block last)": "greedy, short block last",
 }  # fmt: skip
 PARTITION_WORDS: Final[dict[str, str]] = {
-    "sequential": "consecutive blocks", "shuffled": "shuffled blocks", "kd-tree": "k-d tree blocks",
+    "sequential": "consecutive rows", "shuffled": "random rows", "kd-tree": "k-d tree blocks",
     "principal-axis-tree": "blocks of neighbours",
 }  # fmt: skip
 

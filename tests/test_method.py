@@ -29,9 +29,9 @@ HALF = PrincipalAxisTree(overlap=0.5)
 NEIGHBOURS = {"partition": HALF, "step": Subspace(length=24)}
 #: solver, name, details
 CALLED = [
-    (projection(), "Alternating projection (greedy, b = 250)", "consecutive blocks"),
-    (projection(rule="cyclic"), "Alternating projection (cyclic, b = 250)", "consecutive blocks"),
-    (projection(rule="random"), "Alternating projection (random, b = 250)", "consecutive blocks"),
+    (projection(), "Alternating projection (greedy, b = 250)", "consecutive rows"),
+    (projection(rule="cyclic"), "Alternating projection (cyclic, b = 250)", "consecutive rows"),
+    (projection(rule="random"), "Alternating projection (random, b = 250)", "consecutive rows"),
     (projection(partition="kd-tree"), "Alternating projection (greedy, b = 250)", "k-d tree blocks"),
     (projection(**NEIGHBOURS), "Overlapping projections", "250 rows a block, 50% overlap, 24 past directions"),
     (
@@ -83,7 +83,7 @@ def test_methods_with_the_same_name_state_only_their_differences():
     ]  # fmt: skip
     trees = [projection(partition=each).method for each in ("sequential", "kd-tree")]
     assert distinct_names(trees) == [
-        "Alternating projection (greedy, b = 250, consecutive blocks)",
+        "Alternating projection (greedy, b = 250, consecutive rows)",
         "Alternating projection (greedy, b = 250, k-d tree blocks)",
     ]
 

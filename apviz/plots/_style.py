@@ -197,7 +197,7 @@ def looks(methods: Sequence[Method], theme: ThemeName) -> list[Look]:
 
 
 def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
-    """Return `count` ordered colours for an ordered setting such as the batch size.
+    """Return `count` ordered colours for an ordered setting such as the block size.
 
     The end of viridis that is close to the background is left out.
     """

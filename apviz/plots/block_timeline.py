@@ -87,7 +87,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
     is_same = len(blocks) == 1 and all("block" in run for run in several)
     epoch = f" ({blocks.pop()} updates = 1 epoch)" if is_same else ""
     figure.update_xaxes(title_text=f"update{epoch}", row=len(several))
-    add_color_bar(figure, scales, "energy removed by the update (decrease of h)", theme)
+    add_color_bar(figure, scales, "error energy removed by the update", theme)
     part = "block" if any("block" in run for run in several) else "colour"
     title = f"Which {part} is projected onto, and when"
     return finish(figure, several, colors, title, "block_timeline", notes)

@@ -124,7 +124,7 @@ def test_a_bad_value_blocks_every_page_with_its_field(session):
     ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
     fields["Seed of split and probes"].value_input = "-1"
     assert {name for name in ready if ready[name]()} == {"training", "predict"}
-    fields["Training rows n"].value_input = "many"
+    fields["Training rows"].value_input = "many"
     assert not ready["training"]() and not ready["predict"]()
 
 

@@ -38,7 +38,7 @@ class DiagnosisCard:
         self._rerun, self._can_rerun = rerun, can_rerun
         self._trace: Trace | None = None
         self._diagnosis: Diagnosis | None = None
-        self._of = server_owned(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
+        self._of = server_owned(pmui.Typography("", variant="body2", margin=(8, 12, 0, 12)))
         self._limit = server_owned(pmui.Typography("", variant="h6", margin=(0, 12)))
         # Names of settings can be wider than a phone.
         text: dict[str, Any] = {"variant": "body1", "sx": {"overflowWrap": "anywhere"}, "sizing_mode": "stretch_width"}

@@ -45,7 +45,7 @@ class JobBar:
         self._progress = server_owned(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
         self._held = server_owned(
             pmui.Alert(
-                object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Nothing runs yet", **wide
+                object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Cannot run", **wide
             )
         )
         self._text = server_owned(
@@ -59,6 +59,10 @@ class JobBar:
         #: Row of the buttons, to which a page may add components.
         self.row = pn.FlexBox(self._run, self._stop, self._text, align_items="center", **wide)
         self.view = pn.Column(self.row, self._held, self._progress, margin=(8, 0, 0, 0), **wide)
+
+    def emphasise(self, is_next: bool) -> None:
+        """Fill the button, if it is the next step, or outline it."""
+        self._run.variant = "contained" if is_next else "outlined"
 
     def refuse(self, message: str) -> None:
         """Show why no job was started."""

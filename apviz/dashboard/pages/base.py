@@ -216,7 +216,7 @@ class SolvingPage(Page):
 
     def __init__(self, shared: Shared, **bar: str) -> None:
         super().__init__(shared)
-        self.notice = Notice(self.use_shown)
+        self.notice = Notice(self.use_shown, bar.get("label", "Run"))
         self._compared: object = None
         self.job: ComparisonJob | None = None
         self._taken = 0

@@ -17,8 +17,19 @@ from apviz.solvers import Solver
 
 _CAP = SETTINGS["max_epochs"]
 #: Registered names by the words that a person says, for widgets.
-RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES}
+RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES if name != "shuffled"}
+RULE_OPTIONS["shuffled (new order every epoch)"] = "shuffled"
 PARTITION_OPTIONS = {PARTITION_WORDS.get(name, name): name for name in PARTITIONS}
+
+
+#: Look of options whose first line is a name, and whose other lines describe it.
+_DESCRIBED = {
+    "& .MuiFormControlLabel-root": {"alignItems": "flex-start"},
+    "& .MuiFormControlLabel-label": {
+        "whiteSpace": "pre-line", "fontSize": "0.8rem", "color": "text.secondary", "paddingTop": "8px",
+        "&::first-line": {"fontSize": "1rem", "color": "text.primary"},
+    },
+}  # fmt: skip
 
 
 def number(name: str, default: float, *, above: bool = False) -> param.Number:
@@ -85,9 +96,11 @@ class MethodChoice(param.Parameterized):
 def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
     """Return the widgets of the methods, and of what most visitors change."""
     m, wide = methods.param, {"sizing_mode": "stretch_width"}
-    options = {entry.name: key for key, entry in METHODS.items()}
+    # the recommendation first; the description of each on the lines below its name
+    first = {"auto": METHODS["auto"]} | METHODS
+    options = {f"{entry.name}\n{entry.description}": key for key, entry in first.items()}
     return [
-        pmui.CheckBoxGroup.from_param(m.methods, label="", options=options),
+        pmui.CheckBoxGroup.from_param(m.methods, label="", options=options, sx=_DESCRIBED),
         *(fields.add(each, **wide) for each in (m.block_sizes, m.tol, m.max_epochs)),
     ]
 
@@ -105,9 +118,9 @@ def advanced_method_panel(methods: MethodChoice, fields: Fields) -> list[Viewabl
 class BlockSizeSweep(param.Parameterized):
     """Settings of a sweep over the block size: alternating projection with every b."""
 
-    sizes = param.List([], item_type=int, label="Block sizes b (empty: n/2 … n/64)")
-    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
-    partition = param.Selector(default="sequential", objects=list(PARTITIONS), label="Partition")
+    sizes = param.List([], item_type=int, label="Block size b (empty: n/2 … n/64)")
+    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label=SETTINGS["rule"].label)
+    partition = param.Selector(default="sequential", objects=list(PARTITIONS), label=SETTINGS["partition"].label)
     overlap = number("overlap", 0.0)
     tol = number("tol", 0.01, above=True)
     max_epochs = param.Integer(200, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)

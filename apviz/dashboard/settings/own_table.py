@@ -83,17 +83,22 @@ class OwnTablePanel:
         #: Columns of the shown file that can be read in two ways, and the chosen decimal marks and orders of dates.
         self._questions, self._marks = dict[str, Question](), dict[str, str]()
         most = system.limits.max_upload_mb
-        self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
+        self._folder = folder
+        self.drop = self._make_dropper()
         self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
         self._change = button("Columns …", "table_chart", self._look_again)
         self._remove = button("Remove this table", "delete", self._remove_it, color="error")
         self._of_chosen = pn.Row(self._change, self._remove, visible=False, **_WIDE)
         self.dialog = self._make_dialog()
         about = f"{FORMATS}, up to {most} MB. Everyone with access to this dashboard can see your file."
-        self.view: Viewable = pn.Column(
+        self.view: pn.Column = pn.Column(
             pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen, self.dialog, **_WIDE
         )
         self.show_chosen()
+
+    def _make_dropper(self) -> Dropper:
+        most = self._system.limits.max_upload_mb
+        return Dropper(self._folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
 
     def show_chosen(self) -> None:
         """Show the actions on the selected table."""
@@ -331,6 +336,9 @@ class OwnTablePanel:
             self._say(error)
         else:
             self._forget()
+            # an empty one: otherwise it would offer to undo the upload, next to the button that removes the table
+            self.drop = self._make_dropper()
+            self.view[1] = self.drop
         finally:
             self.use.disabled = False
 

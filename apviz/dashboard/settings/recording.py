@@ -25,11 +25,11 @@ class RecordChoice(param.Parameterized):
     """Settings of one method, and of the updates after which the residual is recorded."""
 
     method = param.Selector(default="ap", objects=list(PICTURED_METHODS), label="Method")
-    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Block rule")
-    partition = param.Selector(default="principal-axis-tree", objects=list(PARTITIONS), label="Partition")
-    block_size = param.Integer(100, bounds=(1, None), label="Block size b")
+    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label=SETTINGS["rule"].label)
+    partition = param.Selector(default="principal-axis-tree", objects=list(PARTITIONS), label=SETTINGS["partition"].label)
+    block_size = param.Integer(100, bounds=(1, None), label=SETTINGS["block_size"].label)
     overlap = number("overlap", 0.5)
-    rank = param.Integer(100, bounds=(1, None), label="Preconditioner rank")
+    rank = param.Integer(100, bounds=(1, None), label=SETTINGS["rank"].label)
     tol = number("tol", 0.01, above=True)
     max_epochs = param.Integer(100, bounds=(1, 100_000), label=SETTINGS["max_epochs"].label)
     updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record")

@@ -87,13 +87,15 @@ class Notice:
 
     Args:
         use_shown: Called to take over the settings of what is shown.
+        run: Label of the button that solves with the settings.
     """
 
-    def __init__(self, use_shown: Callable[[], None]) -> None:
+    def __init__(self, use_shown: Callable[[], None], run: str = "Run") -> None:
+        self._run = run
         self._words = server_owned(pmui.Typography("", variant="body2", margin=(6, 12), styles={"flex": "1 1 260px"}))
         look: dict[str, Any] = {"variant": "text", "margin": (2, 8)}
         self.view = pn.FlexBox(
-            self._words, button("Use the settings shown", "undo", use_shown, **look), align_items="center",
+            self._words, button("Reset to shown settings", "undo", use_shown, **look), align_items="center",
             sizing_mode="stretch_width", visible=False, margin=0,
             styles={"background": "var(--apviz-notice)", "color": "var(--apviz-on-notice)"},
         )  # fmt: skip
@@ -105,5 +107,5 @@ class Notice:
             return
         self.said = list(found)
         if found:
-            self._words.object = escape(f"Not shown yet: {'; '.join(found)}. Run solves with these settings.")
+            self._words.object = escape(f"Not in the charts yet: {'; '.join(found)}. Press {self._run}.")
         self.view.visible = bool(found)

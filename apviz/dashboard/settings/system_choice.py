@@ -30,6 +30,8 @@ from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 
+#: Value of hyperparameters on their chips before a solve.
+LATER = "fitted when you run"
 #: Most seeds of one comparison.
 MOST_SEEDS = 20
 #: Default limit on training rows of a user's own table; a comparison then takes about a minute.
@@ -44,13 +46,13 @@ class SystemChoice(param.Parameterized):
     """
 
     dataset = param.Selector(default="china", objects=["china"], label="Data set")
-    n = param.Integer(DEFAULT_N, bounds=(10, None), label="Training rows n")
+    n = param.Integer(DEFAULT_N, bounds=(10, None), label="Training rows")
     source = param.Selector(default=FROM_CARD, objects=[FROM_CARD, FITTED, BY_HAND], label="Hyperparameters")
     kernel = param.Selector(default="matern52", objects=list(KERNELS), label="Kernel")
     lengthscale = param.String("0.2", label="Lengthscale (one number, or one per input)")
     outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
     noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
-    rhs = param.Integer(4, bounds=(1, 64), label="Targets + random probes")
+    rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides, target included")
     seed = Seeds([0], most=MOST_SEEDS, label="Seed of split and probes")
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
@@ -71,7 +73,8 @@ class SystemChoice(param.Parameterized):
     def list_datasets(self) -> None:
         """Offer the data sets on this machine, and the tables of visitors."""
         here = [name for name in datasets.registry if datasets.is_here(name)]
-        self.param.dataset.objects = [*here, *self.own.names()]
+        here.sort(key=lambda name: datasets.card(name).n)
+        self.param.dataset.objects = [*self.own.names(), *here]
 
     def use_own(self, table: OwnTable) -> None:
         """Store a visitor's table, and select it.
@@ -95,11 +98,11 @@ class SystemChoice(param.Parameterized):
         self.list_datasets()
 
     def _fit_n(self) -> None:
-        """Bound n by the number of training rows; a visitor's own table uses all of them, up to `OWN_N`."""
+        """Set n to the default of the data and bound it; a visitor's own table uses all rows, up to `OWN_N`."""
         own = self.own.find(self.dataset)
         rows = datasets.train_size(datasets.card(self.dataset).n) if own is None else own.rows
         most = min(self.limits.max_n, rows)
-        n = min(self.n, most) if own is None else min(most, OWN_N)
+        n = min(most, DEFAULT_N if own is None else OWN_N)
         # the bounds must hold during the change too
         self.param.n.bounds = (10, max(most, self.n))
         self.n = n
@@ -162,10 +165,17 @@ class SystemPanel:
         def describe(*events: object) -> None:
             card.object = describe_dataset(choice)
 
+        names = pmui.Select.from_param(choice.param.dataset, **wide)
+
+        def list_names(*events: object) -> None:
+            names.options = {dataset_label(choice, name): name for name in choice.param.dataset.objects}
+
         choice.param.watch(describe, ["dataset"])
+        choice.param.watch(list_names, "dataset", what="objects")
         describe()
+        list_names()
         return pn.Column(
-            pmui.Select.from_param(choice.param.dataset, **wide), card,
+            names, card,
             self.data_fields.add(choice.param.n, **wide), **wide,
         )  # fmt: skip
 
@@ -201,6 +211,15 @@ class SystemPanel:
         )  # fmt: skip
 
 
+def dataset_label(system: SystemChoice, name: str) -> str:
+    """Return the entry of a data set in the list: name, subject and size."""
+    own = system.own.find(name)
+    if own is not None:
+        return f"{name}: your table, {own.rows:,} rows to train on"
+    card = datasets.card(name)
+    return f"{name}: {card.title}, {card.n:,} rows"
+
+
 def dataset_words(system: SystemChoice) -> str:
     """Return the number of inputs of the selected data; empty if it is unknown."""
     own = system.own.find(system.dataset)
@@ -226,9 +245,12 @@ def hyperparameter_words(system: SystemChoice) -> tuple[str, str]:
     """Return the kernel and the noise of the next solve, in words."""
     known = known_hyperparameters(system)
     if known is None:
-        return KERNELS[system.kernel].title if system.source == FITTED else "fitted", "fitted"
-    kernel = KERNELS[known.kernel].title if isinstance(known.kernel, str) else str(known.kernel)
-    return kernel, f"{known.noise:.3g}"
+        return KERNELS[system.kernel].title if system.source == FITTED else LATER, LATER
+    return _title(known), f"{known.noise:.3g}"
+
+
+def _title(known: Hyperparameters) -> str:
+    return KERNELS[known.kernel].title if isinstance(known.kernel, str) else str(known.kernel)
 
 
 def describe_dataset(system: SystemChoice) -> str:
@@ -239,7 +261,7 @@ def describe_dataset(system: SystemChoice) -> str:
         target = escape(str(own.choices.target))
         return f"Your table: {own.rows:,} rows to train on. Target: {target}.{notes_in_words(own.notes)}"
     card = datasets.card(name)
-    return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"
+    return f"**{card.title}**: {card.n:,} rows, {card.d} inputs. Licence: {card.licence}. {card.citation}"
 
 
 def describe_hyperparameters(system: SystemChoice) -> str:
@@ -250,4 +272,4 @@ def describe_hyperparameters(system: SystemChoice) -> str:
     if system.source == FITTED or system.own.find(system.dataset) is not None:
         return fitted
     known = datasets.card(system.dataset).hyperparameters
-    return fitted if known is None else f"{known.kernel}, σ² = {known.noise:.3g}; {known.provenance}."
+    return fitted if known is None else f"{_title(known)}, σ² = {known.noise:.3g}; {known.provenance}."

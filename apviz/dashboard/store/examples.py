@@ -34,5 +34,5 @@ def examples_in_words(names: Collection[str]) -> str:
     count = sum(name.startswith(PREFIX) for name in names)
     if not count:
         return ""
-    which = "Examples" if count == len(names) else f"{count} of the {len(names)} runs are examples"
-    return f"{which}, solved on another machine."
+    which = "These are" if count == len(names) else f"{count} of the {len(names)} runs are"
+    return f"{which} stored examples, solved on another machine."

@@ -25,7 +25,7 @@ class BatchSize(Experiment):
     """Solves for K⁻¹[y, z₁ … z₁₅], zᵢ standard Gaussian, at trained hyperparameters; no mean subtracted (appendix)."""
 
     name = "batch-size"
-    title = "Batch sizes: fewer epochs, more updates"
+    title = "Block sizes: fewer epochs, more updates"
     source = "Figure 3"
 
     def cells(self, options: Options) -> list[Cell]:
@@ -52,14 +52,14 @@ class BatchSize(Experiment):
             f"{some['data']}, at most {MAX_EPOCHS} epochs, {machines(rows.values())}. The paper shows curves and no "
             "numbers, and does not say for which b: smaller ones fall faster by epoch, and slower by time on its GPU."
         )
-        return [Table("Batch sizes", [*headings, "s an epoch", "set-up", "ended"], body, note)]
+        return [Table("Block sizes", [*headings, "s an epoch", "set-up", "ended"], body, note)]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         traces = traces_of(rows, folder)
         if not traces:
             return []
         text = "The same solves twice: by epoch, and by time, where the many updates of small blocks count."
-        return [Chart("Residual by batch size", text, lambda theme: plots.batch_sizes(traces, theme=theme))]
+        return [Chart("Residual by block size", text, lambda theme: plots.batch_sizes(traces, theme=theme))]
 
 
 def _solve(pair: tuple[str, str], size: int, seed: int, options: Options, trace: Path) -> Row:

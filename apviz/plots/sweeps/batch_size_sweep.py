@@ -1,4 +1,4 @@
-"""Costs of a batch size: epochs, seconds, κ′ and memory against b."""
+"""Costs of a block size: epochs, seconds, κ′ and memory against b."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def batch_size_sweep(
         memory_limit: Limit in bytes, drawn with the memory.
 
     Raises:
-        ValueError: No trace; a trace without a batch size; an unknown theme.
+        ValueError: No trace; a trace without a block size; an unknown theme.
 
     Examples:
         >>> import apviz, torch

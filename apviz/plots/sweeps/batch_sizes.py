@@ -1,4 +1,4 @@
-"""Residuals for different batch sizes, against epochs and against seconds."""
+"""Residuals for different block sizes, against epochs and against seconds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 
 
 def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Draw the residual of alternating projection for several batch sizes b (paper, Figure 3).
+    """Draw the residual of alternating projection for several block sizes b (paper, Figure 3).
 
     The left panel is against epochs, the right one against seconds, on one log axis. Colours follow the order of b,
     from the smallest to the largest, and all lines are solid. Runs with the same b and different methods share the
     colour and differ in the symbol.
 
     Raises:
-        ValueError: No trace; a trace without a batch size; an unknown theme.
+        ValueError: No trace; a trace without a block size; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -69,10 +69,10 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
 
 def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
-    """Check that all traces of a figure over b have a batch size.
+    """Check that all traces of a figure over b have a block size.
 
     Raises:
-        ValueError: A trace without a batch size.
+        ValueError: A trace without a block size.
     """
     without = [trace.method_name for trace in traces if trace.block_size is None]
     if without:

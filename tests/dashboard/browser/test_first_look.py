@@ -203,7 +203,7 @@ def test_a_click_shows_that_update_in_every_chart_and_a_pasted_link_shows_the_sa
     assert other.chart("Residual.").evaluate("chart => chart.layout.xaxis.title.text").startswith("epochs")
     other.look()
     assert parse_qs(urlsplit(other.tab.url).query) == query
-    assert other.edit("Rows").field("Training rows n").input_value() == "500"
+    assert other.edit("Rows").field("Training rows").input_value() == "500"
     assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 4
 
 
@@ -261,8 +261,8 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     someone.says("nosuch is not among the runs shown")
     someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
     someone.says("'../../secret' is not a run name")
-    assert someone.edit("Advanced").field("Targets + random probes").input_value() == "2"
-    assert someone.edit("Rows").field("Training rows n").input_value() == "1,712"
+    assert someone.edit("Advanced").field("Right-hand sides, target included").input_value() == "2"
+    assert someone.edit("Rows").field("Training rows").input_value() == "1,712"
 
 
 @pytest.mark.slow
@@ -341,13 +341,13 @@ def test_rows_pin_and_hide_their_curves(visit):
 @pytest.mark.slow
 def test_a_changed_setting_is_announced_until_it_is_taken_back(visit):
     someone = visit().go()
-    field = someone.edit("Rows").field("Training rows n")
+    field = someone.edit("Rows").field("Training rows")
     field.fill("300")
     field.press("Enter")
     someone.says("rows 300 (shown: 400)")
-    someone.press("Use the settings shown")
-    someone.tab.get_by_text("Not shown yet").wait_for(state="hidden")
-    assert someone.edit("Rows").field("Training rows n").input_value() == "400"
+    someone.press("Reset to shown settings")
+    someone.tab.get_by_text("Not in the charts yet").wait_for(state="hidden")
+    assert someone.edit("Rows").field("Training rows").input_value() == "400"
 
 
 @pytest.mark.slow

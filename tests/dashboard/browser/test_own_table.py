@@ -75,7 +75,7 @@ def test_a_messy_file_leads_to_an_answer_and_survives_a_restart(visit, recorded,
         someone.press("Use this table")
         someone.tab.wait_for_function("location.search.includes('dataset=mieten.csv')")
         someone.edit("Data set").says(f"Your table: {train:,} rows to train on. Target: Miete.")
-        assert someone.field("Training rows n").input_value() == f"{train:,}"
+        assert someone.field("Training rows").input_value() == f"{train:,}"
         someone.press("Run")
         (name,) = finished(someone)
         trace = apviz.open_trace(server.runs / f"{name}.zarr")

@@ -24,19 +24,19 @@ def both_runs(visitor) -> list[str]:
 
 def held(visitor, *words: str) -> None:
     """Wait until the alert next to Run says all of `words`."""
-    alert = visitor.tab.get_by_role("alert").filter(has_text="Nothing runs yet")
+    alert = visitor.tab.get_by_role("alert").filter(has_text="Cannot run")
     for word in words:
         alert = alert.filter(has_text=word)
     alert.wait_for()
 
 
 #: chip of the editor of a field
-CHIPS = {"Block sizes b": "Methods", "Noise variance σ²": "Noise", "Training rows n": "Rows", "Tolerance": "Methods"}
+CHIPS = {"Block size b": "Methods", "Noise variance σ²": "Noise", "Training rows": "Rows", "Tolerance": "Methods"}
 #: label of a field: an invalid value, its message, and a valid value with the name and number in a trace
 FIELDS = {
-    "Block sizes b": ("foo, -3", "whole numbers above 0", "75", "block_size", 75),
+    "Block size b": ("foo, -3", "whole numbers above 0", "75", "block_size", 75),
     "Noise variance σ²": ("-1", "a finite number above 0", "0.03", "noise", 0.03),
-    "Training rows n": ("0", "a whole number from 10 to 5,000", "320", "n", 320),
+    "Training rows": ("0", "a whole number from 10 to 5,000", "320", "n", 320),
     "Tolerance": ("0", "a number above 0 and at most 1", "0.5", "tol", 0.5),
 }
 

@@ -50,7 +50,7 @@ def test_the_table_of_solves_states_the_outcome_of_each(folder):
     )
     # measured, though it hit the epoch limit
     assert cut["residual"] == [float(traces["cut"]["epoch"]["residual"][-1]), ""]
-    assert shown.table.details == {"ap": "consecutive blocks", "cut": "consecutive blocks"}
+    assert shown.table.details == {"ap": "consecutive rows", "cut": "consecutive rows"}
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")
     assert shown.table.rows == [] and shown.table.selected == ""

@@ -57,6 +57,11 @@ class AdviceCard:
         self.button = button("Which method?", "tips_and_updates", self.ask, size="medium")
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
 
+    def suggest(self, dataset: str) -> None:
+        """Make the button the next step for a visitor's table that has not been solved; empty for none."""
+        label = f"Find the best method for {dataset}" if dataset else "Which method?"
+        self.button.param.update(label=label, variant="contained" if dataset else "outlined")
+
     def ask(self) -> None:
         """Start advice on the system that is selected now."""
         if not self._ready() or (self.job is not None and self.job.is_active):

@@ -12,6 +12,7 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
+from apviz import datasets
 from apviz.advice import Advice
 from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.analysis.verdict import judge
@@ -178,6 +179,7 @@ class Compare(SolvingPage):
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
+        self._suggest_a_step()
         self.show_differences()
         self._cards["residuals"].text.empty = SOLVING if self.has_running else NOTHING_YET
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
@@ -224,6 +226,15 @@ class Compare(SolvingPage):
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
         self.start(spec, [advice.best.solver], advice=advice)
+
+    def _suggest_a_step(self) -> None:
+        """Fill one button only: for a visitor's table without a run, the one that finds a method."""
+        system = self.shared.system
+        is_own = system.dataset not in datasets.registry
+        is_solved = any(trace.attrs["dataset"] == system.dataset for trace in self._traces.values())
+        is_new = is_own and not is_solved and not self.has_running and self._advice.job is None
+        self._advice.suggest(system.dataset if is_new else "")
+        self._bar.emphasise(not is_new)
 
     def _measured_here(self) -> list[Trace]:
         """Return the runs shown that were solved on this machine."""
@@ -330,7 +341,8 @@ class Compare(SolvingPage):
 
     def _show_answer(self) -> None:
         solving = self.job is not None and self.job.is_active
-        remark = " ".join(filter(None, [examples_in_words(self._traces), *self._not_shown]))
+        stored = examples_in_words(self._traces)
+        remark = " ".join([*([f"{stored} Press Run to solve on this one."] if stored else []), *self._not_shown])
         self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:
