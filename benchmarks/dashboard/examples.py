@@ -53,7 +53,7 @@ def compare_methods(folder: Path) -> None:
     data = datasets.load(DATA, n=DEFAULT_N)
     chosen = choose_hyperparameters(data)
     system = build_system(data, chosen, rhs=4)
-    several = choose_solvers(["ap", "overlap", "cg", "pcg", "schwarz"], block_sizes=[100, 400])
+    several = choose_solvers(["ap", "overlap", "cg", "pcg", "schwarz", "cholesky"], block_sizes=[100, 400])
     replayed = [each for each in several if each.method.rule == "gauss-southwell" and each.method.block_size != 400]
     others = [each for each in several if each not in replayed]
     for solvers, pictures in ((others, 0), (replayed, PICTURES)):
