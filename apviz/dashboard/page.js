@@ -1,6 +1,13 @@
 // What a page does by itself: it shows that the server has not answered yet, and when the server was gone it says so,
 // asks until it is back, and is loaded again, from its address. Panel's components know nothing of it.
 (() => {
+  // Open in the theme of the system, unless the address names one. The server draws the page in its theme.
+  const wanted = new URLSearchParams(location.search);
+  if (!wanted.has("theme") && matchMedia("(prefers-color-scheme: dark)").matches) {
+    wanted.set("theme", "dark");
+    location.replace(`${location.pathname}?${wanted}${location.hash}`);
+  }
+
   // milliseconds: without an answer until that is shown; it stays at least so long; between two questions
   const PATIENCE = 300;
   const LINGER = 250;
@@ -46,6 +53,7 @@
   const asked = new Set();
   let since = null;
   let until = 0;
+  let turned = 0; // when another tab was clicked
 
   function look() {
     const now = performance.now();
@@ -53,8 +61,17 @@
     since = waits ? since ?? now : null;
     if (waits && now - since >= PATIENCE) until = now + LINGER;
     document.documentElement.classList.toggle("apviz-busy", now < until);
+    if (!waits && now > turned + LINGER) document.documentElement.classList.remove("apviz-turning");
   }
   setInterval(look, 50);
+
+  // From a click on a tab until its page is there, what is shown belongs to the other tab.
+  addEventListener("click", (event) => {
+    const tab = event.composedPath().find((each) => each.getAttribute?.("role") === "tab");
+    if (!tab || tab.getAttribute("aria-selected") === "true") return;
+    turned = performance.now();
+    document.documentElement.classList.add("apviz-turning");
+  }, true);
 
   function header(data) {
     if (typeof data !== "string" || !data.startsWith('{"msgid"')) return {};

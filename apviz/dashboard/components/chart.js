@@ -40,16 +40,47 @@ const isPhone = () => window.innerWidth < NARROW;
 const LOW_AXES = 200;
 const HIGH_AXES = 620;
 
-function narrowed(layout) {
-  const { margin, title, legend } = layout;
-  return {
+function narrowed({ data, layout, ...rest }) {
+  const { margin, title, legend, meta } = layout;
+  const narrow = {
     ...layout,
-    // names at the ends of curves have no room
+    // a legend names the curves that stand out, because names at their ends have no room
+    showlegend: meta?.behind ? true : layout.showlegend,
     annotations: (layout.annotations || []).filter((each) => each.name !== "end"),
     margin: { ...margin, t: margin.t + BUTTONS, r: margin.l },
     title: { ...title, pad: { ...title?.pad, t: (title?.pad?.t || 0) + BUTTONS } },
     legend: isPhone() ? { ...legend, font: { ...legend?.font, size: PHONE_TYPE } } : legend,
   };
+  const behind = new Set(meta?.behind);
+  const named = data.map((each) => (behind.has(each.legendgroup) ? { ...each, showlegend: false } : each));
+  return { data: named, layout: narrow, ...rest };
+}
+
+// Pixels of a title's line, and of a character of it for each pixel of its font size.
+const TITLE_LINE = 20;
+const CHARACTER = 0.52;
+
+// Join the lines of a title, which fit a phone, as far as they fit the width of the chart.
+function joined(figure, width) {
+  const { title, margin, template } = figure.layout;
+  const scale = template.layout.font.size / TYPE_SIZE;
+  const room = width - margin.l - margin.r - 16;
+  const lines = [];
+  for (const line of (title?.text || "").split("<br>")) {
+    const [, kind] = line.match(/^<span class="(words|parts)"/) || [];
+    const size = Number(line.match(/font-size:(\d+)/)?.[1] || TYPE_SIZE) * scale;
+    const long = CHARACTER * size * line.replace(/<[^>]*>/g, "").length;
+    const last = lines.at(-1);
+    if (kind && last && last.long + long + 3 * CHARACTER * size <= room) {
+      last.text += (kind === "words" ? " " : " · ") + line;
+      last.long += long + 3 * CHARACTER * size;
+    } else lines.push({ text: line, long });
+  }
+  const saved = (title?.text || "").split("<br>").length - lines.length;
+  if (!saved) return figure;
+  const text = lines.map((each) => each.text).join("<br>");
+  const layout = { ...figure.layout, title: { ...title, text }, margin: { ...margin, t: margin.t - saved * TITLE_LINE * scale } };
+  return { ...figure, layout };
 }
 
 // Return the pixels from the top of the page to an element, independent of scrolling.
@@ -146,7 +177,8 @@ function withRoom(figure, live) {
     const span = high - low;
     const next = name.startsWith("x") ? high + 0.4 * span : low - 0.3 * span;
     const include = layout[name]?.type === "log" ? 10 ** next : next;
-    layout[name] = { ...layout[name], autorangeoptions: { ...layout[name]?.autorangeoptions, include: [include] } };
+    const given = layout[name]?.autorangeoptions;
+    layout[name] = { ...layout[name], autorangeoptions: { ...given, include: [...(given?.include || []), include] } };
   }
   return { ...figure, layout };
 }
@@ -257,7 +289,8 @@ export async function render({ model, el }) {
       return;
     }
     let figure = merged(model, live);
-    if (figure && holder.clientWidth < NARROW) figure = { ...figure, layout: narrowed(figure.layout) };
+    if (figure) figure = joined(figure, holder.clientWidth);
+    if (figure && holder.clientWidth < NARROW) figure = narrowed(figure);
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
       Plotly.purge(holder);

@@ -52,8 +52,8 @@ class JobBar:
             pmui.Alert(
                 object=hint, severity="info", variant="outlined", visible=bool(hint), margin=(4, 8),
                 styles={"flex": "1 1 260px"},
-                # Show errors in full, but only two lines of other text, so that the charts below stay in the window.
-                sx={"py": 0, "&:not(.MuiAlert-colorError)": {"maxHeight": "4.6em", "overflowY": "auto"}},
+                # While a job runs its text changes, and must not move the charts below. Show other texts in full.
+                sx={"py": 0, "&.MuiAlert-colorInfo": {"maxHeight": "4.6em", "overflowY": "auto"}},
             )
         )  # fmt: skip
         #: Row of the buttons, to which a page may add components.

@@ -217,7 +217,7 @@ def dataset_label(system: SystemChoice, name: str) -> str:
     if own is not None:
         return f"{name}: your table, {own.rows:,} rows to train on"
     card = datasets.card(name)
-    return f"{name}: {card.title}, {card.n:,} rows"
+    return f"{name}: {card.title.removeprefix(f'{name}: ')}, {card.n:,} rows"
 
 
 def dataset_words(system: SystemChoice) -> str:

@@ -75,6 +75,8 @@ def _residuals_card(
         # with many runs, the legend lists methods
         if len(styles) != len(traces):
             return figure
+        # a residual begins at 1, which a logarithmic time axis does not show
+        figure.layout.yaxis.autorangeoptions.include = [1.0]
         # the verdict is the title on the page; a downloaded picture has the figure's own
         own = {"title": figure.layout.title.to_plotly_json(), "top": figure.layout.margin.t}
         figure.update_layout(showlegend=False, title_text="", margin_t=_TOP, meta=own)
@@ -82,15 +84,22 @@ def _residuals_card(
         if places is None:
             return figure
         named = list(zip(run_names(traces), traces, strict=True))
-        labels = {legend_entry(*named[at]): named[at][0] for at in places}
+        labels = {legend_entry(*named[at]): short_label(named[at][0]) for at in places}
+        # on a phone a legend names the others
+        figure.layout.meta = own | {"behind": [entry for each in named if (entry := legend_entry(*each)) not in labels]}
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
         "Residual", "Lower is better. A cross ends a run that did not converge. An open diamond is a residual computed "
-        "from all rows, not updated. Point at a grey curve, or touch it, to see its name.", residuals,
+        "from all rows, not updated. AP: alternating projection. Point at a grey curve, or touch it, to see its name.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip
+
+
+def short_label(name: str) -> str:
+    """Return the name of a run at the end of its curve; the caption explains AP."""
+    return name.replace("Alternating projection", "AP")
 
 
 def _cards_of_curves(

@@ -130,8 +130,8 @@ class Compare(SolvingPage):
             pmui.RadioButtonGroup.from_param(each, label="", size="small", margin=(4, 12, 4, 0))
             for each in (self.choice.param.x, self.choice.param.scale)
         )
-        x.styles = {"margin-left": "auto"}
-        self._bar.row.extend([self._answer.action, self._advice.button, x, scale])
+        axis = pn.Row(x, scale, styles={"margin-left": "auto"})
+        self._bar.row.extend([self._answer.action, self._advice.button, axis])
         for card in self._cards.values():
             card.view.styles = HALF
         self._cards["residuals"].view.styles = {}
