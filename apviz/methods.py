@@ -45,7 +45,10 @@ SETTINGS: Final[dict[str, MethodSetting]] = {
     "partition": MethodSetting(label="Partition", help="How rows are cut into blocks."),
     "block_size": MethodSetting(label="Block size b", help="Rows a block owns.", low=1),
     "overlap": MethodSetting(
-        label="Overlap (share of block)", help="Rows a block also solves on, as a fraction of its own rows.", low=0, high=4
+        label="Overlap (share of block)",
+        help="Rows a block also solves on, as a fraction of its own rows.",
+        low=0,
+        high=4,
     ),
     "rank": MethodSetting(label="Preconditioner rank", help="Rank of a low-rank preconditioner.", low=1),
     "tol": MethodSetting(label="Tolerance", help="Mean relative residual to reach.", low=0, high=1),

@@ -130,7 +130,8 @@ class Session:
             sx={
                 "& .header [aria-label$=contextbar], & .header .MuiLinearProgress-root, & .main .MuiToolbar-root h5": {
                     "display": "none"
-                }
+                },
+                "& .main": {"opacity": "var(--apviz-shown, 1)"},
             },
         )  # fmt: skip
         # The page would watch whether any session of this server is busy. Every change would cost a walk over the whole

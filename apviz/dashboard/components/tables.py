@@ -135,10 +135,11 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
 # Panel's own font size does not scale for a projector. The first column stays while a wide table scrolls.
 _STYLE: Final = """table.panel-df { font-size: 0.875rem; }
 table.panel-df tbody th { position: sticky; left: 0; background: var(--apviz-paper); }
-table.panel-df thead th { text-align: inherit; }"""
+table.panel-df thead th { text-align: %s !important; }"""
 
 
 def plain_table(frame: pd.DataFrame, **options: Any) -> pn.pane.DataFrame:
     """Return a table as wide as the page, without sorting and clicks; its text is shown verbatim."""
-    look = {"text_align": "start", "sizing_mode": "stretch_width", "stylesheets": [_STYLE], **options}
-    return pn.pane.DataFrame(frame, escape=True, **look)
+    align = options.pop("text_align", "start")
+    look = {"sizing_mode": "stretch_width", "stylesheets": [_STYLE % align], **options}
+    return pn.pane.DataFrame(frame, escape=True, text_align=align, **look)

@@ -44,9 +44,7 @@ class JobBar:
         wide = {"sizing_mode": "stretch_width"}
         self._progress = server_owned(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
         self._held = server_owned(
-            pmui.Alert(
-                object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Cannot run", **wide
-            )
+            pmui.Alert(object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Cannot run", **wide)
         )
         self._text = server_owned(
             pmui.Alert(

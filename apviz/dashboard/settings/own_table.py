@@ -117,7 +117,9 @@ class OwnTablePanel:
         self.marks = server_owned(pn.Column(visible=False, **_WIDE))
         self.missing = pmui.RadioBoxGroup(
             label="Where a value is missing", inline=True, value="drop",
-            options={"drop the row": "drop", "fill it: numbers with the median, texts with a value of their own": "fill"},
+            options={
+                "drop the row": "drop", "fill it: numbers with the median, texts with a value of their own": "fill"
+            },
         )  # fmt: skip
         self.duplicates = pmui.RadioBoxGroup(
             label="Duplicate rows", inline=True, value="keep",

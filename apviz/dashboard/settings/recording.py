@@ -26,7 +26,9 @@ class RecordChoice(param.Parameterized):
 
     method = param.Selector(default="ap", objects=list(PICTURED_METHODS), label="Method")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label=SETTINGS["rule"].label)
-    partition = param.Selector(default="principal-axis-tree", objects=list(PARTITIONS), label=SETTINGS["partition"].label)
+    partition = param.Selector(
+        default="principal-axis-tree", objects=list(PARTITIONS), label=SETTINGS["partition"].label
+    )
     block_size = param.Integer(100, bounds=(1, None), label=SETTINGS["block_size"].label)
     overlap = number("overlap", 0.5)
     rank = param.Integer(100, bounds=(1, None), label=SETTINGS["rank"].label)

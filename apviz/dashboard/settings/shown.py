@@ -72,7 +72,7 @@ def adopt(system: SystemChoice, attrs: Mapping[str, Any]) -> None:
         except (KeyError, ValueError):
             continue  # it stays, and the page says that it differs
     if attrs.get("seed") is not None:
-        system.seed = [attrs["seed"]]
+        system.param.update(seed=[attrs["seed"]])
     system.source = FROM_CARD
     if _differences(system, attrs) and str(attrs["kernel"]) in KERNELS and attrs["lengthscale"]:
         scales = ", ".join(f"{each:.6g}" for each in attrs["lengthscale"])

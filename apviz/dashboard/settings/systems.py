@@ -155,7 +155,7 @@ class SystemSpec:
         return self._with(loaded.data, replace(chosen, noise=factor * chosen.noise, provenance=where))
 
     def at_seed(self, loaded: Loaded, seed: int) -> Loaded:
-        """Return the system with another split and other probes, and the same hyperparameters, without fitting again."""
+        """Return the system with another split, other probes, and the same hyperparameters, without fitting again."""
         other = replace(self, seed=seed)
         return other._with(other.load(), loaded.hyperparameters)
 

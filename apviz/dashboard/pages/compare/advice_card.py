@@ -34,6 +34,7 @@ class AdviceCard:
         ready: Function that returns whether the settings are valid, and reports invalid ones.
         solve: Called with the system and the advice when its button is pressed.
         measured: Function that returns the runs on the page that were solved on this machine.
+        ticked: Called when the recommended method has joined those of the next run.
 
     Attributes:
         button: Button that requests advice.
@@ -48,9 +49,10 @@ class AdviceCard:
         ready: Callable[[], bool],
         solve: Callable[[SystemSpec, Advice], None],
         measured: Callable[[], Iterable[Trace]] = tuple,
+        ticked: Callable[[], None] = lambda: None,
     ) -> None:
         self._shared, self._methods, self._ready, self._solve = shared, methods, ready, solve
-        self._measured = measured
+        self._measured, self._ticked = measured, ticked
         self.job: AdviceJob | None = None
         self._said: tuple[str, dict[str, float]] = ("", {})
         self._inside = pn.Column(sizing_mode="stretch_width", margin=0)
@@ -106,6 +108,7 @@ class AdviceCard:
         name = next((key for key, entry in METHODS.items() if entry.name == solver.method.kind), None)
         if name is not None and name not in self._methods.methods:
             self._methods.methods = [*self._methods.methods, name]
+            self._ticked()
 
     def _say(self, heading: str, text: str) -> None:
         parts: list[Any] = [_text(heading, "h6"), _text(text)]

@@ -91,7 +91,8 @@ def _residuals_card(
 
     return ChartCard(
         "Residual", "Lower is better. A cross ends a run that did not converge. An open diamond is a residual computed "
-        "from all rows, not updated. AP: alternating projection. Point at a grey curve, or touch it, to see its name.", residuals,
+        "from all rows, not updated. AP: alternating projection. Point at a grey curve, or touch it, to see its "
+        "name.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip

@@ -85,7 +85,11 @@ class Compare(SolvingPage):
         #: Values of the methods with which the shown runs were made, as far as known.
         self._made_with: dict[str, Any] = {}
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._advice = AdviceCard(shared, self.methods, self.fields.ready, self._take_advice, self._measured_here)
+        self._advice = AdviceCard(
+            shared, self.methods, self.fields.ready, self._take_advice, self._measured_here,
+            # nothing to warn of: the visitor changed no setting
+            lambda: self._made_with.update(methods=self.methods.methods),
+        )  # fmt: skip
         self._cursor, self._pinned = CursorBar(self._go), Pinned()
         self._cards = compare_cards(
             lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, lecture=shared.lecture
@@ -150,9 +154,9 @@ class Compare(SolvingPage):
         elif not self.expects_runs:
             runs = self.shared.runs
             # the last visitor's runs may be of a table that this visitor does not know
-            self.choice.runs = runs.newest_of_one_data_set(
-                MAX_RUNS, prefix=PREFIX
-            ) or runs.newest_of_one_data_set(MAX_RUNS)
+            self.choice.runs = runs.newest_of_one_data_set(MAX_RUNS, prefix=PREFIX) or runs.newest_of_one_data_set(
+                MAX_RUNS
+            )
             if self.choice.runs and untouched:
                 self.use_shown()
         if self.choice.runs == before:  # otherwise shown already
