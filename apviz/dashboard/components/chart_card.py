@@ -183,12 +183,13 @@ class ChartCard:
 
     def words(self) -> str:
         """Return a summary of the chart, run by run."""
-        # the names distinguish runs of one method, by their seed for example
-        names = full_names(self._traces)
-        sentences = [
-            name + self._sentence(trace).removeprefix(trace.method_name)
-            for trace, name in zip(self._traces[:TOLD_RUNS], names, strict=False)
-        ]
+        sentences = [self._sentence(trace) for trace in self._traces[:TOLD_RUNS]]
+        if all(isinstance(trace, Trace) for trace in self._traces):
+            # these names distinguish runs of one method, by their seed for example
+            sentences = [
+                name + said.removeprefix(trace.method_name)
+                for trace, name, said in zip(self._traces, full_names(self._traces), sentences, strict=False)
+            ]
         more = len(self._traces) - len(sentences)
         runs = "; ".join([*sentences, *([f"and {more} runs more"] if more else [])])
         return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."

@@ -18,7 +18,7 @@ SPEC = SystemSpec("china", 2_400, source=BY_HAND, lengthscale=(0.3,), noise=0.01
 
 def test_the_advised_method_solves_the_chosen_system_to_the_chosen_tolerance():
     job = finished(AdviceJob(JobQueue(1), Limits(), SPEC, 0.05, 80))
-    assert job.state == "done" and job.message.startswith("advice for china: n = 2,400, d = 2, 2 right-hand sides")
+    assert job.state == "done" and job.message.startswith("advice for china: 2,400 rows, 2 inputs, 2 right-hand sides")
     best = job.advice.best.solver
     assert best.tol == 0.05
     assert apviz.solve(SPEC.build(Limits()).system, best).residual < 0.05

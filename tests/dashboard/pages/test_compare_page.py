@@ -20,6 +20,7 @@ import apviz
 from apviz.analysis import errors, judge
 from apviz.dashboard import address
 from apviz.dashboard.pages.compare import page as compare_page
+from apviz.dashboard.pages.compare.charts import short_label
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.pages.replay import Replay
 from apviz.dashboard.settings.systems import BY_HAND
@@ -282,13 +283,13 @@ def test_at_most_four_curves_stand_out_with_their_names_and_the_others_are_grey(
     monkeypatch.setattr(compare_page, "MOST", 2)
     page = opened(runs, runs=["gs", "cyclic", "cg"])
     best = page._answer.ordered[:2]
-    assert set(labels(page)) == {page._traces[name].method_name for name in best}
+    assert set(labels(page)) == {short_label(page._traces[name].method_name) for name in best}
     (grey,) = set(page.choice.runs) - set(best)
     assert curve_of(page, grey)["line"]["color"].startswith("rgba")
     assert all(curve_of(page, name)["line"]["color"].startswith("#") for name in best)
     page._answer.table.pinned = [grey]
     drawn(page)
-    assert page.choice.pinned == [grey] and page._traces[grey].method_name in labels(page)
+    assert page.choice.pinned == [grey] and short_label(page._traces[grey].method_name) in labels(page)
 
 
 def test_a_hidden_run_has_no_curve_and_keeps_its_row(runs):
