@@ -278,10 +278,10 @@ def _check_jobs(models: list[Any]) -> None:
     system = by[SystemChoice]
     asked: dict[type[Any], Any] = {
         SystemChoice: system.spec,
-        MethodChoice: lambda: by[MethodChoice].solvers(system.seed),
+        MethodChoice: lambda: by[MethodChoice].solvers(system.seed[0]),
         BlockSizeSweep: lambda: by[BlockSizeSweep].solvers(system.n),
         NoiseSweep: lambda: by[NoiseSweep].factors(),
-        RecordChoice: lambda: by[RecordChoice].solver(system.n, system.seed),
+        RecordChoice: lambda: by[RecordChoice].solver(system.n, system.seed[0]),
         TrainingPlan: lambda: by[TrainingPlan].settings(system.spec()),
     }
     for kind, make in asked.items():

@@ -360,3 +360,23 @@ def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):
         someone.tab.wait_for_function(f"location.search.includes('page={name}&theme=dark')")
         someone.tab.wait_for_timeout(1000)
         assert someone.tab.evaluate(TOO_NARROW) == [], name
+
+
+@pytest.mark.slow
+def test_a_page_opens_in_the_theme_of_the_system_unless_the_address_names_one(visit):
+    someone = visit(color_scheme="dark")
+    someone.tab.goto(someone.server.address({}))
+    someone.look()
+    assert "theme=dark" in someone.tab.url
+    assert someone.tab.evaluate("document.documentElement.dataset.theme") == "dark"
+    someone.go(theme="light")
+    assert someone.tab.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+@pytest.mark.slow
+def test_on_a_phone_a_legend_names_the_curves_that_stand_out(visit):
+    """Names at their ends have no room, and a phone has no pointer."""
+    someone = visit(390, 844).go()
+    names = someone.chart("Residual.").locator(".legendtext")
+    assert names.count() == len(someone.chart("Residual.").locator(".legend .traces").all()) > 0
+    assert any("CG" in each.text_content() for each in names.all())

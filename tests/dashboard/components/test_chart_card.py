@@ -11,6 +11,7 @@ pytest.importorskip("panel")
 from apviz import plots
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.tracing import Trace
 
 
 def layout(card) -> dict:
@@ -48,3 +49,13 @@ def test_on_a_projector_text_is_larger_and_nothing_overlaps(runs):
         lambda chart: chart["coloraxis"]["colorbar"]["title"]["font"]["size"],
     ):
         assert part(shown[True]) == pytest.approx(1.4 * part(shown[False]))
+
+
+def test_words_name_runs_of_one_method_apart_by_their_seed(runs):
+    """Two runs were once named alike, with different numbers."""
+    several = [runs.open("ap"), Trace(runs.open("ap").tree.copy(deep=True))]
+    several[1].attrs["seed"] = 4
+    shown = card(plots.residuals)
+    shown.show(several, "light")
+    first, second = shown.words().removeprefix("Card. ").split("; ")
+    assert "seed 0: residual" in first and "seed 4: residual" in second
