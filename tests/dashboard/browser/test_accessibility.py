@@ -147,7 +147,7 @@ def test_chips_are_moved_through_by_arrows_and_the_drawer_takes_and_returns_the_
     someone.tab.keyboard.press("ArrowRight")
     assert someone.tab.evaluate(FOCUSED)[0].startswith("Rows")
     someone.tab.keyboard.press("Enter")
-    someone.field("Training rows n").wait_for()
+    someone.field("Training rows").wait_for()
     someone.tab.wait_for_function(f"!({FOCUSED})()[0].startsWith('Rows')")
     someone.tab.keyboard.press("Escape")
     someone.tab.wait_for_function(f"({FOCUSED})()[0].startsWith('Rows')")

@@ -22,7 +22,7 @@ from apviz.dashboard import address
 from apviz.dashboard.pages.compare import page as compare_page
 from apviz.dashboard.pages.compare.charts import short_label
 from apviz.dashboard.pages.compare.page import Compare
-from apviz.dashboard.pages.replay import Replay
+from apviz.dashboard.pages.replay.page import Replay
 from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._labels import full_names, run_names
