@@ -90,9 +90,8 @@ def _residuals_card(
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
-        "Residual", "Lower is better. A cross ends a run that did not converge. An open diamond is a residual computed "
-        "from all rows, not updated. AP: alternating projection. Point at a grey curve, or touch it, to see its "
-        "name.", residuals,
+        "Residual", "A cross ends a run that did not converge. An open diamond: computed from all rows, not updated. "
+        "Point at grey curves for names. AP: alternating projection.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip
