@@ -8,7 +8,7 @@ const FADED = 0.18;
 const TYPE_SIZE = 15;
 // Width in pixels of a legend entry without its name, and of a character of it.
 const ENTRY = 50;
-const CHARACTER = 7;
+const ENTRY_CHARACTER = 7;
 
 // All charts share one script. The page requests it early, so that it loads during the rest of the set-up.
 function plotly() {
@@ -58,7 +58,7 @@ function narrowed({ data, layout, ...rest }) {
 
 // Pixels of a title's line, and of a character of it for each pixel of its font size.
 const TITLE_LINE = 20;
-const CHARACTER = 0.52;
+const TITLE_CHARACTER = 0.52;
 
 // Join the lines of a title, which fit a phone, as far as they fit the width of the chart.
 function joined(figure, width) {
@@ -69,11 +69,11 @@ function joined(figure, width) {
   for (const line of (title?.text || "").split("<br>")) {
     const [, kind] = line.match(/^<span class="(words|parts)"/) || [];
     const size = Number(line.match(/font-size:(\d+)/)?.[1] || TYPE_SIZE) * scale;
-    const long = CHARACTER * size * line.replace(/<[^>]*>/g, "").length;
+    const long = TITLE_CHARACTER * size * line.replace(/<[^>]*>/g, "").length;
     const last = lines.at(-1);
-    if (kind && last && last.long + long + 3 * CHARACTER * size <= room) {
+    if (kind && last && last.long + long + 3 * TITLE_CHARACTER * size <= room) {
       last.text += (kind === "words" ? " " : " · ") + line;
-      last.long += long + 3 * CHARACTER * size;
+      last.long += long + 3 * TITLE_CHARACTER * size;
     } else lines.push({ text: line, long });
   }
   const saved = (title?.text || "").split("<br>").length - lines.length;
@@ -105,7 +105,7 @@ function heightOf(figure, width, axes) {
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
   // plotly gives every entry the width of the widest, and a legend the width of the axes
   const longest = Math.max(0, ...names.flatMap((name) => name.split("<br>")).map((line) => line.length));
-  const entry = (ENTRY + CHARACTER * longest) * scale;
+  const entry = (ENTRY + ENTRY_CHARACTER * longest) * scale;
   const columns = Math.max(1, Math.floor((width - margin.l - margin.r) / entry));
   const hasNone = figure.layout.coloraxis?.colorbar || figure.layout.showlegend === false;
   const legend = hasNone ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
