@@ -189,7 +189,7 @@ def test_a_merged_system_predicts_what_that_of_all_rows_does_and_its_trace_names
     said = f"800 training rows at {merged.n} distinct inputs"
     assert comparison.duplicates_in_words(data, kept) == f"{said}: kept; {merged.n} merged rows predict the same"
     assert comparison.duplicates_in_words(data, merged) == f"{said}: merged, solved as {merged.n} rows"
-    assert f"n = {merged.n} (merged from 800)" in apviz.advise(merged).system
+    assert f"{merged.n} rows (merged from 800)" in apviz.advise(merged).system
     assert f"800 rows at {merged.n} distinct inputs: apviz.duplicates merges them" in str(apviz.advise(kept))
     with pytest.raises(ValueError, match="duplicates must be keep or merge, got 'drop'"):
         comparison.build_system(data, h, duplicates="drop")

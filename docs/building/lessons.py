@@ -55,11 +55,15 @@ class Lesson(NamedTuple):
         return document
 
 
+def _on_site(text: str, file: Path) -> str:
+    return _HREF.sub(lambda match: of_lesson(match, file), text)
+
+
 def read(path: Path) -> Lesson:
     """Read a page of a notebook, with its links as seen from the site."""
     text = path.read_text("utf-8")
     before, _, after = text.partition("<main>")[2].rpartition("</main>")
-    body = _HREF.sub(lambda match: of_lesson(match, path), before)
+    body = _on_site(before, path)
     soup = BeautifulSoup(body, "html.parser")
     for each in soup.select("script, style, svg, math, .widget"):
         each.decompose()
@@ -93,7 +97,9 @@ def _copy(app: Any, error: Exception | None) -> None:
     shutil.copytree(WRITTEN, out, ignore=shutil.ignore_patterns("*.html", "page.css"), dirs_exist_ok=True)
     style = (out / "lesson.css").read_text("utf-8")
     if SLIDES.is_dir():
-        shutil.copytree(SLIDES, Path(app.outdir) / "slides", dirs_exist_ok=True)
+        slides = Path(shutil.copytree(SLIDES, Path(app.outdir) / "slides", dirs_exist_ok=True))
+        for page in slides.glob("*.html"):
+            page.write_text(_on_site(page.read_text("utf-8"), SLIDES / page.name), "utf-8")
     # `:where` keeps each rule as weak as on the page of a notebook alone, so that widgets look the same
     (out / "lesson.css").write_text(f":where(.lesson) {{\n{style}}}\n", "utf-8")
 

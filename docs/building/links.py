@@ -113,11 +113,11 @@ def _copy(app: Any, error: Exception | None) -> None:
 
 
 def of_lesson(match: re.Match[str], file: Path) -> str:
-    """A link of a lesson's page to a file of the repository, as the site has it."""
+    """A link of a lesson's page or slide to a file of the repository, as the site has it."""
     found = _in_repository(file, match["path"])
     if found == "notebooks/html/index.html":
         return "../lessons.html"
-    if found is None or found.startswith("notebooks/html/"):
+    if found is None or found.startswith(("notebooks/html/", "notebooks/slides/")):
         return match[0]
     there = f"{page}.html" if (page := page_of(found)) else copy_of(found)
     return (f"../{there}" if there else on_github(found)) + (match["place"] or "")

@@ -111,4 +111,7 @@ def test_an_unconverged_float32_solve_with_one_distant_point_reports_the_residua
         solution = apviz.solvers.attempt(system, solver)
         r = B - k @ solution.weights.numpy()
         found = (np.linalg.norm(r, axis=0) / np.linalg.norm(B, axis=0)).mean()
-        assert not solution.converged and solution.residual == pytest.approx(found, rel=1e-6)
+        # with weights of 10⁵ the error of evaluating B − KW matters, and the residual includes it
+        error = solution.certificate.error
+        assert not solution.converged and error < 2e-6 * found
+        assert -1e-9 * found <= solution.residual - found <= error + 1e-9 * found

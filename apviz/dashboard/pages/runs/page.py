@@ -29,8 +29,6 @@ from apviz.tracing import Trace
 
 #: Seconds between two checks of the folder.
 LOOK_SECONDS = 2.0
-#: Number of runs that the page Compare shows.
-COMPARED = 12
 
 
 class Runs(Page):
@@ -262,10 +260,7 @@ class Runs(Page):
         if not names:
             self._refuse("Compare shows solves, and all runs chosen are trainings")
         elif self.shared.go is not None:
-            selected = self.choice.selected if self.choice.selected in names[:COMPARED] else names[0]
-            if len(names) > COMPARED:
-                self.shared.tell(f"Compare shows {COMPARED} runs: the first of the {len(names)} that are chosen")
-                names = names[:COMPARED]
+            selected = self.choice.selected if self.choice.selected in names else names[0]
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
     def open_training(self) -> None:
