@@ -35,4 +35,4 @@ def examples_in_words(names: Collection[str]) -> str:
     if not count:
         return ""
     which = "These are" if count == len(names) else f"{count} of the {len(names)} runs are"
-    return f"{which} stored examples, solved on another machine."
+    return f"{which} stored examples from another machine."

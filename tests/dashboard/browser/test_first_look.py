@@ -79,10 +79,10 @@ def test_the_preview_is_replaced_by_a_page_with_the_same_text(visit, server):
 
 
 def boxes(visitor, chart, *parts):
-    """Return the positions of parts of a chart in the window, as [left, top, right, bottom]."""
-    find = "(chart, part) => { const box = chart.querySelector(part).getBoundingClientRect(); " \
+    """Return the positions of parts of a chart in the window at one moment, as [left, top, right, bottom]."""
+    find = "part => { const box = chart.querySelector(part).getBoundingClientRect(); " \
            "return [box.left, box.top, box.right, box.bottom]; }"  # fmt: skip
-    return [chart.evaluate(f"chart => ({find})(chart, '{part}')") for part in parts]
+    return chart.evaluate(f"(chart, parts) => parts.map({find})", parts)
 
 
 def is_inside(boxes, width, height):

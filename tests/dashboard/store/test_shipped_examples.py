@@ -32,7 +32,7 @@ def opened(name, runs):
 
 def test_every_example_opens_and_says_that_it_is_one(examples):
     assert all(name.startswith(PREFIX) for name in examples.names())
-    assert examples_in_words(examples.names()) == "These are stored examples, solved on another machine."
+    assert examples_in_words(examples.names()) == "These are stored examples from another machine."
     assert examples_in_words([*examples.names()[:2], "mine"]).startswith("2 of the 3 runs are stored examples")
     assert not [entry.problem for entry in examples.entries() if entry.problem]
     solves = [trace for name in examples.names() if is_solve(trace := examples.open(name))]
@@ -43,7 +43,7 @@ def test_the_landing_page_shows_the_comparison_and_says_where_it_was_solved(exam
     page = opened("compare", examples)
     assert {trace.attrs["n"] for trace in page._traces.values()} == {1712} and len(page._traces) > 8
     assert page._answer.said[0].startswith("Cholesky solved it in"), "as the advice says for few rows"
-    assert "These are stored examples, solved on another machine. Press Run" in page._answer.said[1]
+    assert "These are stored examples from another machine. Press Run" in page._answer.said[1]
     page.show_differences()
     assert not page.notice.view.visible, "the settings are those of the examples"
 
@@ -52,7 +52,7 @@ def test_no_other_page_is_empty(examples):
     replay = opened("replay", examples)
     assert replay.choice.run and replay._first.map.chart.base
     noise = opened("noise", examples)
-    assert noise._remark.visible and "solved on another machine" in noise._remark.object
+    assert noise._remark.visible and "from another machine" in noise._remark.object
     sweep = noise._cards["sweep"]
     assert len({(trace.method_name, trace.attrs["noise"]) for trace in sweep.drawn}) == 10
     assert {trace.method.block_size for trace in opened("block-size", examples)._cards["sweep"].drawn} == {100, 400}

@@ -90,7 +90,7 @@ def _residuals_card(
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
-        "Residual", "A cross ends a run that did not converge. An open diamond: computed from all rows, not updated. "
+        "Residual", "A cross: not converged. An open diamond: computed from all rows, not updated. "
         "Point at grey curves for names. AP: alternating projection.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,

@@ -346,7 +346,7 @@ class Compare(SolvingPage):
     def _show_answer(self) -> None:
         solving = self.job is not None and self.job.is_active
         stored = examples_in_words(self._traces)
-        remark = " ".join([*([f"{stored} Press Run to solve on this one."] if stored else []), *self._not_shown])
+        remark = " ".join([*([f"{stored} Press Run to solve here."] if stored else []), *self._not_shown])
         self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:
