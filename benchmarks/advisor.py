@@ -28,7 +28,7 @@ import apviz
 from apviz import comparison
 from apviz.advice.advising import advise
 from apviz.solvers import Cholesky, attempt
-from apviz.solvers.costs import CostModel
+from apviz.solvers.choosing.costs import CostModel
 from benchmarks.machine import RESULTS, keep
 
 SETS = ("airquality", "bike", "china", "earth", "keggundirected", "kin40k", "protein", "sgemm")

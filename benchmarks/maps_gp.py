@@ -23,7 +23,7 @@ from apviz.gp.likelihood import estimated_marginal_likelihood
 from apviz.gp.pathwise import prior_functions
 from apviz.operators import CountingOperator, FourierOperator, make_operator
 from apviz.preconditioners import whitening_of
-from apviz.solvers import costs
+from apviz.solvers.choosing import costs
 from benchmarks.machine import RESULTS, keep
 from benchmarks.maps import problem
 

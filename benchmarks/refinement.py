@@ -15,8 +15,8 @@ import torch
 
 import apviz
 from apviz.solvers import Hook, attempt, overlapping
+from apviz.solvers.measuring.refinement import Pass
 from apviz.solvers.recommended import SKELETON_RANK, SKELETON_ROWS
-from apviz.solvers.refinement import Pass
 from benchmarks.machine import keep
 from benchmarks.solvers import SHORT, SIZES, build
 

@@ -108,7 +108,7 @@ def test_the_example_rule_is_found_by_name_and_solves(build, system):
 
 
 def test_the_example_solver_converges_to_the_direct_solution_and_its_energies_add_up(build, system):
-    solver = build("apviz/solvers/heavy_ball.py").HeavyBall(tol=1e-8, max_epochs=5000)
+    solver = build("apviz/solvers/baselines/heavy_ball.py").HeavyBall(tol=1e-8, max_epochs=5000)
     recorder = apviz.Recorder()
     solution = apviz.solve(system, solver, hooks=[recorder])
     expected = direct(system)
@@ -122,7 +122,7 @@ def test_the_example_solver_converges_to_the_direct_solution_and_its_energies_ad
 def test_the_example_preconditioner_and_its_entry_make_a_method_for_comparisons(build, system, monkeypatch):
     for key in ("jacobi", "heavy-ball"):
         monkeypatch.setitem(METHODS, key, None)  # removed after the test
-    build("apviz/solvers/heavy_ball.py")
+    build("apviz/solvers/baselines/heavy_ball.py")
     build("apviz/preconditioners/jacobi.py")
     build("apviz/methods.py")
     solvers = choose_solvers(["jacobi", "heavy-ball"], tol=1e-8, max_epochs=5000)
@@ -135,7 +135,7 @@ def test_the_example_preconditioner_and_its_entry_make_a_method_for_comparisons(
 def test_the_example_figure_draws_the_energies_of_the_trace(build, system):
     recorder = apviz.Recorder()
     apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-6), hooks=[recorder])
-    figure = build("apviz/plots/energy.py").energy(recorder.trace)
+    figure = build("apviz/plots/solves/energy.py").energy(recorder.trace)
     np.testing.assert_allclose(figure.data[0].y, recorder.trace["epoch"]["energy"].values)
 
 

@@ -56,7 +56,7 @@ def test_from_a_solve_to_a_point_of_its_figure_there_are_at_most_twelve_files(tm
     shown = [each for each in journey if not each.startswith("apviz/dashboard")]
     met = entered(act)
     assert set(shown) <= set(met)
-    drawing = met.index("apviz/plots/residuals.py")
+    drawing = met.index("apviz/plots/solves/residuals.py")
     assert all(met.index(each) < drawing for each in shown[:-1])
 
 

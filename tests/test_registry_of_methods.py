@@ -11,7 +11,7 @@ from apviz.methods import METHODS, SETTINGS, MethodEntry, choices_in_words, entr
 from apviz.partitions import with_overlap
 from apviz.preconditioners import PRECONDITIONERS
 from apviz.solvers import SOLVERS
-from apviz.solvers.iterates import IterativeSolver
+from apviz.solvers.baselines.iterates import IterativeSolver
 
 
 def test_every_solver_and_preconditioner_has_an_entry_and_every_entry_belongs_to_one():

@@ -14,7 +14,7 @@ from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.duplicates import count_distinct
 from apviz.kernels import KERNELS
 from apviz.memory import free_memory
-from apviz.operators.fourier import LEAST_ROWS as SERIES_ROWS
+from apviz.operators.fourier.engine import LEAST_ROWS as SERIES_ROWS
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
 from apviz.solvers import (
@@ -28,8 +28,8 @@ from apviz.solvers import (
     checked_hooks,
     overlapping,
 )
-from apviz.solvers.automatic import CHOLESKY_ROWS
-from apviz.solvers.costs import REHEARSED, UNREHEARSED, CostModel, memory_of_a_factor, of_sweeps
+from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
+from apviz.solvers.choosing.costs import REHEARSED, UNREHEARSED, CostModel, memory_of_a_factor, of_sweeps
 from apviz.solvers.recommended import coarse_rank
 from apviz.system import KernelSystem
 
@@ -162,8 +162,8 @@ def advise(
 
     Each method solves a pilot system of a few hundred to 1,250 of the rows. Methods that may be the best also solve one
     with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
-    this machine (`apviz.solvers.costs`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as the
-    best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
+    this machine (`apviz.solvers.choosing.costs`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as
+    the best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
     `benchmarks/README.md`).
 
     Args:

@@ -14,7 +14,7 @@ from apviz.advice.pilots import Rehearsal
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.operators import Operator
 from apviz.solvers import Solver
-from apviz.solvers.costs import UNREHEARSED, CostModel
+from apviz.solvers.choosing.costs import UNREHEARSED, CostModel
 
 #: seconds that differ by a smaller factor count as equal
 NOTABLE: Final = 1.5

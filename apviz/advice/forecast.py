@@ -10,7 +10,7 @@ from apviz.advice.pilots import Rehearsal, growth_to
 from apviz.operators import Operator
 from apviz.preconditioners import TwoLevelSchwarz
 from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
-from apviz.solvers.costs import UNREHEARSED, CostModel, predicted
+from apviz.solvers.choosing.costs import UNREHEARSED, CostModel, predicted
 
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
 #: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.

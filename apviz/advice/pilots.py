@@ -16,7 +16,7 @@ import torch
 
 from apviz.preconditioners.base import Preconditioner
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Epoch, Exact, Hook, Solver, StopReason, attempt
-from apviz.solvers.refinement import Pass
+from apviz.solvers.measuring.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
 

@@ -13,7 +13,7 @@ import torch
 from apviz.advice.forecast import Forecast, forecast, without_rehearsal
 from apviz.advice.pilots import MOST_SIDES, PilotSystem, Rehearsal
 from apviz.solvers import Hook, Solver, StopReason
-from apviz.solvers.costs import CostModel, predicted
+from apviz.solvers.choosing.costs import CostModel, predicted
 from apviz.system import KernelSystem
 
 #: A rehearsal stops if its method would take TIMES_THE_BEST times the best seconds so far. A method beyond RIVALS times

@@ -27,10 +27,10 @@ from apviz.cli.terminal import (
     warnings_as_lines,
 )
 from apviz.datasets.loading import load_raw
-from apviz.datasets.preparing import prepare_table
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.sphere import is_on_sphere
-from apviz.datasets.tables import TableChoices
+from apviz.datasets.tables.preparing import prepare_table
+from apviz.datasets.tables.table import TableChoices
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, Stationary, kernel_named
 from apviz.table_models.describing import check_in_words, hyperparameters_in_words, kernel_in_words

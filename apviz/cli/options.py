@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from apviz.datasets.reading import FORMATS
+from apviz.datasets.tables.reading import FORMATS
 from apviz.kernels import KERNELS
 from apviz.methods import METHODS, SETTINGS
 from apviz.partitions import PARTITIONS

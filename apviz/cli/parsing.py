@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apviz import datasets
-from apviz.datasets.columns import ORDERS
-from apviz.datasets.decimals import MARKS
-from apviz.datasets.tables import inspect_table
+from apviz.datasets.tables.columns import ORDERS
+from apviz.datasets.tables.decimals import MARKS
+from apviz.datasets.tables.table import inspect_table
 
 
 def words(text: str) -> list[str]:

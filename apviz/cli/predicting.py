@@ -16,8 +16,8 @@ from apviz.advice.forecast import in_words
 from apviz.cli import options
 from apviz.cli.parsing import date_orders, decimal_marks, floats
 from apviz.cli.terminal import check_replaceable, console, errors, fail, interruptible, refuse_ranks, warnings_as_lines
-from apviz.datasets.new_rows import NewRows, read_new_rows
-from apviz.datasets.reading import FORMATS
+from apviz.datasets.tables.new_rows import NewRows, read_new_rows
+from apviz.datasets.tables.reading import FORMATS
 from apviz.files import file_made_whole
 from apviz.report.surface import write_surface_page
 from apviz.table_models.grids import ENDINGS as GRID_ENDINGS

@@ -31,7 +31,7 @@ from apviz.cli.parsing import date_orders, decimal_marks, floats, integers, refu
 from apviz.cli.predicting import EXAMPLES as PREDICT_EXAMPLES
 from apviz.cli.predicting import predict
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks, say_notes
-from apviz.datasets.reading import FORMATS
+from apviz.datasets.tables.reading import FORMATS
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.hyperparameters import Hyperparameters

@@ -46,7 +46,7 @@ def refuse_ranks(command: str) -> None:
 
 def say_notes(notes: Iterable[str], indent: str = "  ") -> None:
     """Print what was found in a table or done to it, a sentence a line, with the word that leaves out an ID."""
-    from apviz.datasets.oddities import NUMBERS_ROWS
+    from apviz.datasets.tables.oddities import NUMBERS_ROWS
 
     for note in notes:
         hint = " (--ids drop)" if NUMBERS_ROWS in note and "left out" not in note else ""

@@ -3,7 +3,6 @@
 from apviz.datasets.cards import Card, CardError
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry, require_here
-from apviz.datasets.preparing import load_table
 from apviz.datasets.preprocessing import Dataset, train_size
 from apviz.datasets.published import (
     PublishedRun,
@@ -12,7 +11,8 @@ from apviz.datasets.published import (
     published_training,
 )
 from apviz.datasets.sphere import points_on_sphere
-from apviz.datasets.tables import Table, inspect_table
+from apviz.datasets.tables.preparing import load_table
+from apviz.datasets.tables.table import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 
 __all__ = [

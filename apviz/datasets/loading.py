@@ -14,7 +14,6 @@ from apviz.datasets import uci
 from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_china_profile, read_diabetes
 from apviz.datasets.cards import Card, CardError, read_cards
 from apviz.datasets.fetching import DatasetUnavailable, fetch_card, locate
-from apviz.datasets.preparing import read_table
 from apviz.datasets.preprocessing import (
     Dataset,
     RawTable,
@@ -25,6 +24,7 @@ from apviz.datasets.preprocessing import (
     varying_inputs,
 )
 from apviz.datasets.relief import read_earth
+from apviz.datasets.tables.preparing import read_table
 from apviz.settings import shown
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apviz.datasets.columns import Array, Column
-from apviz.datasets.encoding import Encoding
 from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.tables.columns import Array, Column
+from apviz.datasets.tables.encoding import Encoding
 from apviz.settings import positive, shown
 
 #: mean radius of the Earth, in km, as in GSTools

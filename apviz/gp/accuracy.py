@@ -21,7 +21,7 @@ from apviz.operators import Noise, Operator
 from apviz.settings import require_number
 from apviz.solvers import Automatic, Cholesky, Hook, NotConverged, Prepared, Run, Solution, Solver
 from apviz.solvers.cholesky import Factored
-from apviz.solvers.costs import FACTOR_ARRAYS, usual_work
+from apviz.solvers.choosing.costs import FACTOR_ARRAYS, usual_work
 from apviz.system import KernelSystem
 
 #: default of the largest error that a solve may leave in a predicted mean, in posterior standard deviations

@@ -16,7 +16,7 @@ from apviz.gp.prediction_accuracy import MeanResidual, PointErrors
 from apviz.gp.variances import Variances, to_tolerance
 from apviz.operators import CountingOperator
 from apviz.solvers import Hook, Solver, attempt
-from apviz.solvers.residuals import residual_for
+from apviz.solvers.measuring.residuals import residual_for
 from apviz.system import KernelSystem
 
 #: rows of a sample; the seconds it may take ÷ those of the solve for the mean, and those it may always take

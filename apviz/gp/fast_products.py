@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from apviz.operators import CountingOperator, Operator
-from apviz.operators.fourier import LEAST_ROWS, SMALLEST, with_fourier_products
+from apviz.operators.fourier.engine import LEAST_ROWS, SMALLEST, with_fourier_products
 
 #: largest estimate of ‖E‖, as a share of σ²
 ERROR_SHARE = 0.01

@@ -38,7 +38,7 @@ from apviz.operators import OPERATORS
 from apviz.preconditioners import whitening_of
 from apviz.settings import LARGEST_SEED, require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
-from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.training_trace import TrainingTrace
 

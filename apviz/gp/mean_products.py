@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.operators.fourier import LEAST_ROWS, with_fourier_products
+from apviz.operators.fourier.engine import LEAST_ROWS, with_fourier_products
 
 #: entries of a product from which the set-up of a series, of a second or two, pays off
 MANY_ENTRIES = 1e9

@@ -18,8 +18,8 @@ from apviz.gp.variances import to_tolerance
 from apviz.kernels import RandomFeatures
 from apviz.memory import require_memory
 from apviz.operators import Operator
-from apviz.operators.fourier import LEAST_ROWS
-from apviz.operators.prior_series import PriorSeries
+from apviz.operators.fourier.engine import LEAST_ROWS
+from apviz.operators.fourier.prior_series import PriorSeries
 from apviz.settings import require, require_seed, require_whole
 from apviz.solvers import Hook, NotConverged
 
@@ -81,7 +81,7 @@ class PosteriorSamples:
         may_tighten: use a smaller tolerance than that of the posterior's `variance_solver` if it is needed.
 
     Attributes:
-        prior: functions of the prior, `PriorSamples` or `apviz.operators.prior_series.PriorSeries`.
+        prior: functions of the prior, `PriorSamples` or `apviz.operators.fourier.prior_series.PriorSeries`.
         solution: result of the solve.
         error: (count,) float64, ‖r‖/σ of the residual: a bound on the error of each sample due to the solve, in
             posterior standard deviations of f, at any input.

@@ -28,7 +28,7 @@ from apviz.kernels import Kernel
 from apviz.kernels import from_plain as kernel_from_plain
 from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers import Solution, StopReason
-from apviz.solvers.residuals import Certificate, Kind
+from apviz.solvers.measuring.residuals import Certificate, Kind
 from apviz.solvers.serialization import from_plain, to_plain
 
 FORMAT, VERSION = "apviz.GaussianProcess", 5

@@ -23,8 +23,8 @@ from apviz.gpytorch.matrix import Matrix, describe
 from apviz.method import Method
 from apviz.methods import CONJUGATE_GRADIENT
 from apviz.settings import require
-from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
+from apviz.solvers.measuring.clock import Clock
 from apviz.tracing import Recorder
 from apviz.tracing.attributes import surroundings
 from apviz.tracing.recorder import put_spectrum

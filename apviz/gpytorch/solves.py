@@ -26,8 +26,8 @@ from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import Whitening, whitening_of
 from apviz.settings import require, require_whole
 from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, attempt
-from apviz.solvers.automatic import CHOLESKY_ROWS
 from apviz.solvers.cholesky import Factored
+from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem
 
 log = logging.getLogger("apviz")

@@ -10,7 +10,7 @@ from apviz.kernels import Kernel
 from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
 from apviz.operators.distributed import DistributedOperator
-from apviz.operators.fourier import FourierOperator
+from apviz.operators.fourier.engine import FourierOperator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator, is_trusted
 from apviz.operators.interface import Noise, Operator
 from apviz.operators.keops import KeOpsOperator

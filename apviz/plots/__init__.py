@@ -1,23 +1,27 @@
 """Functions from traces to plotly figures, one figure per file; the files draw and do not compute."""
 
 from apviz.plots._style import method_color
-from apviz.plots.block_norms import block_norms
-from apviz.plots.block_timeline import block_timeline
-from apviz.plots.condition_numbers import condition_numbers
-from apviz.plots.eigenvalues import eigenvalues
-from apviz.plots.fitted_function import FittedFunction, fitted_function
-from apviz.plots.k_norm_error import k_norm_error
-from apviz.plots.lengthscales import lengthscales
-from apviz.plots.near_and_far import near_and_far
-from apviz.plots.passes import passes
-from apviz.plots.predicted_against_observed import predicted_against_observed
-from apviz.plots.prediction import prediction
-from apviz.plots.prediction_error import prediction_error
-from apviz.plots.residual_drift import residual_drift
-from apviz.plots.residual_image import residual_image
-from apviz.plots.residual_map import ResidualMap, residual_map
-from apviz.plots.residuals import residuals
-from apviz.plots.rmse import test_rmse
+from apviz.plots.blocks.block_norms import block_norms
+from apviz.plots.blocks.block_timeline import block_timeline
+from apviz.plots.blocks.condition_numbers import condition_numbers
+from apviz.plots.blocks.fitted_function import FittedFunction, fitted_function
+from apviz.plots.blocks.residual_image import residual_image
+from apviz.plots.blocks.residual_map import ResidualMap, residual_map
+from apviz.plots.models.lengthscales import lengthscales
+from apviz.plots.models.near_and_far import near_and_far
+from apviz.plots.models.predicted_against_observed import predicted_against_observed
+from apviz.plots.models.prediction import prediction
+from apviz.plots.models.prediction_error import prediction_error
+from apviz.plots.models.rmse import test_rmse
+from apviz.plots.models.training import training
+from apviz.plots.models.variogram import variogram
+from apviz.plots.solves.eigenvalues import eigenvalues
+from apviz.plots.solves.k_norm_error import k_norm_error
+from apviz.plots.solves.passes import passes
+from apviz.plots.solves.residual_drift import residual_drift
+from apviz.plots.solves.residuals import residuals
+from apviz.plots.solves.two_norms import two_norms
+from apviz.plots.solves.update_times import update_times
 from apviz.plots.sweeps.batch_size_sweep import batch_size_sweep
 from apviz.plots.sweeps.batch_sizes import batch_sizes
 from apviz.plots.sweeps.grouped_curves import grouped_curves
@@ -25,10 +29,6 @@ from apviz.plots.sweeps.lanczos_ranks import lanczos_ranks
 from apviz.plots.sweeps.noise_sweep import noise_sweep
 from apviz.plots.sweeps.parallel_coordinates import parallel_coordinates
 from apviz.plots.sweeps.performance_profiles import performance_profiles
-from apviz.plots.training import training
-from apviz.plots.two_norms import two_norms
-from apviz.plots.update_times import update_times
-from apviz.plots.variogram import variogram
 
 __all__ = [
     "FittedFunction",

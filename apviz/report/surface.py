@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apviz.plots.prediction import prediction
+from apviz.plots.models.prediction import prediction
 from apviz.report.rendering import embedded, write_page
 
 if TYPE_CHECKING:

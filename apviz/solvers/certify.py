@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
-from apviz.solvers.refinement import Pass, Refinement
-from apviz.solvers.residuals import Certify, Measured, residual_for
+from apviz.solvers.measuring.clock import Clock
+from apviz.solvers.measuring.refinement import Pass, Refinement
+from apviz.solvers.measuring.residuals import Certify, Measured, residual_for
+from apviz.solvers.measuring.units import Units
 from apviz.solvers.state import State, column_squares
 from apviz.solvers.stopping import Stopping
-from apviz.solvers.units import Units
 
 # A solve has diverged if its residual exceeds this many times the initial residual (or 1, if larger).
 EXPLODED = 1e4
@@ -30,7 +30,7 @@ class Certifier:
     Args:
         operator: K; evaluations count as its work.
         stopping: tolerance and limits of the solve.
-        certify: how B − KW is evaluated where it may claim convergence (`apviz.solvers.residuals`).
+        certify: how B − KW is evaluated where it may claim convergence (`apviz.solvers.measuring.residuals`).
 
     Attributes:
         message: message on the end of the solve, instead of the text of its reason; "" to keep that text.

@@ -14,9 +14,9 @@ from apviz.memory import require_memory
 from apviz.methods import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
-from apviz.solvers.costs import memory_of_a_factor
+from apviz.solvers.choosing.costs import memory_of_a_factor
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
-from apviz.solvers.refinement import NO_GAIN
+from apviz.solvers.measuring.refinement import NO_GAIN
 from apviz.solvers.state import EpochEnd, Events, Remeasure, State, Updated, column_inner
 
 # Maximum number of refinements with the factor of K, or of K with jitter. Each gains the digits that the factor has.

@@ -2,7 +2,7 @@
 
 Blocks reduce the local part of the error, and a history helps with the rest. If much of the error is neither local nor
 low rank, an epoch lowers the residual by little. A rehearsal on a few rows estimates the cost of CG from there
-(`apviz.solvers.rehearsal`).
+(`apviz.solvers.choosing.rehearsal`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.blocks import Projection
+from apviz.solvers.choosing.rehearsal import Plan, Rehearsal, affordable_iterations, growth, work_of
 from apviz.solvers.conjugate_gradient import Directions, iterations
-from apviz.solvers.rehearsal import Plan, Rehearsal, affordable_iterations, growth, work_of
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State
 from apviz.solvers.stopping import Stopping
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from apviz.factors import BlockFactors
     from apviz.partitions import Partition
     from apviz.preconditioners.base import Apply
-    from apviz.solvers.refinement import Pass
-    from apviz.solvers.residuals import Certificate
+    from apviz.solvers.measuring.refinement import Pass
+    from apviz.solvers.measuring.residuals import Certificate
     from apviz.solvers.run import Run
 
 

@@ -21,8 +21,8 @@ class Precision:
 
     Args:
         recursion: dtype of block factors and residual: `system`, that of the system; `float32`, for any tolerance
-            (`apviz.solvers.refinement`); `float64`; `auto`: float32 unless σ² is too small for it compared to the
-            outputscale.
+            (`apviz.solvers.measuring.refinement`); `float64`; `auto`: float32 unless σ² is too small for it compared
+            to the outputscale.
         factors: dtype of the stored factors, and of the maps onto skeletons: `recursion`, as the residual; `float16`,
             half the memory, with slightly less exact projections, which past updates and passes correct; σ² must be
             above 1e-6 of the outputscale; `auto`: float16 if the other does not fit.

@@ -21,8 +21,8 @@ from apviz.partitions import Partition
 from apviz.settings import chosen
 from apviz.skeletons import suggest
 from apviz.solvers.blocks import LEAST_NEAR, MOST_NEAR, cut, near_size
+from apviz.solvers.choosing.costs import SKELETON_ROWS
 from apviz.solvers.columns import Exact, Skeletons
-from apviz.solvers.costs import SKELETON_ROWS
 
 if TYPE_CHECKING:
     from apviz.solvers.projection import AlternatingProjection

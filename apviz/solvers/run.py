@@ -14,21 +14,21 @@ from apviz.operators.counting import Entries
 from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.certify import Certifier
-from apviz.solvers.clock import Clock
-from apviz.solvers.decreases import Decreases
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
-from apviz.solvers.refinement import Pass
-from apviz.solvers.residuals import Certificate, Certify, Measured
+from apviz.solvers.measuring.clock import Clock
+from apviz.solvers.measuring.decreases import Decreases
+from apviz.solvers.measuring.refinement import Pass
+from apviz.solvers.measuring.residuals import Certificate, Certify, Measured
+from apviz.solvers.measuring.units import Units
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated, column_inner, column_squares
 from apviz.solvers.stopping import Stopping
-from apviz.solvers.units import Units
 from apviz.system import KernelSystem
 
 
 class Run:
     """A solve in progress, which drives the solver and which hooks may inspect.
 
-    Solvers work in the units of the run (`apviz.solvers.units`); hooks and users see their own units.
+    Solvers work in the units of the run (`apviz.solvers.measuring.units`); hooks and users see their own units.
 
     Attributes:
         system, prepared: the system, and the settings and set-up of the solve; no setting is `auto`.

@@ -14,10 +14,10 @@ from torch import Tensor
 from apviz import distributed
 from apviz.memory import explained
 from apviz.settings import in_full_precision, require, require_kind, require_torch_defaults, shown
-from apviz.solvers.automatic import Automatic
-from apviz.solvers.clock import Clock
+from apviz.solvers.choosing.automatic import Automatic
 from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
-from apviz.solvers.residuals import Certify
+from apviz.solvers.measuring.clock import Clock
+from apviz.solvers.measuring.residuals import Certify
 from apviz.solvers.run import Run
 from apviz.solvers.stopping import Stopping
 from apviz.system import KernelSystem, tensor_of

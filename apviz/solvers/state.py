@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.decreases import Waiting
+from apviz.solvers.measuring.decreases import Waiting
 
 
 @dataclass(eq=False, kw_only=True)

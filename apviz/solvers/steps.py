@@ -16,7 +16,7 @@ from apviz.operators.layout import Layout
 from apviz.registry import Registry
 from apviz.settings import Auto, chosen, require_whole_or_auto
 from apviz.skeletons import Columns
-from apviz.solvers.decreases import Waiting
+from apviz.solvers.measuring.decreases import Waiting
 from apviz.solvers.state import column_inner
 from apviz.stacked_factors import is_asynchronous
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 import torch
 
-from apviz.datasets.encoding import Encoding
 from apviz.datasets.preprocessing import RawTable, check_enough, shuffle, varying_inputs
 from apviz.datasets.sphere import is_on_sphere
+from apviz.datasets.tables.encoding import Encoding
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Epoch, Hook

@@ -14,8 +14,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from apviz.datasets.columns import quoted
-from apviz.datasets.new_rows import NewRows
+from apviz.datasets.tables.columns import quoted
+from apviz.datasets.tables.new_rows import NewRows
 from apviz.gp.prediction_accuracy import PredictionAccuracy, together
 from apviz.gp.variances import MAX_BATCH
 from apviz.solvers import Hook

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from apviz.datasets.encoding import Encoding
 from apviz.datasets.sphere import AnyEncoding
+from apviz.datasets.tables.encoding import Encoding
 
 if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from apviz.datasets.oddities import find_oddities
+from apviz.datasets.tables.oddities import find_oddities
 from apviz.duplicates import count_distinct, equal_rows, merged
 from apviz.kernels import pairwise_distances
 from apviz.solvers.run import Run
@@ -29,8 +29,8 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
     """Return root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities`.
 
     A spread is the standard deviation of an input ÷ its shortest lengthscale, or 0 if the kernel ignores the input.
-    Right-hand side 0 is the targets. Oddities are those of `apviz.datasets.oddities`, with kind and message, in at
-    most 100,000 evenly spaced rows.
+    Right-hand side 0 is the targets. Oddities are those of `apviz.datasets.tables.oddities`, with kind and message, in
+    at most 100,000 evenly spaced rows.
     """
     deviations = system.operator.given.double().std(0, correction=0).cpu()
     spreads = torch.zeros(system.d, dtype=torch.float64)

@@ -14,7 +14,7 @@ import torch
 from apviz.distributed import records
 from apviz.places import Place, place_of
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
-from apviz.solvers.refinement import Pass
+from apviz.solvers.measuring.refinement import Pass
 from apviz.solvers.run import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.attributes import solve_attributes

@@ -238,7 +238,7 @@ class Trace:
 
     @property
     def oddities(self) -> tuple[str, ...]:
-        """Return what is odd about inputs and targets, a sentence each; see `apviz.datasets.oddities`."""
+        """Return what is odd about inputs and targets, a sentence each; see `apviz.datasets.tables.oddities`."""
         return tuple(str(each["message"]) for each in self.attrs.get("oddities", []))
 
     def noise_in_words(self, digits: int) -> str:

@@ -14,7 +14,7 @@ from apviz.advice.forecast import Band, Forecast
 from apviz.advice.pilots import PilotSystem
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.solvers import attempt, overlapping
-from apviz.solvers.costs import CostModel
+from apviz.solvers.choosing.costs import CostModel
 from tests.advice.test_pilots import made
 
 LOCAL = {"lengthscale": 0.1, "noise": 1e-3}

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import apviz
 from apviz import cli
-from apviz.datasets import batches
+from apviz.datasets.tables import batches
 from apviz.gp import fitting
 from apviz.table_models import grids, predicting
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from apviz.datasets import batches
-from apviz.datasets.distinct_texts import DistinctTexts
-from apviz.datasets.encoding import Encoding
-from apviz.datasets.new_rows import NewRows, read_new_rows
+from apviz.datasets.tables import batches
+from apviz.datasets.tables.distinct_texts import DistinctTexts
+from apviz.datasets.tables.encoding import Encoding
+from apviz.datasets.tables.new_rows import NewRows, read_new_rows
 
 ENCODINGS = (
     Encoding(column="depth"),

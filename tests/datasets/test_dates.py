@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from apviz.cli import app
 from apviz.datasets import inspect_table, load_table
-from apviz.datasets.columns import column_of
-from apviz.datasets.encoding import encode
-from apviz.datasets.new_rows import read_new_rows
+from apviz.datasets.tables.columns import column_of
+from apviz.datasets.tables.encoding import encode
+from apviz.datasets.tables.new_rows import read_new_rows
 
 #: the first of each month, with the day first: read with the month first, they are the first twelve days of January
 MONTHS = pd.date_range("2020-01-01", periods=12, freq="MS")

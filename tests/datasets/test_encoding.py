@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from apviz.datasets.columns import column_of
-from apviz.datasets.encoding import Encoding, encode
-from apviz.datasets.new_rows import read_new_rows
+from apviz.datasets.tables.columns import column_of
+from apviz.datasets.tables.encoding import Encoding, encode
+from apviz.datasets.tables.new_rows import read_new_rows
 
 
 def encoded(values, fill=False):

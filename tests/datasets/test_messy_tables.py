@@ -16,8 +16,8 @@ import torch
 import apviz
 from apviz import comparison
 from apviz.datasets import inspect_table, load_table
-from apviz.datasets.arrays import SizeLimits
-from apviz.datasets.columns import MAX_LEVELS
+from apviz.datasets.tables.arrays import SizeLimits
+from apviz.datasets.tables.columns import MAX_LEVELS
 
 warnings_are_read_as_notes = pytest.mark.filterwarnings("ignore::UserWarning")
 pytestmark = warnings_are_read_as_notes

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from apviz.datasets.oddities import OddityKind, find_oddities
+from apviz.datasets.tables.oddities import OddityKind, find_oddities
 
 HEALTHY = {
     "normal": lambda rng, n: rng.standard_normal(n),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from apviz.datasets import points_on_sphere
-from apviz.datasets.encoding import Encoding
 from apviz.datasets.sphere import (
     SphereEncoding,
     encoding_from_plain,
     latitude_and_longitude,
     range_in_degrees,
 )
+from apviz.datasets.tables.encoding import Encoding
 
 LAT, LON = np.random.default_rng(0).uniform([-90, -180], [90, 180], (40, 2)).T
 

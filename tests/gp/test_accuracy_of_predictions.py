@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 import apviz
 from apviz.gp import accuracy
 from apviz.gp.posterior import Posterior
-from apviz.solvers import automatic
+from apviz.solvers.choosing import automatic
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS
 

@@ -10,7 +10,7 @@ from apviz import RBF, Matern12, Matern32, Matern52
 from apviz.gp import pathwise
 from apviz.gp.prior import Prior
 from apviz.operators import make_operator
-from apviz.operators.prior_series import PriorSeries
+from apviz.operators.fourier.prior_series import PriorSeries
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
 

@@ -33,7 +33,7 @@ def test_the_numbers_of_notebook_07_are_those_of_its_matrix():
 
 
 def test_notebooks_07_and_08_name_the_limits_that_apviz_and_gpytorch_have():
-    from apviz.solvers.automatic import CHOLESKY_ROWS
+    from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
     from apviz.solvers.recommended import MAX_HISTORY
 
     assert f"`apviz.Automatic()`, which takes Cholesky up to {CHOLESKY_ROWS:,} rows" in prose("07")

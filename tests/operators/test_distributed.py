@@ -12,7 +12,7 @@ import torch
 import apviz
 from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Skeletons, Subspace, attempt
-from apviz.solvers.automatic import overlapping
+from apviz.solvers.choosing.automatic import overlapping
 from tests.device import DEVICE, only_on_the_cpu
 from tests.ranks import on_ranks
 from tests.textbook import matern32, rbf

@@ -9,7 +9,8 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import RBF, Matern12, Matern32, Matern52, RationalQuadratic
-from apviz.operators import CountingOperator, FourierOperator, make_operator, near_far
+from apviz.operators import CountingOperator, FourierOperator, make_operator
+from apviz.operators.fourier import near_far
 from apviz.operators.tiled import TiledOperator
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
@@ -131,7 +132,7 @@ def test_cross_products_hold_inside_the_box_and_outside(d, monkeypatch):
     v = np.random.default_rng(0).standard_normal((1500, 3))
     expected = entries(kernel, z, x) @ v
     for few in (10**7, 0):  # exact rows outside; a larger box
-        monkeypatch.setattr("apviz.operators.fourier.FEW_ENTRIES", few)
+        monkeypatch.setattr("apviz.operators.fourier.engine.FEW_ENTRIES", few)
         operator = FourierOperator(torch.from_numpy(x), kernel, 0.1)
         found = operator.cross_matmul(torch.from_numpy(z), torch.from_numpy(v)).numpy()
         assert np.abs(found - expected).max() <= 1.3 * operator.error * np.abs(v).sum(0).max()
@@ -194,7 +195,7 @@ def test_rows_of_many_points_agree_with_exact_ones():
 
 def test_without_a_compiler_scipy_finds_the_neighbours(monkeypatch):
     x = points("duplicated", 600, 2)
-    monkeypatch.setattr("apviz.operators.cell_list.is_compiled", lambda: False)
+    monkeypatch.setattr("apviz.operators.fourier.cell_list.is_compiled", lambda: False)
     for dtype in (torch.float32, torch.float64):
         operator = FourierOperator(torch.from_numpy(x), Matern12(lengthscale=0.1), 0.1, dtype, compiled=False)
         assert worst(operator, x) <= allowed(operator)

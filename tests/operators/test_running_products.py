@@ -48,7 +48,7 @@ def test_readings_are_within_the_error_of_entries(d, columns, seed, steps, compi
         kernel = kernel + apviz.RBF(lengthscale=0.1)
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
-            patch.setattr("apviz.operators.cell_list.is_compiled", lambda: False)
+            patch.setattr("apviz.operators.fourier.cell_list.is_compiled", lambda: False)
         operator = FourierOperator(x, kernel, 0.1)
         groups = [np.sort(rng.permutation(N)[:size]) for size in (1, 250, N)]
         for found, exact, z in grown(operator, groups, columns, steps, seed):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial import Delaunay
 
-from apviz.plots._marks import hull, within
+from apviz.plots.blocks._marks import hull, within
 
 POINTS = np.random.default_rng(0).normal(size=(80, 2)) * (3.0, 0.2)
 

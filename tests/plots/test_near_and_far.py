@@ -12,7 +12,7 @@ from scipy.special import j0
 
 import apviz
 from apviz.operators import FourierOperator
-from apviz.operators.near_far import without_near
+from apviz.operators.fourier.near_far import without_near
 from apviz.plots._style import THEMES
 from tests.device import only_on_the_cpu
 

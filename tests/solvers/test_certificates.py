@@ -8,7 +8,8 @@ import torch
 
 import apviz
 from apviz.operators.tiled import TiledOperator
-from apviz.solvers import attempt, residuals
+from apviz.solvers import attempt
+from apviz.solvers.measuring import residuals
 from tests.textbook import CORRELATIONS
 
 N, LENGTHSCALE = 400, 0.2

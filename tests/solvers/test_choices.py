@@ -13,9 +13,10 @@ import apviz
 from apviz import solvers
 from apviz.factors import factor_bytes
 from apviz.partitions import KDTree, Sequential
-from apviz.solvers import Precision, Subspace, automatic, recommended
-from apviz.solvers.automatic import cholesky_work, cost_model
-from apviz.solvers.costs import CostModel
+from apviz.solvers import Precision, Subspace, recommended
+from apviz.solvers.choosing import automatic
+from apviz.solvers.choosing.automatic import cholesky_work, cost_model
+from apviz.solvers.choosing.costs import CostModel
 from apviz.solvers.serialization import to_plain
 from tests.device import DEVICE
 

@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 import apviz
 from apviz import AlternatingProjection, ColouredProjection, Matern12, Matern32, Matern52
 from apviz.analysis.diagnosis.causes import conditioning
-from apviz.colours import colours_of
-from apviz.local_solves import ExactSolve, LocalSolves, LowRankSolve
 from apviz.operators import make_operator
+from apviz.solvers.coloured.colours import colours_of
+from apviz.solvers.coloured.local_solves import ExactSolve, LocalSolves, LowRankSolve
 from tests.device import DEVICE, only_on_the_cpu
 from tests.textbook import CORRELATIONS
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from apviz.solvers.refinement import Pass, Refinement
+from apviz.solvers.measuring.refinement import Pass, Refinement
 from apviz.solvers.stopping import Stopping
 
 TOL = 1e-3

@@ -12,7 +12,7 @@ from apviz.partitions import PrincipalAxisTree
 from apviz.plots._labels import settings_labels
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
 from apviz.solvers import overlapping
-from apviz.solvers.rehearsal import Rehearsal
+from apviz.solvers.choosing.rehearsal import Rehearsal
 from apviz.spectrum import spectrum
 from tests.device import DEVICE
 

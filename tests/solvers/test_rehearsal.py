@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest, growth
+from apviz.solvers.choosing.rehearsal import Rehearsal, affordable_iterations, cheapest, growth
 from tests.device import DEVICE
 
 

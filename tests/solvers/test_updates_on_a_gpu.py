@@ -19,9 +19,9 @@ from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.rules import GaussSouthwell
 from apviz.skeletons import BlockSkeletons, ExactColumns
 from apviz.solvers import Exact, PlainStep, Skeletons, Subspace, attempt
-from apviz.solvers.automatic import overlapping, survives_rounding
+from apviz.solvers.choosing.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
-from apviz.solvers.decreases import settled
+from apviz.solvers.measuring.decreases import settled
 from apviz.solvers.state import column_squares
 from apviz.solvers.steps import PlainUpdates, SubspaceUpdates, WaitingUpdates
 from apviz.stacked_factors import StackedFactors

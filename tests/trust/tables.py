@@ -17,7 +17,7 @@ import torch
 
 from apviz import datasets
 from apviz.dashboard.store import own_data
-from apviz.datasets.tables import TableChoices
+from apviz.datasets.tables.table import TableChoices
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 from tests.trust.table_files import Case, case
 from tests.trust.verdicts import Verdict

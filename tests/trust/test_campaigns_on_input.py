@@ -55,7 +55,7 @@ def test_tables_of_every_kind_are_tried():
 
 
 def test_the_campaign_finds_a_table_read_as_other_numbers(monkeypatch):
-    from apviz.datasets import reading
+    from apviz.datasets.tables import reading
 
     seed = next(
         seed for seed in range(99) if tables.case(seed).truth is not None and tables.judge(seed).how.startswith("read")

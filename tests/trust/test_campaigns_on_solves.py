@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers.residuals import ApproximateResidual, ExactResidual
+from apviz.solvers.measuring.residuals import ApproximateResidual, ExactResidual
 from tests.trust import bands, certificates, posterior, truth
 from tests.trust.slices import of_which_one_is_quick, wrong
 

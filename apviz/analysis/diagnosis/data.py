@@ -57,7 +57,7 @@ STANDARDISE = "Standardise the inputs, or give every input a lengthscale of its 
 
 
 class Odd(NamedTuple):
-    """Oddity of a table; see `apviz.datasets.oddities`."""
+    """Oddity of a table; see `apviz.datasets.tables.oddities`."""
 
     kind: str
     message: str
@@ -69,7 +69,7 @@ class Evidence:
 
     Args:
         rows: Number of training rows.
-        oddities: Oddities of the table; see `apviz.datasets.oddities`.
+        oddities: Oddities of the table; see `apviz.datasets.tables.oddities`.
         distinct: Number of rows with distinct inputs.
         kappa: Condition number of K of all rows.
         merged_kappa: Condition number of K with duplicates merged.

@@ -22,11 +22,11 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.models import PICTURE, TABLE, ModelRecord, Models, PredictionsRecord
 from apviz.dashboard.store.own_data import size_limits, without_folder
-from apviz.datasets.encoding import Encoding
-from apviz.datasets.new_rows import NewRows, read_new_rows
 from apviz.datasets.preprocessing import RawTable
+from apviz.datasets.tables.encoding import Encoding
+from apviz.datasets.tables.new_rows import NewRows, read_new_rows
 from apviz.gp.training_settings import Step, TrainingSettings
-from apviz.plots.prediction import DRAWN, DRAWN_POINTS, thinned
+from apviz.plots.models.prediction import DRAWN, DRAWN_POINTS, thinned
 from apviz.solvers.run import Run
 from apviz.table_models.describing import hyperparameters_in_words, kernel_in_words
 from apviz.table_models.fitting import LESS_WORK, FitProgress, checked_rows, fit_table

@@ -18,11 +18,11 @@ from apviz.dashboard.components.tables import SortedTable
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, look_into, prepare, receive
-from apviz.datasets.columns import ORDERS, Column
-from apviz.datasets.decimals import MARKS, Question
 from apviz.datasets.preprocessing import RawTable
-from apviz.datasets.reading import FORMATS
-from apviz.datasets.tables import Table, TableChoices
+from apviz.datasets.tables.columns import ORDERS, Column
+from apviz.datasets.tables.decimals import MARKS, Question
+from apviz.datasets.tables.reading import FORMATS
+from apviz.datasets.tables.table import Table, TableChoices
 
 #: Threads that read the files of all sessions, so that other visitors do not wait seconds for a large table.
 _READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")

@@ -17,9 +17,9 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnTable, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
 from apviz.datasets.loading import load_raw
-from apviz.datasets.preparing import dataset_of, prepare_table
 from apviz.datasets.preprocessing import RawTable
-from apviz.datasets.tables import Table, inspect_table
+from apviz.datasets.tables.preparing import dataset_of, prepare_table
+from apviz.datasets.tables.table import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.solvers import Hook

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from apviz import datasets
 from apviz.dashboard.store.importing import require_inside
-from apviz.datasets.arrays import SizeLimits
-from apviz.datasets.preparing import dataset_of, prepare_table
 from apviz.datasets.preprocessing import RawTable
-from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES
-from apviz.datasets.tables import Dates, Decimal, Table, TableChoices, inspect_table
+from apviz.datasets.tables.arrays import SizeLimits
+from apviz.datasets.tables.preparing import dataset_of, prepare_table
+from apviz.datasets.tables.reading import SUFFIXES, TEXT_SUFFIXES
+from apviz.datasets.tables.table import Dates, Decimal, Table, TableChoices, inspect_table
 from apviz.files import folder_made_whole, require_short_list
 
 #: Limit on the unpacked size of a file, as a multiple of the upload limit.

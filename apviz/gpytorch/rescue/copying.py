@@ -14,7 +14,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from torch import Tensor
 
-from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 
 #: largest number of rows of K that is measured; larger models are subsampled at random
 MEASURED_ROWS = CHOLESKY_ROWS

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from apviz.analysis.diagnosis import Diagnosis, Limit
 from apviz.analysis.diagnosis.data import LITTLE_CORRELATION, SMALLER_STEP, Evidence, Odd, history
-from apviz.datasets.oddities import find_oddities
+from apviz.datasets.tables.oddities import find_oddities
 from apviz.gpytorch.rescue.measuring import Exact
 from apviz.system import COARSE_LENGTHSCALES
 

@@ -18,7 +18,7 @@ from apviz.dashboard.jobs import prediction_job
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.predict.page import Predict
 from apviz.dashboard.store.own_data import OwnData, check, look_into
-from apviz.datasets.tables import TableChoices
+from apviz.datasets.tables.table import TableChoices
 from apviz.table_models import predicting
 from tests.dashboard.dense_gp import predictions
 from tests.dashboard.dropping import drop

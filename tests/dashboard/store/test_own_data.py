@@ -22,7 +22,7 @@ from apviz.dashboard.settings.systems import BY_HAND, spec_of
 from apviz.dashboard.store import own_data
 from apviz.dashboard.store.own_data import OwnData, check, discard, look_into, receive
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.datasets.tables import TableChoices
+from apviz.datasets.tables.table import TableChoices
 
 SMALL_MB = 1
 SMALL = Limits(max_upload_mb=SMALL_MB)

@@ -18,7 +18,7 @@ from apviz.dashboard.pages.compare.highlight import SIZE, SIZE_LECTURE, highligh
 from apviz.plots._axes import X, without_buttons
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
-from apviz.plots.update_times import time_quantiles
+from apviz.plots.solves.update_times import time_quantiles
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 

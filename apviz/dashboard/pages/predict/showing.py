@@ -22,7 +22,7 @@ from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.models import MODEL, PICTURE, TABLE, ModelRecord, PredictionsRecord
 from apviz.gp.leave_one_out import LeftOut
-from apviz.plots.prediction import LINE
+from apviz.plots.models.prediction import LINE
 from apviz.table_models.describing import LEVEL
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}

@@ -13,10 +13,10 @@ from apviz.dashboard.components.animation_card import AnimationCard
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, clicked_cursor, cursor_at
 from apviz.dashboard.components.solve_cards import norms_card, timeline_card
-from apviz.plots._snapshots import step
 from apviz.plots._style import ThemeName
-from apviz.plots.fitted_function import FittedFunction
-from apviz.plots.residual_map import ResidualMap
+from apviz.plots.blocks._snapshots import step
+from apviz.plots.blocks.fitted_function import FittedFunction
+from apviz.plots.blocks.residual_map import ResidualMap
 from apviz.tracing import Trace
 
 #: What two solves have in common at the same moment.

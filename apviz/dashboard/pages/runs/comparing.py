@@ -25,7 +25,7 @@ from apviz.dashboard.store.run_entry import has_steps, is_solve, solves_of
 from apviz.plots._axes import without_buttons
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
-from apviz.plots.training import entry_of
+from apviz.plots.models.training import entry_of
 from apviz.tracing import Trace
 
 #: Number of runs whose settings are shown side by side.

@@ -24,7 +24,7 @@ from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.training import TrainingPlan, advanced_training_panel, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
-from apviz.plots.lengthscales import has_lengthscales
+from apviz.plots.models.lengthscales import has_lengthscales
 
 #: Seconds between two checks whether a training changed on disk, and between two updates of the list of trainings.
 LOOK_SECONDS, LIST_SECONDS = 1.0, 3.0

@@ -1,0 +1,1 @@
+"""A user's own tables: read, described, turned into numbers, whole or part by part."""

@@ -1,0 +1,1 @@
+"""Figures of blocks and rows: which block is projected onto, and where the residual is."""

@@ -1,0 +1,1 @@
+"""Figures of models: predictions, training, kernels."""

@@ -1,0 +1,1 @@
+"""Figures of one solve, or several: curves over work, epochs or seconds."""

@@ -1,0 +1,1 @@
+"""Which method suits a system: predicted costs, rehearsed iterations, and the solver that chooses."""

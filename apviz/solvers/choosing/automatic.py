@@ -1,0 +1,207 @@
+"""The solver that chooses: overlapping alternating projection, CG where low rank is enough, Cholesky for small n."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from apviz.memory import SHARE, free_memory
+from apviz.methods import RECOMMENDED
+from apviz.operators import CountingOperator, Operator
+from apviz.partitions import partitioner_named, with_overlap
+from apviz.preconditioners import RandomlyPivotedCholesky
+from apviz.settings import chosen, require_seed, require_tolerance, require_whole
+from apviz.solvers.cholesky import Cholesky
+from apviz.solvers.choosing.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
+from apviz.solvers.choosing.rehearsal import Rehearsal, affordable_iterations, cheapest
+from apviz.solvers.coloured.projection import ColouredProjection
+from apviz.solvers.conjugate_gradient import ConjugateGradient
+from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
+from apviz.solvers.projection import AlternatingProjection
+from apviz.solvers.recommended import FEW_INPUTS, coarse_rank
+from apviz.solvers.state import Events, State
+
+# Up to this number of rows a factorisation takes a tenth of a second.
+CHOLESKY_ROWS = 2_000
+# The limit on a GPU in float32, if K fits. At 50,000 rows a factorisation takes 1.05 s on an H100, and blocks take
+# 1.6 s to 0.001 (`benchmarks/results/gpu/solves.json`).
+GPU_CHOLESKY_ROWS = 50_000
+# CG is rehearsed on this number of rows: at most an eighth of all rows, at least four times the rank.
+REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
+# If a sweep of blocks on SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual
+# time, at most as many times as the tolerance has digits (`benchmarks/notes.md`). With up to FEW_INPUTS inputs they
+# take the usual time; with more than MANY_INPUTS the sweep takes longer than it saves.
+SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
+# Share of the free memory for coloured projections.
+MEMORY_SHARE = 0.6
+# Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
+WORTH = 0.6
+
+
+@SOLVERS.register("automatic")
+@dataclass(frozen=True, kw_only=True)
+class Automatic(Solver):
+    """Automatic choice of a solver: overlapping alternating projection, CG with low rank, or Cholesky.
+
+    It chooses the smallest prediction of `apviz.solvers.choosing.costs`, of these:
+
+    - Cholesky: up to 2,000 rows without a prediction, on a GPU in float32 up to 50,000. For more rows n³/3 flops at a
+      measured rate, if K fits the memory and σ² is above the rounding of its dtype.
+    - CG, alone or with randomly pivoted Cholesky: the iterations that a rehearsal on 1,000 rows takes.
+    - Alternating projection on blocks of neighbours, sized by n and the free memory: its usual work, or
+      what a sweep on 400 rows suggests if Cholesky takes about as long. It hands over to CG if it turns out to be slow.
+    - Coloured projections with Fourier products, for 30,000 rows or more of up to three inputs, if they are expected
+      to take clearly less time than blocks that evaluate entries.
+
+    A few products and a factor are timed first, once for systems of a kind, so that a close choice may differ between
+    machines. `resolve` returns the choice as a solver of its own, to repeat it.
+
+    `benchmarks/results/solvers` has the times of every method on every data set.
+
+    Args:
+        tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
+        max_epochs: maximum number of epochs or iterations.
+        seed: seed of rehearsals, partitions and pivots.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solver, reasons = apviz.Automatic(tol=1e-4).resolve(system.operator)
+        >>> solver
+        Cholesky(tol=0.0001)
+        >>> reasons["method"]
+        'Cholesky: n = 200 is at most 2,000'
+    """
+
+    tol: float = 1e-2
+    max_epochs: int = 1000
+    seed: int = 0
+    name: ClassVar[str] = "Automatic"
+
+    def __post_init__(self) -> None:
+        require_tolerance(self.tol)
+        require_whole("max_epochs", self.max_epochs, 1)
+        require_seed(self.seed)
+
+    def resolve(self, operator: Operator, columns: int = 1) -> Resolved:
+        solver, why = self._choose(operator, columns, None)
+        resolved, reasons = solver.resolve(operator, columns)
+        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
+
+    def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
+        solver, why = self._choose(operator.uncounted, columns, like)
+        resolved, reasons = solver.resolve_for(operator, columns, like)
+        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
+
+    def epochs(self, prepared: Prepared, state: State) -> Events:
+        return prepared.solver.epochs(prepared, state)
+
+    def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
+        """Return the solver and the reason."""
+        n = operator.n
+        operator.fix_engine(10.0 * n**2, columns)  # the engine sets the cost of an entry
+        if n <= (few := cholesky_rows(operator)):
+            return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
+        settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
+        costs = cost_model(operator, columns)
+        usual, direct = usual_work(n, self.tol), cholesky_work(operator, costs)
+        sweeps = of_sweeps(operator, columns, self.tol)
+        if sweeps is not None and sweeps.memory <= MEMORY_SHARE * free_memory(operator.x.device):
+            seconds = sweeps.seconds()
+            if seconds <= WORTH * min(usual, direct) * costs.work:
+                solver = ColouredProjection(products="fourier", seed=self.seed, **settings)
+                return solver, f"about {_rounded(seconds)} s with Fourier products, {_of_blocks(usual, costs)}"
+        rank = coarse_rank(n)
+        ranks = [rank, rank // 2, rank // 4, 0]
+        rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
+        least = min(usual, direct)
+        plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, least, rows, self.seed))
+        if plan is not None:
+            low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
+            how = f"with rank {plan.rank} would take" if plan.rank else "would take"
+            why = f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+            return ConjugateGradient(preconditioner=low_rank, **settings), why
+        blocks = overlapping(seed=self.seed, **settings)
+        most = max(1.0, -math.log10(self.tol))
+        if EASY * usual < direct < most * usual and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+            usual *= min(most, slowness(blocks, operator, columns, like))
+        if direct <= usual:
+            why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
+            return Cholesky(tol=self.tol), why
+        within = affordable_iterations(operator, columns, rank, usual)
+        why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
+        return blocks, why
+
+
+def slowness(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
+    """Return the factor by which blocks are expected to take more than their usual work, from a sweep on few rows."""
+    resolved, _ = blocks.resolve(operator, columns)
+    rehearsal = Rehearsal(operator, like, 0, SWEPT_ROWS, blocks.seed)
+    left = rehearsal.left_by_a_sweep(
+        partitioner_named(resolved.partition), int(chosen("block_size", resolved.block_size))
+    )
+    return EASY + SLOW * left
+
+
+def _of_blocks(usual: float, costs: CostModel) -> str:
+    return f"blocks {_rounded(usual * costs.work)} s (estimates)"
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 95 else f"{float(f'{seconds:.2g}'):,.0f}"
+
+
+def cholesky_rows(operator: Operator) -> int:
+    """Return the number of rows up to which a factorisation of K is fastest on the operator's device."""
+    x, n = operator.x, operator.n
+    is_fast = x.is_cuda and x.dtype == torch.float32 and operator.layout.ranks == 1
+    fits = is_fast and memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
+    return (
+        GPU_CHOLESKY_ROWS if fits and survives_rounding(n, operator.noise, operator.largest_signal) else CHOLESKY_ROWS
+    )
+
+
+def cost_model(operator: Operator, columns: int) -> CostModel:
+    """Return the costs by which `auto` chooses: in seconds of the processor, which other processes change little."""
+    return CostModel(operator, columns, time.perf_counter if operator.x.is_cuda else time.process_time)
+
+
+def cholesky_work(operator: Operator, costs: CostModel) -> float:
+    """Predict the work that takes as long as factoring K; inf if it does not fit, or if rounding hides the noise."""
+    x = operator.x
+    fits = memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
+    is_right = survives_rounding(operator.n, operator.noise, operator.largest_signal, x.dtype)
+    if operator.layout.ranks > 1 or not (fits and is_right):
+        return math.inf
+    return of_factor(operator, costs).seconds() / costs.work
+
+
+def survives_rounding(n: int, noise: float, signal: float, dtype: torch.dtype = torch.float32) -> bool:
+    """Test whether σ² is above the rounding of a factorisation of K (Higham 2002, theorem 10.3).
+
+    Below it a factor needs jitter, with which refinement may stagnate while smaller blocks converge.
+    """
+    return noise >= n * torch.finfo(dtype).eps / 2 * (signal + noise)
+
+
+def overlapping(**settings: Any) -> AlternatingProjection:
+    """Make the alternating projection that apviz recommends: overlapping blocks of neighbours, and a history.
+
+    Block size, overlap and history are chosen from n, d, the right-hand sides and the free memory
+    (`apviz.solvers.recommended`). `Automatic` uses it if neither Cholesky nor low rank is faster.
+
+    Args:
+        settings: settings of `AlternatingProjection` that replace the recommended ones.
+
+    Examples:
+        >>> from apviz.solvers.choosing.automatic import overlapping
+        >>> overlapping(tol=1e-3).partition
+        PrincipalAxisTree(overlap='auto')
+    """
+    return AlternatingProjection(**{**with_overlap(RECOMMENDED), **settings})

@@ -1,0 +1,186 @@
+"""Rehearsals: estimate the iterations of CG by CG on a few rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from apviz.operators import Operator
+from apviz.partitions import Partitioner
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.solvers.choosing.costs import work_of_iterations
+
+# Largest number of right-hand sides in a rehearsal.
+MOST_SIDES = 4
+# Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows.
+FEW, SURE = 3.0, 3.0
+# Work of the pass that ends a solve.
+PASS = 1.0
+
+
+class Rehearsal:
+    """CG on m random rows with m/n of the noise, so that the eigenvalues are about m/n times those of all rows.
+
+    In float64, because float32 cannot separate rounding from the part that low rank omits. Set-up takes about
+    m²·(d + rank) operations and an iteration 2m²; they do not count as work of the solve.
+
+    Args:
+        operator: K.
+        b: (n, l+1) right-hand sides, in the layout of the operator; None: random ones.
+        rank: largest rank to rehearse.
+        rows: m, at most n.
+        seed: seed of the rows and the pivots.
+    """
+
+    def __init__(self, operator: Operator, b: Tensor | None, rank: int, rows: int, seed: int) -> None:
+        m = min(operator.n, rows)
+        generator = torch.Generator().manual_seed(int(seed))
+        drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
+        self._n, self._rank, self._seed = operator.n, min(rank, m // 2), seed
+        self._probe = operator.of_rows(drawn, operator.noise_of(drawn) * (m / operator.n))
+        noises = self._probe.noises
+        # (m, 1) smallest σ² ÷ σ² of each row
+        self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
+        random = torch.randn(m, MOST_SIDES, generator=generator)
+        r = (
+            random.to(self._probe.x)
+            if b is None
+            else operator.layout.take(b[:, :MOST_SIDES].to(drawn.device), drawn).double()
+        )
+        self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
+
+    def iterations(self, rank: int, tol: float, most: float) -> float | None:
+        """Count the iterations that lower the residual to `tol`, with fractions interpolated in its logarithm.
+
+        Args:
+            rank: rank of a randomly pivoted Cholesky preconditioner; 0: none.
+            tol: tolerance on the mean over right-hand sides.
+            most: iteration limit.
+
+        Returns:
+            the iterations, or None if `most` are not enough.
+        """
+        r, tiny = self._r, torch.finfo(torch.float64).tiny
+        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
+        factor = self._factor[:, : min(rank, self._rank)]
+        weight = self._weight.to(factor)
+        inside, failed = torch.linalg.cholesky_ex(
+            factor.T @ (weight * factor) + self._probe.noise * torch.eye(factor.shape[1]).to(factor)
+        )
+        if failed:  # rounding hides the noise, so the rehearsal says nothing
+            return None
+        p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
+        for iteration in range(1, math.ceil(most) + 1):
+            z = weight * r  # then Woodbury, up to a factor 1/σ²
+            z = z - weight * (factor @ torch.cholesky_solve(factor.T @ z, inside))
+            before, inner = inner, (r * z).sum(0)
+            p = z + p * (inner / before.clamp_min(tiny))
+            image = self._k @ p
+            r = r - image * (inner / (p * image).sum(0).clamp_min(tiny))
+            left_before, left = left, max(float((torch.linalg.vector_norm(r, dim=0) / norms).mean()), tiny)
+            if left < tol:
+                fraction = math.log(left_before / tol) / math.log(left_before / left) if left_before > tol else 1.0
+                return iteration - 1 + fraction
+        return None
+
+    def left_by_a_sweep(self, partitioner: Partitioner, block_size: int) -> float:
+        """Return the share of the residual that projections onto each block once leave; 0 if a block has no factor.
+
+        Args:
+            partitioner, block_size: of all rows; blocks of a rehearsal have m/n of the rows.
+        """
+        m = self._probe.n
+        partition = partitioner(self._probe.inputs, max(2, round(block_size * m / self._n)))
+        k, r = self._k[partition.order][:, partition.order], self._r[partition.order]
+        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(torch.finfo(r.dtype).tiny)
+        for block in range(len(partition)):
+            columns = k[:, partition.solved(block)]
+            factor, failed = torch.linalg.cholesky_ex(columns[partition.solved(block)])
+            if failed:
+                return 0.0
+            r = r - columns @ torch.cholesky_solve(r[partition.solved(block)], factor)
+        return float((torch.linalg.vector_norm(r, dim=0) / norms).mean())
+
+    @cached_property
+    def _k(self) -> Tensor:
+        return self._probe.block(slice(0, self._probe.n))
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        """Return the (m, rank) factor in the order of the pivots, so its first columns are a factor of lower rank."""
+        return randomly_pivoted_cholesky(self._probe, self._rank, self._seed) if self._rank else self._k[:, :0]
+
+
+class Plan(NamedTuple):
+    """CG with a preconditioner of some rank, 0 for none: estimates of its iterations and its total work."""
+
+    rank: int
+    iterations: float
+    work: float
+
+
+def cheapest(
+    operator: Operator,
+    b: Tensor | None,
+    ranks: Sequence[int],
+    tol: float,
+    columns: int,
+    work: float,
+    rows: int,
+    seed: int,
+) -> Plan | None:
+    """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
+
+    If much of k is so local that few rows do not show it, CG on all rows takes more iterations. The growth from half of
+    the rows to these predicts the increase.
+
+    Args:
+        operator: K.
+        b: (n, l+1) right-hand sides of the solve; None: random ones.
+        ranks: ranks to try, in this order; if the first costs too much, no other is tried but 0.
+        tol: target share of the residual.
+        columns: number of right-hand sides, which sets the cost of an iteration.
+        work: largest work.
+        rows: rows of the rehearsal.
+        seed: seed of the rehearsal.
+    """
+    whole, half = (Rehearsal(operator, b, max(ranks), several, seed) for several in (rows, rows // 2))
+    best: Plan | None = None
+    for rank in ranks:
+        if rank and best is None and rank != ranks[0]:
+            continue
+        most = affordable_iterations(operator, columns, rank, work if best is None else best.work)
+        needed = whole.iterations(rank, tol, most) if most > 0 else None
+        if needed is not None and operator.n > rows and needed > most / SURE:
+            needed *= growth(needed, half.iterations(rank, tol, most), operator.n / rows)
+        if needed is not None and needed <= most:
+            best = Plan(rank, needed, work_of(operator, columns, rank, needed))
+    return best
+
+
+def growth(needed: float, of_half: float | None, times: float) -> float:
+    """Return the growth factor, at least 1, of the iterations on `times` as many rows, from half of the rows to these.
+
+    Args:
+        needed, of_half: iterations on the rows of a rehearsal, and on half of them; None: not known.
+        times: factor of the rows.
+    """
+    doubling = 1.0 if of_half is None else (needed + FEW) / (of_half + FEW)
+    return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))
+
+
+def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:
+    """Return the iterations of CG with a low-rank preconditioner that cost no more than `work`, with a last pass."""
+    setup, each = work_of_iterations(operator, columns, rank)
+    return max(0.0, (work - setup - PASS) / each)
+
+
+def work_of(operator: Operator, columns: int, rank: int, iterations: float) -> float:
+    """Return the work of `iterations` of CG with a low-rank preconditioner, including set-up and last pass."""
+    setup, each = work_of_iterations(operator, columns, rank)
+    return setup + PASS + each * iterations

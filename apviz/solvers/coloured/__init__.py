@@ -1,0 +1,1 @@
+"""Alternating projection in sweeps over colours, blocks that are far apart."""

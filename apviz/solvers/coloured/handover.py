@@ -1,0 +1,103 @@
+"""Handover of coloured projections: overlapping projections continue from their weights where sweeps gain too little.
+
+Sweeps gain little where the noise is so small that the error of local solves matters, or where much of the error is
+longer than a block and the past sweeps do not help. Overlapping projections update the residual after every block, step
+along many past updates, and may hand over to CG (`apviz.solvers.handover`).
+"""
+
+from __future__ import annotations
+
+from apviz.memory import explained
+from apviz.methods import RECOMMENDED
+from apviz.partitions import with_overlap
+from apviz.solvers.blocks import Blocks
+from apviz.solvers.choosing.costs import usual_work
+from apviz.solvers.coloured.nested import Nested, nested
+from apviz.solvers.handover import report, until, work_left
+from apviz.solvers.precision import Precision
+from apviz.solvers.projection import AlternatingProjection
+from apviz.solvers.state import Continue, Events, Remeasure, State
+from apviz.solvers.stopping import Stopping
+
+#: sweeps over which the decrease of the residual is measured, after the first sweep
+MEASURED_SWEEPS = 3
+#: sweeps are slow if their remaining work exceeds this many times the usual work of overlapping projections
+SLOW = 2.0
+
+
+def handing_over(sweeps: Events, state: State, stopping: Stopping, seed: int) -> Events:
+    """Yield what sweeps report until they turn out to be slow; then continue by overlapping projections.
+
+    Args:
+        sweeps: events of coloured projections, which change `state`.
+        state: state of coloured projections.
+        stopping: tolerance and limits of the solve.
+        seed: seed of the overlapping projections.
+    """
+    progress = Progress(state, stopping, seed)
+    yield from until(sweeps, progress.is_slow)
+    blocks = progress.blocks
+    assert blocks is not None
+    fresh, order = (yield Remeasure()), blocks.partition.order
+    start = State(
+        operator=state.operator.of(blocks.operator), b=state.b[order], w=state.weights()[order],
+        r=fresh[order].to(state.r), share=state.share, choices=state.choices,
+    )  # fmt: skip
+    inner = blocks.solver.init(blocks, start)
+    outer = Nested(inner, order, state.b)
+    yield Continue(outer)
+    inner.epoch, inner.residual = outer.epoch, outer.residual
+    yield from nested(blocks.solver.epochs(blocks, inner), outer)
+
+
+class Progress:
+    """The decrease of the residual from sweep to sweep, compared with the usual one of overlapping projections.
+
+    Args:
+        state: state that the sweeps change.
+        stopping: tolerance and limits of the solve.
+        seed: seed of the overlapping projections.
+
+    Attributes:
+        blocks: set-up of the overlapping projections, once `is_slow` has returned True.
+    """
+
+    def __init__(self, state: State, stopping: Stopping, seed: int) -> None:
+        self._state, self._stopping, self._seed = state, stopping, seed
+        self._reached: list[tuple[float, float]] = []
+        self._fits = True
+        self.blocks: Blocks | None = None
+
+    def is_slow(self) -> bool:
+        """Test whether overlapping projections fit, and are expected to converge sooner; call after every sweep."""
+        state, tol = self._state, self._stopping.tol
+        self._reached.append((state.operator.work, state.residual))
+        if not self._fits or len(self._reached) <= MEASURED_SWEEPS or not state.residual > tol:
+            return False
+        left = work_left(self._reached[-1 - MEASURED_SWEEPS], self._reached[-1], tol)
+        usual = usual_work(state.operator.n, tol / state.residual)
+        if left <= SLOW * usual:
+            return False
+        self.blocks = _blocks(state, self._stopping, self._seed)
+        self._fits = self.blocks is not None
+        if self._fits:
+            where = f"after sweep {state.epoch}, at a residual of {state.residual:.2g}"
+            report(state, f"overlapping projections {where}: about {usual:.1f} more work", left)
+        return self._fits
+
+
+def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
+    """Return the set-up of overlapping projections, whose entries count as work; None if it does not fit the memory."""
+    precision = Precision(recursion="system", factors="auto")  # the dtype of the sweeps
+    settings = {**with_overlap(RECOMMENDED), "precision": precision, "seed": seed}
+    asked = stopping.put_into(AlternatingProjection(**settings))
+    try:
+        with explained("overlapping projections", "the sweeps continue"):
+            solver, choices = asked.resolve_for(state.operator, state.r.shape[1], state.r)
+            found = solver.build(state.operator, state.r.shape[1])
+    except MemoryError as error:
+        state.choices["no handover"] = str(error)
+        return None
+    assert isinstance(found, Blocks)
+    state.choices |= {f"handover.{name}": why for name, why in choices.items()}
+    return found

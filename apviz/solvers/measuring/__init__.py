@@ -1,0 +1,1 @@
+"""What a run measures: seconds, decreases of h, B − KW and its certificate, and when a pass is due."""
