@@ -24,7 +24,7 @@ from torch import Tensor
 
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import free_memory
-from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, fused, native
+from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, fused, native, native_build
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver, attempt, overlapping
 from apviz.system import KernelSystem
@@ -171,13 +171,13 @@ def _cores() -> Finding:
 
 def _has_compiler() -> bool:
     with contextlib.suppress(OSError):
-        return bool(native.compiler())
+        return bool(native_build.compiler())
     return False
 
 
 def _compiler() -> Finding:
     try:
-        found = " ".join(native.compiler())
+        found = " ".join(native_build.compiler())
     except OSError as error:
         return Finding(
             "C++ compiler", str(error),

@@ -17,7 +17,7 @@ from apviz.gp.fast_products import GRADIENT_ERROR, with_fast_products
 from apviz.gp.probes import Probes, draw, pathwise
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Noise
-from apviz.operators.interface import KernelDerivatives
+from apviz.operators.derivatives import KernelDerivatives
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
 

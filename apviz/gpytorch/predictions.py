@@ -24,7 +24,7 @@ from apviz.gp.posterior import Posterior
 from apviz.gpytorch.covariances import without_gradient
 from apviz.gpytorch.solves import Solves
 from apviz.operators import Operator
-from apviz.operators.interface import CrossDerivatives
+from apviz.operators.derivatives import CrossDerivatives
 
 NO_SECOND_DERIVATIVES = (
     "apviz.gpytorch differentiates predictions twice in test inputs, but only once in the model (create_graph=True and "

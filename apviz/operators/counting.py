@@ -13,7 +13,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, count
+from apviz.operators.derivatives import CrossDerivatives, KernelDerivatives
+from apviz.operators.interface import Noise, Operator, count
 from apviz.operators.layout import Rows
 from apviz.operators.running_product import Count, RunningProduct
 

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
-from apviz.operators.interface import Noise, Operator, count
+from apviz.operators.interface import Noise, count
 from apviz.operators.layout import Rows
-from apviz.operators.tiled import TiledOperator, exact, of_rows
+from apviz.operators.tiled import ByTiles
 from apviz.settings import without_tf32
 
 #: rows of unstored entries that are evaluated together: 16 MB in float32 at n = 4,000
 ROWS_AT_ONCE = 1_000
 
 
-class DenseOperator(Operator):
+class DenseOperator(ByTiles):
     """An operator that stores K once, n² numbers; reading a stored entry counts as evaluating it."""
 
     name = "dense"
@@ -107,12 +107,6 @@ class DenseOperator(Operator):
         return DenseOperator(
             self.given[order], self.kernel, self.noise_of(order), self.x.dtype, _of(self.matrix, order)
         )
-
-    def exact(self) -> TiledOperator:
-        return exact(self)
-
-    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
-        return of_rows(self, rows, noise)
 
 
 def _of(matrix: Tensor, rows: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from apviz.kernels import Formula, Gradients, Kernel
 from apviz.operators.interface import Noise, Operator
 from apviz.operators.layout import Rows
-from apviz.operators.tiled import TiledOperator, exact, of_rows
+from apviz.operators.tiled import ByTiles, TiledOperator
 
 #: a form's name, and the whole numbers of those that have some
 Form = tuple[str, int, int]
@@ -64,7 +64,7 @@ FILL = {
 GRADIENT = Tile(64, 64, 16, 8, "gradient_kernel")
 
 
-class FusedOperator(Operator):
+class FusedOperator(ByTiles):
     """Evaluates K in Triton by direct differences, in float32 (products too: `input_precision="ieee"`) or float64.
 
     Any kernel of `apviz.kernels` but those of GPyTorch's own code, any d, any number of right-hand sides; beyond 32 of
@@ -182,13 +182,10 @@ class FusedOperator(Operator):
     def exact(self) -> Operator:
         if is_trusted(self.given, self.kernel, self.noise_of(), torch.float64):
             return self.in_dtype(torch.float64)
-        return exact(self)
+        return super().exact()
 
     def compensated(self) -> CompensatedOperator:
         return CompensatedOperator(self.given, self.kernel, self.noise_of(), torch.float32)
-
-    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
-        return of_rows(self, rows, noise)
 
 
 class CompensatedOperator(FusedOperator):
@@ -276,7 +273,7 @@ def _is_right(operator: FusedOperator) -> bool:
 
 def _error(operator: FusedOperator) -> float:
     """The largest of products, a block and derivatives in the inputs, over the largest number of each."""
-    exact_one, generator = exact(operator), torch.Generator().manual_seed(0)
+    exact_one, generator = ByTiles.exact(operator), torch.Generator().manual_seed(0)
     v, w = (torch.randn(operator.n, 5, generator=generator).to(operator.x) for _ in range(2))
     block = slice(0, min(operator.n, FILL[torch.float32].rows))
     pairs = [

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel, Stationary
-from apviz.operators.interface import Noise, Operator
-from apviz.operators.tiled import TiledOperator, exact, of_rows
+from apviz.operators.interface import Noise
+from apviz.operators.tiled import ByTiles
 
 # the correlation of each kernel, as a function of u, the squared distance of scaled inputs, r = √u, and its shape
 FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
@@ -46,7 +46,7 @@ def find_cache() -> tempfile.TemporaryDirectory[str] | None:
     return made
 
 
-class KeOpsOperator(Operator):
+class KeOpsOperator(ByTiles):
     """An operator on `pykeops.torch.LazyTensor`; needs a C++ compiler, which compiles each formula at first use."""
 
     name = "keops"
@@ -88,9 +88,3 @@ class KeOpsOperator(Operator):
         r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
         k = FORMULAS[self._form](squared, r, self._shape)
         out += k @ (u * self.formula.weights[0])
-
-    def exact(self) -> TiledOperator:
-        return exact(self)
-
-    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
-        return of_rows(self, rows, noise)

@@ -21,7 +21,21 @@ DIRECT_MAX_INPUTS = 4
 SYMMETRIC_MAX_COLUMNS = 16
 
 
-class TiledOperator(Operator):
+class ByTiles(Operator):
+    """An operator whose exact entries, and those of few points, are evaluated tile by tile."""
+
+    def exact(self) -> Operator:
+        found = TiledOperator(self.given, self.kernel, self.noise_of(), torch.float64, direct=True)
+        found.fix_engine(0.0, 1)
+        return found
+
+    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
+        found = TiledOperator(self.given[rows.to(self.given.device)], self.kernel, noise, torch.float64)
+        found.fix_engine(0.0, 1)
+        return found
+
+
+class TiledOperator(ByTiles):
     """An operator that evaluates K tile by tile.
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
@@ -84,12 +98,6 @@ class TiledOperator(Operator):
         return TiledOperator(
             self.given[order], self.kernel, self.noise_of(order), self.x.dtype, self._compiled, self._direct
         )
-
-    def exact(self) -> TiledOperator:
-        return exact(self)
-
-    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
-        return of_rows(self, rows, noise)
 
     def matmul(self, v: Tensor) -> Tensor:
         if not self._compiled or v.shape[1:] > (SYMMETRIC_MAX_COLUMNS,):
@@ -174,18 +182,3 @@ def product_distances(x: Tensor, z: Tensor) -> Tensor:
     x, z = x - centre, z - centre
     norms = z.square().sum(1) + x.square().sum(1)[:, None]
     return torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
-
-
-def exact(operator: Operator) -> TiledOperator:
-    """Return the tiled operator in float64 with direct differences, for an operator on another engine."""
-    found = TiledOperator(operator.given, operator.kernel, operator.noise_of(), torch.float64, direct=True)
-    found.fix_engine(0.0, 1)
-    return found
-
-
-def of_rows(operator: Operator, rows: Tensor, noise: Noise) -> TiledOperator:
-    """Return the tiled operator of a few points in float64 with another noise, for an operator on another engine."""
-    given = operator.given[rows.to(operator.given.device)]
-    found = TiledOperator(given, operator.kernel, noise, torch.float64)
-    found.fix_engine(0.0, 1)
-    return found

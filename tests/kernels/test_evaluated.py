@@ -8,7 +8,7 @@ import torch
 
 import apviz
 from apviz.kernels import Evaluated, to_plain
-from apviz.operators import interface
+from apviz.operators import derivatives
 from apviz.spectrum import spectrum
 from tests.device import DEVICE
 
@@ -120,7 +120,7 @@ TWICE = torch.cat([X[:35], X[:35], X[:35] + 1e-3])
 @pytest.mark.parametrize("name", SHORTCUTS)
 @pytest.mark.parametrize("tile", [1024, 35, 8])
 def test_shortcuts_for_equal_sides_do_not_change_derivatives(name, tile, monkeypatch):
-    monkeypatch.setattr(interface, "DERIVATIVE_TILE", tile)
+    monkeypatch.setattr(derivatives, "DERIVATIVE_TILE", tile)
     theirs, plain = (
         apviz.operators.make_operator("tiled", TWICE, kernel, 0.1) for kernel in (shortcut(SHORTCUTS[name]), OWN)
     )

@@ -12,7 +12,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from apviz import Matern32
-from apviz.operators import native
+from apviz.operators import native, native_build
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
 from tests.device import only_on_the_cpu
@@ -102,7 +102,7 @@ def test_two_processes_that_build_at_the_same_time_both_use_the_compiled_engine(
 
 def has_compiler():
     try:
-        return bool(native.compiler())
+        return bool(native_build.compiler())
     except OSError:
         return False
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import apviz
 import apviz.gpytorch
-from apviz.operators import interface
+from apviz.operators import derivatives
 from tests.trust.gradient_kernels import GPYTORCH, REFUSED, USER, Family, grid
 from tests.trust.verdicts import ENDLESS, Verdict
 
@@ -266,7 +266,7 @@ def differences(case: Case, scale: float) -> dict[str, tuple[NDArray[np.float64]
 def gradients(case: Case) -> dict[str, NDArray[np.float64]]:
     """Return the gradients of the loss inside the context of apviz."""
     case.model.zero_grad()
-    with mock.patch.object(interface, "DERIVATIVE_TILE", case.tile), case.context():
+    with mock.patch.object(derivatives, "DERIVATIVE_TILE", case.tile), case.context():
         (-case.mll(case.model(*case.model.train_inputs), case.y)).sum().backward()
     named = case.model.named_parameters()
     return {name: (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).numpy() for name, p in named}

@@ -25,7 +25,7 @@ from apviz.operators.fourier.radial_product import RadialProduct, Unreachable
 from apviz.operators.fourier.running import FourierRunningProduct
 from apviz.operators.interface import Noise, Operator
 from apviz.operators.running_product import Count, RunningProduct
-from apviz.operators.tiled import TiledOperator, exact
+from apviz.operators.tiled import TiledOperator
 from apviz.settings import require
 
 #: allowed error of an entry, relative to k(0), and the smallest that can be asked for
@@ -130,10 +130,6 @@ class FourierOperator(TiledOperator):
 
     def reordered(self, order: Tensor) -> FourierOperator:
         return self._like(self.given[order], self.noise_of(order), self.x.dtype, self._asked)
-
-    def exact(self) -> TiledOperator:
-        """Make the tiled operator in float64, which evaluates all entries."""
-        return exact(self)
 
     def certifying(self) -> FourierOperator:
         """Make the operator in float64, with products to 1e-8 of k(0) and that `entry_error`."""
