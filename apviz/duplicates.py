@@ -1,4 +1,4 @@
-"""Rows with equal inputs, merged into one without a change of the posterior.
+"""Rows with equal inputs, merged into one without a change of the posterior; and rows with nearly equal ones.
 
 Row i has noise σ²/wᵢ, with weight wᵢ = 1 unless told otherwise. Given f, the targets of a group g of equal inputs
 enter the likelihood only through their mean ȳ = Σwᵢyᵢ/W, W = Σwᵢ, whose noise is σ²/W:
@@ -19,9 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.settings import require
+
+Array = NDArray[np.float64]
+
+#: largest difference of near-duplicate rows in any input, in lengthscales
+NEAR = 1e-6
+#: rows are sorted along a direction, and compared with neighbours up to this many places away
+NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,3 +212,43 @@ def first_of(groups: Tensor) -> Tensor:
     """Return the first row of each group."""
     highest = torch.cummax(groups, 0).values
     return torch.cat([torch.zeros(1, dtype=torch.int64), torch.nonzero(highest.diff())[:, 0] + 1])
+
+
+# --- nearly equal rows -----------------------------------------------------------------------------------------------
+
+
+def near_duplicates(x: Array, scales: Array) -> NDArray[np.intp]:
+    """Return pairs of rows that differ by at most 1e-6 lengthscales in every input, (p, 2).
+
+    Args:
+        x: (n, d) different rows.
+        scales: (d,) positive lengthscales.
+
+    Examples:
+        >>> import numpy as np
+        >>> from apviz.duplicates import near_duplicates
+        >>> near_duplicates(np.array([[0.0], [1.0], [1e-9]]), np.array([0.5]))
+        array([[0, 2]])
+    """
+    direction: Array = np.random.default_rng(0).uniform(0.5, 1.0, (x.shape[1],))
+    return near_pairs((x - np.median(x, axis=0)) / scales, NEAR, direction)
+
+
+def near_pairs(scaled: Array, width: float, direction: Array) -> NDArray[np.intp]:
+    """Return pairs of rows that differ by at most `width` in every column, the smaller position first.
+
+    Such rows are neighbours along any direction, so that sorting finds them. Each row is compared with 8 neighbours on
+    either side: where more are that close, the row still has pairs, but not all of them.
+
+    Args:
+        scaled: (n, d).
+        direction: (d,), positive.
+    """
+    along = scaled @ direction
+    order = np.argsort(along, kind="stable")
+    along, scaled, found = along[order], scaled[order], [np.empty((0, 2), dtype=np.intp)]
+    for lag in range(1, min(NEIGHBOURS, len(scaled) - 1) + 1):
+        start = np.flatnonzero(along[lag:] - along[:-lag] <= width * direction.sum())
+        start = start[np.abs(scaled[start] - scaled[start + lag]).max(axis=1, initial=0.0) <= width]
+        found.append(np.column_stack([order[start], order[start + lag]]))
+    return np.asarray(np.sort(np.concatenate(found), axis=1))

@@ -331,24 +331,30 @@ def near_rows(partition: Partition, inputs: Tensor, size: int, blocks: Iterable[
 
 
 def _landmarks(blocks: Tensor) -> Tensor:
-    """Return up to `LANDMARKS` points of each block, each the farthest from the previous ones (Gonzalez, 1985).
+    """Return up to `LANDMARKS` points of each block, (m, b, d) to (m·min(b, `LANDMARKS`), d), block after block."""
+    if blocks.shape[1] == 0:
+        return blocks.flatten(0, 1)
+    every = torch.arange(len(blocks), device=blocks.device)
+    return blocks[every[:, None], farthest_first(blocks, LANDMARKS)].flatten(0, 1)
+
+
+def farthest_first(blocks: Tensor, most: int) -> Tensor:
+    """Return up to `most` points of each block, each the farthest from the previous ones (Gonzalez, 1985).
 
     Args:
-        blocks: (m, b, d).
+        blocks: (m, b, d), b > 0.
 
     Returns:
-        (m·min(b, `LANDMARKS`), d), block after block.
+        (m, min(b, most)), places in each block.
     """
     m, b, _ = blocks.shape
-    if b == 0:
-        return blocks.flatten(0, 1)
     every = torch.arange(m, device=blocks.device)
     chosen = [(blocks - blocks.mean(1, keepdim=True)).square_().sum(2).argmin(1)]
     distance = blocks.new_full((m, b), torch.inf)
-    while len(chosen) < min(LANDMARKS, b):
+    while len(chosen) < min(most, b):
         torch.minimum(distance, (blocks - blocks[every, chosen[-1], None]).square_().sum(2), out=distance)
         chosen.append(distance.argmax(1))
-    return blocks[every[:, None], torch.stack(chosen, 1)].flatten(0, 1)
+    return torch.stack(chosen, 1)
 
 
 def squared_distances(inputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

@@ -22,7 +22,7 @@ from apviz.factors import Block, BlockFactors
 from apviz.memory import require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
-from apviz.partitions import Partition, near_rows, squared_distances
+from apviz.partitions import Partition, farthest_first, near_rows, squared_distances
 from apviz.stacked_factors import Stacked, stacked_indices
 
 # Number of drawn rows for each row of T.
@@ -261,21 +261,14 @@ def _of_unit_size(b: Tensor, like: Tensor) -> Tensor | None:
 
 
 def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[Tensor]:
-    """Return up to `size` points of each block, each the farthest from the previous ones (Gonzalez, 1985)."""
+    """Return up to `size` points of each block, farthest first, blocks of one size together."""
     of_size: dict[int, list[int]] = defaultdict(list)
     for block, rows in enumerate(blocks):
         of_size[count(rows)].append(block)
     found: list[Tensor] = [torch.empty(0)] * len(blocks)
-    for number, several in of_size.items():
+    for several in of_size.values():
         points = torch.stack([inputs[blocks[block]] for block in several])
-        every = torch.arange(len(several), device=inputs.device)
-        chosen = [(points - points.mean(1, keepdim=True)).square_().sum(2).argmin(1)]
-        distance = points.new_full(points.shape[:2], torch.inf)
-        while len(chosen) < min(size, number):
-            last = points[every, chosen[-1], None]
-            torch.minimum(distance, (points - last).square_().sum(2), out=distance)
-            chosen.append(distance.argmax(1))
-        for block, order in zip(several, torch.stack(chosen, 1), strict=True):
+        for block, order in zip(several, farthest_first(points, size), strict=True):
             found[block] = order
     return found
 

@@ -9,8 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz.duplicates import count_distinct, equal_rows, groups_of, merged, weights_of_all
-from apviz.near_duplicates import near_duplicates, near_pairs
+from apviz.duplicates import (
+    count_distinct,
+    equal_rows,
+    groups_of,
+    merged,
+    near_duplicates,
+    near_pairs,
+    weights_of_all,
+)
 
 NOISE = 0.3
 

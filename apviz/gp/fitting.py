@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from apviz.analysis.diagnosis.training import diagnose_training
-from apviz.duplicates import DistinctRows, as_two, first_of, groups_of, merged
+from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
 from apviz.gp.accuracy import require_accuracy
 from apviz.gp.drift import DEGREES, without_drift
 from apviz.gp.gradient import ESTIMATORS
@@ -33,7 +33,6 @@ from apviz.gp.variance_methods import METHODS
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.kernels.own_sklearn import check_entries
-from apviz.near_duplicates import NEAR, near_duplicates
 from apviz.operators import OPERATORS
 from apviz.preconditioners import whitening_of
 from apviz.settings import LARGEST_SEED, require, require_whole

@@ -19,7 +19,7 @@ from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, S
 from apviz.solvers.measuring.clock import Clock
 from apviz.solvers.measuring.residuals import Certify
 from apviz.solvers.run import Run
-from apviz.solvers.stopping import Stopping
+from apviz.solvers.stopping import Stopping, ending_as
 from apviz.system import KernelSystem, tensor_of
 
 # From this number of rows a solve in float64 takes seconds longer than in float32.
@@ -109,7 +109,7 @@ def attempt(
     _checked(solver)
     if until is not None:
         require_kind("until", until, Stopping, "an apviz.Stopping, such as apviz.Stopping(tol=1e-3)")
-        solver = until.put_into(solver)
+        solver = ending_as(until, solver)
     known = get_args(Certify)
     require(certify in known, "certify", certify, f"one of {', '.join(known)}")
     hooks = checked_hooks(hooks)

@@ -50,24 +50,16 @@ class Stopping:
         """
         return cls(**{name: getattr(solver, name) for name in LIMITS if hasattr(solver, name)})
 
-    def put_into(self, solver: S) -> S:
-        """Return a solver with these limits instead of its own, for those that it has."""
-        assert is_dataclass(solver)
-        known = {field.name for field in fields(solver)}
-        limits: dict[str, Any] = {name: getattr(self, name) for name in LIMITS if name in known}
-        changed: S = replace(solver, **limits)  # type: ignore[type-var]
-        return changed
-
 
 #: stopping settings, on which a set-up does not depend
 LIMITS = tuple(field.name for field in fields(Stopping))
 
 
-def ending_as(solver: object, other: S) -> S:
-    """Return another solver with the limits of `solver`, for those that both have."""
-    assert is_dataclass(other)
+def ending_as(given: object, solver: S) -> S:
+    """Return a solver with the limits of a `Stopping`, or of another solver, for those that both have."""
+    assert is_dataclass(solver)
     limits: dict[str, Any] = {
-        f.name: getattr(solver, f.name) for f in fields(other) if f.name in LIMITS and hasattr(solver, f.name)
+        f.name: getattr(given, f.name) for f in fields(solver) if f.name in LIMITS and hasattr(given, f.name)
     }
-    changed: S = replace(other, **limits)  # type: ignore[type-var]
+    changed: S = replace(solver, **limits)  # type: ignore[type-var]
     return changed

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammainc
 
-from apviz.near_duplicates import near_pairs
+from apviz.duplicates import near_pairs
 
 Array = NDArray[np.float64]
 

@@ -3,21 +3,29 @@
 Sweeps gain little where the noise is so small that the error of local solves matters, or where much of the error is
 longer than a block and the past sweeps do not help. Overlapping projections update the residual after every block, step
 along many past updates, and may hand over to CG (`apviz.solvers.handover`).
+
+The run and its hooks keep the order of rows of the sweeps. Overlapping projections have an order of their own: what
+they report is passed on, and their state is copied where the run evaluates B − KW.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from apviz.memory import explained
 from apviz.methods import RECOMMENDED
 from apviz.partitions import with_overlap
 from apviz.solvers.blocks import Blocks
 from apviz.solvers.choosing.costs import usual_work
-from apviz.solvers.coloured.nested import Nested, nested
 from apviz.solvers.handover import report, until, work_left
 from apviz.solvers.precision import Precision
 from apviz.solvers.projection import AlternatingProjection
-from apviz.solvers.state import Continue, Events, Remeasure, State
-from apviz.solvers.stopping import Stopping
+from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated
+from apviz.solvers.stopping import Stopping, ending_as
 
 #: sweeps over which the decrease of the residual is measured, after the first sweep
 MEASURED_SWEEPS = 3
@@ -90,7 +98,7 @@ def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
     """Return the set-up of overlapping projections, whose entries count as work; None if it does not fit the memory."""
     precision = Precision(recursion="system", factors="auto")  # the dtype of the sweeps
     settings = {**with_overlap(RECOMMENDED), "precision": precision, "seed": seed}
-    asked = stopping.put_into(AlternatingProjection(**settings))
+    asked = ending_as(stopping, AlternatingProjection(**settings))
     try:
         with explained("overlapping projections", "the sweeps continue"):
             solver, choices = asked.resolve_for(state.operator, state.r.shape[1], state.r)
@@ -101,3 +109,79 @@ def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
     assert isinstance(found, Blocks)
     state.choices |= {f"handover.{name}": why for name, why in choices.items()}
     return found
+
+
+class Nested(State):
+    """State of a run whose solve is continued by an inner solver.
+
+    Args:
+        inner: state of the inner solver.
+        order: (n,) the run's row of each inner row.
+        b: (n, l+1) right-hand sides in the order of the run.
+    """
+
+    def __init__(self, inner: State, order: Tensor, b: Tensor) -> None:
+        super().__init__(
+            operator=inner.operator, b=b, w=torch.empty_like(inner.w), r=torch.empty_like(inner.r), share=inner.share,
+            choices=inner.choices, look_every=inner.look_every, reduction=inner.reduction, drifts=inner.drifts,
+        )  # fmt: skip
+        self.inner, self.order = inner, order
+        self._place = torch.empty_like(order)
+        self._place[order] = torch.arange(len(order), device=order.device)
+        self.copy_weights_()
+        self.copy_residual_()
+
+    def weights(self) -> Tensor:
+        return self.inner.weights()[self._place]
+
+    def residuals(self) -> Tensor:
+        return self.inner.residuals()[self._place]
+
+    def squared(self) -> Tensor:
+        return self.inner.squared()
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
+        is_adopted = self.inner.adopt(fresh[self.order], claimed)
+        self.copy_residual_()
+        return is_adopted
+
+    def go_exact(self) -> None:
+        self.inner.go_exact()
+
+    def copy_weights_(self) -> None:
+        """Copy the weights of the inner solver."""
+        self.w.copy_(self.weights())
+
+    def copy_residual_(self) -> None:
+        """Copy the residual of the inner solver."""
+        self.r.copy_(self.inner.r[self._place])
+
+
+def nested(events: Events, state: Nested) -> Events:
+    """Pass on what an inner solver reports, with the run's order of rows and without its numbers of blocks.
+
+    Args:
+        events: of the inner solver, which change `state.inner`.
+        state: state of the run.
+    """
+    reply: Any = None
+    while True:
+        try:
+            event = events.send(reply)
+        except StopIteration:
+            return
+        reply = None
+        if isinstance(event, Updated):
+            reply = yield replace(event, block=-1)
+        elif isinstance(event, Continue):
+            state = Nested(event.state, state.order, state.b)
+            yield Continue(state)
+        elif isinstance(event, Remeasure):
+            state.copy_weights_()
+            reply = (yield event)[state.order]
+            state.inner.r.copy_(reply)
+        else:
+            state.copy_weights_()
+            state.copy_residual_()
+            yield EpochEnd()
+        state.inner.epoch, state.inner.residual = state.epoch, state.residual
