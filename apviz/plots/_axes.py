@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
+from plotly.subplots import make_subplots
 
 from apviz.plots._labels import TITLE_WIDTH, settings_labels, wrapped
-from apviz.plots._style import CAPTION_SIZE, TITLE_SIZE, Theme, template
+from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, TITLE_SIZE, Theme, template
 from apviz.tracing.trace import traces_in
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ LEGEND: Final = 32
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
+#: Height in pixels of a panel, if there are more than two.
+_PANEL: Final = 260
 #: Classes of title lines, by the separator between a line and the one before it.
 _LINE_CLASS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
 #: Norm in H or by K: as written in a line whose characters are counted, and as plotly draws it.
@@ -56,6 +59,85 @@ def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
             "`apviz.solve(system, solver, hooks=[recorder])`, or `apviz.open_trace(path)`"
         )
     return several
+
+
+def recorded(
+    given: Sequence[Trace], has: Callable[[Trace], bool], lacking: str, none: str
+) -> tuple[list[Trace], list[str]]:
+    """Return the traces that have what a figure needs, and a note that counts the others.
+
+    Args:
+        lacking: What the others lack, with a verb.
+        none: Message if all lack it.
+
+    Raises:
+        ValueError: All traces lack it.
+    """
+    several = [trace for trace in given if has(trace)]
+    if not several:
+        raise ValueError(none)
+    left_out = len(given) - len(several)
+    return several, [f"{left_out} of {len(given)} runs {lacking} and are left out"] if left_out else []
+
+
+def has_values(trace: Trace, name: str) -> bool:
+    """Test whether a quantity of epochs was recorded."""
+    return name in trace["epoch"] and bool(np.isfinite(trace["epoch"][name].values).any())
+
+
+def require_all(traces: Sequence[Trace], has: Callable[[Trace], bool], message: str) -> None:
+    """Check that all traces have what a figure needs.
+
+    Raises:
+        ValueError: With the message, which names the methods of the others at `{}`.
+    """
+    if without := [trace.method_name for trace in traces if not has(trace)]:
+        raise ValueError(message.format(", ".join(without)))
+
+
+def stacked(entries: Sequence[str], *, titles: bool = True) -> go.Figure:
+    """Return empty panels one above the other, with these headings."""
+    count = len(entries)
+    figure = make_subplots(
+        rows=count, cols=1, shared_xaxes=True, subplot_titles=entries if titles else None,
+        vertical_spacing=min(0.12, 0.24 / count),
+    )  # fmt: skip
+    figure.update_annotations(font_size=TEXT_SIZE)
+    if count > 2:
+        figure.update_layout(height=_PANEL * count + 200)
+    return figure
+
+
+def add_level(
+    figure: go.Figure, value: float, text: str, theme: Theme, *, right: bool = False, below: bool = False, **place: Any
+) -> None:
+    """Draw a thin line at a value of a logarithmic y axis, with a text at its left or right end, above or below it.
+
+    Args:
+        place: plotly's row and col.
+    """
+    figure.add_hline(value, line={"color": theme.muted, "width": 1.5}, layer="below", **place)
+    figure.add_annotation(
+        # on a log axis, shapes take values, annotations take their logarithm
+        xref="x domain", x=0.99 if right else 0.01, y=math.log10(value), text=text, showarrow=False,
+        xanchor="right" if right else "left", yanchor="top" if below else "bottom",
+        font={"size": CAPTION_SIZE, "color": theme.muted}, **place,
+    )  # fmt: skip
+
+
+def name_rows(figure: go.Figure, texts: Sequence[str], below: float) -> None:
+    """Write a text above what is drawn at each whole y; next to it a name would not fit a phone.
+
+    Args:
+        below: Room below the last text, in rows.
+    """
+    figure.update_yaxes(
+        range=(len(texts) - 1 + below, below - 1.3), showticklabels=False, ticks="", showgrid=False, fixedrange=True
+    )
+    for place, text in enumerate(texts):
+        figure.add_annotation(
+            text=text, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False, font={"size": TEXT_SIZE}
+        )
 
 
 def frame(

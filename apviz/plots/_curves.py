@@ -225,14 +225,11 @@ class Curves:
             f"{first}{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
             " · work %{customdata[1]:.6g} · %{customdata[2]:.4g} s<extra></extra>"
         )
+        numbers = np.column_stack([np.ceil(choices["epochs"]), choices["work"], choices["seconds"], exact])
         self.grid.add_scatter(
-            row,
-            column,
-            x=choices[x or self.x],
-            y=values,
-            customdata=np.column_stack([np.ceil(choices["epochs"]), choices["work"], choices["seconds"], exact]),
+            row, column, x=choices[x or self.x], y=values, customdata=numbers,
             **{"hovertemplate": hover, **({"text": list(also)} if also else {}), **scatter},
-        )
+        )  # fmt: skip
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
     def draw(self, y: Any, *, row: int = 1, column: int = 1, called: str | None = None, **scatter: Any) -> None:
@@ -273,30 +270,17 @@ class Curves:
         rows = self.thin(drawn, rows)
         # a direct solver has no states between start and end, so a slanted line would be wrong
         shape = "hv" if trace.method.family == CHOLESKY else "linear"
+        marker = {"color": look.color, "symbol": look.symbol, "size": 7, "maxdisplayed": self._markers}
+        line = {**look.line(width), "shape": shape}
         self.add(
-            trace,
-            drawn[rows],
-            what,
-            rows,
-            mode="lines+markers",
-            name=name,
-            legendgroup=name,
-            line={**look.line(width), "shape": shape},
-            marker={"color": look.color, "symbol": look.symbol, "size": 7, "maxdisplayed": self._markers},
-            **place,
-        )
+            trace, drawn[rows], what, rows, mode="lines+markers", name=name, legendgroup=name, line=line,
+            marker=marker, **place,
+        )  # fmt: skip
         if len(zeros):
             foot = np.nanmin(drawn) / 3 if np.isfinite(drawn).any() else 1e-16
-            self._add_markers(
-                trace,
-                np.full(len(zeros), foot),
-                f"{what} exactly zero, below this axis:",
-                zeros,
-                name,
-                {"color": look.color, "symbol": ZERO, "size": 12},
-                exact=raw[zeros],
-                **place,
-            )
+            said, marker = f"{what} exactly zero, below this axis:", {"color": look.color, "symbol": ZERO, "size": 12}
+            feet = np.full(len(zeros), foot)
+            self._add_markers(trace, feet, said, zeros, name, marker, exact=raw[zeros], **place)
 
     def add_run(self, trace: Trace, values: Any, what: str, look: Look, name: str, **place: Any) -> None:
         """Draw the curve of one run, and a marker at its end, above all curves and checks of the figure."""

@@ -17,7 +17,7 @@ import apviz
 from apviz import rkhs
 from apviz.plots import two_norms
 from apviz.plots._style import theme_named
-from apviz.plots.blocks._player import slider
+from apviz.plots.blocks.residual_image import slider
 from apviz.widgets import Angles, WhichBlock
 from apviz.widgets.exercise import NO_ANSWER
 from apviz.widgets.live_widget import STATIC

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from apviz.plots._axes import Floats, as_traces, horizontal_bar, positive
+from apviz.plots._axes import Floats, as_traces, horizontal_bar, positive, require_all, stacked
 from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors
+from apviz.plots._style import ThemeName, sequential_colors
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: Height in pixels of a panel, if there are more than two.
-_PANEL: Final = 260
 #: Height in pixels of the name of a panel: up to two lines between the panel and the colour bar.
 PANEL_NAME: Final = 48
 
@@ -33,30 +30,16 @@ def block_runs(traces: Trace | Sequence[Trace], figure: str, *, colours: bool = 
         ValueError: No trace; a trace without blocks.
     """
     several = as_traces(traces)
-    without = [trace.method_name for trace in several if not ("block" in trace or (colours and trace.parts))]
-    if without:
-        raise ValueError(
-            f"{figure} draws runs of AlternatingProjection, block by block; "
-            f"{', '.join(without)} has no blocks. Leave it out"
-        )
+    require_all(
+        several, lambda trace: "block" in trace or (colours and bool(trace.parts)),
+        f"{figure} draws runs of AlternatingProjection, block by block; {{}} has no blocks. Leave it out",
+    )  # fmt: skip
     return several
 
 
-def stacked(traces: Sequence[Trace]) -> go.Figure:
+def panels(traces: Sequence[Trace]) -> go.Figure:
     """Return empty panels one above the other, one per run, each with the run's name and stop reason as its heading."""
-    count = len(traces)
-    entries = [legend_entry(name, trace) for name, trace in zip(run_names(traces), traces, strict=True)]
-    figure = make_subplots(
-        rows=count,
-        cols=1,
-        shared_xaxes=True,
-        subplot_titles=entries,
-        vertical_spacing=min(0.12, 0.24 / count),
-    )
-    figure.update_annotations(font_size=TEXT_SIZE)
-    if count > 2:
-        figure.update_layout(height=_PANEL * count + 200)
-    return figure
+    return stacked([legend_entry(name, trace) for name, trace in zip(run_names(traces), traces, strict=True)])
 
 
 def block_axis(trace: Trace, group: str = "block") -> dict[str, Any]:

@@ -136,17 +136,12 @@ class BlockMarks:
             return []
         owned = np.flatnonzero(self.owner == block)
         margin = self._margins[self._margins[:, 1] == block, 0]
-        quiet = {"hoverinfo": "skip", "cliponaxis": False}
         if self._empty is None:
+            parts = ((margin, {"opacity": 0.4}), (owned, {"opacity": 1.0}))
+            dots = {"size": 3, "color": INK}
             return [
-                go.Scatter(
-                    x=self._x[rows],
-                    y=self._y[rows],
-                    mode="markers",
-                    marker={"size": 3, "color": INK, "opacity": opacity},
-                    **quiet,
-                )
-                for rows, opacity in ((margin, 0.4), (owned, 1.0))
+                go.Scatter(x=self._x[rows], y=self._y[rows], mode="markers", marker=dots | shown, **_QUIET)
+                for rows, shown in parts
             ]
         cells = self._empty.copy()
         cells[self._y, self._x] = 0
@@ -156,9 +151,9 @@ class BlockMarks:
         shade, line = rectangles(cells == 1), outline(cells == 2)
         return [
             go.Scatter(
-                x=shade[0], y=shade[1], mode="lines", line={"width": 0}, fill="toself", fillcolor=SHADE, **quiet
+                x=shade[0], y=shade[1], mode="lines", line={"width": 0}, fill="toself", fillcolor=SHADE, **_QUIET
             ),
-            go.Scatter(x=line[0], y=line[1], mode="lines", line={"color": INK, "width": 2.5}, **quiet),
+            go.Scatter(x=line[0], y=line[1], mode="lines", line={"color": INK, "width": 2.5}, **_QUIET),
         ]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from apviz.plots._axes import Floats, horizontal_bar
+from apviz.plots._style import CAPTION_SIZE, Theme
 from apviz.tracing.trace import Trace, require_trace
 
 if TYPE_CHECKING:
@@ -44,6 +45,28 @@ def require_snapshots(trace: Trace, figure: str) -> None:
             f"{' and no '.join(missing)}. Record them while solving: "
             "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60))]"
         )
+
+
+def place_of(update: int, updates: list[int], what: str) -> int:
+    """Return the place of an update among those that can be drawn.
+
+    Raises:
+        ValueError: It cannot be drawn; `what` is the subject of the message.
+    """
+    if isinstance(update, bool) or update not in updates:
+        raise ValueError(
+            f"{what} was not recorded, or is not finite; there are {len(updates)} updates from {updates[0]} to "
+            f"{updates[-1]}"
+        )
+    return updates.index(update)
+
+
+def line_above(label: str, theme: Theme) -> dict[str, Any]:
+    """Return the annotation above a chart that names its update."""
+    return {
+        "text": label, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+        "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": theme.ink},
+    }  # fmt: skip
 
 
 def drawable(trace: Trace) -> tuple[xr.Dataset, list[str]]:

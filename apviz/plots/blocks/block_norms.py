@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._style import ThemeName, theme_named
-from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, stacked
+from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, panels
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -39,7 +39,7 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
         True
     """
     several, colors = block_runs(trace, "block_norms"), theme_named(theme)
-    figure = stacked(several)
+    figure = panels(several)
     scales, notes = [], []
     for row, run in enumerate(several, start=1):
         blocks = run["block"]
@@ -53,17 +53,11 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
         scales.append(scale)
         owned = np.broadcast_to(blocks["owned_size"].values[:, None], scale.shape)
         figure.add_heatmap(
-            x=blocks["epoch"].values[drawn],
-            y=blocks["block"].values,
-            z=scale,
-            customdata=np.stack([norms[:, drawn], owned], axis=-1),
-            coloraxis="coloraxis",
-            hoverongaps=False,
+            x=blocks["epoch"].values[drawn], y=blocks["block"].values, z=scale, coloraxis="coloraxis",
+            customdata=np.stack([norms[:, drawn], owned], axis=-1), hoverongaps=False, row=row, col=1,
             hovertemplate="block %{y}, %{customdata[1]:,d} rows<br>epoch %{x}<br>‖R<sub>I</sub>‖ "
             "%{customdata[0]:.6g}<extra></extra>",
-            row=row,
-            col=1,
-        )
+        )  # fmt: skip
         figure.update_yaxes(block_axis(run), showgrid=False, row=row)
     few = max(run["block"].sizes["epoch"] for run in several) <= 8
     figure.update_xaxes(showgrid=False, tickformat=",d", dtick=1 if few else None)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import finish
-from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
-from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, stacked
+from apviz.plots._axes import Floats, finish
+from apviz.plots._style import NOT_CONVERGED, Theme, ThemeName, theme_named
+from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, panels
+from apviz.plots.blocks._snapshots import marker_size
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,7 +51,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         [0, 1, 2, 3, 0]
     """
     several, colors = block_runs(trace, "block_timeline", colours=True), theme_named(theme)
-    figure = stacked(several)
+    figure = panels(several)
     scales: list[Any] = []
     notes: list[str] = []
     for row, run in enumerate(several, start=1):
@@ -70,19 +71,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
             notes.append(f"{run.method_name}: energies by its skeletons, approximate; passes correct their sum")
         if len(drawn) < total:
             notes.append(f"{run.method_name}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
-        decrease = updates["energy_decrease"].values[drawn]
-        scale = logarithm(decrease)
-        scales.append(scale)
-        removed = np.isfinite(scale)
-        size = 9 if len(drawn) <= 500 else 6 if len(drawn) <= 4000 else 4
-        marker = {"symbol": "square", "size": size, "color": scale[removed], "coloraxis": "coloraxis"}
-        _add(figure, updates, drawn[removed], row, meta=part, marker=marker, showlegend=False)
-        marker = {"symbol": NOT_CONVERGED, "size": size, "color": colors.muted}
-        if not removed.all():
-            # one legend entry for all panels
-            first = not any(each.showlegend for each in figure.data)
-            entry = {"name": "removed no energy", "legendgroup": "none", "showlegend": first}
-            _add(figure, updates, drawn[~removed], row, meta=part, marker=marker, **entry)
+        scales.append(_add_updates(figure, updates, drawn, row, part, colors))
     blocks = {run["block"].sizes["block"] for run in several if "block" in run}
     is_same = len(blocks) == 1 and all("block" in run for run in several)
     epoch = f" ({blocks.pop()} updates = 1 epoch)" if is_same else ""
@@ -91,6 +80,21 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
     part = "block" if any("block" in run for run in several) else "colour"
     title = f"Which {part} is projected onto, and when"
     return finish(figure, several, colors, title, "block_timeline", notes)
+
+
+def _add_updates(figure: go.Figure, updates: xr.Dataset, drawn: Any, row: int, part: str, theme: Theme) -> Floats:
+    """Draw some updates, those that removed no energy as crosses; return the logarithms of the energies."""
+    scale = logarithm(updates["energy_decrease"].values[drawn])
+    removed, size = np.isfinite(scale), marker_size(len(drawn))
+    marker = {"symbol": "square", "size": size, "color": scale[removed], "coloraxis": "coloraxis"}
+    _add(figure, updates, drawn[removed], row, meta=part, marker=marker, showlegend=False)
+    if not removed.all():
+        # one legend entry for all panels
+        first = not any(each.showlegend for each in figure.data)
+        entry = {"name": "removed no energy", "legendgroup": "none", "showlegend": first}
+        marker = {"symbol": NOT_CONVERGED, "size": size, "color": theme.muted}
+        _add(figure, updates, drawn[~removed], row, meta=part, marker=marker, **entry)
+    return scale
 
 
 def _left_out(trace: Trace, of_one: Any) -> list[str]:
@@ -120,12 +124,8 @@ def _drawn(total: int, most: int) -> Any:
 def _add(figure: go.Figure, updates: xr.Dataset, rows: Any, row: int, **scatter: Any) -> None:
     shown = ("epoch_of_update", "energy_decrease", "guaranteed_decrease", "work", "seconds")
     figure.add_scatter(
-        x=updates["update"].values[rows],
-        y=updates["block"].values[rows],
+        x=updates["update"].values[rows], y=updates["block"].values[rows], mode="markers", row=row, col=1,
         customdata=np.column_stack([updates[name].values[rows] for name in shown]),
         hovertemplate=_HOVER if updates["guaranteed_decrease"].notnull().any() else _HOVER.replace(_GUARANTEED, ""),
-        mode="markers",
-        row=row,
-        col=1,
         **scatter,
-    )
+    )  # fmt: skip

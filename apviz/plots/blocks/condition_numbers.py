@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import plotly.graph_objects as go
 
-from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._axes import as_traces, finish, log_ticks, name_rows, recorded
 from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import BOUND_DASH, TEXT_SIZE, ThemeName, method_color, theme_named
+from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -46,48 +46,48 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
         True
     """
     given, colors = as_traces(traces), theme_named(theme)
-    several = [trace for trace in given if "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])]
-    if not several:
-        raise ValueError("no trace has a condition number: κ is recorded for solves with kernels of apviz")
-    figure, drawn, explained = go.Figure(), [], set[str]()
-    names = run_names(several)
-    for place, (trace, name) in enumerate(zip(several, names, strict=True)):
-        for which, title in _NAMES.items():
-            value = float(trace["spectrum"][which])
-            if not math.isfinite(value):
-                continue
-            bound, y = _bound(trace, which), place + _BELOW[which]
-            drawn += [value] if bound is None else [value, bound]
-            color = colors.muted if which == "kappa" else method_color(trace.method, theme)
-            shared: dict[str, Any] = {"legendgroup": legend_entry(name, trace)}
-            words = f"<b>{name}</b><br>{trace.condition(which)}<br>{trace['spectrum'][which].attrs['how']}"
-            if bound is not None:
-                words += f"<br>at most {bound:.3g}"
-                line = {"color": color, "width": 2, "dash": BOUND_DASH}
-                figure.add_scatter(
-                    x=[value, bound], y=[y, y], mode="lines", line=line, name=f"{name}: bound", hoverinfo="skip",
-                    showlegend=False, **shared,
-                )  # fmt: skip
-            marker = {"color": color, "symbol": _SYMBOLS[which], "size": 11}
-            figure.add_scatter(
-                x=[value], y=[y], mode="markers", marker=marker, name=name, showlegend=False,
-                hovertemplate=f"{words}<extra></extra>", **shared,
-            )  # fmt: skip
-            if which not in explained:
-                explained.add(which)
-                figure.add_scatter(
-                    x=[None], y=[None], mode="markers", name=title, hoverinfo="skip",
-                    marker=marker | {"color": colors.muted},
-                )  # fmt: skip
-    _name_runs(figure, several, names)
+    several, notes = recorded(
+        given, lambda trace: "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"]),
+        "have no condition number", "no trace has a condition number: κ is recorded for solves with kernels of apviz",
+    )  # fmt: skip
+    figure, names = go.Figure(), run_names(several)
+    known = [[which for which in _NAMES if math.isfinite(trace["spectrum"][which])] for trace in several]
+    drawn = [
+        number
+        for place, (trace, name) in enumerate(zip(several, names, strict=True))
+        for which in known[place]
+        for number in _add(figure, trace, name, which, place + _BELOW[which], colors)
+    ]
+    for which in [which for which in _NAMES if any(which in each for each in known)]:
+        marker = {"color": colors.muted, "symbol": _SYMBOLS[which], "size": 11}
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=_NAMES[which], hoverinfo="skip", marker=marker)
+    words = [", ".join(map(trace.condition, each)) for trace, each in zip(several, known, strict=True)]
+    name_rows(figure, [f"{name}: {numbers}" for name, numbers in zip(names, words, strict=True)], 0.9)
     figure.add_scatter(
         x=[None], y=[None], mode="lines", name="up to the certain bound", hoverinfo="skip",
         line={"color": colors.muted, "width": 2, "dash": BOUND_DASH},
     )  # fmt: skip
     figure.update_xaxes(title_text="condition number", type="log", **log_ticks(drawn))
-    left_out = len(given) - len(several)
-    notes = [f"{left_out} of {len(given)} runs have no condition number and are left out"] if left_out else []
     return finish(figure, several, colors, "κ of K and κ′ of its blocks", "condition_numbers", notes)
+
+
+def _add(figure: go.Figure, trace: Trace, name: str, which: str, y: float, theme: Theme) -> list[float]:
+    """Draw a condition number at a height, and its bound if it has one; return the numbers drawn."""
+    value, bound = float(trace["spectrum"][which]), _bound(trace, which)
+    color = theme.muted if which == "kappa" else method_color(trace.method, theme.name)
+    shared: dict[str, Any] = {"legendgroup": legend_entry(name, trace), "showlegend": False}
+    words = f"<b>{name}</b><br>{trace.condition(which)}<br>{trace['spectrum'][which].attrs['how']}"
+    if bound is not None:
+        words += f"<br>at most {bound:.3g}"
+        line = {"color": color, "width": 2, "dash": BOUND_DASH}
+        figure.add_scatter(
+            x=[value, bound], y=[y, y], mode="lines", line=line, name=f"{name}: bound", hoverinfo="skip", **shared
+        )
+    figure.add_scatter(
+        x=[value], y=[y], mode="markers", marker={"color": color, "symbol": _SYMBOLS[which], "size": 11}, name=name,
+        hovertemplate=f"{words}<extra></extra>", **shared,
+    )  # fmt: skip
+    return [value] if bound is None else [value, bound]
 
 
 def _bound(trace: Trace, which: str) -> float | None:
@@ -99,15 +99,3 @@ def _bound(trace: Trace, which: str) -> float | None:
     bound, value = float(largest / smallest), float(trace["spectrum"][which])
     # exact numbers have a bound too, for rounding, too close to be visible as a line
     return bound if math.isfinite(bound) and bound > value * (1 + _SEEN) else None
-
-
-def _name_runs(figure: go.Figure, traces: Sequence[Trace], names: Sequence[str]) -> None:
-    """Write the name and numbers of each run above its line; next to it they would not fit a phone."""
-    figure.update_yaxes(range=(len(names) - 0.1, -0.4), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
-    for place, (trace, name) in enumerate(zip(traces, names, strict=True)):
-        known = [each for each in _NAMES if math.isfinite(trace["spectrum"][each])]
-        text = f"{name}: {', '.join(trace.condition(each) for each in known)}"
-        figure.add_annotation(
-            text=text, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False,
-            font={"size": TEXT_SIZE},
-        )  # fmt: skip

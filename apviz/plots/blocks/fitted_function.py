@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
-from apviz.plots._style import CAPTION_SIZE, ThemeName, method_color, theme_named, translucent
+from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 from apviz.plots.blocks._marks import SHADE
-from apviz.plots.blocks._snapshots import require_snapshots, step
+from apviz.plots.blocks._snapshots import line_above, place_of, require_snapshots, step
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -94,11 +94,7 @@ class FittedFunction:
             x=self._grid, y=now, mode="lines", name="s after the update", line={"width": 3, "color": color},
             hovertemplate="x %{x:.4g}<br>s %{y:.4g}<extra></extra>",
         )  # fmt: skip
-        annotation = {
-            "text": label, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
-            "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": theme.ink},
-        }  # fmt: skip
-        figure.update_layout(annotations=[annotation])
+        figure.update_layout(annotations=[line_above(label, theme)])
         notes = [f"{escaped(trace.method_name)} — {trace.status()}"]
         if len(self._drawn) < len(self._input):
             notes.append(f"{len(self._drawn):,} of {len(self._input):,} rows drawn, evenly")
@@ -122,12 +118,7 @@ class FittedFunction:
 
     def _curves(self, update: int) -> tuple[Any, Any]:
         """Return s after the update, and after the recorded update before it."""
-        if isinstance(update, bool) or update not in self.updates:
-            raise ValueError(
-                f"the function after update {update} was not recorded, or is not finite; there are "
-                f"{len(self.updates)} updates from {self.updates[0]} to {self.updates[-1]}"
-            )
-        place = self.updates.index(update)
+        place = place_of(update, self.updates, f"the function after update {update}")
         return self._values[place], self._values[max(0, place - 1)]
 
     def _marked(self, block: int) -> tuple[Any, Any]:

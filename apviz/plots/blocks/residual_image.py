@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
-from apviz.plots._style import Theme, ThemeName, theme_named
+from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.blocks._marks import BlockMarks, places
-from apviz.plots.blocks._player import play_buttons, slider
 from apviz.plots.blocks._snapshots import (
     NO_ROW,
     add_input_axes,
@@ -35,6 +35,8 @@ DRAWN_VALUES: Final = 1_000_000
 #: Pixels between colour bar and picture; height in pixels of slider and buttons below the picture.
 _GAP: Final = 10
 _CONTROLS: Final = 122
+#: Milliseconds between two frames while playing.
+_PAUSE: Final = 450
 
 
 def residual_image(trace: Trace, *, values: int = DRAWN_VALUES, theme: ThemeName = "light") -> go.Figure:
@@ -81,23 +83,23 @@ def residual_image(trace: Trace, *, values: int = DRAWN_VALUES, theme: ThemeName
     x, y, shape = places(trace["rows"]["coordinates"].values)
     blocks = BlockMarks(trace, x, y, shape)
     figure = go.Figure(picture(x, y, scale.codes[0], scale, blocks.owner, on_grid=shape is not None))
-    frames: list[go.Frame] = []
-    titles: list[str] = []
-    for number, codes in zip(snapshots["update"].values.tolist(), scale.codes, strict=True):
-        block, title = step(trace, number)
-        marks = blocks.marks(block)
-        if not frames:
-            figure.add_traces(marks)
-        residual = go.Heatmap(z=codes) if shape else go.Scatter(marker={"color": codes})
-        frames.append(go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks)))))
-        titles.append(title)
-    figure.frames = frames
+    numbers: list[int] = snapshots["update"].values.tolist()
+    steps = [step(trace, number) for number in numbers]
+    figure.add_traces(blocks.marks(steps[0][0]))
+    figure.frames = [
+        _frame(number, go.Heatmap(z=codes) if shape else go.Scatter(marker={"color": codes}), blocks.marks(block))
+        for number, codes, (block, _) in zip(numbers, scale.codes, steps, strict=True)
+    ]
     notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [blocks.key]), *notes]
     add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
     finish(figure, [trace], colors, "Where the residual is, update by update", "residual_image", notes)
     add_input_axes(figure, shape)
-    return _add_controls(figure, [frame.name for frame in frames], titles, colors)
+    return _add_controls(figure, [str(number) for number in numbers], [title for _, title in steps], colors)
+
+
+def _frame(number: int, residual: go.Heatmap | go.Scatter, marks: list[go.Scatter]) -> go.Frame:
+    return go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks))))
 
 
 def _drawn(trace: Trace, values: int) -> tuple[xr.Dataset, list[str]]:
@@ -116,8 +118,40 @@ def _add_controls(figure: go.Figure, names: list[str], titles: list[str], theme:
     on_grid = figure.layout.xaxis.showticklabels is False
     axis = 0 if on_grid else 50
     bar = slider(names, theme, titles, x=0, y=0, len=1, pad={"t": 8 + axis, "l": 8, "r": 8})
-    below = {"t": _CONTROLS - 46 + axis, "l": 8, "r": 0, "b": 0}
-    buttons = play_buttons(theme, ("play", "pause"), x=0, xanchor="left", y=0, yanchor="top", pad=below)
+    buttons = {
+        "type": "buttons", "direction": "right", "showactive": False, "bgcolor": theme.button,
+        "bordercolor": theme.muted, "font": {"color": theme.button_text}, "x": 0, "xanchor": "left", "y": 0,
+        "yanchor": "top", "pad": {"t": _CONTROLS - 46 + axis, "l": 8, "r": 0, "b": 0},
+        "buttons": [
+            {"label": "play", "method": "animate", "args": [None, _showing(_PAUSE)]},
+            {"label": "pause", "method": "animate", "args": [[None], _showing(0)]},
+        ],
+    }  # fmt: skip
     side = {"l": 16, "r": 16} if on_grid else {}
     margin = {"t": figure.layout.margin.t, "b": _CONTROLS + axis, **side}
     return figure.update_layout(sliders=[bar], updatemenus=[buttons], margin=margin)
+
+
+def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = None, **place: Any) -> dict[str, Any]:
+    """Return a slider with one step for each frame, and a line above it with the label of the current step.
+
+    Args:
+        labels: Labels of the steps; the names of the frames by default.
+        place: plotly's x, y, anchors, len and pad.
+    """
+    steps = [
+        {"label": label, "method": "animate", "args": [[name], _showing(0)]}
+        for name, label in zip(frames, labels or frames, strict=True)
+    ]
+    return {
+        "steps": steps, "currentvalue": {"font": {"size": CAPTION_SIZE, "color": theme.ink}, "offset": 10},
+        # only the line above shows the labels; along the slider they would not fit
+        "font": {"size": 1, "color": "rgba(0,0,0,0)"}, "bgcolor": theme.button, "activebgcolor": theme.muted,
+        "bordercolor": theme.muted, "tickcolor": theme.muted, "ticklen": 4, "minorticklen": 4,
+    } | place  # fmt: skip
+
+
+def _showing(duration: int) -> dict[str, Any]:
+    # without a redraw, plotly updates scatter traces only
+    frame = {"duration": duration, "redraw": True}
+    return {"mode": "immediate", "fromcurrent": True, "frame": frame, "transition": {"duration": 0}}

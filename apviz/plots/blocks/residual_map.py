@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
-from apviz.plots._style import CAPTION_SIZE, ThemeName, theme_named
+from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.blocks._marks import BlockMarks, PointMarks, places
 from apviz.plots.blocks._snapshots import (
     NO_ROW,
     add_input_axes,
     add_residual_color_bar,
     drawable,
+    line_above,
     marker_size,
     picture,
+    place_of,
     quantized,
     require_snapshots,
     step,
@@ -99,7 +101,7 @@ class ResidualMap:
             data, key = self._scatter(place, block), self._points.key
         figure = go.Figure(data)
         add_residual_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
-        figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(label)])
+        figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[line_above(label, self._theme)])
         notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [key]), *self._notes]
         finish(figure, [trace], self._theme, "Where the residual is", "residual_map", notes)
         self._add_axes(figure)
@@ -177,18 +179,7 @@ class ResidualMap:
         return rows["owner"].values if "owner" in rows else None
 
     def _place_of(self, update: int) -> int:
-        if isinstance(update, bool) or update not in self.updates:
-            raise ValueError(
-                f"update {update} of this run was not recorded, or is not finite; there are {len(self.updates)} "
-                f"updates from {self.updates[0]} to {self.updates[-1]}"
-            )
-        return self.updates.index(update)
-
-    def _line(self, label: str) -> dict[str, Any]:
-        return {
-            "text": label, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
-            "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": self._theme.ink},
-        }  # fmt: skip
+        return place_of(update, self.updates, f"update {update} of this run")
 
     def _top(self) -> float:
         """Return the upper end of the y axis, for one input."""

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from apviz.plots._axes import as_traces, finish, log_ticks, positive
+from apviz.plots._axes import finish, log_ticks, positive, stacked
 from apviz.plots._labels import escaped, run_names
-from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
-from apviz.plots.models.training import entry_of, notes_of, step_title
+from apviz.plots._style import ThemeName, sequential_colors, theme_named
+from apviz.plots.models.training import entry_of, notes_of, step_title, trainings
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: Number of inputs with a colour and a legend entry: those with the shortest lengthscales at the end.
 SHOWN: Final = 8
-#: Height in pixels of a panel, if there are more than two.
-_PANEL: Final = 260
 _ALL: Final = "all inputs"
 
 
@@ -45,22 +42,12 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         >>> sorted(line.name for line in figure.data)
         ['input 1', 'input 2']
     """
-    several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.method_name for trace in several if "step" not in trace]
-    if without:
-        raise ValueError(
-            f"lengthscales draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
-            "Leave it out"
-        )
+    several, colors = trainings(traces, "lengthscales"), theme_named(theme)
     if bare := [trace.attrs["kernel"] for trace in several if not has_lengthscales(trace)]:
         raise ValueError(f"the kernel {bare[0]} has no lengthscales; trace['step']['kernel_number'] has its numbers")
     entries = [entry_of(name, trace) for name, trace in zip(run_names(several), several, strict=True)]
-    figure = make_subplots(
-        rows=len(several), cols=1, shared_xaxes=True, subplot_titles=entries if len(several) > 1 else None,
-        vertical_spacing=min(0.12, 0.24 / len(several)),
-    )  # fmt: skip
-    figure.update_annotations(font_size=TEXT_SIZE)
-    names = _shortest(several[0])[:SHOWN]
+    figure, curves = stacked(entries, titles=len(several) > 1), _curves(several[0])
+    names = sorted(curves, key=lambda name: float(curves[name][-1]))[:SHOWN]
     palette = dict(zip(names, sequential_colors(len(names), theme), strict=True))
     in_legend: set[str] = set()
     for row, trace in enumerate(several, start=1):
@@ -69,25 +56,17 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         for name, values in sorted(_curves(trace).items(), key=lambda each: each[0] in palette):
             color = palette.get(name, colors.muted)
             figure.add_scatter(
-                x=steps["step"].values,
-                y=positive(values),
-                mode="lines+markers",
-                name=name,
-                legendgroup=name,
-                showlegend=name in palette and name not in in_legend,
+                x=steps["step"].values, y=positive(values), mode="lines+markers", name=name, legendgroup=name,
+                showlegend=name in palette and name not in in_legend, row=row, col=1,
                 legendrank=1 + names.index(name) if name in names else 1000,
                 line={"color": color, "width": 2.5 if name in palette else 1},
                 marker={"color": color, "size": 6, "maxdisplayed": 12},
                 hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{escaped(trace.method_name)}"
                 "<extra></extra>",
-                row=row,
-                col=1,
-            )
+            )  # fmt: skip
             in_legend.add(name)
         _axis(figure, trace, row)
     figure.update_xaxes(title_text=step_title(several), row=len(several), col=1)
-    if len(several) > 2:
-        figure.update_layout(height=_PANEL * len(several) + 200)
     # the legend names the inputs, so a single training is named in the notes
     own = [] if len(several) > 1 else [entries[0].replace("<br>", " — ")]
     notes = [*notes_of(several), *own, *_grey(several, palette)]
@@ -109,12 +88,6 @@ def _curves(trace: Trace) -> dict[str, np.ndarray]:
     if values.shape[1] == 1:
         return {_ALL: values[:, 0]}
     return {f"input {k + 1}": values[:, k] for k in range(values.shape[1])}
-
-
-def _shortest(trace: Trace) -> list[str]:
-    """Return the names of the inputs, ordered by lengthscale at the end, shortest first."""
-    curves = _curves(trace)
-    return sorted(curves, key=lambda name: float(curves[name][-1]))
 
 
 def _grey(traces: Sequence[Trace], palette: dict[str, str]) -> list[str]:

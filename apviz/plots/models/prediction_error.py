@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import X, as_traces
+from apviz.plots._axes import X, as_traces, has_values, recorded
 from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
 from apviz.plots._style import ThemeName, theme_named
@@ -45,12 +45,11 @@ def prediction_error(
     """
     require_number("accuracy", accuracy, 0.0, "a positive number of posterior standard deviations", strictly=True)
     given, colors = as_traces(traces), theme_named(theme)
-    several = [trace for trace in given if _is_recorded(trace)]
-    if not several:
-        raise ValueError(
-            "no trace has an error of predictions; record it by solving with "
-            "hooks=[apviz.PredictionErrorHook(posterior, x_star), recorder]"
-        )
+    several, notes = recorded(
+        given, lambda trace: has_values(trace, "prediction_error"), "recorded no error of predictions",
+        "no trace has an error of predictions; record it by solving with "
+        "hooks=[apviz.PredictionErrorHook(posterior, x_star), recorder]",
+    )  # fmt: skip
     curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x, len(several))
     for trace, name, look in with_looks(several, theme):
         entry = legend_entry(name, trace)
@@ -62,12 +61,5 @@ def prediction_error(
     curves.level(accuracy, f"{accuracy:g} posterior sd")
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
-    left_out = len(given) - len(several)
-    notes = [f"{left_out} of {len(given)} runs recorded no error of predictions and are left out"] if left_out else []
     notes.append("the errors of 95% of the test points are at most the upper curve")
     return curves.finish(several, "Error of predictions above, residual below", f"prediction_error/{x}", notes)
-
-
-def _is_recorded(trace: Trace) -> bool:
-    epochs = trace["epoch"]
-    return "prediction_error" in epochs and bool(np.isfinite(epochs["prediction_error"].values).any())

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.analysis import errors
 from apviz.analysis.errors import RMSE_SHARE
-from apviz.plots._axes import X, as_traces
+from apviz.plots._axes import X, as_traces, has_values, recorded
 from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
 from apviz.plots._style import CAPTION_SIZE, SUFFICIENT, ThemeName, theme_named
@@ -50,12 +50,10 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         ('test RMSE (target as solved)', 'residual')
     """
     given, colors = as_traces(traces), theme_named(theme)
-    several = [trace for trace in given if _recorded(trace)]
-    if not several:
-        raise ValueError(
-            "no trace has a test RMSE; record it by solving with "
-            + "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
-        )
+    several, notes = recorded(
+        given, lambda trace: has_values(trace, "test_rmse"), "recorded no test RMSE",
+        "no trace has a test RMSE; record it by solving with hooks=[apviz.PredictionHook(test_x, test_y), recorder]",
+    )  # fmt: skip
     curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x, len(several))
     for trace, name, look in with_looks(several, theme):
         entry = legend_entry(name, trace)
@@ -71,8 +69,6 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     }  # fmt: skip
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
-    left_out = len(given) - len(several)
-    notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.converged and errors.sufficient_epoch(trace) is not None for trace in several):
         notes.append(f"star: {STAR_LABEL}")
     if rows := {count for trace in several if (count := _test_rows(trace))}:
@@ -102,8 +98,3 @@ def _test_rows(trace: Trace) -> int:
     work = epochs["prediction_work"].values
     first = work[np.isfinite(work) & (work > 0)][:1]
     return round(float(first[0]) * int(trace.attrs["n"])) if len(first) else 0
-
-
-def _recorded(trace: Trace) -> bool:
-    epochs = trace["epoch"]
-    return "test_rmse" in epochs and bool(np.isfinite(epochs["test_rmse"].values).any())

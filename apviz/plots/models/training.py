@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
-from apviz.plots._axes import as_traces, finish, log_ticks, positive
+from apviz.plots._axes import as_traces, finish, log_ticks, positive, require_all
 from apviz.plots._curves import with_looks
-from apviz.plots._labels import CAPTION_WIDTH, escaped
+from apviz.plots._labels import entry_saying, escaped
 from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
 from apviz.tracing.trace import common_sign, condition_words, sign_of
 
@@ -56,13 +56,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
         ('σ² (target unit²)', 'epochs per step (CG: iterations)')
     """
-    several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.method_name for trace in several if "step" not in trace]
-    if without:
-        raise ValueError(
-            f"training draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
-            "Leave it out, or draw it with apviz.plots.residuals"
-        )
+    several, colors = trainings(traces, "training", ", or draw it with apviz.plots.residuals"), theme_named(theme)
     panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for trace, name, look in with_looks(several, theme):
@@ -85,6 +79,16 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     return finish(figure, several, colors, "Noise σ² and epochs of each step", "training", notes_of(several))
 
 
+def trainings(traces: Trace | Sequence[Trace], figure: str, otherwise: str = "") -> list[Trace]:
+    """Return the traces as a list, and check that all are of trainings."""
+    several = as_traces(traces)
+    require_all(
+        several, lambda trace: "step" in trace,
+        f"{figure} draws traces of apviz.Training, which have steps; {{}} is of one solve. Leave it out{otherwise}",
+    )  # fmt: skip
+    return several
+
+
 def _has_kappa(traces: Sequence[Trace]) -> bool:
     return any(np.isfinite(trace["step"]["kappa"].values).any() for trace in traces)
 
@@ -100,15 +104,10 @@ def _add(
         f"%{{customdata[2]:d}} {_unit(trace)} to residual %{{customdata[3]:.4g}}%{{text}}<extra></extra>"
     )
     figure.add_scatter(
-        x=steps["step"].values[at],
-        y=positive(steps[panel].values[at]),
+        x=steps["step"].values[at], y=positive(steps[panel].values[at]), hovertemplate=hover, row=row, col=1,
         customdata=np.column_stack([steps[name].values[at] for name in _VARIABLES]),
-        text=[_known(trace, values) for values in optional],
-        hovertemplate=hover,
-        row=row,
-        col=1,
-        **scatter,
-    )
+        text=[_known(trace, values) for values in optional], **scatter,
+    )  # fmt: skip
 
 
 def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> None:
@@ -142,8 +141,7 @@ def entry_of(name: str, trace: Trace) -> str:
     wanted = json.loads(trace.attrs["training_settings"])["steps"]
     state = f"{done} steps" if trace.finished else f"{done} of {wanted} steps, unfinished"
     state += f", {failed} not converged" if failed else ""
-    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
-    return f"{name}{separator}{state}"
+    return entry_saying(name, state)
 
 
 def _unit(trace: Trace) -> str:

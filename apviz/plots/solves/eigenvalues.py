@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import as_traces, finish, log_ticks, positive
-from apviz.plots._labels import CAPTION_WIDTH, run_names
-from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, looks, theme_named
+from apviz.plots._axes import add_level, as_traces, finish, log_ticks, positive, recorded
+from apviz.plots._labels import entry_saying, run_names
+from apviz.plots._style import ThemeName, looks, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,12 +42,11 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         (100, True)
     """
     given, colors = as_traces(traces), theme_named(theme)
-    several = [trace for trace in given if "eigenvalues" in trace]
-    if not several:
-        raise ValueError(
-            "no trace has the group eigenvalues; record them by solving a system of at most 4,000 rows with "
-            "hooks=[apviz.Recorder(eigenvalues=True)]"
-        )
+    several, notes = recorded(
+        given, lambda trace: "eigenvalues" in trace, "recorded no eigenvalues",
+        "no trace has the group eigenvalues; record them by solving a system of at most 4,000 rows with "
+        "hooks=[apviz.Recorder(eigenvalues=True)]",
+    )  # fmt: skip
     figure = go.Figure()
     names, own = run_names(several), looks([trace.method for trace in several], theme)
     systems = _systems(several)
@@ -62,12 +61,10 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
             _add(figure, curve, name, "κ(P⁻¹K)", line=look.line(), marker=marker)
     preconditioned = any("preconditioned" in trace["eigenvalues"] for trace in several)
     if preconditioned:
-        _add_one(figure, colors)
+        add_level(figure, 1.0, "1: where P = K", colors, below=True)
     drawn = np.concatenate([curve.values for trace in several for curve in trace["eigenvalues"].values()])
     figure.update_xaxes(type="log", title_text="index, largest eigenvalue first", dtick=1, tickformat=",d")
     figure.update_yaxes(type="log", title_text="eigenvalue", **log_ticks(drawn, most=8))
-    left_out = len(given) - len(several)
-    notes = [f"{left_out} of {len(given)} runs recorded no eigenvalues and are left out"] if left_out else []
     title = "Eigenvalues of K and of P⁻¹K" if preconditioned else "Eigenvalues of K"
     return finish(figure, several, colors, title, "eigenvalues", notes)
 
@@ -83,54 +80,19 @@ def _systems(traces: Sequence[Trace]) -> list[int]:
 
 
 def _add(
-    figure: go.Figure,
-    curve: xr.DataArray,
-    name: str,
-    kappa: str,
-    line: dict[str, Any],
+    figure: go.Figure, curve: xr.DataArray, name: str, kappa: str, line: dict[str, Any],
     marker: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Draw one curve, its condition number in the legend, and its markers if it has any."""
     number = f"{kappa} = {curve.attrs['kappa']:,.3g}" if "kappa" in curve.attrs else f"{kappa} unknown: λmin ≤ 0"
-    separator = "<br>" if len(name) + len(number) > CAPTION_WIDTH - 12 else " — "
-    index, values, entry = np.arange(1, curve.size + 1), positive(curve.values), f"{name}{separator}{number}"
+    index, values, entry = np.arange(1, curve.size + 1), positive(curve.values), entry_saying(name, number)
     shared = {"name": entry, "legendgroup": entry, "line": line}
-    figure.add_scatter(
-        x=index,
-        y=values,
-        mode="lines",
-        hovertemplate=f"<b>{name}</b><br>eigenvalue %{{x:,d}} of {curve.size:,}: %{{y:.6g}}<br>{number}<extra></extra>",
-        showlegend=marker is None,
-        **shared,
-    )
+    hover = f"<b>{name}</b><br>eigenvalue %{{x:,d}} of {curve.size:,}: %{{y:.6g}}<br>{number}<extra></extra>"
+    figure.add_scatter(x=index, y=values, mode="lines", hovertemplate=hover, showlegend=marker is None, **shared)
     if marker:
         # plotly spaces markers evenly along the index, which crowds them at the right end of a log axis; gaps between
         # them keep the line of the legend out of the chart
         at = np.unique(np.geomspace(1, curve.size, _MARKERS).astype(int)) - 1
         gaps = np.full(len(at), np.nan)
-        figure.add_scatter(
-            x=np.column_stack([index[at], gaps]).ravel(),
-            y=np.column_stack([values[at], gaps]).ravel(),
-            mode="lines+markers",
-            marker=marker,
-            hoverinfo="skip",
-            showlegend=True,
-            **shared,
-        )
-
-
-def _add_one(figure: go.Figure, theme: Theme) -> None:
-    """Draw a thin line at 1, the value of all eigenvalues if P = K."""
-    line = {"color": theme.muted, "width": 1.5}
-    figure.add_shape(type="line", xref="x domain", x0=0, x1=1, y0=1, y1=1, line=line, layer="below")
-    figure.add_annotation(
-        xref="x domain",
-        x=0.01,
-        # on a log axis, shapes take values, annotations take their logarithm
-        y=0,
-        text="1: where P = K",
-        showarrow=False,
-        xanchor="left",
-        yanchor="top",
-        font={"size": CAPTION_SIZE, "color": theme.muted},
-    )
+        x, y = (np.column_stack([each[at], gaps]).ravel() for each in (index, values))
+        figure.add_scatter(x=x, y=y, mode="lines+markers", marker=marker, hoverinfo="skip", showlegend=True, **shared)

@@ -93,42 +93,26 @@ def _draw(curves: Curves, trace: Trace, look: Look, name: str) -> None:
     drawn = curves.thin(positive(residuals), np.arange(len(residuals)))
     belonging: dict[str, Any] = {"name": name, "legendgroup": name}
     curves.add(
-        trace,
-        positive(residuals)[drawn],
-        "residual by the recursion",
+        trace, positive(residuals)[drawn], "residual by the recursion", mode="lines+markers", line=look.line(2),
         at={unit: values[drawn] for unit, values in at.items()},
-        mode="lines+markers",
-        line=look.line(2),
-        marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS},
-        **belonging,
-    )
+        marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS}, **belonging,
+    )  # fmt: skip
     found = trace["pass"]
     numbers = [found[each].values for each in ("pass", "claimed_residual", "drift")]
     curves.add(
-        trace,
-        positive(found["residual"].values),
-        "B − KW:",
+        trace, positive(found["residual"].values), "B − KW:", mode="markers", showlegend=False,
         at={unit: found[variable].values for unit, variable in VARIABLES.items()},
         also=[_said(*each) for each in zip(*numbers, strict=True)],
-        mode="markers",
-        marker=_marks(symbol, found["is_exact"].values.tolist(), color, curves.theme),
-        showlegend=False,
-        **belonging,
-    )
+        marker=_marks(symbol, found["is_exact"].values.tolist(), color, curves.theme), **belonging,
+    )  # fmt: skip
     if not trace.converged:
         symbol = NOT_CONVERGED if trace.finished else UNFINISHED
         # the end may be at the same place as a pass
         edge = {"width": 1.5, "color": curves.theme.paper} if trace.finished else {"width": 2}
         curves.add(
-            trace,
-            positive(trace["epoch"]["residual"].values)[-1:],
-            "residual at the end",
-            [-1],
-            mode="markers",
-            marker={"color": color, "symbol": symbol, "size": _SIZE + 2, "line": edge},
-            showlegend=False,
-            **belonging,
-        )
+            trace, positive(trace["epoch"]["residual"].values)[-1:], "residual at the end", [-1], mode="markers",
+            marker={"color": color, "symbol": symbol, "size": _SIZE + 2, "line": edge}, showlegend=False, **belonging,
+        )  # fmt: skip
 
 
 def _said(number: int, claimed: float, drift: float) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -64,24 +67,25 @@ def two_norms(trajectory: Trajectory, number: int = 0, *, theme: ThemeName = "li
         x=up, y=drawn[1][up], mode="markers", name="a rise", hoverinfo="skip",
         marker={"color": euclidean, "symbol": "triangle-up-open", "size": 17, "line": {"width": 2.5}},
     )  # fmt: skip
-    low = min(float(np.nanmin(each, initial=1.0)) for each in drawn)
-    high = max(float(np.nanmax(each, initial=1.0)) for each in drawn)
-    decades = [np.log10(low), np.log10(high)]
-    margin = 0.08 * max(decades[1] - decades[0], 0.5)
-    figure.update_layout(
-        height=HEIGHT,
-        xaxis={"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"},
-        yaxis={
-            "title": {"text": "relative to the start"}, "type": "log", **log_ticks([low, high], most=6),
-            "range": [decades[0] - margin, decades[1] + margin],
-        },
-    )  # fmt: skip
+    xaxis = {"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"}
+    figure.update_layout(height=HEIGHT, xaxis=xaxis, yaxis=_log_axis(drawn))
     notes = [
         system_label(trajectory.span),
         f"{trajectory.method.name} · blocks {blocks_label(trajectory.blocks)}",
         f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
     ]
     return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)
+
+
+def _log_axis(drawn: Sequence[np.ndarray]) -> dict[str, Any]:
+    low = min(float(np.nanmin(each, initial=1.0)) for each in drawn)
+    high = max(float(np.nanmax(each, initial=1.0)) for each in drawn)
+    decades = [np.log10(low), np.log10(high)]
+    margin = 0.08 * max(decades[1] - decades[0], 0.5)
+    return {
+        "title": {"text": "relative to the start"}, "type": "log", **log_ticks([low, high], most=6),
+        "range": [decades[0] - margin, decades[1] + margin],
+    }  # fmt: skip
 
 
 def _times(count: int) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._axes import as_traces, finish, log_ticks, name_rows, recorded
 from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import TEXT_SIZE, ThemeName, method_color, theme_named
+from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -39,9 +39,10 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         ['Alternating projection (greedy, b = 25)<br>Converged']
     """
     given, colors = as_traces(traces), theme_named(theme)
-    several = [trace for trace in given if "update" in trace and trace["update"].sizes["update"] > 1]
-    if not several:
-        raise ValueError("no trace has two updates, so there is no time between updates to draw")
+    several, notes = recorded(
+        given, lambda trace: "update" in trace and trace["update"].sizes["update"] > 1, "have fewer than two updates",
+        "no trace has two updates, so there is no time between updates to draw",
+    )  # fmt: skip
     figure = go.Figure()
     quantiles = np.array([time_quantiles(trace) for trace in several])
     names = run_names(several)
@@ -49,30 +50,12 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         low, q1, median, q3, high = quantiles[place].tolist()
         color, entry = method_color(trace.method, theme), legend_entry(name, trace)
         figure.add_box(
-            y=[place + _BELOW],
-            width=0.36,
-            q1=[q1],
-            median=[median],
-            q3=[q3],
-            lowerfence=[low],
-            upperfence=[high],
-            orientation="h",
-            name=entry,
-            legendgroup=entry,
-            showlegend=False,
-            line={"color": color, "width": 2},
-            fillcolor="rgba(0,0,0,0)",
-            hoverinfo="x+name",
-        )
+            y=[place + _BELOW], width=0.36, q1=[q1], median=[median], q3=[q3], lowerfence=[low], upperfence=[high],
+            orientation="h", name=entry, legendgroup=entry, showlegend=False, line={"color": color, "width": 2},
+            fillcolor="rgba(0,0,0,0)", hoverinfo="x+name",
+        )  # fmt: skip
     figure.update_xaxes(title_text="time per update (s)", type="log", **log_ticks(quantiles))
-    # a name next to its box would leave too little room on a phone, and on the axis it would hide the ticks
-    figure.update_yaxes(range=(len(names) - 0.2, -0.5), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
-    for place, name in enumerate(names):
-        figure.add_annotation(
-            text=name, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False, font={"size": TEXT_SIZE}
-        )
-    left_out = len(given) - len(several)
-    notes = [f"{left_out} of {len(given)} runs have fewer than two updates and are left out"] if left_out else []
+    name_rows(figure, names, 0.8)
     return finish(figure, several, colors, "Time of one update, or of one iteration of CG", "update_times", notes)
 
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from apviz.analysis.sweeps import Over, method_of, series, sweep_table
 from apviz.method import distinct_names
 from apviz.plots._axes import log_ticks, positive
-from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
+from apviz.plots._labels import entry_saying, escaped, run_names
 from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, looks
 
 if TYPE_CHECKING:
@@ -83,16 +83,13 @@ def _add(
 ) -> None:
     shown = rows.iloc[at]
     figure.add_scatter(
-        x=positive(shown[x]),
-        y=y,
+        x=positive(shown[x]), y=y, row=row, col=1,
         customdata=np.column_stack([shown.index, shown["epochs"], shown["work"], shown["seconds"], shown["noise"]]),
         text=[_hover_line(run) for run in (runs[place] for place in at)],
         hovertemplate="%{text}<br>%{customdata[1]:d} epochs or iterations · work %{customdata[2]:.4g}"
         " · %{customdata[3]:.3g} s<br>σ² = %{customdata[4]:.3g}<extra></extra>",
-        row=row,
-        col=1,
         **scatter,
-    )
+    )  # fmt: skip
 
 
 def _hover_line(trace: Trace) -> str:
@@ -107,6 +104,4 @@ def _entry(name: str, runs: Sequence[Trace]) -> str:
     failed = sum(trace.finished and not trace.converged for trace in runs)
     states = [f"{failed} of {len(runs)} not converged"] if failed else []
     states += [f"{unfinished} unfinished"] if unfinished else []
-    state = ", ".join(states) or "converged"
-    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
-    return f"{name}{separator}{state}"
+    return entry_saying(name, ", ".join(states) or "converged")

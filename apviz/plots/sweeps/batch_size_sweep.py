@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.analysis.sweeps import factor_bytes, fastest, nearest, of_one_system, what_next
-from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots._axes import add_level, as_traces, finish, log_ticks
+from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.sweeps._curves import add_curves, mark_run
 from apviz.plots.sweeps.batch_sizes import require_block_sizes
 from apviz.settings import require_number
@@ -72,7 +72,7 @@ def batch_size_sweep(
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.035)
     add_curves(figure, several, "block_size", "block_size", panels, colors)
     for tol in sorted({trace.attrs["tol"] for trace in several}) if len(panels) > len(PANELS) else ():
-        _tolerance(figure, tol, colors)
+        add_level(figure, tol, f"tolerance {tol:g}", colors, row=1, col=1)
     if memory_limit is not None:
         require_number("memory_limit", memory_limit, 0, "a positive number of bytes", strictly=True)
     memory = [factor_bytes(trace) for trace in several] + ([] if memory_limit is None else [memory_limit])
@@ -85,7 +85,8 @@ def batch_size_sweep(
     if best is not None:
         mark_run(figure, best, "block_size", panels, colors)
     if memory_limit is not None:
-        _limit(figure, memory_limit, len(panels), colors)
+        text = f"limit {memory_limit / 1e9:g} GB"
+        add_level(figure, memory_limit, text, colors, right=True, below=True, row=len(panels), col=1)
     sizes = sorted({trace.block_size or 0 for trace in several})
     figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
     figure.update_xaxes(title_text="block size b", row=len(panels), col=1)
@@ -128,21 +129,3 @@ def reached(traces: Sequence[Trace]) -> list[str]:
         f"after {int(last['epoch']):,} epochs, {float(last['seconds']):.2g} s (tolerance {best.attrs['tol']:g})",
         what_next(best),
     ]
-
-
-def _tolerance(figure: go.Figure, tol: float, theme: Theme) -> None:
-    figure.add_hline(tol, line={"color": theme.muted, "width": 1.5}, layer="below", row=1, col=1)
-    figure.add_annotation(
-        # on a log axis, shapes take values, annotations take their logarithm
-        xref="x domain", x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", showarrow=False, xanchor="left",
-        yanchor="bottom", font={"size": CAPTION_SIZE, "color": theme.muted}, row=1, col=1,
-    )  # fmt: skip
-
-
-def _limit(figure: go.Figure, limit: float, row: int, theme: Theme) -> None:
-    figure.add_hline(limit, line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
-    figure.add_annotation(
-        # on a log axis, shapes take values, annotations take their logarithm
-        xref="x domain", x=0.99, y=math.log10(limit), text=f"limit {limit / 1e9:g} GB", showarrow=False,
-        xanchor="right", yanchor="top", font={"size": CAPTION_SIZE, "color": theme.muted}, row=row, col=1,
-    )  # fmt: skip

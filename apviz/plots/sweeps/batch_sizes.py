@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from apviz.plots._axes import as_traces
+from apviz.plots._axes import as_traces, require_all
 from apviz.plots._curves import RESIDUAL, Curves, Grid
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import DASHES, Look, ThemeName, method_symbols, sequential_colors, theme_named
@@ -52,15 +52,9 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         look = Look(palette[trace.block_size or 0], DASHES[0], symbol)
         for column, (unit, _) in enumerate(_PANELS, start=1):
             curves.add_run(
-                trace,
-                trace["epoch"]["residual"].values,
-                "residual",
-                look,
-                legend_entry(name, trace),
-                column=column,
-                x=unit,
-                showlegend=column == 1,
-            )
+                trace, trace["epoch"]["residual"].values, "residual", look, legend_entry(name, trace), column=column,
+                x=unit, showlegend=column == 1,
+            )  # fmt: skip
     for column, (_, title) in enumerate(_PANELS, start=1):
         curves.grid.axis("x", 1, column).update(title={"text": title}, rangemode="tozero", nticks=6)
     curves.log_axis(RESIDUAL, tolerances_of=several)
@@ -74,9 +68,8 @@ def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
     Raises:
         ValueError: A trace without a block size.
     """
-    without = [trace.method_name for trace in traces if trace.block_size is None]
-    if without:
-        raise ValueError(
-            f"{figure} draws runs of AlternatingProjection, which have a block_size; "
-            f"{', '.join(without)} has none. Leave it out, or draw it with apviz.plots.residuals"
-        )
+    require_all(
+        traces, lambda trace: trace.block_size is not None,
+        f"{figure} draws runs of AlternatingProjection, which have a block_size; {{}} has none. Leave it out, or draw "
+        "it with apviz.plots.residuals",
+    )  # fmt: skip

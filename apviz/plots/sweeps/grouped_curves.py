@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import numpy as np
 import plotly.graph_objects as go
 
 from apviz.analysis.ensembles import Band, but_for_the_seed, median_and_band
-from apviz.plots._axes import X_TITLES, X, as_traces
+from apviz.plots._axes import X_TITLES, X, as_traces, has_values, recorded
 from apviz.plots._curves import RESIDUAL, Curves, Grid, thinned
 from apviz.plots._labels import entry_saying, run_names
 from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, Look, ThemeName, looks, theme_named, translucent
@@ -66,11 +65,10 @@ def grouped_curves(
             raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     given, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
-    several = [trace for trace in given if np.isfinite(trace["epoch"][y].values).any()]
-    if not several:
-        raise ValueError(
-            f"no trace has a {y.replace('_', ' ')}; record it with hooks=[apviz.PredictionHook(…), recorder]"
-        )
+    several, left_out = recorded(
+        given, lambda trace: has_values(trace, y), "recorded none",
+        f"no trace has a {y.replace('_', ' ')}; record it with hooks=[apviz.PredictionHook(…), recorder]",
+    )  # fmt: skip
     groups = but_for_the_seed(several)
     firsts = [runs[0] for runs in groups]
     names = run_names(firsts, leave_out=["seed"])
@@ -83,9 +81,7 @@ def grouped_curves(
     notes = [f"median over seeds; band: {_BANDS[band]}"]
     if not all(trace.converged for trace in several):
         notes.append("cross: end of the first run that did not converge")
-    if len(several) < len(given):
-        notes.append(f"{len(given) - len(several)} of {len(given)} runs recorded none and are left out")
-    return curves.finish(several, _TITLES[y], f"grouped_curves/{y}/{x}", notes)
+    return curves.finish(several, _TITLES[y], f"grouped_curves/{y}/{x}", notes + left_out)
 
 
 def _draw(curves: Curves, runs: Sequence[Trace], name: str, look: Look, table: pd.DataFrame, band: Band) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.method import Method
-from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._axes import as_traces, finish, log_ticks, require_all
 from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
 
@@ -44,34 +44,26 @@ def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         ['by Lanczos', 'by solves']
     """
     several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.method_name for trace in several if "lanczos" not in trace]
-    if without:
-        raise ValueError(
-            f"lanczos_ranks draws traces of `apviz experiment lanczos-rank`, which have the group lanczos; "
-            f"{', '.join(without)} has none. Leave it out"
-        )
+    require_all(
+        several, lambda trace: "lanczos" in trace,
+        "lanczos_ranks draws traces of `apviz experiment lanczos-rank`, which have the group lanczos; {} has none. "
+        "Leave it out",
+    )  # fmt: skip
     figure, color = go.Figure(), method_color(_LANCZOS, theme)
     symbols = method_symbols([_LANCZOS] * len(several))
     for trace, name, symbol in zip(several, _names(several), symbols, strict=True):
         found = trace["lanczos"]
         ranks, limit = found["rank"].values, float(found["nll_by_solves"])
         figure.add_scatter(
-            x=ranks,
-            y=found["nll"].values,
-            mode="lines+markers",
-            name=f"by Lanczos{name}",
-            line={"color": color, "width": 2.5},
-            marker={"color": color, "symbol": symbol, "size": 8},
+            x=ranks, y=found["nll"].values, mode="lines+markers", name=f"by Lanczos{name}",
+            line={"color": color, "width": 2.5}, marker={"color": color, "symbol": symbol, "size": 8},
             hovertemplate=f"<b>Lanczos{name}</b><br>rank %{{x:,d}}: NLL %{{y:.6g}}<extra></extra>",
-        )
+        )  # fmt: skip
         figure.add_scatter(
-            x=[ranks[0], ranks[-1]],
-            y=[limit, limit],
-            mode="lines",
-            name=f"by solves{name}",
+            x=[ranks[0], ranks[-1]], y=[limit, limit], mode="lines", name=f"by solves{name}",
             line={"color": colors.muted, "width": 1.5},
             hovertemplate=f"<b>variances by solves{name}</b><br>NLL %{{y:.6g}}<extra></extra>",
-        )
+        )  # fmt: skip
     ranks = np.concatenate([trace["lanczos"]["rank"].values for trace in several])
     figure.update_xaxes(title_text="rank of the variances", type="log", **log_ticks(ranks) | {"tickformat": ",d"})
     figure.update_yaxes(title_text="test NLL (nats a row)")
