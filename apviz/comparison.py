@@ -19,8 +19,8 @@ from apviz.cluster import Cluster, Task
 from apviz.datasets import Dataset
 from apviz.distributed import records
 from apviz.duplicates import count_distinct, merged
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.methods import METHODS, MethodEntry

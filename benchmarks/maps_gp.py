@@ -18,9 +18,10 @@ from unittest import mock
 import torch
 
 import apviz
-from apviz.gp import fast_products, lanczos_log_determinant, marginal_likelihood_gradient, rademacher
-from apviz.gp.likelihood import estimated_marginal_likelihood
-from apviz.gp.pathwise import prior_functions
+from apviz.gp import lanczos_log_determinant, marginal_likelihood_gradient, rademacher
+from apviz.gp.prediction.pathwise import prior_functions
+from apviz.gp.training import fast_products
+from apviz.gp.training.likelihood import estimated_marginal_likelihood
 from apviz.operators import CountingOperator, FourierOperator, make_operator
 from apviz.preconditioners import whitening_of
 from apviz.solvers.choosing import costs

@@ -59,10 +59,10 @@ from apviz.experiments.sources import (
     Source,
     block_size,
 )
-from apviz.gp.likelihood import estimated_marginal_likelihood
 from apviz.gp.metrics import rmse
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.likelihood import estimated_marginal_likelihood
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.partitions import PrincipalAxisTree

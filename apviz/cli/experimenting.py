@@ -15,7 +15,7 @@ from apviz.cluster import Cluster
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
-from apviz.gp.training_settings import TrainingProgress
+from apviz.gp.training.settings import TrainingProgress
 from apviz.tracing import ProgressHook
 
 EXAMPLES = options.examples(

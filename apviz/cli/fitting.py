@@ -47,8 +47,8 @@ from apviz.table_models.fitting import (
 from apviz.table_models.saved import accuracy_of
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
-    from apviz.gp.variogram import Variogram
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+    from apviz.gp.kriging.variogram import Variogram
 
 EXAMPLES: Final = options.examples(
     "apviz fit depth.csv --target z --out depth.apviz",
@@ -119,8 +119,8 @@ def fit(
     start = time.perf_counter()
     with warnings_as_lines(), interruptible(out):
         try:
-            from apviz.gp.gaussian_process import GaussianProcess
-            from apviz.gp.saved import is_saved
+            from apviz.gp.estimator.gaussian_process import GaussianProcess
+            from apviz.gp.estimator.saved import is_saved
 
             check_replaceable(out, force, is_saved, "a model of apviz")
             choices = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
@@ -259,7 +259,7 @@ def _say_model(gp: GaussianProcess) -> None:
 
 def _say_accuracy(gp: GaussianProcess, count: int, seed: int) -> None:
     """Print how well the model predicts rows from all other rows."""
-    from apviz.gp.leave_one_out import leave_one_out
+    from apviz.gp.estimator.leave_one_out import leave_one_out
 
     if not count:
         return

@@ -15,9 +15,9 @@ from apviz.kernels import Kernel, Stationary, Transformed
 from apviz.settings import require
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+    from apviz.gp.kriging.variogram import Variogram
     from apviz.gp.scaling import Scaling
-    from apviz.gp.variogram import Variogram
     from apviz.hyperparameters import Hyperparameters
 
 #: largest number of inputs whose ranges are reported as a variogram
@@ -86,7 +86,7 @@ class VariogramOptions:
         Raises:
             ValueError: names the options.
         """
-        from apviz.gp.variogram import CONVENTIONS
+        from apviz.gp.kriging.variogram import CONVENTIONS
 
         require(self.convention in CONVENTIONS, "--convention", self.convention, f"one of {', '.join(CONVENTIONS)}")
         numbers = (self.sill, self.range, self.nugget)
@@ -109,7 +109,7 @@ class VariogramOptions:
         Raises:
             ValueError: a number that is out of range.
         """
-        from apviz.gp.variogram import Variogram
+        from apviz.gp.kriging.variogram import Variogram
 
         if self.model is None or self.sill is None or self.range is None or self.nugget is None:
             return None
@@ -124,7 +124,7 @@ class VariogramOptions:
         Raises:
             ValueError: an unknown model.
         """
-        from apviz.gp.variogram import Variogram
+        from apviz.gp.kriging.variogram import Variogram
 
         if self.model is None:
             return None
@@ -152,7 +152,7 @@ def tied_kernel(kernel: Stationary, scaling: Scaling, *, on_sphere: bool) -> Ker
 
     Other inputs than that point have a kernel of their own, which multiplies it, with a lengthscale each.
     """
-    from apviz.gp.anisotropy import isotropic_kernel
+    from apviz.gp.kriging.anisotropy import isotropic_kernel
 
     d = len(scaling.centre)
     if not on_sphere or d == 3:
@@ -202,7 +202,7 @@ def given_on_sphere(h: Hyperparameters, d: int) -> Hyperparameters:
 
 def in_words(gp: GaussianProcess, asked: VariogramOptions, *, on_sphere: bool) -> list[str]:
     """Say what a fitted model is as a variogram, if it is one: for GSTools, and in the user's convention."""
-    from apviz.gp.variogram import Variogram
+    from apviz.gp.kriging.variogram import Variogram
 
     if gp.n_features_in_ > MOST_AXES:
         return []

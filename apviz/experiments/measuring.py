@@ -27,9 +27,9 @@ from apviz.experiments.sources import (
     training_solver,
 )
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.gp.posterior import Posterior
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.prediction.posterior import Posterior
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.solvers import Solver, attempt

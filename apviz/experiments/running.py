@@ -18,7 +18,7 @@ from apviz.cluster.worker import pack, unpack
 from apviz.comparison import lock_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
 from apviz.files import file_made_whole
-from apviz.gp.checkpoint import can_resume
+from apviz.gp.training.checkpoint import can_resume
 from apviz.solvers import Hook
 from apviz.tracing import open_trace
 from apviz.tracing.attributes import processor

@@ -3,22 +3,22 @@
 `apviz.GaussianProcess` needs scikit-learn and `apviz.gp.svgp` needs GPyTorch; both are imported on first use.
 """
 
-from apviz.gp.anisotropy import isotropic_kernel
-from apviz.gp.empirical_variogram import EmpiricalVariogram, empirical_variogram
-from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
-from apviz.gp.kriging import Kriging
-from apviz.gp.lanczos import LanczosInverse
-from apviz.gp.log_determinant import lanczos_log_determinant
+from apviz.gp.kriging.anisotropy import isotropic_kernel
+from apviz.gp.kriging.empirical_variogram import EmpiricalVariogram, empirical_variogram
+from apviz.gp.kriging.kriging import Kriging
+from apviz.gp.kriging.variogram import Variogram
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.gp.pathwise import PosteriorSamples
-from apviz.gp.posterior import Posterior, Prediction
-from apviz.gp.prediction_accuracy import PredictionAccuracy
-from apviz.gp.probes import Probes, rademacher
+from apviz.gp.prediction.lanczos import LanczosInverse
+from apviz.gp.prediction.pathwise import PosteriorSamples
+from apviz.gp.prediction.posterior import Posterior, Prediction
+from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
+from apviz.gp.prediction.variances import VarianceSolve
 from apviz.gp.scaling import Scaling
-from apviz.gp.training import Training, TrainingError
-from apviz.gp.training_settings import PAPER_SOLVER, Step, TrainingHook, TrainingProgress, TrainingSettings
-from apviz.gp.variances import VarianceSolve
-from apviz.gp.variogram import Variogram
+from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient
+from apviz.gp.training.log_determinant import lanczos_log_determinant
+from apviz.gp.training.probes import Probes, rademacher
+from apviz.gp.training.settings import PAPER_SOLVER, Step, TrainingHook, TrainingProgress, TrainingSettings
+from apviz.gp.training.training import Training, TrainingError
 
 __all__ = [
     "PAPER_SOLVER", "EmpiricalVariogram", "Gradient", "Kriging", "LanczosInverse", "Posterior", "PosteriorSamples",

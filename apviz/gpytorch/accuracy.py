@@ -10,8 +10,8 @@ import torch
 from gpytorch.settings import skip_posterior_variances
 from torch import Tensor
 
-from apviz.gp.posterior import Posterior
-from apviz.gp.prediction_accuracy import PredictionAccuracy, together
+from apviz.gp.prediction.posterior import Posterior
+from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, together
 from apviz.settings import require_seed, require_whole
 
 

@@ -17,8 +17,8 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, ZeroLinearOperator
 from torch import Tensor
 
-from apviz.gp.accuracy import require_accuracy
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.accuracy import require_accuracy
+from apviz.gp.prediction.posterior import Posterior
 from apviz.gpytorch.accuracy import Predicted, SolverContext
 from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, prior_distribution
 from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
@@ -85,7 +85,7 @@ def alternating_projection(
         solver: any solver of apviz. None: alternating projection if `block_size` or its settings are given; otherwise
             `Automatic(tol=1e-2)` in training, and in predictions the choice of `apviz.Posterior`, which keeps each
             mean within `accuracy`.
-        variance_solver: for variances and covariances, as in `apviz.gp.posterior.Posterior`.
+        variance_solver: for variances and covariances, as in `apviz.gp.prediction.posterior.Posterior`.
         accuracy: largest error of any predicted mean, in posterior standard deviations of f: a stopping rule of the
             solves for means, in addition to `tol`. None: 0.05 if apviz chooses their solver; other solves stop by their
             own tolerance, and a warning says if means may be off by more than 0.05.

@@ -20,7 +20,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.posterior import Posterior
 from apviz.gpytorch.covariances import without_gradient
 from apviz.gpytorch.solves import Solves
 from apviz.operators import Operator

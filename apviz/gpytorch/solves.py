@@ -16,10 +16,10 @@ from gpytorch import settings as gpytorch_settings
 from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from apviz.gp.fast_products import VALUE_ERROR, with_fast_products
-from apviz.gp.log_determinant import LogDeterminant, lanczos_log_determinant
-from apviz.gp.probes import Probes, draw, rademacher
-from apviz.gp.variances import to_tolerance
+from apviz.gp.prediction.variances import to_tolerance
+from apviz.gp.training.fast_products import VALUE_ERROR, with_fast_products
+from apviz.gp.training.log_determinant import LogDeterminant, lanczos_log_determinant
+from apviz.gp.training.probes import Probes, draw, rademacher
 from apviz.kernels import Kernel
 from apviz.memory import require_memory
 from apviz.operators import CountingOperator, Operator

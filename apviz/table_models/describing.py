@@ -12,8 +12,8 @@ from apviz.kernels.algebra import OfInputs
 from apviz.table_models.saved import encodings_of, target_of, training_range
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
-    from apviz.gp.leave_one_out import LeftOut
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.leave_one_out import LeftOut
 
 #: Number of lengthscales shown.
 SHOWN: Final = 20

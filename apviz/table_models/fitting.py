@@ -12,12 +12,12 @@ import torch
 from apviz.datasets.preprocessing import RawTable, check_enough, shuffle, varying_inputs
 from apviz.datasets.sphere import is_on_sphere
 from apviz.datasets.tables.encoding import Encoding
-from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
+from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Epoch, Hook
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
 
 #: Most steps of the training on a quarter and on half of the rows, each with one epoch; a fifth of the usual work.
 LESS_WORK: Final[dict[str, Any]] = {"stages": ((0.25, 40), (0.5, 20)), "max_epochs": 1}
@@ -90,7 +90,7 @@ def fit_table(
         seed: of the choice of the training rows.
         hooks: further hooks of all solves.
     """
-    from apviz.gp.fitting import check_settings, rows_of, scaling_of, train
+    from apviz.gp.estimator.fitting import check_settings, rows_of, scaling_of, train
 
     check_settings(model)
     scaling, n = scaling_of(model, raw.inputs, raw.target), len(raw.target)

@@ -21,7 +21,7 @@ from apviz.table_models.predicting import Predictor
 from apviz.table_models.saved import encodings_of, target_of, training_range
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
 
 Array = NDArray[np.float64]
 ENDINGS: Final = (".nc", ".zarr")

@@ -16,13 +16,13 @@ from scipy.stats import norm
 
 from apviz.datasets.tables.columns import quoted
 from apviz.datasets.tables.new_rows import NewRows
-from apviz.gp.prediction_accuracy import PredictionAccuracy, together
-from apviz.gp.variances import MAX_BATCH
+from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, together
+from apviz.gp.prediction.variances import MAX_BATCH
 from apviz.solvers import Hook
 from apviz.table_models.saved import accuracy_of, target_of
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
 
 Array = NDArray[np.float64]
 #: Rows written at once; a row group of Parquet.

@@ -13,8 +13,8 @@ from apviz.datasets.sphere import AnyEncoding
 from apviz.datasets.tables.encoding import Encoding
 
 if TYPE_CHECKING:
-    from apviz.gp.gaussian_process import GaussianProcess
-    from apviz.gp.prediction_accuracy import PredictionAccuracy
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+    from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def load_model(path: Path, device: str) -> GaussianProcess:
         FileNotFoundError: no such file.
         ValueError: not a model, a damaged file or another version; or inputs without names.
     """
-    from apviz.gp.gaussian_process import GaussianProcess
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
 
     if not path.is_file():
         raise FileNotFoundError(f"No such file: {path}; `apviz fit DATASET --out {path}` writes one")
@@ -72,7 +72,7 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
         return f"Accuracy: {found.sentence}{ended}"
     if not math.isfinite(gp.mean_error_):
         return f"Solve: the error of the means is not known{ended}"
-    from apviz.gp.prediction_accuracy import how_known
+    from apviz.gp.prediction.prediction_accuracy import how_known
 
     how = how_known(gp.solution_) if found is None else found.how_in_words
     return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"

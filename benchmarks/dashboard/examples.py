@@ -15,8 +15,8 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import NoiseSweep
 from apviz.dashboard.settings.systems import DEFAULT_N, SystemSpec
 from apviz.dashboard.store.examples import PATH, PREFIX
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training
 from apviz.solvers import AlternatingProjection
 
 #: Data set of the examples, which is part of apviz.

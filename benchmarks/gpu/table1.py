@@ -14,8 +14,8 @@ import torch
 from apviz import datasets
 from apviz.experiments.published import AP, CG
 from apviz.experiments.sources import OVERLAP, Source, training_solver
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training
 from benchmarks.gpu.report import Cell, Report
 from benchmarks.training import _Deadline
 

@@ -13,8 +13,8 @@ import torch
 from apviz import AlternatingProjection, Cholesky, ConjugateGradient, Hook, TwoLevelSchwarz, open_trace
 from apviz.analysis.diagnosis import Limit
 from apviz.analysis.diagnosis.training import diagnose_training
-from apviz.gp.training import Training, TrainingError
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.settings import TrainingSettings
+from apviz.gp.training.training import Training, TrainingError
 from apviz.hyperparameters import Hyperparameters
 from apviz.partitions import KDTree, PrincipalAxisTree
 

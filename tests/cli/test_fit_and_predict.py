@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import apviz
 from apviz import cli
 from apviz.datasets.tables import batches
-from apviz.gp import fitting
+from apviz.gp.estimator import fitting
 from apviz.table_models import grids, predicting
 
 #: hyperparameters in the units of the table

@@ -16,8 +16,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import accuracy
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction import accuracy
+from apviz.gp.prediction.posterior import Posterior
 from apviz.solvers.choosing import automatic
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp.leave_one_out import leave_one_out
+from apviz.gp.estimator.leave_one_out import leave_one_out
 from tests.device import DEVICE
 from tests.textbook import matern52
 

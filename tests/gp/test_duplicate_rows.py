@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import apviz
-from apviz.gp.fitting import theta_of
+from apviz.gp.estimator.fitting import theta_of
 from apviz.operators import CountingOperator
 from tests.device import DEVICE
 
@@ -150,8 +150,8 @@ def test_adam_on_merged_rows_ends_near_l_bfgs_in_stages_too():
 
 def test_the_stochastic_gradient_with_the_m_scaled_unit_vectors_is_that_of_all_rows():
     from apviz.duplicates import merged
-    from apviz.gp.gradient import marginal_likelihood_gradient
-    from apviz.gp.likelihood import exact_marginal_likelihood
+    from apviz.gp.training.gradient import marginal_likelihood_gradient
+    from apviz.gp.training.likelihood import exact_marginal_likelihood
 
     x, y = (torch.tensor(each, device=DEVICE) for each in data())
     rows, m = merged(x, y), len(np.unique(x.cpu(), axis=0))
@@ -170,7 +170,7 @@ def test_the_stochastic_gradient_with_the_m_scaled_unit_vectors_is_that_of_all_r
 
 def test_without_equal_inputs_no_bit_of_a_gradient_changes():
     from apviz.duplicates import merged
-    from apviz.gp.likelihood import exact_marginal_likelihood
+    from apviz.gp.training.likelihood import exact_marginal_likelihood
 
     x = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rows = merged(x, torch.sin(6 * x[:, 0]))

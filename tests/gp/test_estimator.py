@@ -216,7 +216,7 @@ def test_samples_have_the_mean_and_covariance_of_the_posterior(noise):
 def test_samples_at_many_points_have_the_mean_and_deviation_of_the_posterior(monkeypatch):
     x, y = data()
     gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 3000
-    monkeypatch.setattr("apviz.gp.sampling.COVARIANCE_POINTS", 5)
+    monkeypatch.setattr("apviz.gp.estimator.sampling.COVARIANCE_POINTS", 5)
     samples = gp.sample_y(POINTS[:6], count, random_state=1)
     mean, covariance = dense_posterior(x, y, POINTS[:6])
     deviation = np.sqrt(np.diag(covariance))
@@ -261,7 +261,7 @@ def test_the_likelihood_of_many_rows_is_an_estimate_with_a_stated_error(monkeypa
     x, y = data(400)
     gp = regressor(hyperparameters=GIVEN, solver=apviz.ConjugateGradient(), dtype="float64", probes=30).fit(x, y)
     exact = gp.log_marginal_likelihood()
-    monkeypatch.setattr("apviz.gp.fitting.CHOLESKY_ROWS", 100)
+    monkeypatch.setattr("apviz.gp.estimator.fitting.CHOLESKY_ROWS", 100)
     with pytest.warns(UserWarning, match=r"is an estimate with a standard error of \d.* nats from 30 probes"):
         value = gp.log_marginal_likelihood()
     assert 0 < gp.log_marginal_likelihood_error_ < 0.05 * abs(exact)

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp.factor_variances import FactorVariances
+from apviz.gp.prediction.factor_variances import FactorVariances
 from apviz.operators import CountingOperator
 
 

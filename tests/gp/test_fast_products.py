@@ -8,11 +8,11 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import fast_products
-from apviz.gp.fast_products import GRADIENT_ERROR, with_fast_products
-from apviz.gp.gradient import marginal_likelihood_gradient
-from apviz.gp.likelihood import estimated_marginal_likelihood
-from apviz.gp.probes import rademacher
+from apviz.gp.training import fast_products
+from apviz.gp.training.fast_products import GRADIENT_ERROR, with_fast_products
+from apviz.gp.training.gradient import marginal_likelihood_gradient
+from apviz.gp.training.likelihood import estimated_marginal_likelihood
+from apviz.gp.training.probes import rademacher
 from apviz.operators import CountingOperator, FourierOperator
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS

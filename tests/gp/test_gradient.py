@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.gradient import marginal_likelihood_gradient, step_system
-from apviz.gp.probes import draw, rademacher
+from apviz.gp.training.gradient import marginal_likelihood_gradient, step_system
+from apviz.gp.training.probes import draw, rademacher
 from apviz.kernels.formula import pairwise_distances
 from apviz.operators import CountingOperator, make_operator, native
 from apviz.partitions import PrincipalAxisTree

@@ -32,6 +32,9 @@ class CtrlC:
         return self
 
 
+STEPPED = (*(f"gp/training/{name}.py" for name in ("training", "optimisers", "objectives")), "tracing/store.py")
+
+
 def end(one):
     trace = one.trace["step"].drop_vars("seconds")
     return one.hyperparameters, {name: trace[name].values.tobytes() for name in trace}
@@ -44,7 +47,7 @@ def test_a_training_interrupted_at_any_line_of_a_step_resumes_to_the_same_end():
     interrupted, before = 0, sys.gettrace()
     for k in range(1, 2000, 53):
         one = training(n=40, **settings)
-        sys.settrace(CtrlC(k, ("gp/training.py", "gp/optimisers.py", "gp/objectives.py", "tracing/store.py")))
+        sys.settrace(CtrlC(k, STEPPED))
         try:
             one.run()
             break

@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import memory
-from apviz.gp.lanczos import LanczosInverse
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.lanczos import LanczosInverse
+from apviz.gp.prediction.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator

@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import apviz
-from apviz.gp.leave_one_out import leave_one_out
+from apviz.gp.estimator.leave_one_out import leave_one_out
 from tests.device import DEVICE
 
 SCALES, OUTPUTSCALE, NOISE = [2.0, 4.0], 9.0, 0.25

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, ExpSine
 
 import apviz
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.likelihood import estimated_marginal_likelihood, exact_marginal_likelihood
-from apviz.gp.parametrisation import Parametrisation
+from apviz.gp.training.likelihood import estimated_marginal_likelihood, exact_marginal_likelihood
+from apviz.gp.training.parametrisation import Parametrisation
 from tests.device import DEVICE
 
 NOISE, MEAN = 0.05, 0.3
@@ -91,7 +91,7 @@ def test_with_the_n_scaled_unit_vectors_nothing_is_estimated(monkeypatch):
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=0.4), NOISE, MEAN)
     exact = exact_marginal_likelihood(x, y, h)
     identity = apviz.gp.Probes(*[math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=DEVICE)] * 2, "unit vectors")
-    monkeypatch.setattr("apviz.gp.likelihood.rademacher", lambda *_: identity)
+    monkeypatch.setattr("apviz.gp.training.likelihood.rademacher", lambda *_: identity)
     system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device=DEVICE)
     found = estimated_marginal_likelihood(system, apviz.Cholesky(), 40, 0)
     assert found.value == pytest.approx(exact.value, rel=1e-9)

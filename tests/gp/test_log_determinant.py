@@ -11,9 +11,9 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import memory
-from apviz.gp import log_determinant as module
-from apviz.gp.log_determinant import lanczos_log_determinant
-from apviz.gp.probes import rademacher
+from apviz.gp.training import log_determinant as module
+from apviz.gp.training.log_determinant import lanczos_log_determinant
+from apviz.gp.training.probes import rademacher
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 

@@ -6,8 +6,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import mean_products
-from apviz.gp.drift import Basis, FittedDrift
+from apviz.gp.kriging.drift import Basis, FittedDrift
+from apviz.gp.prediction import mean_products
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
 

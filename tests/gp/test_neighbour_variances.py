@@ -9,8 +9,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import neighbour_variances
-from apviz.gp.neighbour_variances import NeighbourVariances
+from apviz.gp.prediction import neighbour_variances
+from apviz.gp.prediction.neighbour_variances import NeighbourVariances
 from apviz.operators import CountingOperator
 from tests.device import DEVICE
 from tests.textbook import CORRELATIONS

@@ -12,9 +12,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as theirs
 
 import apviz
-from apviz.gp.objectives import ExactLikelihood
-from apviz.gp.starts import further_start
-from apviz.gp.training_settings import settings_of
+from apviz.gp.training.objectives import ExactLikelihood
+from apviz.gp.training.settings import settings_of
+from apviz.gp.training.starts import further_start
 from apviz.tracing.opening import check_complete
 from apviz.tracing.training_trace import settled_at
 from tests.device import DEVICE

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.gradient import Gradient
-from apviz.gp.parametrisation import Parametrisation
+from apviz.gp.training.gradient import Gradient
+from apviz.gp.training.parametrisation import Parametrisation
 
 KERNELS = {
     "by ARD": apviz.Matern52(lengthscale=(0.3, 0.7), outputscale=1.7),

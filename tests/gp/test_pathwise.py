@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import RBF, Constant, Linear, Matern12, Matern52, Periodic, White
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from tests.device import DEVICE
 from tests.kernels.test_algebra import equal, periodic, rbf
@@ -193,7 +193,7 @@ def test_the_deviations_of_samples_are_those_of_their_random_features_by_dense_a
 
 
 def test_samples_at_many_points_warn_if_random_features_change_their_deviations(monkeypatch):
-    from apviz.gp import sampling
+    from apviz.gp.estimator import sampling
 
     monkeypatch.setattr(sampling, "COVARIANCE_POINTS", 30)
     x, y, _ = data()

@@ -12,9 +12,9 @@ import torch
 import apviz
 from apviz.analysis.diagnosis import Limit
 from apviz.analysis.diagnosis.training import diagnose_training
-from apviz.gp.gradient import marginal_likelihood_gradient, step_system
-from apviz.gp.probes import pathwise
-from apviz.gp.training_settings import settings_of
+from apviz.gp.training.gradient import marginal_likelihood_gradient, step_system
+from apviz.gp.training.probes import pathwise
+from apviz.gp.training.settings import settings_of
 from apviz.operators import CountingOperator, make_operator
 from tests.device import DEVICE
 from tests.gp.small_trainings import CHOLESKY, data, training

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import variances
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.gp.points import CHUNK
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction import variances
+from apviz.gp.prediction.points import CHUNK
+from apviz.gp.prediction.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.partitions import PrincipalAxisTree

@@ -12,8 +12,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp.posterior import Posterior
-from apviz.gp.prediction_accuracy import PointErrors, PredictionAccuracy, together
+from apviz.gp.prediction.posterior import Posterior
+from apviz.gp.prediction.prediction_accuracy import PointErrors, PredictionAccuracy, together
 from tests.device import DEVICE
 from tests.gp.test_accuracy_of_predictions import LENGTHSCALE, dense
 from tests.textbook import CORRELATIONS

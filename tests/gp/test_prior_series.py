@@ -7,8 +7,8 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import RBF, Matern12, Matern32, Matern52
-from apviz.gp import pathwise
-from apviz.gp.prior import Prior
+from apviz.gp.estimator.prior import Prior
+from apviz.gp.prediction import pathwise
 from apviz.operators import make_operator
 from apviz.operators.fourier.prior_series import PriorSeries
 from tests.device import only_on_the_cpu

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.checkpoint import can_resume, check_data
-from apviz.gp.gradient import step_system
-from apviz.gp.training_settings import settings_of
+from apviz.gp.training.checkpoint import can_resume, check_data
+from apviz.gp.training.gradient import step_system
+from apviz.gp.training.settings import settings_of
 from apviz.partitions import KDTree
 from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_plain, to_plain

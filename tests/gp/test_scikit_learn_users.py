@@ -12,8 +12,8 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import apviz
 from apviz.gp import marginal_likelihood_gradient
-from apviz.gp.foreign_settings import INSTEAD
-from apviz.gp.leave_one_out import leave_one_out
+from apviz.gp.estimator.foreign_settings import INSTEAD
+from apviz.gp.estimator.leave_one_out import leave_one_out
 from apviz.operators import CountingOperator
 
 GIVEN = apviz.Hyperparameters.of(apviz.RBF(lengthscale=0.5, outputscale=2.0), noise=0.1)

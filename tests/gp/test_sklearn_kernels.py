@@ -13,7 +13,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as theirs
 
 import apviz
-from apviz.gp import Scaling, sklearn_kernels
+from apviz.gp import Scaling
+from apviz.gp.estimator import sklearn_kernels
 from apviz.kernels import from_sklearn
 from tests.device import DEVICE
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp import neighbour_variances, variance_methods
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction import neighbour_variances, variance_methods
+from apviz.gp.prediction.posterior import Posterior
 from tests.device import DEVICE
 from tests.gp.test_accuracy_of_predictions import dense
 

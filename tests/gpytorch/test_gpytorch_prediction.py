@@ -402,7 +402,7 @@ def test_a_part_of_a_prediction_agrees_with_gpytorch_and_with_the_whole(take, no
 
 
 def test_the_variances_of_a_part_need_no_covariance_and_are_solved_once(monkeypatch):
-    monkeypatch.setattr(apviz.gp.posterior.Posterior, "covariance", None)
+    monkeypatch.setattr(apviz.gp.prediction.posterior.Posterior, "covariance", None)
     recorder = apviz.Recorder()
     with alternating_projection(block_size=40, hooks=[recorder]), torch.no_grad():
         found = latent(simple())

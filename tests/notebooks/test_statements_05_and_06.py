@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.probes import rademacher
+from apviz.gp.training.probes import rademacher
 from tests.notebooks.statements import best_of, cg, matern52, prose, ran, source_of
 
 

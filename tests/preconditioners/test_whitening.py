@@ -8,8 +8,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp.log_determinant import lanczos_log_determinant
-from apviz.gp.probes import rademacher
+from apviz.gp.training.log_determinant import lanczos_log_determinant
+from apviz.gp.training.probes import rademacher
 from apviz.operators import make_operator
 from apviz.preconditioners import NeighbourWhitening, Whitening, neighbour_whitening, whitening_of
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky

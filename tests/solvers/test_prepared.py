@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.posterior import Posterior
 from apviz.partitions import KDTree, PrincipalAxisTree
 from apviz.solvers import Subspace
 from apviz.solvers.cholesky import Factored

@@ -10,7 +10,7 @@ import torch
 import apviz
 from apviz import StopReason
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.posterior import Posterior
 from apviz.operators import make_operator, native
 from apviz.partitions import KDTree, PrincipalAxisTree, partitioner_named
 from apviz.solvers import Precision, Skeletons, Subspace

@@ -30,8 +30,8 @@ from apviz.comparison import choose_solvers
 from apviz.experiments import Options, run
 from apviz.experiments.base import Cell, Experiment, Row
 from apviz.experiments.running import folder_of
-from apviz.gp.checkpoint import can_resume
-from apviz.gp.training_settings import TrainingHook
+from apviz.gp.training.checkpoint import can_resume
+from apviz.gp.training.settings import TrainingHook
 from apviz.operators import native
 from apviz.partitions import KDTree
 from apviz.solvers import attempt

@@ -95,11 +95,11 @@ def test_mutants_are_counted_by_file():
     said = """
     apviz.rules.x_rule_named__mutmut_1: killed
     apviz.rules.xǁCyclicǁbegin__mutmut_2: survived
-    apviz.gp.gradient.x_step_system__mutmut_3: not checked
-    apviz.gp.gradient.x_step_system__mutmut_4: timeout
+    apviz.gp.training.gradient.x_step_system__mutmut_3: not checked
+    apviz.gp.training.gradient.x_step_system__mutmut_4: timeout
     """
     found = {file: counted(names) for file, names in made(said).items()}
     assert found == {
         "apviz/rules.py": {"made": 2, "mutants": 2, "how": {"killed": 1, "survived": 1}},
-        "apviz/gp/gradient.py": {"made": 2, "mutants": 0, "how": {}},
+        "apviz/gp/training/gradient.py": {"made": 2, "mutants": 0, "how": {}},
     }

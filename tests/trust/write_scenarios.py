@@ -20,7 +20,7 @@ from apviz.comparison import compare
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.experiments import Options, run
 from apviz.experiments.running import folder_of
-from apviz.gp import saved
+from apviz.gp.estimator import saved
 from apviz.report.page import find_traces, write_report
 from apviz.solvers import attempt
 from tests.trust.kill import Small

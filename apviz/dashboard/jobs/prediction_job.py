@@ -25,7 +25,7 @@ from apviz.dashboard.store.own_data import size_limits, without_folder
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.tables.encoding import Encoding
 from apviz.datasets.tables.new_rows import NewRows, read_new_rows
-from apviz.gp.training_settings import Step, TrainingSettings
+from apviz.gp.training.settings import Step, TrainingSettings
 from apviz.plots.models.prediction import DRAWN, DRAWN_POINTS, thinned
 from apviz.solvers.run import Run
 from apviz.table_models.describing import hyperparameters_in_words, kernel_in_words
@@ -57,8 +57,8 @@ class FitJob(Job):
         self.name = ""
 
     def work(self) -> None:
-        from apviz.gp.gaussian_process import GaussianProcess
-        from apviz.gp.leave_one_out import leave_one_out
+        from apviz.gp.estimator.gaussian_process import GaussianProcess
+        from apviz.gp.estimator.leave_one_out import leave_one_out
 
         spec = self._spec
         self.message = "loading the data"

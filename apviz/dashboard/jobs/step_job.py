@@ -11,9 +11,9 @@ from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import LiveHook
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.gp.checkpoint import check_data
-from apviz.gp.gradient import step_system
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.checkpoint import check_data
+from apviz.gp.training.gradient import step_system
+from apviz.gp.training.settings import TrainingSettings
 from apviz.partitions import with_overlap
 from apviz.solvers import Automatic, Solver, attempt
 from apviz.tracing import Recorder, Trace, TrainingTrace

@@ -17,9 +17,9 @@ from apviz.dashboard.jobs.live import LOOKS_PER_SECOND, TIME_PER_LOOK, LiveHook,
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import can_resume, check_data
-from apviz.gp.training import Training, TrainingError
-from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
+from apviz.gp.training.checkpoint import can_resume, check_data
+from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings
+from apviz.gp.training.training import Training, TrainingError
 from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
 from apviz.tracing.store import Record

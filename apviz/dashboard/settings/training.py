@@ -16,7 +16,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import SystemSpec, data_of
 from apviz.dashboard.store.own_data import OwnTable
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
-from apviz.gp.training_settings import TrainingSettings, settings_of
+from apviz.gp.training.settings import TrainingSettings, settings_of
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, Solver
 from apviz.tracing import TrainingTrace
@@ -139,7 +139,7 @@ def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -
     """Return the data and settings of a recorded training.
 
     A trace does not record the seed of the split. It is assumed to be that of the probes, as on this page and in
-    `apviz experiment`. Code that loads the data checks this with `apviz.gp.checkpoint.check_data`.
+    `apviz experiment`. Code that loads the data checks this with `apviz.gp.training.checkpoint.check_data`.
 
     Raises:
         ValueError: Data or solver are not available.

@@ -18,7 +18,7 @@ from apviz.dashboard.store.notes import Texts, check_tags, tags_of
 from apviz.dashboard.store.run_entry import DAMAGED, FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import Deleted, Trash
 from apviz.files import move_together
-from apviz.gp.checkpoint import checkpoint_of
+from apviz.gp.training.checkpoint import checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
 

@@ -12,7 +12,7 @@ from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table,
 from apviz.experiments.measuring import machines, steps_of, traces_of, train
 from apviz.experiments.published import published_traces
 from apviz.experiments.sources import load, pairs, training_solver
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.settings import TrainingSettings
 from apviz.tracing import Trace
 
 #: Data sets of the main figure, then of the appendix.

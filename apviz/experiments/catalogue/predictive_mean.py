@@ -21,7 +21,7 @@ from apviz.experiments.published import (
 )
 from apviz.experiments.sources import OVERLAP, TEST_TOL, prediction_solver
 from apviz.gp.metrics import rmse
-from apviz.gp.posterior import Posterior
+from apviz.gp.prediction.posterior import Posterior
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder
 

@@ -12,8 +12,8 @@ from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, sequential_colors, theme_named
 
 if TYPE_CHECKING:
-    from apviz.gp.empirical_variogram import EmpiricalVariogram
-    from apviz.gp.variogram import Variogram
+    from apviz.gp.kriging.empirical_variogram import EmpiricalVariogram
+    from apviz.gp.kriging.variogram import Variogram
 
 #: Number of points of the model's curve.
 CURVE: Final = 200

@@ -15,7 +15,7 @@ from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan, less_work_words, recorded, training_panel
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.training_settings import PAPER_SOLVER
+from apviz.gp.training.settings import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
 
 

@@ -21,7 +21,7 @@ from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.models import MODEL, PICTURE, TABLE, ModelRecord, PredictionsRecord
-from apviz.gp.leave_one_out import LeftOut
+from apviz.gp.estimator.leave_one_out import LeftOut
 from apviz.plots.models.prediction import LINE
 from apviz.table_models.describing import LEVEL
 

@@ -12,8 +12,8 @@ from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training import TrainingPlan, changed, recorded
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import can_resume
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.training.checkpoint import can_resume
+from apviz.gp.training.settings import TrainingSettings
 from apviz.tracing import TrainingTrace
 
 

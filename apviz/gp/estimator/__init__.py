@@ -1,0 +1,1 @@
+"""`apviz.GaussianProcess`: fitting, prediction, samples and files in a user's units."""

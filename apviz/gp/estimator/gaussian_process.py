@@ -1,0 +1,554 @@
+"""`GaussianProcess`, a regressor with scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from apviz.datasets.sphere import AnyEncoding
+from apviz.gp import metrics
+from apviz.gp.estimator import persistence
+from apviz.gp.estimator.fitting import (
+    DTYPES,
+    check_settings,
+    fitted_kernel,
+    likelihood_of,
+    report_near,
+    rows_of,
+    scaling_of,
+    theta_of,
+    train,
+    training_dtype,
+)
+from apviz.gp.estimator.foreign_settings import refuse, refusing
+from apviz.gp.estimator.outputs import Outputs
+from apviz.gp.estimator.prior import Prior
+from apviz.gp.estimator.sampling import sampled
+from apviz.gp.estimator.tables import array_of, inputs_of, rounding_notes, weights_of
+from apviz.gp.kriging.drift import FittedDrift
+from apviz.gp.prediction.posterior import FEWER_AT_ONCE, PAPER_LANCZOS_RANK, Posterior
+from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, how_known
+from apviz.gp.prediction.variance_methods import METHODS, Method
+from apviz.gp.scaling import Scaling
+from apviz.gp.training.gradient import Estimator
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel, centre_of
+from apviz.memory import explained
+from apviz.settings import Auto, in_full_precision, require, require_torch_defaults, require_whole
+from apviz.solvers import Hook, Solver, StopReason, checked_hooks
+from apviz.solvers.interface import LESS_MEMORY
+from apviz.system import check_finite
+
+
+class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Gaussian process regression on many rows, trained and evaluated by apviz's solvers.
+
+    Give raw inputs and targets. With `scale`, each input is scaled to [−1, 1] and the target is standardised, as in the
+    paper's preprocessing but from the training rows alone. Predictions are in the target's own units.
+    **Hyperparameters, given or fitted, are in scaled units**: `scaling_.to_raw` converts them to raw units, and
+    `apviz.gp.Scaling.of(x, y).to_scaled` converts raw ones to scaled units. With `scale`, an input that does not vary
+    in the training rows is ignored. Inputs may be arrays, pandas frames or tensors; results are NumPy arrays (float64).
+
+    Args:
+        kernel: one of three. The name of one of `apviz.kernels.KERNELS`. A kernel in scaled units, such as
+            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`: all its numbers are trained, starting from
+            their values. Or a kernel of `sklearn.gaussian_process.kernels`, as scikit-learn defines it: in raw units
+            whatever `scale` is, with its fixed numbers and bounds. Its `WhiteKernel` is the noise, whose bounds
+            replace `noise_floor`. A class of your own is evaluated by its own code. Unlike in scikit-learn, the prior
+            mean is trained, starting from the target's mean, and without a `WhiteKernel` so is the noise. For the
+            units of `normalize_y=True` standardise the target first. Given hyperparameters have their own kernel.
+        ard: for a kernel by name: one lengthscale per input, else one for all.
+        drift: `constant`, `linear` or `quadratic`: a polynomial of the inputs is estimated with the predictions, as in
+            universal kriging (`apviz.Kriging`), and standard deviations include its uncertainty. Hyperparameters are
+            trained on what a least-squares fit of it leaves. None: the prior mean alone. For one output.
+        solver: solver of the mean and the variances, with its own tolerance. None: apviz chooses the solver and the
+            tolerance, from `accuracy`.
+        accuracy: largest error of any mean, in posterior standard deviations of f: a stopping rule in addition to the
+            solver's tolerance. None: 0.05 if apviz chooses the solver, and no rule for a given one.
+        training_solver: solver of the training steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
+        hyperparameters: hyperparameters to predict with, instead of training. None: train them.
+        optimiser: `l-bfgs` on the exact likelihood in float64; `adam` with stochastic gradients, one solve a step;
+            `auto`: L-BFGS for up to 2,000 rows if `training_solver` uses a Cholesky factor there, else Adam.
+        max_steps: largest number of Adam steps or L-BFGS iterations. A training ends earlier once it has settled, and
+            warns if it has not settled by then.
+        n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
+            random rows, and the training continues from the best.
+        step_size, probes: training settings as in `apviz.TrainingSettings`.
+        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS, else 1e-4.
+            `fit` warns if σ² ends on the floor while the likelihood still rises.
+        stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
+            `apviz.TrainingSettings`. L-BFGS ignores them. `stages=((0.25, 40), (0.5, 20))` takes the first 40 steps on
+            a quarter of the rows and 20 on half of them; `max_epochs=1` ends the solve of a step after one epoch.
+            With both, 70 steps from raw parameters of zero took 5 to 8 times less work than 50 without, on five data
+            sets of 8,000 rows. The likelihood was at most 0.005 nat a row lower, the RMSE at most 1% higher
+            (benchmarks/README.md).
+        scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
+            are never scaled.
+        variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,
+            far cheaper for thousands of predicted rows, with the error measured on a sample; `lanczos`, the paper's
+            method: too large by an unknown amount that falls with the rank. `auto`: `solves` for few predicted rows or
+            with a Cholesky factor, else `neighbours`.
+        rank: rank of Lanczos variances.
+        dtype: dtype of the solves: `float32`, as in the paper, or `float64`; `auto`: float32 if it is faster and its
+            rounding is far below the noise, else float64. Predictions are always float64. Training uses float64 for
+            up to 2,000 rows and with `optimiser="l-bfgs"`.
+        device, operator: as in `apviz.KernelSystem`; the operator by name.
+        random_state: seed of the training's probes: an int, a `numpy.random.RandomState`, or None for a new seed in
+            every fit. Solvers have their own seeds.
+        path: path of the training's trace, by convention `*.zarr`, with a checkpoint next to it. A fit that was killed
+            resumes from its last step when it is fitted again with the same data and settings.
+
+    Attributes:
+        hyperparameters_: the hyperparameters used, in scaled units. A drift replaces their mean.
+        kernel_: the kernel in raw units: that of scikit-learn if one was trained, else one of apviz. With several
+            outputs in different units, in units of the standardised outputs. None if it has no form in raw units.
+        theta_, theta_names_: (p,) argument of `log_marginal_likelihood`, and its names. With a scikit-learn kernel it
+            is `kernel_.theta`; else the logarithms of noise and kernel in scaled units, and untransformed the numbers
+            that may be negative, such as a factor of `apviz.Groups`.
+        trace_: the `TrainingTrace`; None if nothing was trained, and after `load`.
+        solution_: result of the solve for the mean; of p outputs, that with the largest error. `fit` has warned if
+            `solution_.converged` is false.
+        mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.
+            `fit` has warned if it is above `accuracy`, or above 0.05 if that is None.
+        posterior_: the `Posterior` in scaled units, of the first output, or of what the drift leaves; its
+            `variance_solves` describe the solves for the last variances.
+        drift_: the fitted drift in scaled units (`coefficients`, `root`), or None.
+        scaling_: maps raw to scaled units and back.
+        rows_: the rows that were solved, in scaled units: distinct inputs, mean targets, weights
+            (`apviz.duplicates.DistinctRows`). `rows_.sentence` says what was merged; it is also logged.
+        n_features_in_: d.
+        feature_names_in_: (d,) names of the columns, if the training inputs were a frame with names.
+        target_name_: name of the target, if it was a series with a name; else None.
+        columns_: how columns of a table become the inputs, as `apviz fit` sets it; else None.
+
+    Examples:
+        >>> import numpy as np, apviz
+        >>> x = np.linspace(0, 1, 50)[:, None]
+        >>> gp = apviz.GaussianProcess(device="cpu").fit(x, np.sin(6 * x[:, 0]))
+        >>> mean, std = gp.predict([[0.505]], return_std=True, include_noise=True)
+        >>> bool(abs(mean[0] - np.sin(6 * 0.505)) < std[0] < 0.5)
+        True
+    """
+
+    @refusing
+    def __init__(
+        self,
+        kernel: str | Kernel | SklearnKernel = "matern52",
+        *,
+        ard: bool = True,
+        drift: str | None = None,
+        solver: Solver | None = None,
+        accuracy: float | None = None,
+        training_solver: Solver | None = None,
+        hyperparameters: Hyperparameters | None = None,
+        optimiser: str = "auto",
+        max_steps: int = 200,
+        n_restarts: int = 0,
+        step_size: float = 0.1,
+        probes: int = 15,
+        noise_floor: float | Auto = "auto",
+        stages: tuple[tuple[float, int], ...] = (),
+        max_epochs: int | None = None,
+        trace_estimator: Estimator = "standard",
+        scale: bool = True,
+        variance: Method = "auto",
+        rank: int = PAPER_LANCZOS_RANK,
+        dtype: str = "auto",
+        device: str = "auto",
+        operator: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        path: str | Path | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.ard = ard
+        self.drift = drift
+        self.solver = solver
+        self.accuracy = accuracy
+        self.training_solver = training_solver
+        self.hyperparameters = hyperparameters
+        self.optimiser = optimiser
+        self.max_steps = max_steps
+        self.n_restarts = n_restarts
+        self.step_size = step_size
+        self.probes = probes
+        self.noise_floor = noise_floor
+        self.stages = stages
+        self.max_epochs = max_epochs
+        self.trace_estimator = trace_estimator
+        self.scale = scale
+        self.variance = variance
+        self.rank = rank
+        self.dtype = dtype
+        self.device = device
+        self.operator = operator
+        self.random_state = random_state
+        self.path = path
+
+    def fit(self, x: Any, y: Any, sample_weight: Any = None, *, hooks: Iterable[Hook] = ()) -> GaussianProcess:
+        """Train the hyperparameters unless they are given, then solve for the mean.
+
+        Rows with equal inputs are merged into one, with the mean of their targets and less noise. That changes neither
+        predictions nor the likelihood, and saves work. Rows that are nearly equal are reported.
+
+        Args:
+            x: (n, d) raw inputs. With a single row nothing is trained, and inputs are not scaled.
+            y: (n,) raw targets, or (n, p) of p outputs. They share kernel and noise in scaled units, where each output
+                is standardised; the prior mean too, which is relative to each output's own mean. With a scikit-learn
+                kernel, in raw units, all are divided by the same number. `scale=False` changes no output.
+            sample_weight: (n,) weights, or one number: a row of weight w has noise σ²/w, and weight 0 leaves it out.
+                So a row of weight 2 moves predictions as much as two equal rows. None: all have weight 1, as have new
+                observations.
+            hooks: hooks of every solve; a `TrainingHook` is also called after every step. If a hook stops a solve of
+                the training, the training ends: the steps before it are used, and a warning says how many.
+
+        Raises:
+            ValueError: a setting is out of range, the data are invalid, inputs are scaled though the kernel needs
+                their own units (`apviz.Groups`, user code), or the checkpoint at `path` belongs to another training.
+            TrainingError: a training step failed; the steps before it are kept at `path`.
+            RuntimeError: the solve for the mean diverged.
+        """
+        check_settings(self)
+        hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
+        with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
+            require_torch_defaults()
+            x, y = validate_data(
+                self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True
+            )
+            y = y.astype(np.float64)
+            y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+            require(self.drift is None or y.ndim == 1, "drift", self.drift, "None for several outputs: fit each alone")
+            check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
+            weights, used = weights_of(sample_weight, len(x))
+            if used is not None:
+                x, y = x[used], y[used]
+            scaling = scaling_of(self, x, y)
+            inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
+            rows, first = rows_of(inputs, targets, weights)
+            names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
+            # engines centre inputs before they round them
+            dtype = training_dtype(self, len(rows.x))
+            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype):
+                warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
+            hyperparameters, trace = train(self, rows, scaling, hooks)
+            report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
+            how: torch.dtype | Literal["auto"] = DTYPES.get(self.dtype, "auto")
+            if self.drift is None:
+                drift, posterior = None, persistence.posterior_of(self, rows, hyperparameters, how, hooks=hooks)
+                error = posterior.mean_error
+            else:
+                kriging = persistence.kriging_of(self, rows, hyperparameters, how, hooks=hooks)
+                drift, posterior, error = kriging.fitted_drift, kriging.posterior, kriging.mean_error
+            outputs = None if rows.y.ndim == 1 else Outputs.of(posterior, rows.y, hooks)
+        solution = posterior.solution
+        if outputs is not None:
+            solution, error = outputs.solution, outputs.mean_error
+        assert solution is not None  # without given weights there was a solve
+        if solution.stop_reason is StopReason.DIVERGED:
+            raise RuntimeError(f"the solve for the mean {solution.stop_message}")
+        self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
+        self.posterior_, self.solution_, self.mean_error_ = posterior, solution, error
+        self.rows_, self._outputs, self.drift_ = rows, outputs, drift
+        self._likelihood: float | None = None
+        self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
+        self.target_name_ = target_name if isinstance(target_name, str) else None
+        self.columns_: tuple[AnyEncoding, ...] | None = None
+        return self
+
+    def predict(
+        self,
+        x: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Predict the mean at x: (m, d), to (m,) or (m, p), in the target's units.
+
+        Before `fit`, predict the prior, as scikit-learn does: of `hyperparameters`, or of the kernel with its own
+        numbers, or 1 for a kernel by name; with mean 0, and σ² = 0.1 if the kernel has no `WhiteKernel`. Nothing is
+        scaled then.
+
+        If a solve for standard deviations does not converge, it warns. They are then too large, never too small.
+
+        Args:
+            return_std: also return the standard deviation, (m,) or (m, p).
+            return_cov: also return the covariance, (m, m) or (m, m, p), in squared units. It needs (n, m) arrays.
+            include_noise: add σ²: predict an observation y(x) instead of the function f(x).
+            hooks: hooks of the solves for standard deviations or covariance. The mean needs no solve, nor do standard
+                deviations if `fit` left a Cholesky factor.
+
+        Raises:
+            RuntimeError: both return_std and return_cov are true.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("at most one of return_std and return_cov may be true")
+        with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
+            posterior, points = self._model_at(x)
+            if return_std:
+                require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
+                mean, variance = posterior.mean_and_variance(
+                    points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
+                )
+                variances = _float64(variance) + np.square(self._of_drift(points)).sum(1)
+                return self._means(points, mean), self._in_units(np.sqrt(variances))
+            if not return_cov:
+                return self._means(points)
+            means, of_drift = self._means(points), self._of_drift(points)
+            covariance = _float64(posterior.covariance(points, include_noise=include_noise, hooks=hooks))
+            return means, self._in_units(covariance + of_drift @ of_drift.T, squared=True)
+
+    @property
+    def prediction_accuracy_(self) -> PredictionAccuracy:
+        """Accuracy of the last predictions: at each point if its sd was solved for, else the proven bound."""
+        check_is_fitted(self, "posterior_")
+        return self._of_all_outputs(self.posterior_.prediction_accuracy)
+
+    def measure_accuracy(
+        self, x: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
+    ) -> PredictionAccuracy:
+        """Measure how far predictions at x: (m, d) are from the exact GP, on a random sample of its rows.
+
+        Args:
+            count, seed, hooks: as in `Posterior.accuracy`.
+        """
+        check_is_fitted(self, "posterior_")
+        with in_full_precision():
+            found = self.posterior_.accuracy(self._points(x), count, seed=seed, hooks=hooks)
+        return self._of_all_outputs(found)
+
+    def sample_y(
+        self,
+        x: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        include_noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> NDArray[np.float64]:
+        """Draw samples of the posterior at x: (m, d), to (m, n_samples) or (m, p, n_samples), in the target's units.
+
+        Before `fit`, of the prior, as in `predict`. Up to 2,000 points are drawn exactly from their covariance, more by
+        pathwise conditioning (`Posterior.samples`).
+
+        Args:
+            random_state: an int, a `numpy.random.RandomState`, or None for new samples in every call.
+            include_noise: draw observations y(x) instead of the function f(x).
+            hooks: hooks of the solves.
+
+        Raises:
+            ValueError: x has more than 2,000 points and the kernel has no random features.
+        """
+        require_whole("n_samples", n_samples, 1)
+        random = check_random_state(random_state)
+        with explained("a sample", FEWER_AT_ONCE):
+            posterior, points = self._model_at(x)
+            outputs = self._means(points).shape[1:]
+            drawn = sampled(posterior, points, n_samples * math.prod(outputs), random, hooks)
+            drawn = drawn - _float64(posterior.mean(points))[:, None]
+            if self._drift is not None:
+                of_drift = self._of_drift(points)
+                drawn = drawn + of_drift @ random.standard_normal((of_drift.shape[1], n_samples))
+        if include_noise:
+            noise = posterior.hyperparameters.noise
+            drawn = drawn + np.sqrt(noise) * random.standard_normal(drawn.shape)
+        mean, drawn = self._means(points)[..., None], drawn.reshape(len(drawn), *outputs, n_samples)
+        return mean + (drawn if self._scaling is None else drawn * np.reshape(self._scaling.std, (*outputs, 1)))
+
+    def log_marginal_likelihood(
+        self, theta: Any = None, eval_gradient: bool = False
+    ) -> float | tuple[float, NDArray[np.float64]]:
+        """Compute log p(y) of the training targets in their own units, in nats.
+
+        It is exact, by a Cholesky factor in float64, for up to 2,000 rows or if `solver` is `apviz.Cholesky`. Else it
+        is an estimate: log det K comes from stochastic Lanczos quadrature with `probes` vectors. A warning then gives
+        its standard error, which is also `log_marginal_likelihood_error_`.
+
+        Args:
+            theta: (p,) as `theta_`, in the order of `theta_names_`; None: the fitted one. The prior mean is fixed.
+            eval_gradient: also return the gradient in theta, (p,).
+
+        Raises:
+            ValueError: theta has another shape or is not finite.
+        """
+        check_is_fitted(self, "posterior_")
+        with explained("the likelihood", "use fewer probes, or fewer rows"):
+            value, gradient, self.log_marginal_likelihood_error_ = likelihood_of(self, theta, eval_gradient)
+        return value if gradient is None else (value, gradient)
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """Value of log p(y) at the fitted hyperparameters, as `log_marginal_likelihood()`; computed when first read."""
+        check_is_fitted(self, "posterior_")
+        if self._likelihood is None:
+            with explained("the likelihood", "use fewer probes, or fewer rows"):
+                self._likelihood = likelihood_of(self, None, False)[0]
+        return self._likelihood
+
+    @property
+    def theta_(self) -> NDArray[np.float64]:
+        """Logarithms of noise and kernel: (p,)."""
+        check_is_fitted(self, "posterior_")
+        return theta_of(self)[1]
+
+    @property
+    def theta_names_(self) -> list[str]:
+        """Names of the entries of `theta_`."""
+        check_is_fitted(self, "posterior_")
+        return list(theta_of(self)[0])
+
+    def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
+        """Average −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,) or (m, p), summed over p.
+
+        The paper's value is for standardised targets: smaller by the log of the training targets' standard deviation.
+        """
+        check_is_fitted(self, "posterior_")
+        _, y = validate_data(
+            self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True, reset=False
+        )
+        mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
+        # scaled so that no square overflows
+        unit, y = self.scaling_.std, y.astype(np.float64).reshape(mean.shape)
+        scaled = (mean / unit, (std / unit) ** 2, y / unit)
+        nats = metrics.negative_log_likelihood(*(each.ravel() for each in scaled))
+        return nats * (mean.size // len(mean)) + float(np.log(unit).sum())
+
+    def set_params(self, **params: Any) -> GaussianProcess:
+        """Change settings, as in scikit-learn."""
+        try:
+            return super().set_params(**params)  # type: ignore[no-any-return]
+        except ValueError:
+            try:
+                refuse((name.partition("__")[0] for name in params), self._get_param_names())
+            except TypeError as error:
+                raise ValueError(str(error)) from None
+            raise
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.target_tags.multi_output = False, True
+        return tags
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file atomically, by convention `*.npz`. A model at this path is replaced.
+
+        The file holds the scaled training data, which prediction needs, the weights and the settings. It does not hold
+        `path`, `device`, the trace, or a `random_state` that is not a number.
+
+        Raises:
+            FileExistsError: the path exists and is not a saved model.
+            ValueError: a solver is not one of apviz's own.
+        """
+        check_is_fitted(self, "posterior_")
+        persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> GaussianProcess:
+        """Load a model that `save` wrote, ready to predict on this device without a solve.
+
+        Untrusted files are safe: nothing in a file is executed, and every entry is checked before it is used.
+
+        Raises:
+            OSError: there is no such file.
+            ValueError: the file is not a saved model or is damaged; the message says what is wrong.
+        """
+        return persistence.load(cls, path, device)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _scaling(self) -> Scaling | None:
+        """Scaling of a fitted model; None before a fit."""
+        return getattr(self, "scaling_", None)
+
+    @property
+    def _drift(self) -> FittedDrift | None:
+        """The drift of a fitted model; None before a fit."""
+        return getattr(self, "drift_", None)
+
+    def _of_drift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the deviations that the drift adds at scaled points, (m, p); p is 0 without one."""
+        if self._drift is None:
+            return np.empty((len(points), 0))
+        return _float64(self._drift.deviations(self.posterior_, points))
+
+    def _model_at(self, x: Any) -> tuple[Posterior | Prior, NDArray[np.float64]]:
+        """Return the posterior, or before a fit the prior, and the scaled points, (m, d)."""
+        if hasattr(self, "posterior_"):
+            return self.posterior_, self._points(x)
+        check_settings(self)
+        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
+        return Prior.of(self.kernel, self.hyperparameters, x.shape[1]), x
+
+    def _means(self, points: NDArray[np.float64], found: Tensor | None = None) -> NDArray[np.float64]:
+        """Return means at scaled points in the target's units, (m,) or (m, p); `found` are those of one output."""
+        if self._scaling is None:
+            return _float64(Prior.of(self.kernel, self.hyperparameters, points.shape[1]).mean(points))
+        if self._outputs is not None:
+            found = self._outputs.mean(points)
+        elif found is None:
+            found = self.posterior_.mean(points)
+        if self._drift is not None:
+            found = found.cpu() + self._drift.mean(points)
+        means: NDArray[np.float64] = self._scaling.mean + self._scaling.std * _float64(found)
+        return means
+
+    def _in_units(self, values: NDArray[np.float64], squared: bool = False) -> NDArray[np.float64]:
+        """Return deviations, or squared ones, in the target's units: the same shape, or (..., p)."""
+        if self._scaling is None:
+            return values
+        unit = self._scaling.std**2 if squared else self._scaling.std
+        scaled: NDArray[np.float64] = np.multiply.outer(values, unit)
+        return scaled
+
+    def _points(self, x: Any) -> NDArray[np.float64]:
+        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
+        ignored = (self.scaling_.half_width == 0) & (x != self.scaling_.centre).any(axis=0)
+        if ignored.any():
+            column = int(ignored.argmax())
+            warnings.warn(
+                f"column {column} of X was {self.scaling_.centre[column]:g} in all training rows; its other values are "
+                "ignored. With scale=False the kernel uses them",
+                stacklevel=3,
+            )
+        return self.scaling_.inputs(x)
+
+    def _of_all_outputs(self, found: PredictionAccuracy) -> PredictionAccuracy:
+        """Return the accuracy of all outputs, and with the drift: means then have the bound that holds for all."""
+        if self._outputs is not None or self._drift is not None:
+            found = found.with_means_of(self.solution_, self.mean_error_)
+        if self._drift is not None:
+            found = replace(found, sd_errors=found.sd_errors + self._drift.error + found.product_error)
+        # a loaded model knows its solve, but its posterior does not
+        return replace(found, proven=self.mean_error_, how=how_known(self.solution_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""
+        state = dict(super().__getstate__())
+        if "posterior_" in state:
+            del state["posterior_"], state["_outputs"]
+            state["_solved"] = persistence.weights_of(self), self.posterior_.system.dtype
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        solved = state.pop("_solved", None)
+        super().__setstate__(state)
+        if solved is not None:
+            persistence.restore(self, *solved)
+
+
+def _float64(values: Tensor) -> NDArray[np.float64]:
+    return values.cpu().double().numpy()

@@ -1,0 +1,1 @@
+"""Kriging: variograms, anisotropy, drift, and a posterior with a drift."""

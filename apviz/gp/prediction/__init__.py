@@ -1,0 +1,1 @@
+"""The posterior: means, variances, samples, and how far they are from the exact GP."""

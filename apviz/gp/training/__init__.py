@@ -1,0 +1,1 @@
+"""The marginal likelihood, its gradient, and training by them."""

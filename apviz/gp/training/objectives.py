@@ -1,0 +1,170 @@
+"""Objectives of a training: ℓ/n and its gradient in raw parameters, from probes and a solve, or exact by a factor."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.duplicates import DistinctRows, merged
+from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient, step_system
+from apviz.gp.training.likelihood import exact_marginal_likelihood
+from apviz.gp.training.parametrisation import Parametrisation, Transform
+from apviz.gp.training.settings import TrainingSettings
+from apviz.operators import DENSE_MAX_N, CountingOperator
+from apviz.solvers import Hook, Solution, StopReason, attempt
+from apviz.solvers.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The objective ℓ/n at a raw vector.
+
+    Args:
+        gradient: (2 + p,) float64, in the raw parameters.
+        value: in nats a row; NaN if only the gradient is known.
+        solution: result of the solve, or of the last of several.
+        work: total work, in kernel entries ÷ n².
+        evaluations: number of evaluations.
+    """
+
+    gradient: Tensor
+    value: float
+    solution: Solution
+    work: float
+    evaluations: int = 1
+
+
+class SolveStopped(Exception):
+    """Raised if a hook stops a solve, which ends the training before this step."""
+
+
+class _StopRequest(Hook):
+    """A check that no hook requested a stop; a direct solve that is already done does not report the request."""
+
+    def on_start(self, run: Run) -> None:
+        self._run = run
+
+    def check(self, solution: Solution) -> None:
+        """Raise if the solve was stopped or diverged."""
+        if solution.stop_reason is StopReason.STOPPED:
+            raise SolveStopped(solution.stop_message)
+        if self._run.must_stop:
+            raise SolveStopped("stopped: a hook requested it")
+        if solution.stop_reason is StopReason.DIVERGED:
+            raise RuntimeError(f"the solve {solution.stop_message}")
+
+
+class Objective(ABC):
+    """The function ℓ/n of the raw parameters, for given data.
+
+    Args:
+        x, y: (n, d) inputs in their own dtype, and (n,) targets in float64, or (n, p), whose ℓ are added.
+        parametrisation: maps raw vectors to hyperparameters.
+        rows: observations that were merged into x and y, on the CPU; None: none were. Then n counts all of them.
+    """
+
+    #: transform of positive numbers that suits the optimiser
+    transform: Transform
+    #: (n, l+1) initial weights of the next solve, kept for warm starts and in checkpoints
+    weights: Tensor | None = None
+
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, rows: DistinctRows | None = None
+    ) -> None:
+        self.x, self.y, self.parametrisation = x, y, parametrisation
+        self.rows = rows or merged(x, y, groups=torch.arange(len(x)))
+
+    @abstractmethod
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        """Evaluate the objective at a raw vector.
+
+        Args:
+            step: number of the step, which selects probes and rows.
+            hooks: hooks of the solve.
+
+        Raises:
+            SolveStopped: a hook stopped the solve.
+            RuntimeError: the solve diverged, or the gradient is not finite.
+        """
+
+    def _chained(self, raw: Tensor, gradient: Gradient) -> Tensor:
+        """Return the gradient of ℓ/n in the raw parameters."""
+        found = self.parametrisation.chain(raw, gradient) / self.rows.n
+        if not torch.isfinite(found).all():
+            raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64")
+        return found
+
+
+class StochasticGradient(Objective):
+    """A gradient estimate from one batched solve for the targets and l probes (paper, section 2), without a value.
+
+    Args:
+        settings: solver, probes, seed, and whether solves start from the last weights.
+        dtype, operator, dataset: arguments of the systems.
+        rows: as in `Objective`.
+    """
+
+    transform = "softplus"
+
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, settings: TrainingSettings, *,
+        dtype: torch.dtype, operator: str, dataset: str, rows: DistinctRows | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(x, y, parametrisation, rows)
+        self.settings, self.dtype, self.operator, self.dataset = settings, dtype, operator, dataset
+
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        s, h = self.settings, self.parametrisation.hyperparameters(raw)
+        solver, chosen = s.solver_of_step, s.rows_of(step, len(self.x))
+        x, y, rows = self.x, self.y, self.rows
+        if chosen is not None:
+            x, y, rows = x[chosen.to(x.device)], y[chosen.to(x.device)], rows.of(chosen)
+        # use the engine of the full data on a subset too, so that it compiles only once
+        as_all = chosen is not None and self.operator == "auto" and len(self.x) > DENSE_MAX_N
+        built = step_system(
+            x, y, h, solver, s.probes, s.seed_of(step), operator="tiled" if as_all else self.operator,
+            dataset=self.dataset, dtype=self.dtype, estimator=s.estimator, noises=rows.noises(h.noise),
+        )  # fmt: skip
+        operator = CountingOperator(built.system.operator)
+        same_rows = self.weights is not None and len(self.weights) == len(x)
+        stop_request, start = _StopRequest(), self.weights if same_rows else None
+        solution = attempt(built.system, solver, [*hooks, stop_request], start, prepared=built.prepared)
+        stop_request.check(solution)
+        weights = solution.weights.to(operator.x)
+        gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
+        self.weights = solution.weights if s.warm_start else None
+        work = (solution.work + operator.work) * (len(x) / len(self.x)) ** 2
+        share = rows.n / self.rows.n
+        return Evaluation(self._chained(raw, gradient.of_all(rows, h.noise)) / share, math.nan, solution, work)
+
+
+class ExactLikelihood(Objective):
+    """Exact value and gradient by a Cholesky factor of K in float64.
+
+    Args:
+        dataset: name of the data, for the systems.
+        rows: as in `Objective`.
+    """
+
+    transform = "log"
+
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "",
+        rows: DistinctRows | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(x, y, parametrisation, rows)
+        self.dataset = dataset
+
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        h, stop_request = self.parametrisation.hyperparameters(raw), _StopRequest()
+        found = exact_marginal_likelihood(
+            self.x, self.y, h, noises=self.rows.noises(h.noise), hooks=[*hooks, stop_request], dataset=self.dataset
+        ).of_all(self.rows, h.noise)
+        stop_request.check(found.solution)
+        assert found.gradient is not None  # it was requested
+        return Evaluation(self._chained(raw, found.gradient), -found.value / self.rows.n, found.solution, found.work)
