@@ -9,6 +9,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import apviz
 from apviz.gp.estimator.leave_one_out import leave_one_out
+from apviz.gp.prediction import neighbour_variances, variance_methods
 from tests.device import DEVICE
 
 SCALES, OUTPUTSCALE, NOISE = [2.0, 4.0], 9.0, 0.25
@@ -60,3 +61,27 @@ def test_an_unfinished_solve_makes_predictions_less_certain_and_warns():
     with pytest.warns(UserWarning, match="the diagonal of K⁻¹ did not converge"):
         found = leave_one_out(gp, 60)
     assert (found.std >= exact.std * (1 - 1e-9)).all() and found.std.max() > exact.std.max()
+
+
+def test_with_many_rows_the_near_ones_take_the_place_of_solves(monkeypatch):
+    monkeypatch.setattr(variance_methods, "MANY_ROWS", 0)
+    solves, expected = [], leave_one_out(fitted(), 30)
+
+    class Seen(apviz.Hook):
+        def on_epoch(self, epoch):
+            solves.append(epoch)
+
+    gp = fitted(solver=apviz.ConjugateGradient(tol=1e-12))
+    found = leave_one_out(gp, 30, hooks=[Seen()])
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-8)
+    assert not solves
+
+
+def test_rows_of_which_the_near_ones_do_not_settle_are_solved_for(monkeypatch):
+    monkeypatch.setattr(variance_methods, "MANY_ROWS", 0)
+    monkeypatch.setattr(neighbour_variances, "ROWS", (4,))
+    expected = leave_one_out(fitted(), 30)
+    found = leave_one_out(fitted(solver=apviz.ConjugateGradient(tol=1e-12)), 30)
+    assert (found.std >= expected.std * (1 - 1e-6)).all()
+    np.testing.assert_allclose(found.std, expected.std, rtol=0.03)

@@ -77,3 +77,19 @@ def test_without_points_there_are_none():
     system = apviz.KernelSystem(np.zeros((3, 2)), np.zeros(3), apviz.RBF(), noise=0.1, device=DEVICE)
     found = NeighbourVariances(CountingOperator(system.operator)).variances(torch.zeros(0, 2, dtype=torch.float64))
     assert [len(each) for each in found] == [0, 0]
+
+
+@pytest.mark.parametrize(("d", "lengthscale"), [(1, 0.02), (2, 0.15), (5, 0.6)])
+def test_observations_left_out_are_never_below_one_over_the_diagonal_of_the_inverse(monkeypatch, d, lengthscale):
+    monkeypatch.setattr(neighbour_variances, "ROWS", (128, 256))
+    rng, n = np.random.default_rng(d), 700
+    x, noise = rng.random((n, d)), rng.uniform(0.01, 0.1, n)
+    k = 2.0 * CORRELATIONS["matern52"](cdist(x, x) / lengthscale) + np.diag(noise)
+    exact, rows = 1 / np.diag(np.linalg.inv(k)), np.arange(0, n, 10)
+    kernel = apviz.Matern52(lengthscale=lengthscale, outputscale=2.0)
+    system = apviz.KernelSystem(x, np.zeros(n), kernel, noise=noise, dtype=torch.float64, device=DEVICE)
+    variance, settled = NeighbourVariances(CountingOperator(system.operator)).left_out(torch.as_tensor(rows))
+    variance, settled = variance.cpu().numpy(), settled.cpu().numpy()
+    assert (variance >= exact[rows] * (1 - 1e-6)).all()
+    assert settled.mean() > 0.7
+    assert np.quantile(variance[settled] / exact[rows][settled], 0.95) < 1.04

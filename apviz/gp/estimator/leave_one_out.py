@@ -1,8 +1,9 @@
 """Leave-one-out predictions of a fitted model, from K⁻¹ instead of n fits (Rasmussen & Williams, section 5.4.2).
 
 With w = K⁻¹(y − μ) and sᵢ the i-th diagonal entry of K⁻¹, yᵢ given all other rows has the mean yᵢ − wᵢ/sᵢ and the
-variance 1/sᵢ. For sᵢ one solve K v = eᵢ is needed. An unfinished v gives 2vᵢ − vᵀKv, which is below sᵢ by an error of
-second order. Predictions then look too inaccurate and too uncertain, never too good.
+variance 1/sᵢ. One solve K v = eᵢ gives sᵢ; an unfinished v gives 2vᵢ − vᵀKv, which is below sᵢ by an error of second
+order. With many rows 1/sᵢ is the variance given the rows near i where that has settled (`neighbour_variances.py`): it
+is above that given all. Either way predictions look too inaccurate and too uncertain, never too good.
 
 With a drift Fβ, whose β is estimated again without the row, K⁻¹ becomes K⁻¹ − WA⁻¹Wᵀ with W = K⁻¹F and A = FᵀK⁻¹F; w
 stays K⁻¹(y − Fβ).

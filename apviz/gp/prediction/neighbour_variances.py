@@ -60,6 +60,25 @@ class NeighbourVariances:
             variance[group], settled[group] = self._of_group(points[group], scaled[group])
         return variance, settled
 
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the variances of observations given those of other rows, and whether each has settled.
+
+        Args:
+            rows: (m,) indices of the observations.
+
+        Returns:
+            variance (m,), σ² included, and (m,) bool. It is that given all other rows, or larger.
+        """
+        operator, found = self._operator, []
+        for row in rows.tolist():
+            point, scaled = operator.given[row : row + 1].double(), operator.inputs[row : row + 1]
+            near, c = self._nearest(point, scaled)
+            others, prior = near != row, operator.formula.diagonal(scaled)
+            noise = self._own[row : row + 1] - prior
+            found.append(self._given(near[others], c[others], prior, noise))
+        variance, settled = zip(*found, strict=True)
+        return torch.cat(variance), torch.cat(settled)
+
     def _groups(self, scaled: Tensor) -> Iterator[Tensor]:
         """Yield test points that are close together: with few inputs, few rows are in the box of each group."""
         waiting = [torch.arange(len(scaled), device=scaled.device)] if len(scaled) else []
@@ -77,14 +96,22 @@ class NeighbourVariances:
         return int(inside.sum()) <= INSIDE
 
     def _of_group(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
-        rows, c = self._nearest(points, scaled)
         prior = self._operator.formula.diagonal(scaled)
-        variance, settled = prior, torch.zeros(len(points), dtype=torch.bool, device=points.device)
+        return self._given(*self._nearest(points, scaled), prior, torch.zeros_like(prior))
+
+    def _given(self, rows: Tensor, c: Tensor, prior: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the variances of f plus noise, (c,), given the leading rows (b,), and whether each has settled.
+
+        Args:
+            c: (b, c) k of rows and points.
+            prior, noise: (c,) variances of f at the points, and of what is added to it.
+        """
+        variance, settled = prior + noise, torch.zeros(len(prior), dtype=torch.bool, device=prior.device)
         for count in sorted({min(count, len(rows)) for count in ROWS}):
             factor = torch.linalg.cholesky(self._operator.block(rows[:count]))
             explained = torch.linalg.solve_triangular(factor, c[:count], upper=False).square_().cumsum(0)
-            variance = (prior - explained[-1]).clamp_min_(0.0)
-            settled = _have_settled(variance, explained) | (count == self._operator.n)
+            variance = (prior - explained[-1]).clamp_min_(0.0) + noise
+            settled = _have_settled(variance, explained) | (count == len(rows) and self._operator.n <= ROWS[-1])
             if settled.all():
                 break
         return variance, settled

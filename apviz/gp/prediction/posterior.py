@@ -437,12 +437,11 @@ class Posterior:
         return solution.weights.to(self.system.device, torch.float64)
 
     def inverse_diagonal(self, rows: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Return the diagonal entries of K⁻¹ in some rows: (m,) indices, to (m,), by the solver of variances.
+        """Return the diagonal entries of K⁻¹ in some rows, (m,) indices to (m,), from near rows or by solves.
 
-        An unfinished solve makes them too small, never too large, up to rounding.
+        Both make them too small, if not exact: never too large, up to rounding.
         """
-        hooks, width = checked_hooks(hooks), self._by_batches.width()
-        return torch.cat([self._by_batches.inverse_diagonal(part, hooks) for part in torch.split(rows, width)])
+        return self._methods.inverse_diagonal(rows, checked_hooks(hooks))
 
     def attempt(
         self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = (), prepared: Prepared | None = None

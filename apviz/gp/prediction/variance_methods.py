@@ -92,6 +92,24 @@ class VarianceMethods:
             variance[left[batch.rows]] = batch.variance
         return variance
 
+    def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
+        """Return the diagonal entries of K⁻¹ in some rows, (m,) indices to (m,): never too large, up to rounding.
+
+        An entry is one over the variance of an observation given all others. With many rows and no factor those near it
+        are taken first, and a solve where the variance has not settled.
+        """
+        if self._operator.n <= MANY_ROWS or self._by_solves.has_factor:
+            return self._inverse_diagonal_by_solves(rows, hooks)
+        variance, settled = self._neighbours().left_out(rows)
+        found = 1 / variance
+        if not settled.all():
+            found[~settled] = self._inverse_diagonal_by_solves(rows[~settled], hooks).to(found)
+        return found
+
+    def _inverse_diagonal_by_solves(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
+        parts = torch.split(rows, self._by_solves.width())
+        return torch.cat([self._by_solves.inverse_diagonal(part, hooks) for part in parts])
+
     def accuracy_of(
         self, variance: Tensor, points: Points, hooks: list[Hook], residual: MeanResidual, solve_seconds: float
     ) -> list[PointErrors]:
