@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy.stats import binom
 
 from apviz.datasets.sphere import is_on_sphere
 from apviz.kernels import Kernel, Product
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 #: Number of lengthscales shown.
 SHOWN: Final = 20
 LEVEL: Final = 0.95
+#: Share of right models whose intervals are called too narrow or too wide by chance.
+CHANCE: Final = 1e-3
 Row = tuple[str, str, str]
 
 
@@ -79,5 +82,15 @@ def check_in_words(found: LeftOut, gp: GaussianProcess) -> str:
         f"Leave-one-out on {rows}, hyperparameters fixed:{means}\n"
         f"  RMSE {found.rmse:.3g} (sd of {target_of(gp)}: {gp.scaling_.std:.3g}), "
         f"NLL {found.negative_log_likelihood:.3g} nats a row,\n"
-        f"  {found.coverage(LEVEL):.1%} of them within their {LEVEL:.0%} interval."
+        f"  {found.coverage(LEVEL):.1%} of them within their {LEVEL:.0%} interval.{_calibration(found)}"
     )
+
+
+def _calibration(found: LeftOut) -> str:
+    """Return a sentence if more or fewer rows are within their interval than chance explains, else nothing."""
+    inside, (low, high) = found.coverage(LEVEL), binom.interval(1 - CHANCE, len(found.rows), LEVEL)
+    if inside * len(found.rows) < low:
+        return "\n  So the intervals are too narrow. Train on more rows, or try another kernel."
+    if inside * len(found.rows) > high:
+        return "\n  So the intervals are wider than they need to be. Another kernel may suit these data."
+    return ""

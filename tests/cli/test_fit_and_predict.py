@@ -495,3 +495,13 @@ def test_equal_inputs_are_merged_and_the_report_says_so(tmp_path):
     assert result.exit_code == 0, result.output
     assert "200 rows at 40 distinct inputs: solved as 40 rows" in said
     assert "Leave-one-out on 40 distinct inputs" in said
+
+
+@pytest.mark.parametrize(("noise", "sentence"), [(0.49, ""), (0.01, "too narrow"), (40.0, "wider than they need")])
+def test_intervals_that_do_not_suit_the_table_are_said(tmp_path, noise, sentence):
+    soundings(300).to_csv(tmp_path / "depth.csv", index=False)
+    model = [*GIVEN[: GIVEN.index("--noise")], "--noise", noise, *GIVEN[GIVEN.index("--noise") + 2 :]]
+    table = ("fit", tmp_path / "depth.csv", "--target", "z", "--inputs", "east,north")
+    done = run(*table, "--out", tmp_path / "m", *model)
+    assert "within their 95% interval" in said(done)
+    assert ("intervals are" in said(done)) == bool(sentence) and sentence in said(done)
