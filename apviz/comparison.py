@@ -46,11 +46,7 @@ FIT_ROWS, FIT_STEPS, FIT_STEP_SIZE = 1_000, 40, 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one solver on the system: its trace and the place of the trace, or an error.
-
-    Attributes:
-        is_beyond_memory: Whether the memory was too small.
-    """
+    """Result of one solver on the system: its trace and the place of the trace, or an error."""
 
     solver: Solver
     trace: Trace | None
@@ -188,16 +184,8 @@ def choose_solvers(
 ) -> list[Solver]:
     """Return the solvers of the named methods, in the order of `apviz.methods.METHODS`, which describes them.
 
-    Args:
-        rules: Rules of the solvers. A method has one solver for every combination of those settings that it has.
-        block_sizes: Block sizes of the solvers.
-        partitions: Partitions of the solvers.
-        ranks: Ranks of the solvers.
-        overlap: Overlap of the blocks of `ap`.
-        max_epochs: Limit on epochs and on iterations.
-
-    Raises:
-        ValueError: An unknown method, or a setting that the solver rejects.
+    A method has one solver for every combination of those rules, block sizes, partitions and ranks that it has;
+    `overlap` is that of the blocks of `ap`. ValueError for an unknown method, or a setting that the solver rejects.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
@@ -258,8 +246,7 @@ def compare(
 ) -> Iterator[Outcome]:
     """Run one solver after another, each with a trace in `out`; a failed solver does not end the others.
 
-    Yields:
-        One outcome per solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
+    Yield one outcome per solver. On Ctrl-C that of the interrupted solver comes before the exception.
     """
     system.operator.prepare()
     for solver in solvers:
@@ -279,12 +266,8 @@ def compare_on(
 ) -> Iterator[Outcome]:
     """Run solvers on the workers of a cluster, each with a trace in `out`; a failed solver does not end the others.
 
-    Args:
-        build: Function that makes the system on every worker that solves, such as a `partial` of `build_system`.
-
-    Yields:
-        One outcome per solver, in order of completion. On Ctrl-C the outcomes so far come before the exception;
-        interrupted traces are in `out` if workers can write there.
+    Yield outcomes in order of completion. On Ctrl-C those so far come before the exception; interrupted traces are in
+    `out` if workers can write there. `build` makes the system on every worker, such as a `partial` of `build_system`.
     """
     # duplicate solvers are separate tasks
     tasks = [

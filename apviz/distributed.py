@@ -41,12 +41,7 @@ class RankLost(Exception):
 
 @dataclass
 class Traffic:
-    """Collectives in which a rank has taken part.
-
-    Attributes:
-        messages: Number of broadcasts, sums and gathers.
-        bytes: Bytes of their payload; the traffic on the network depends on the algorithm of each.
-    """
+    """Collectives in which a rank has taken part: broadcasts, sums and gathers, and the bytes of their payload."""
 
     messages: int = 0
     bytes: int = 0
@@ -151,13 +146,7 @@ def finish() -> None:
 
 
 class Ranks:
-    """Ranks of a job, seen from one of them.
-
-    Attributes:
-        rank: Number of this rank, from 0.
-        size: Number of ranks.
-        traffic: Collectives in which this rank has taken part.
-    """
+    """Ranks of a job, seen from one of them, with the collectives in which it has taken part."""
 
     def __init__(self, store: Store, rank: int, size: int, backend: str, timeout: float) -> None:
         self.rank, self.size, self.backend, self.timeout = rank, size, backend, timeout

@@ -77,14 +77,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """Finding about this machine.
-
-    Attributes:
-        subject: Examined part of the machine.
-        found: Result, in words.
-        advice: Remedy; empty if there is no problem.
-        is_wrong: Whether apviz computes wrong numbers here, or does not solve.
-    """
+    """Finding about a part of this machine, with a remedy if needed; wrong if apviz computes wrong numbers."""
 
     subject: str
     found: str

@@ -84,11 +84,7 @@ class DistinctRows:
         return weights - normal - 0.5 * float(self.spread.sum()) / noise
 
     def noise_derivative(self, found: Tensor, noise: float) -> float:
-        """Return the derivative of −log p(y) in σ², from those of the merged rows in their noises.
-
-        Args:
-            found: 0-d if all rows have noise σ², else (m,).
-        """
+        """Return the derivative of −log p(y) in σ², from those of the merged rows, (m,), or 0-d for one σ²."""
         outputs = self.spread[0].numel()
         merged = float((found.cpu() / (self.weights if found.ndim else 1.0)).sum())
         within = 0.5 * (self.n - len(self.x)) * outputs / noise - 0.5 * float(self.spread.sum()) / noise**2

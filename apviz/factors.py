@@ -197,11 +197,7 @@ def _solve_by_panels(unit: Tensor, pivots: Tensor, r: Tensor) -> Tensor:
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
-    """Factor `matrix`: (b, b) with the first jitter, relative to `scale`, that works; return the factor and the jitter.
-
-    Raises:
-        NotPositiveDefinite: names the matrix and the jitter tried.
-    """
+    """Factor `matrix`: (b, b) with the first jitter, relative to `scale`, that works; return the factor and that."""
     for relative in (0.0, *JITTERS):
         shifted = matrix
         if relative:
@@ -223,15 +219,7 @@ def more_digits(dtype: torch.dtype) -> str:
 
 
 def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | None = None, ranks: int = 1) -> None:
-    """Check, before rows are assigned to blocks, that the factors for the inputs x: (n, d) fit the memory.
-
-    Args:
-        dtype: Dtype of the stored factors; None for that of x.
-        ranks: Number of ranks that share them.
-
-    Raises:
-        MemoryError: They would not fit the free memory.
-    """
+    """Check, before rows are assigned to blocks, that factors in a dtype for x: (n, d) fit the memory of the ranks."""
     sizes = _solved_sizes(len(x), block_size, overlap)
     _check_memory(numbers_held(sizes) // ranks, dtype or x.dtype, x, max(sizes))
 

@@ -16,11 +16,7 @@ _ENTRY_BYTES: Final = 250
 
 
 def path_of(path: object) -> Path:
-    """Return the path of a file to write or to read.
-
-    Raises:
-        TypeError, ValueError: it is not a path, or has no file name.
-    """
+    """Return the path of a file to write or to read; TypeError if it is none, ValueError without a file name."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a text or a pathlib.Path, got {type(path).__name__}")
     made = Path(os.fspath(path))
@@ -30,11 +26,7 @@ def path_of(path: object) -> Path:
 
 
 def require_short_list(file: BinaryIO, most: int) -> None:
-    """Reject a zip file with too many entries before Python reads its whole directory.
-
-    Raises:
-        ValueError: names the limit.
-    """
+    """Reject a zip file with too many entries before Python reads its whole directory."""
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
     if end is not None and end[zipfile._ECD_SIZE] > most * _ENTRY_BYTES:  # type: ignore[attr-defined]
         raise ValueError(f"it lists more files than the {most:,} that are accepted")
@@ -45,12 +37,8 @@ def require_short_list(file: BinaryIO, most: int) -> None:
 def file_made_whole(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a temporary file in the same folder, and rename it to `path` at the end; an error leaves the old file.
 
-    Args:
-        durable: Whether to flush it to the disk first, which takes some milliseconds. Then a power cut also leaves
-            either the old file or the new one.
-
-    Raises:
-        OSError: The disk is full, unavailable or read-only.
+    A durable file is flushed to the disk first, which takes some milliseconds. Then a power cut also leaves either the
+    old file or the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     written = _temporary_name(path)
@@ -80,11 +68,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def folder_made_whole(path: Path) -> Iterator[Path]:
-    """Make a temporary folder next to `path`, and rename it to `path` at the end; an error leaves nothing.
-
-    Raises:
-        OSError: also if another process has made something at the path meanwhile.
-    """
+    """Make a temporary folder next to `path`, and rename it to `path` at the end; an error leaves nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     making = _temporary_name(path)
     making.mkdir()
@@ -100,9 +84,6 @@ def move_together(main: tuple[Path, Path], attached: Sequence[tuple[Path, Path]]
     """Move a file or folder from its first path to its second, and small files that belong to it: all or none.
 
     The small files are copied before the one rename of `main`, and their old copies are removed after it.
-
-    Raises:
-        OSError: something could not be written; everything is at its old path.
     """
     made = list[Path]()
     try:

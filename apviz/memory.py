@@ -129,16 +129,7 @@ def give_back() -> None:
 
 
 def require_memory(needed: float, device: torch.device, what: str, instead: str) -> None:
-    """Check that an allocation fits before it is made.
-
-    Args:
-        needed: bytes.
-        what: its purpose, with a verb: `a basis of rank 10 needs`.
-        instead: the remedy.
-
-    Raises:
-        MemoryError: it needs more than nine tenths of the free memory.
-    """
+    """Check that an allocation of some bytes, with a purpose such as `a basis needs`, fits; else name the remedy."""
     free = free_memory(device)
     if needed > SHARE * free:
         raise MemoryError(f"{what} {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB {_FREE}; {instead}")
@@ -146,17 +137,10 @@ def require_memory(needed: float, device: torch.device, what: str, instead: str)
 
 @contextmanager
 def explained(what: str, instead: str) -> Iterator[None]:
-    """Report needed and free memory if an allocation fails inside a `with`; also a decorator.
+    """Report needed and free memory if an allocation for `what` fails inside a `with`; also a decorator.
 
     The allocators for the processor, CUDA and NumPy have different messages; those of `require_memory` pass unchanged.
-    A limit of address space may also fail the first import of a library.
-
-    Args:
-        what: Attempted operation.
-        instead: Remedy.
-
-    Raises:
-        MemoryError: Instead of the allocator's error.
+    A limit of address space may also fail the first import of a library. The MemoryError ends with what to do instead.
     """
     try:
         yield

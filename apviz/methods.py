@@ -25,13 +25,7 @@ RECOMMENDED: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSetting:
-    """A setting that several methods share, as a user interface shows it.
-
-    Args:
-        label: label of a field, at most four words.
-        help: one sentence.
-        low, high: accepted range of a number.
-    """
+    """A setting that several methods share: label of at most four words, sentence of help, range of a number."""
 
     label: str
     help: str
@@ -199,9 +193,8 @@ def entry_of(
 ) -> MethodEntry | None:
     """Return the entry of a method; None if the registry has none of its family and preconditioner.
 
-    Args:
-        overlaps: Whether it is alternating projection on overlapping blocks.
-        variant: Settings that only its family has, which distinguish steepest descent from gradient descent.
+    `overlaps` distinguishes alternating projection on overlapping blocks, `variant` steepest descent from gradient
+    descent.
     """
 
     def fits(entry: MethodEntry) -> bool:

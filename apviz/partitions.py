@@ -233,11 +233,7 @@ def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor
 
 
 def partitioner_named(name: str | Partitioner, seed: int = 0, overlap: float | Auto = 0.0) -> Partitioner:
-    """Return the partitioner called `name`, with this overlap, and `seed` if it is random; return an object as it is.
-
-    Raises:
-        ValueError: an unknown name; the message lists the known ones.
-    """
+    """Return the partitioner called `name`, with this overlap, and `seed` if random; return an object as it is."""
     if isinstance(name, type):
         raise ValueError(f"partition must be an object, such as {name.__name__}(), got the class")
     return name if not isinstance(name, str) and callable(name) else PARTITIONS.make(name, seed=seed, overlap=overlap)
@@ -309,13 +305,9 @@ class Neighbourhoods:
 
 
 def near_rows(partition: Partition, inputs: Tensor, size: int, blocks: Iterable[int] | None = None) -> list[Tensor]:
-    """Return, for every block, its solved rows and the nearest others to its owned rows: `size` in all, sorted.
+    """Return, for every block or some, its solved rows and the nearest others to its owned rows: `size` in all, sorted.
 
-    Args:
-        partition: the blocks.
-        inputs: (n, d) scaled inputs in the stored order.
-        size: number of rows for each block.
-        blocks: only these blocks; None: all.
+    inputs: (n, d), scaled, in the stored order.
     """
     around, sizes = Neighbourhoods(inputs, partition.starts), partition.owned_sizes()
     found = []
@@ -339,14 +331,7 @@ def _landmarks(blocks: Tensor) -> Tensor:
 
 
 def farthest_first(blocks: Tensor, most: int) -> Tensor:
-    """Return up to `most` points of each block, each the farthest from the previous ones (Gonzalez, 1985).
-
-    Args:
-        blocks: (m, b, d), b > 0.
-
-    Returns:
-        (m, min(b, most)), places in each block.
-    """
+    """Return up to `most` places in each block of (m, b, d), each the farthest from those before (Gonzalez, 1985)."""
     m, b, _ = blocks.shape
     every = torch.arange(m, device=blocks.device)
     chosen = [(blocks - blocks.mean(1, keepdim=True)).square_().sum(2).argmin(1)]

@@ -112,11 +112,7 @@ class Remote:
             store.pipe_file(path, content)
 
     def create(self, content: bytes) -> None:
-        """Put an object unless there is one; one of several simultaneous calls succeeds, if the store supports this.
-
-        Raises:
-            FileExistsError: there is one.
-        """
+        """Put an object, unless there is one; one of several simultaneous calls succeeds, if the store can do that."""
         store, path = self._store
         with _os_errors(self):
             store.pipe_file(path, content, mode="create")

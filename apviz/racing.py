@@ -83,11 +83,7 @@ class Turns:
 
 
 class _Lane(Hook):
-    """Hook in which a solve waits for its turn.
-
-    Attributes:
-        taken: Work, or seconds, so far.
-    """
+    """Hook in which a solve waits for its turn, with the work or the seconds taken so far."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns, self.taken, self._until = turns, 0.0, 0.0

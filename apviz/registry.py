@@ -28,11 +28,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._kinds: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Return a decorator that registers a class under this name.
-
-        Raises:
-            ValueError: another class has the name.
-        """
+        """Return a decorator that registers a class under this name, unless another class has it."""
 
         def put(kind: type[T]) -> type[T]:
             known = self._kinds.get(name)
@@ -45,11 +41,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return put
 
     def make(self, name: object, **settings: Any) -> T:
-        """Make an object of the class called `name`, with those of the settings that it accepts.
-
-        Raises:
-            ValueError: an unknown name; the message lists the known ones.
-        """
+        """Make an object of the class called `name`, with those of the settings that it accepts."""
         if not isinstance(name, str) or name not in self._kinds:
             known = ", ".join(self)
             raise ValueError(f"{self.what} must be one of {known}, or an object of {self.where}, got {name!r:.200}")

@@ -27,12 +27,7 @@ def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
 
 
 def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
-    """Report how many of the different rows of `raw` are still different in `rounded`; empty if all are.
-
-    Args:
-        raw, rounded: (n, d), the original rows and those used in a solve.
-        exact: (n, d), the values before rounding, in float64.
-    """
+    """Report how many different rows of `raw` are still different when `rounded`, and if `exact` keeps more."""
     before, left = _different(raw), _different(rounded)
     if left == before:
         return []

@@ -129,11 +129,7 @@ class Shuffled:
 
 
 def rule_named(name: str | Rule, seed: int = 0) -> Rule:
-    """Return the rule called `name`, with `seed` if it is random; return an object as it is.
-
-    Raises:
-        ValueError: an unknown name; the message lists the known ones.
-    """
+    """Return the rule called `name`, with `seed` if it is random; return an object as it is."""
     if isinstance(name, type):
         raise ValueError(f"rule must be an object, such as {name.__name__}(), got the class")
     return name if not isinstance(name, str) and hasattr(name, "begin") else RULES.make(name, seed=seed)

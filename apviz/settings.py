@@ -24,21 +24,13 @@ def shown(value: object) -> str:
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
-    """Raise an error about a setting if the condition is false.
-
-    Raises:
-        ValueError: Names the setting, its value and the accepted values.
-    """
+    """Raise a ValueError that names the setting, its value and the accepted values if the condition is false."""
     if not condition:
         raise ValueError(f"{setting} must be {accepted}, got {shown(value)}")
 
 
 def require_torch_defaults() -> None:
-    """Reject global settings of PyTorch under which apviz would compute no numbers, or round them to 8 bits.
-
-    Raises:
-        ValueError: Autocast, or a default device that holds no numbers or does not exist; with the remedy.
-    """
+    """Reject global settings of PyTorch under which apviz would compute no numbers, or round them to 8 bits."""
     import torch
 
     try:
@@ -118,11 +110,7 @@ def _newer_flags() -> tuple[Any, ...]:
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:
-    """Reject objects of another class, and classes instead of objects.
-
-    Raises:
-        TypeError: Names the argument, its value and the accepted values.
-    """
+    """Reject objects of another class, and classes instead of objects."""
     if not isinstance(value, kinds):
         what = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
         raise TypeError(f"{name} must be {accepted}, got {what}")
@@ -171,11 +159,7 @@ def _is_finite(value: Real) -> bool:
 
 
 def positive(setting: str, value: float) -> float:
-    """Check that a value is finite and positive, and return it as a Python float.
-
-    Raises:
-        ValueError: one that is not finite and positive.
-    """
+    """Check that a value is finite and positive, and return it as a Python float."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the error depends on the kind of value
@@ -191,11 +175,7 @@ def require_tolerance(value: object) -> None:
 
 
 def chosen(setting: str, value: float | Auto) -> float:
-    """Return a setting that must be a number by now.
-
-    Raises:
-        ValueError: it is still `auto`.
-    """
+    """Return a setting that must be a number by now; ValueError if it is still `auto`."""
     if isinstance(value, str):
         raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")
     return value

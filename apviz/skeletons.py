@@ -50,12 +50,7 @@ class Columns(Protocol):
 
 
 class ExactColumns:
-    """Exact columns: n|I| entries.
-
-    Args:
-        operator: K, in the stored order.
-        rows: the rows that each block solves on.
-    """
+    """Exact columns, for the rows that each block solves on: n|I| entries."""
 
     def __init__(self, operator: Operator, rows: Sequence[Rows]) -> None:
         self._operator, self._rows = operator, rows

@@ -24,12 +24,7 @@ FILLED: Final = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
 
 
 class Stacked(Sequence[T]):
-    """Items of each block, indexed by a number on the host, or padded to one shape by a number on the device.
-
-    Args:
-        each: item of every block.
-        filled: (m, …) the same items, padded.
-    """
+    """Items of each block, indexed by a number on the host, or padded to one shape, (m, …), by one on the device."""
 
     def __init__(self, each: Sequence[T], filled: Tensor) -> None:
         self._each, self._filled = each, filled
@@ -55,12 +50,7 @@ class Stacked(Sequence[T]):
 
 
 def stacked_indices(each: Sequence[Tensor], fill: Sequence[Tensor] | None = None) -> Tensor:
-    """Return indices of every block in one tensor, (m, longest).
-
-    Args:
-        each: (number,) indices of every block, at least one.
-        fill: padding for the shorter ones, long enough; None: their first index.
-    """
+    """Return indices of every block in one tensor, (m, longest), padded by `fill`, or by the first of each."""
     longest = max(len(held) for held in each)
     fill = [held[:1].expand(longest) for held in each] if fill is None else fill
     return torch.stack([torch.cat([a, b[: longest - len(a)]]) for a, b in zip(each, fill, strict=True)])
@@ -146,12 +136,7 @@ def is_asynchronous(operator: Operator) -> bool:
 
 
 def factors_of(operator: CountingOperator, rows: Sequence[Rows], dtype: torch.dtype) -> BlockFactors:
-    """Factor the blocks: in one stack on a GPU if it fits, otherwise with two blocks in the memory of one.
-
-    Args:
-        rows: Rows each block solves on, in the operator's order.
-        dtype: Dtype of the stored factors.
-    """
+    """Factor the blocks in a dtype: in one stack on a GPU if it fits, else two blocks in the memory of one."""
     x, sizes = operator.x, [count(held) for held in rows]
     filled, held = len(sizes) * max(sizes) ** 2, sum(size**2 for size in sizes)
     is_for = is_asynchronous(operator) and dtype == x.dtype and dtype in FILLED

@@ -218,12 +218,7 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
 
 
 def tensor_of(values: Any, name: str) -> Tensor:
-    """Return values as a dense tensor of real numbers; tables and their columns are accepted too.
-
-    Raises:
-        TypeError: another type; the message names it.
-        ValueError: under autocast, or with a default device that holds no numbers.
-    """
+    """Return values as a dense tensor of real numbers; tables and their columns are accepted too."""
     refuse_masked(values, name)
     require_torch_defaults()
     if not isinstance(values, Tensor):
@@ -249,11 +244,7 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Reject arrays with masked values, also in lists, tuples and arrays of objects: NumPy would drop the mask.
-
-    Raises:
-        TypeError: naming them.
-    """
+    """Reject arrays with masked values, also in lists, tuples and arrays of objects: NumPy would drop the mask."""
     if _is_masked(values):
         raise TypeError(f"{name} has masked values, which are missing; drop or impute these rows first")
 

@@ -44,13 +44,7 @@ class SeedStanding:
 
 @dataclass(frozen=True)
 class SeedVerdict:
-    """Verdict over seeds in words.
-
-    Args:
-        standings: Methods, the best first: those that always converged, by median seconds; those that are not compared
-            come last.
-        headline, others: Answer, and further facts.
-    """
+    """Verdict over seeds in words, and methods: those that always converged by median seconds, then the others."""
 
     standings: tuple[SeedStanding, ...]
     headline: str
@@ -64,12 +58,7 @@ def groups_over_seeds(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def judge_over_seeds(groups: Sequence[Sequence[Trace]], names: Sequence[str]) -> SeedVerdict:
-    """Compare methods by their medians over the same seeds.
-
-    Args:
-        groups: Runs by method, as `groups_over_seeds` returns them.
-        names: Name of each group.
-    """
+    """Compare methods by their medians over the same seeds; groups as `groups_over_seeds` returns them, with names."""
     systems: dict[str, list[int]] = {}
     for place, runs in enumerate(groups):
         systems.setdefault(repr([runs[0].attrs.get(key) for key in _SYSTEM]), []).append(place)

@@ -70,11 +70,7 @@ class Card:
 
 
 def folder() -> Path:
-    """Return the folder of the cards: in the installed package, or `data/` of a checkout.
-
-    Raises:
-        CardError: neither exists.
-    """
+    """Return the folder of the cards: in the installed package, or `data/` of a checkout; CardError without either."""
     places = (_PACKAGE / "data", _PACKAGE.parent / "data")
     for place in places:
         if any(place.glob("*.toml")):

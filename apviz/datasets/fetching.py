@@ -41,13 +41,7 @@ def cache_folder() -> Path:
 
 
 def locate(card: Card) -> Path:
-    """Find the first of the card's files in APVIZ_DATA, then in the cache.
-
-    Each file may be in the folder itself or in a subfolder named after the data set.
-
-    Raises:
-        DatasetUnavailable: not found; the message says how to get it.
-    """
+    """Find the first of the card's files, in APVIZ_DATA or in the cache, or in their subfolder of the data set."""
     for folder in (data_folder(), cache_folder()):
         if folder is None:
             continue

@@ -86,11 +86,7 @@ registry: dict[str, Entry] = {name: entry_of(card) for name, card in read_cards(
 
 
 def find(name: str) -> Entry:
-    """Return the entry with this name.
-
-    Raises:
-        ValueError: an unknown name; with all names, and similar ones.
-    """
+    """Return the entry with this name, or raise a ValueError with all names, and similar ones."""
     if name in registry:
         return registry[name]
     close = get_close_matches(str(name).lower(), registry, n=3)

@@ -75,12 +75,7 @@ def latitude_and_longitude(points: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True)
 class SphereEncoding:
-    """How a column of latitudes and one of longitudes, in degrees, become three inputs: a point of a sphere.
-
-    Attributes:
-        latitude, longitude: the encodings of both columns as numbers.
-        radius: radius of the sphere, in the unit of lengthscales.
-    """
+    """How latitudes and longitudes, in degrees, become three inputs: a point of a sphere with this radius."""
 
     latitude: Encoding
     longitude: Encoding
@@ -103,19 +98,11 @@ class SphereEncoding:
         return tuple(f"{axis} of {self.latitude.column}, {self.longitude.column}" for axis in "xyz")
 
     def inputs(self, latitude: Column, longitude: Column) -> Array:
-        """Return the inputs (n, 3) of both columns of any table; NaN where a value is missing.
-
-        Raises:
-            ValueError: a column does not hold degrees.
-        """
+        """Return the inputs (n, 3) of both columns of any table; NaN where a value is missing."""
         return self.of_degrees(self.latitude.inputs(latitude)[:, 0], self.longitude.inputs(longitude)[:, 0])
 
     def of_degrees(self, latitude: Array, longitude: Array) -> Array:
-        """Return the inputs (n, 3) of latitudes (n,) and longitudes (n,).
-
-        Raises:
-            ValueError: values that are no degrees.
-        """
+        """Return the inputs (n, 3) of latitudes (n,) and longitudes (n,); ValueError for values that are no degrees."""
         try:
             return points_on_sphere(latitude, longitude, radius=self.radius)
         except ValueError as error:
@@ -140,11 +127,7 @@ def is_on_sphere(encodings: Sequence[AnyEncoding]) -> bool:
 
 
 def encoding_from_plain(found: Any) -> AnyEncoding:
-    """Return an encoding of plain values, each checked.
-
-    Raises:
-        ValueError: names a value that is missing or invalid.
-    """
+    """Return an encoding of plain values; a ValueError names one that is missing or invalid."""
     if not isinstance(found, Mapping) or "latitude" not in found:
         return Encoding.from_plain(found)
     if sorted(found) != sorted(_ENTRIES) or not isinstance(found["radius"], float):
@@ -156,11 +139,7 @@ def encoding_from_plain(found: Any) -> AnyEncoding:
 
 
 def put_on_sphere(raw: RawTable, latitude: str, longitude: str, radius: float = EARTH_RADIUS) -> RawTable:
-    """Return the table with points of a sphere, its first three inputs, instead of latitude and longitude.
-
-    Raises:
-        ValueError: a column is missing or does not hold degrees.
-    """
+    """Return the table with points of a sphere, its first three inputs, instead of latitude and longitude."""
     encodings = raw.encodings or tuple(Encoding(column=name) for name in raw.feature_names)
     numbers = ("number", "constant")
     known = {each.column: each for each in encodings if isinstance(each, Encoding) and each.kind in numbers}

@@ -278,11 +278,8 @@ def comparison_headings(columns: Sequence[str]) -> list[str]:
 def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, columns: Sequence[str]) -> list[str]:
     """Return the cells of one method over its seeds, alternating between ours and the paper's.
 
-    Args:
-        rows: Rows of one method and data set, with `rmse`, `nll`, `epochs` (None if nothing was solved), `seconds`,
-            `mean_converged`, and `converged`, which is about the counted and timed solves.
-        cg: Rows of CG.
-        printed: The paper's numbers on this data set; empty if it has none.
+    Rows, and those of CG, have `rmse`, `nll`, `epochs` (None if nothing was solved), `seconds`, `mean_converged`, and
+    `converged`, which is about the counted and timed solves.
     """
     counted = [row["epochs"] for row in rows if row["epochs"] is not None]
     star = "" if all(row["converged"] for row in rows) else "*"

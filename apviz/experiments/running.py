@@ -121,11 +121,7 @@ def _bring(source: Path, folder: Path, cell: Cell) -> None:
 
 
 def _compute(cell: Cell, kept: Path, options: Options) -> None:
-    """Compute one cell.
-
-    Raises:
-        FileExistsError: Another process computes it, or a file that is not a trace has its trace's path.
-    """
+    """Compute one cell; FileExistsError if another process does, or its trace's path is taken."""
     trace = kept.with_name(f"{cell.key}.zarr")
     with Lock(kept):
         if kept.exists():  # written since the last look

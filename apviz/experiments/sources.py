@@ -85,11 +85,7 @@ class Source:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Return the hyperparameters on the card: published by the authors, or fitted.
-
-        Raises:
-            ValueError: The card has none.
-        """
+        """Return the hyperparameters on the card, published by the authors or fitted; ValueError if it has none."""
         return hyperparameters_of(self.name)
 
     def system(self, h: Hyperparameters, b: torch.Tensor, options: Options, seed: int) -> KernelSystem:
@@ -100,11 +96,7 @@ class Source:
 
 
 def hyperparameters_of(name: str) -> Hyperparameters:
-    """Return the hyperparameters on a data set's card.
-
-    Raises:
-        ValueError: The card has none.
-    """
+    """Return the hyperparameters on a data set's card; ValueError if it has none."""
     found = datasets.card(name).hyperparameters
     if found is None:
         raise ValueError(
@@ -120,12 +112,7 @@ def name_of(paper: str, stand_in: str, options: Options) -> str:
 
 
 def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str, str]]:
-    """Return the pairs (paper's data set, replacement) to compute: all, or only the pair of the data set in `options`.
-
-    Raises:
-        ValueError: An unknown data set; the message lists the known ones.
-        DatasetUnavailable: A data set is missing; the message says how to get it.
-    """
+    """Return the pairs (paper's data set, replacement) to compute: all, or only that of the data set in `options`."""
     chosen = list(wanted)
     if options.dataset is not None:
         chosen = [next((pair for pair in wanted if options.dataset in pair), wanted[0])]
@@ -157,12 +144,7 @@ def _load(name: str, seed: int, n: int | None) -> datasets.Dataset:
 
 
 def names(options: Options, *, trained: bool = False) -> list[str]:
-    """Return the data set of `options`, otherwise the paper's that are available (`trained`: and have hyperparameters).
-
-    Raises:
-        ValueError: An unknown data set, or one without hyperparameters.
-        DatasetUnavailable: None is available; the message says how to get one.
-    """
+    """Return the data set of `options`, or the paper's that are available (`trained`: and have hyperparameters)."""
     if options.dataset is not None:
         chosen = [options.dataset]
     else:

@@ -67,11 +67,7 @@ class Derivatives(ABC):
 
     @without_tf32()
     def differentiable_columns(self, z: Tensor) -> Tensor:
-        """Evaluate k(X, z), without noise, (n, m) in float64, twice differentiable by autograd in z: (m, d).
-
-        Raises:
-            MemoryError: some n·m numbers for every feature and derivative do not fit.
-        """
+        """Evaluate k(X, z), without noise, (n, m) in float64, twice differentiable by autograd in z: (m, d)."""
         needed = 8.0 * GRAPH * self.n * len(z) * self.inputs.shape[1]
         require_memory(needed, self.inputs.device, f"second derivatives at {len(z)} points need", "take fewer at once")
         return self.formula.differentiable(self.inputs.double(), self._differentiable_features(z))

@@ -150,12 +150,7 @@ class _OfEngine(Operator):
 
 
 class DistributedOperator(_OfEngine):
-    """K for arrays of n rows that are whole on every rank; each rank evaluates its share of the entries.
-
-    Args:
-        engine: K in this process.
-        ranks: of the job.
-    """
+    """K for arrays of n rows that are whole on every rank; each rank evaluates its share of the entries."""
 
     def __init__(self, engine: Operator, ranks: Ranks) -> None:
         super().__init__(engine, ranks)
@@ -195,12 +190,7 @@ class DistributedOperator(_OfEngine):
 
 
 class ShardedOperator(_OfEngine):
-    """K in a solve: arrays hold the local rows of n, while `rows` are global numbers.
-
-    Args:
-        engine: K of all rows in this process, in the order of the solve.
-        ranks: of the job.
-    """
+    """K in a solve: arrays hold the local rows of n, in the order of the solve, while `rows` are global numbers."""
 
     def __init__(self, engine: Operator, ranks: Ranks) -> None:
         super().__init__(engine, ranks)

@@ -70,11 +70,7 @@ def is_wanted(formula: Formula | None = None, expected_entries: float = 0.0) -> 
 
 @cache
 def library(structure: Structure | None = None) -> ctypes.CDLL | None:
-    """Load the compiled engine, after building it if necessary (a second or two); None, with one warning, on failure.
-
-    Args:
-        structure: of a kernel; None: the library without kernel.
-    """
+    """Load the compiled engine of a kernel or without one, built if necessary; None, with one warning, on failure."""
     path = path_of(structure)
     try:
         if not path.exists():

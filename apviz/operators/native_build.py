@@ -42,11 +42,7 @@ FLAGS = (
 
 
 def compiler() -> list[str]:
-    """Find the command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
-
-    Raises:
-        OSError: there is none.
-    """
+    """Find the command of the C++ compiler: $CXX, else the first of c++, g++, clang++; OSError if there is none."""
     wanted = shlex.split(os.environ.get("CXX", ""))
     if wanted:
         if shutil.which(wanted[0]) is None:
@@ -138,11 +134,7 @@ def path_of(structure: Structure | None = None) -> Path:
 
 @cache
 def _folder(home: str | None) -> Path:
-    """Return the folder of libraries; finding it takes longer than a prediction of one row.
-
-    Args:
-        home: the variable of the environment that moves it on Linux.
-    """
+    """Return the folder of libraries, below XDG_CACHE_HOME; finding it takes longer than predicting a row."""
     return Path(pooch.os_cache("apviz")) / "native"
 
 
@@ -169,11 +161,7 @@ def _sha256(path: Path) -> str:
 
 
 def build(path: Path, structure: Structure | None = None) -> None:
-    """Compile the engine to `path`, for a kernel of this structure; None: without kernel.
-
-    Raises:
-        OSError: with the compiler's message.
-    """
+    """Compile the engine to `path`, for a kernel or without; OSError with the compiler's message."""
     cxx = compiler()
     started = time.perf_counter()
     log.info("compiling the CPU engine with %s (once on this machine)", cxx[0])

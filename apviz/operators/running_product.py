@@ -19,9 +19,7 @@ class RunningProduct:
     """K Z, kept up to date while Z grows on groups of rows; here by n|I| entries for every addition.
 
     Args:
-        operator: K.
         groups: the rows I of each group, (|I|,) int64, each row once in a group.
-        evaluated: counts entries.
 
     Attributes:
         z: (n, p) Z.

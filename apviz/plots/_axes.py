@@ -64,14 +64,9 @@ def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
 def recorded(
     given: Sequence[Trace], has: Callable[[Trace], bool], lacking: str, none: str
 ) -> tuple[list[Trace], list[str]]:
-    """Return the traces that have what a figure needs, and a note that counts the others.
+    """Return the traces that have what a figure needs, and a note that counts the others, which lack it.
 
-    Args:
-        lacking: What the others lack, with a verb.
-        none: Message if all lack it.
-
-    Raises:
-        ValueError: All traces lack it.
+    If all do, raise a ValueError with the message `none`.
     """
     several = [trace for trace in given if has(trace)]
     if not several:
@@ -86,11 +81,7 @@ def has_values(trace: Trace, name: str) -> bool:
 
 
 def require_all(traces: Sequence[Trace], has: Callable[[Trace], bool], message: str) -> None:
-    """Check that all traces have what a figure needs.
-
-    Raises:
-        ValueError: With the message, which names the methods of the others at `{}`.
-    """
+    """Check that all traces have what a figure needs; the message names the methods of the others at `{}`."""
     if without := [trace.method_name for trace in traces if not has(trace)]:
         raise ValueError(message.format(", ".join(without)))
 
@@ -126,11 +117,7 @@ def add_level(
 
 
 def name_rows(figure: go.Figure, texts: Sequence[str], below: float) -> None:
-    """Write a text above what is drawn at each whole y; next to it a name would not fit a phone.
-
-    Args:
-        below: Room below the last text, in rows.
-    """
+    """Write a text above what is drawn at each whole y: next to it a name would not fit a phone."""
     figure.update_yaxes(
         range=(len(texts) - 1 + below, below - 1.3), showticklabels=False, ticks="", showgrid=False, fixedrange=True
     )

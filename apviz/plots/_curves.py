@@ -90,18 +90,10 @@ def unchecked() -> Iterator[None]:
 
 
 class Grid:
-    """Layout and data of a figure of panels, as plotly's JSON.
+    """Layout and data of a figure of rows and columns of panels, as plotly's JSON.
 
-    `go.Figure` takes the complete JSON in a tenth of the time needed to add the pieces one by one.
-
-    Args:
-        rows: Number of rows of panels.
-        columns: Number of columns of panels.
-        spacing: Spacing arguments of `plotly.subplots.make_subplots`.
-
-    Attributes:
-        layout: Layout of the figure.
-        data: Data of the figure.
+    `go.Figure` takes the complete JSON in a tenth of the time needed to add the pieces one by one. `spacing` is that of
+    `plotly.subplots.make_subplots`.
     """
 
     def __init__(self, rows: int = 1, columns: int = 1, **spacing: Any) -> None:
@@ -156,12 +148,7 @@ def with_looks(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trac
 class Curves:
     """Curves on a grid, and the x values of each in all three units, which the buttons exchange.
 
-    Args:
-        runs: Number of runs; each of many runs is drawn with fewer points and markers.
-
-    Attributes:
-        grid: Panels drawn so far.
-        notes: Notes of the figure on its curves.
+    Each of many runs is drawn with fewer points and markers. `notes` of the figure on its curves add up.
     """
 
     def __init__(self, grid: Grid, theme: Theme, x: str, runs: int = 1) -> None:
@@ -233,11 +220,7 @@ class Curves:
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
     def draw(self, y: Any, *, row: int = 1, column: int = 1, called: str | None = None, **scatter: Any) -> None:
-        """Draw a curve that belongs to no single run. `buttons` cannot switch x in a figure that has one.
-
-        Args:
-            called: Name of the curve if it is an outlier, instead of its group in the legend.
-        """
+        """Draw a curve that belongs to no single run, `called` so as an outlier. `buttons` cannot switch x then."""
         x = {self.x: scatter.get("x", [])} if self.grid.columns == 1 else {}
         self._draws(row, np.asarray(y, dtype=float), called or scatter.get("legendgroup"), x)
         self.grid.add_scatter(row, column, y=y, **scatter)

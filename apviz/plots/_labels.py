@@ -64,14 +64,10 @@ def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str,
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """Return a distinct name for each run: its method, or for runs of one method, the settings that differ.
+    """Return a distinct name for each run: its method, or one of `labels`; for runs of one method, what differs.
 
-    If the settings of the caption do not distinguish runs of one method, any other setting does; otherwise their start
-    time.
-
-    Args:
-        labels: Names to use instead of the methods.
-        leave_out: Settings that do not count as a difference.
+    If the settings of the caption do not distinguish runs of one method, any other setting does, unless `leave_out` has
+    it; otherwise their start time.
     """
     heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)
     if labels is None and shared_method(traces):

@@ -50,12 +50,7 @@ class Reach:
         return {run: value for run, value in runs.items() if value > far > 0}
 
     def note(self, axes: Mapping[str, tuple[str, bool]]) -> list[str]:
-        """Return a sentence on the outliers, as a list; empty if there are none.
-
-        Args:
-            axes: For each axis, the words before and after its values with `{}` between them, and whether it is
-                logarithmic.
-        """
+        """Return a sentence on the outliers, as a list, by the words of each axis, with `{}`, and whether it is log."""
         said = [
             f"{re.split(' — |<br>', run)[0]} ({words.format(f'{value:.3g}')})"
             for axis, (words, log) in axes.items()

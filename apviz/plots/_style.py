@@ -93,11 +93,7 @@ THEMES: Final[dict[str, Theme]] = {
 
 
 def theme_named(name: str) -> Theme:
-    """Return the theme called `name`.
-
-    Raises:
-        ValueError: Neither `light` nor `dark`.
-    """
+    """Return the theme called `name`, `light` or `dark`."""
     if not isinstance(name, str) or name not in THEMES:
         raise ValueError(f"theme must be one of {', '.join(get_args(ThemeName))}, got {name!r}")
     return THEMES[name]

@@ -27,11 +27,6 @@ EXPLODED = 1e4
 class Certifier:
     """The passes of one solve and its stop reason, in the order of rows and the units of its run.
 
-    Args:
-        operator: K; evaluations count as its work.
-        stopping: tolerance and limits of the solve.
-        certify: how B − KW is evaluated where it may claim convergence (`apviz.solvers.measuring.residuals`).
-
     Attributes:
         message: message on the end of the solve, instead of the text of its reason; "" to keep that text.
     """
@@ -54,7 +49,6 @@ class Certifier:
         Args:
             more_digits: ways to give its recursion more digits, in words; empty if it has the most available.
             jitter: the largest jitter of a block if that exceeds σ², else 0.
-            largest_b: the largest |b|, for messages.
         """
         self._state, self._more_digits, self._largest_b = state, more_digits, largest_b
         if self._first_residual is None:
@@ -85,12 +79,9 @@ class Certifier:
         return self._is_wanted
 
     def at_end_of(self, epoch: int, squared: Tensor) -> tuple[Pass, Tensor, Tensor, Measured | None] | None:
-        """Make a pass at the end of an epoch if one is due, from the recursion's (l+1,) squared norms.
+        """Make a pass at the end of an epoch if one is due, as it is after the last; `squared` is of the recursion.
 
-        A pass is always due after the last epoch, so that the final residual is that of the weights.
-
-        Returns:
-            the pass, B − KW (n, l+1), its (l+1,) squared norms, and the measurement if it was in float64.
+        Return the pass, B − KW (n, l+1), its (l+1,) squared norms, and the measurement if it was in float64.
         """
         stopping, refinement, claimed = self.stopping, self._refinement, self._units.mean_relative(squared)
         last, exploded = epoch >= stopping.max_epochs, self._has_exploded(claimed)
@@ -112,9 +103,7 @@ class Certifier:
     def ending(self, epoch: int, found: Pass | None, energy: float, *, is_recursion: bool) -> StopReason | None:
         """Return why the solve is over after an epoch and its pass, if any, or None if it continues.
 
-        Args:
-            energy: h(W), in any unit.
-            is_recursion: whether to look for progress in the passes; a solver that requests B − KW does so itself.
+        Passes are looked at for progress if `is_recursion`: a solver that requests B − KW does that itself.
         """
         stopping, residual = self.stopping, self._state.residual
         is_exact = found is not None and found.is_exact

@@ -106,7 +106,6 @@ class Directions(State):
     Args:
         precondition: r ↦ P⁻¹r, for residuals with all rows.
         norms: computes the norms of blocks of r, (m, l+1), if the solve reports them.
-        restart: whether the next direction is the steepest one.
     """
 
     precondition: Apply

@@ -38,15 +38,7 @@ log = logging.getLogger("apviz")
 
 
 def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: int, seed: int) -> Events:
-    """Yield the updates of a solver until CG is expected to converge sooner; then iterate by CG.
-
-    Args:
-        updates: updates of alternating projection, which change `state`.
-        state: state of alternating projection.
-        stopping: tolerance and limits of the solve.
-        rank: largest rank of CG's preconditioner.
-        seed: seed of its pivots, and of the rows of rehearsals.
-    """
+    """Yield the updates of a solver until CG of at most this rank is expected to be faster; then iterate by CG."""
     handover = Handover(state, stopping, rank, seed)
     yield from until(updates, handover.is_faster)
     precondition = RandomlyPivotedCholesky(rank=handover.rank, seed=seed).build(state.operator.whole)
@@ -62,14 +54,9 @@ def handing_over(updates: Events, state: Projection, stopping: Stopping, rank: i
 class Handover:
     """Monitor of the residual decrease per epoch, which rehearses CG.
 
-    Args:
-        state: state that the epochs change.
-        stopping: tolerance and limits of the solve.
-        rank: largest rank of the randomly pivoted Cholesky preconditioner.
-        seed: seed of its pivots, and of the rows of rehearsals.
-
     Attributes:
-        rank: the rank with the least expected cost, once `is_faster` has returned True.
+        rank: largest rank of the randomly pivoted Cholesky preconditioner; once `is_faster` has returned True, the one
+            with the least expected cost.
     """
 
     def __init__(self, state: Projection, stopping: Stopping, rank: int, seed: int) -> None:
@@ -153,7 +140,7 @@ def report(state: State, successor: str, left: float) -> None:
     """Log a handover, and keep it for the trace, after an earlier one of the same solve.
 
     Args:
-        successor: method that continues, when, and what it is expected to take.
+        successor: the next method, when it starts, and its expected cost.
         left: expected work without a handover, which may be infinite.
     """
     expected = f"{left:.{0 if left >= 10 else 1}f} more work" if math.isfinite(left) else "no end in sight"

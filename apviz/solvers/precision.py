@@ -54,11 +54,7 @@ PRECISIONS.register("precision")(Precision)
 
 
 def precision_named(given: str | Precision) -> Precision:
-    """Return the precision of a name: a dtype of the recursion, or `auto` for both; return an object as it is.
-
-    Raises:
-        ValueError: an unknown name; the message lists the known ones.
-    """
+    """Return the precision of a name: a dtype of the recursion, or `auto` for both; return an object as it is."""
     if isinstance(given, Precision):
         return given
     known = get_args(Recursion)

@@ -35,11 +35,7 @@ P = TypeVar("P")
 
 
 def part_named(known: Registry[P], kind: type, given: str | P) -> P:
-    """Return the registered part of a name, with its defaults; return an object as it is.
-
-    Raises:
-        ValueError: an unknown name, or an object of another kind.
-    """
+    """Return the registered part of a name, with its defaults; return an object as it is."""
     return known.make(given) if isinstance(given, str) or not isinstance(given, kind) else given
 
 

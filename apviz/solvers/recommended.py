@@ -58,12 +58,7 @@ INDEX, HALF = 8, 2
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
-    """Choose a value for every `auto` of a solver, a preconditioner and their parts; return them and the reasons.
-
-    Args:
-        operator: operator of the system.
-        columns: number of right-hand sides.
-    """
+    """Choose a value for every `auto` of a solver, a preconditioner and their parts; return them and the reasons."""
     given = {name: _value(settings, path.split(".")) for name, path in CHOSEN.items()}
     if "auto" not in given.values():
         return settings, {}
@@ -106,10 +101,7 @@ def resolve_by_trials(
 ) -> tuple[AlternatingProjection, dict[str, str]]:
     """Resolve settings, and try skeletons on a few blocks, whose entries count; without them if none pay off.
 
-    Args:
-        asked: settings, some of which may be `auto`.
-        columns: expected number of right-hand sides.
-        like: (n, columns) similar right-hand sides, or None.
+    like: (n, columns) similar right-hand sides, or None.
     """
     settings, reasons = resolve(asked, operator.uncounted, columns)
     if asked.columns.rank != "auto" or not settings.columns.rank:
@@ -182,12 +174,7 @@ def near_sizes(partition: Partition) -> list[int]:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Sizes of the stored parts of a set-up, within the free memory of this process.
-
-    Args:
-        item: bytes of a number of the recursion.
-        free: free memory in bytes.
-    """
+    """Sizes of the stored parts of a set-up within the free bytes; `item`: those of a number of the recursion."""
 
     n: int
     columns: int

@@ -106,12 +106,7 @@ class BoundStep(Protocol):
 
 
 class PlainUpdates:
-    """The update alone: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
-
-    Args:
-        columns: evaluates K[:, I] U of the updates.
-        layout: layout of the rows of W and R.
-    """
+    """The update alone: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
 
     def __init__(self, columns: Columns, layout: Layout) -> None:
         self.columns, self.layout = columns, layout
@@ -138,9 +133,6 @@ class WaitingUpdates:
     """The update alone in R, with deferred W and decreases of h, which no update needs.
 
     On a device that gets its operations from the host, launching an operation takes longer than adding few numbers.
-
-    Args:
-        columns: evaluates K[:, I] U of the updates.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -180,14 +172,7 @@ class SubspaceUpdates:
     """Minimisation of h over the span of the last q updates instead of along the new one alone, per right-hand side.
 
     Sequential subspace optimisation (Narkiss & Zibulevsky, 2005) is to projections what conjugacy is to CG. K times a
-    past update is stored, so it costs no entries; memory q·n·(l+1).
-
-    Args:
-        operator: K, for products that need none of its entries.
-        columns: evaluates K[:, I] U of the updates.
-        length: q.
-        like: (n, l+1) tensor such as the residual, for shape, dtype and device.
-        rows: largest number of rows of an update.
+    past update is stored, so it costs no entries; memory q·n·(l+1). `rows` is the largest number of rows of an update.
     """
 
     def __init__(self, operator: Operator, columns: Columns, length: int, like: Tensor, rows: int) -> None:
@@ -255,9 +240,7 @@ def minimum(gram: Tensor, gradient: Tensor, newest: int, ridge: float) -> Tensor
     """Return Gram⁻¹ gradient per right-hand side, (p, q); if Gram is singular, step along the newest update alone.
 
     Args:
-        gram: (p, q, q) float64, the products Uᵢᵀ K Uⱼ of updates.
-        gradient: (p, q), the products Uᵢᵀ R.
-        newest: number of the newest update.
+        gram: (p, q, q) float64, the products Uᵢᵀ K Uⱼ of updates; gradient: (p, q), the products Uᵢᵀ R.
         ridge: relative rounding of Gram, below which two updates count as one.
     """
     scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()

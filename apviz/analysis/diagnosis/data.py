@@ -302,10 +302,8 @@ def alike(e: Evidence) -> Answer:
 def stepped_too_far(losses: Sequence[float], rows: int, log_likelihood: float | None = None) -> Diagnosis | None:
     """Test whether the losses of a training ended far above their lowest, or are no longer finite.
 
-    Args:
-        losses: One loss per step, of a row or summed over all rows; sums are recognised by the likelihood, or if that
-            is not known by their size.
-        log_likelihood: Of the model, per row.
+    One loss per step, of a row or summed over all rows: sums are recognised by the log likelihood of a row, or if that
+    is not known by their size.
     """
     finite = [loss for loss in losses if math.isfinite(loss)]
     are_sums = bool(finite) and np.median(np.abs(finite)) > SUMMED_LOSS

@@ -25,10 +25,8 @@ def decide(
 ) -> Diagnosis:
     """Return the finding of the first rule that holds, or `sound` with what was not measured.
 
-    Args:
-        rules: Rules that each examine one measured quantity, and return None if it is fine.
-        sound: Function that answers if no rule holds. It may still return a cause, if nothing else explains a slow run.
-        subject: Arguments of the rules.
+    Each rule examines one measured quantity of the subject, and returns None if it is fine. `sound` may still return a
+    cause, if nothing else explains a slow run.
     """
     missing = []
     for rule in rules:

@@ -22,31 +22,18 @@ _MOST_QUOTED = 300
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """Limits for untrusted files, checked before anything is read.
-
-    Args:
-        nbytes: largest unpacked size, in bytes.
-        columns: largest number of columns.
-    """
+    """Limits for untrusted files, checked before anything is read: unpacked size in bytes, number of columns."""
 
     nbytes: float = math.inf
     columns: float = math.inf
 
     def check_bytes(self, path: Path, nbytes: float) -> None:
-        """Refuse a file that unpacks to more.
-
-        Raises:
-            ValueError: with the limit.
-        """
+        """Refuse a file that unpacks to more."""
         if nbytes > self.nbytes:
             raise ValueError(f"{path} unpacks to more than {self.nbytes / 1e6:,.0f} MB, the limit")
 
     def check_columns(self, path: Path, count: int) -> None:
-        """Refuse a file with more columns.
-
-        Raises:
-            ValueError: with the limit.
-        """
+        """Refuse a file with more columns."""
         if count > self.columns:
             raise ValueError(f"{path} has {count:,} columns; up to {self.columns:,} are accepted")
 
@@ -68,22 +55,14 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def require_unique_names(names: Sequence[str], path: Path) -> None:
-    """Refuse a table in which two columns have the same name.
-
-    Raises:
-        ValueError: with the names.
-    """
+    """Refuse a table in which two columns have the same name."""
     twice = [name for name, count in Counter(names).items() if name and count > 1]
     if twice:
         raise ValueError(f"{path} has more than one column called {', '.join(twice)}; give each a name of its own")
 
 
 def check_parquet(path: Path, limits: SizeLimits) -> Any:
-    """Return the schema of a Parquet file, without reading its columns.
-
-    Raises:
-        ValueError: not a Parquet file, two columns of one name, or beyond the limits.
-    """
+    """Return the schema of a Parquet file of unique names within the limits, without reading its columns."""
     import pyarrow.parquet
 
     with readable(path):
@@ -97,11 +76,7 @@ def check_parquet(path: Path, limits: SizeLimits) -> Any:
 
 
 def read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    """Read a Parquet file, with the index columns of pandas.
-
-    Raises:
-        ValueError: as in `check_parquet`.
-    """
+    """Read a Parquet file that `check_parquet` accepts, with the index columns of pandas."""
     import pyarrow.parquet
 
     schema = check_parquet(path, limits)

@@ -217,15 +217,7 @@ class _ArrayBatches(Batches):
 
 
 def open_batches(path: Path, *, name: str, decimal: Any, limits: SizeLimits) -> Batches:
-    """Open a table to read it in batches. Text and Parquet are never in memory as a whole, arrays are.
-
-    Args:
-        name, decimal, limits: as in `apviz.datasets.tables.reading.read_columns`.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a table, also where a row near the end is longer or shorter than the others.
-    """
+    """Open a table to read it in batches. Text and Parquet are never in memory as a whole, arrays are."""
     require_table(path)
     readers: list[Callable[[], Batches]] = [
         lambda: _ParquetBatches(path, limits, BATCH), lambda: _ArrayBatches(path, limits, BATCH),

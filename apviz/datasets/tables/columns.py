@@ -45,9 +45,7 @@ class Unread:
     """Values that a table has, and that count as missing.
 
     Attributes:
-        count: number of rows with texts that are not numbers, or not dates.
-        what: numbers or dates.
-        examples: the first of these texts.
+        count, what, examples: number of rows with texts that are not numbers, or not dates; the first of these texts.
         infinite: number of rows with an infinite number.
     """
 
@@ -263,10 +261,7 @@ def reading_of(
 ) -> Reading:
     """Decide how texts are read: as false and true, numbers, dates, or texts, whichever fits nine values of ten.
 
-    Args:
-        levels: (m,) the distinct texts, at least one.
-        counts: (m,) number of rows of each.
-        decimal, points_are_open, order: as in `column_of`.
+    `levels`: (m,) the distinct texts, at least one, in `counts` rows each; the other arguments are as in `column_of`.
     """
     if set(levels.str.lower()) <= {"true", "false"}:
         return Reading("truth")
@@ -283,11 +278,7 @@ def reading_of(
 def _from_levels(
     name: str, codes: NDArray[Any], found: pd.Index[Any], reading: Reading | Callable[..., Reading]
 ) -> Column:
-    """Interpret texts by a reading, or by what decides it.
-
-    Args:
-        codes: (n,) position in `found` of each row's text; −1 if missing.
-    """
+    """Interpret texts by a reading, or by what decides it; codes: (n,) place in `found`, −1 if missing."""
     levels = pd.Series(found, dtype=object)
     # number of rows of each distinct text
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
@@ -334,11 +325,7 @@ def _parse_dates(levels: pd.Series[Any], form: str) -> pd.Series[Any]:
 
 
 def _find_form(levels: pd.Series[Any], counts: NDArray[Any], order: str | None) -> tuple[str, str]:
-    """Return the date format of the texts, and one that fits equally and gives other dates; both empty if none fits.
-
-    Args:
-        order: of day and month, which is preferred.
-    """
+    """Return the date format of the texts, and one that fits equally and gives other dates; both empty if none fits."""
     forms = (*ORDERS[order], *_DAY_FIRST, *_MONTH_FIRST) if order else (*_DAY_FIRST, *_MONTH_FIRST)
     all_forms = ["ISO8601", *(form + clock for form in (*forms, *_NAMED) for clock in _CLOCKS)]
     # try a few texts, the most common ones, before all of them

@@ -82,10 +82,9 @@ class Numbers:
 def parse_numbers(
     texts: pyarrow.Array, counts: NDArray[Any], chosen_mark: str | None = None, points_are_open: bool = False
 ) -> Numbers:
-    """Parse the distinct texts of a column.
+    """Parse the distinct texts of a column, in `counts` rows each.
 
     Args:
-        counts: (m,), number of rows with each text.
         chosen_mark: the user's decimal mark for ambiguous texts; None: the column itself must decide.
         points_are_open: whether a point may separate thousands, judging by the rest of the file.
     """

@@ -58,12 +58,9 @@ class Encoding:
         return (*(f"{self.column}={text}" for text in self.texts), *missing)
 
     def inputs(self, column: Column) -> Array:
-        """Return the inputs (n, k) of a column of any table. They are NaN where a value is missing.
+        """Return the inputs (n, k) of a column of any table, of the same kind. They are NaN where a value is missing.
 
         A text that no training row had counts as missing, unless the rarer texts are not distinguished.
-
-        Raises:
-            ValueError: the column holds something else than it did in the training rows.
         """
         if self.kind == "constant":
             return np.zeros((len(column.values), 1))
@@ -106,11 +103,7 @@ class Encoding:
 
     @classmethod
     def from_plain(cls, found: Any) -> Encoding:
-        """Return the encoding of plain values, each checked.
-
-        Raises:
-            ValueError: names a value that is missing or invalid.
-        """
+        """Return the encoding of plain values; a ValueError names one that is missing or invalid."""
         names = [each.name for each in fields(cls)]
         if not isinstance(found, Mapping) or sorted(found) != sorted(names):
             raise ValueError(f"a column must have {', '.join(names)}, got {found!r:.80}")
@@ -134,14 +127,10 @@ class Encoding:
 
 
 def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Encoding, str]:
-    """Decide how a column becomes inputs, and describe it.
+    """Decide how a column becomes inputs by its training rows, a mask (n,), and describe it.
 
-    Texts become one input of 0 or 1 for each of the `MAX_LEVELS` most common, or a single input if there are two.
-
-    Args:
-        rows: (n,) mask of training rows.
-        fill: replace missing values by the median of these rows, and missing texts by a level of their own. If false,
-            these rows must have no missing values.
+    Texts become one input of 0 or 1 for each of the `MAX_LEVELS` most common, or a single input if there are two. With
+    `fill`, missing values become the median of these rows, and missing texts a level of their own; else there are none.
     """
     name, values = column.name, column.values[rows]
     if column.kind == "constant":

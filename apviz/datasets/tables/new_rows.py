@@ -50,11 +50,7 @@ class NewRows:
     _inputs: _Inputs
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[tuple[pd.DataFrame, Array]]:
-        """Yield the columns of `schema` and the inputs (m, d) of each batch; NaN where a value is missing.
-
-        Args:
-            names: the inputs, in another order.
-        """
+        """Yield the columns of `schema` and the inputs (m, d), in the order of names; NaN where a value is missing."""
         order = [self.names.index(name) for name in (self.names if names is None else names)]
         for frame in self._table.frames():
             yield frame[self.schema.names], self._inputs.of(frame)[0][:, order]
@@ -83,7 +79,6 @@ def read_new_rows(
         limits: for files from untrusted users.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: not a table; a column is missing, holds another kind of values, or can be read in two ways.
     """
     path = Path(path)
@@ -137,11 +132,7 @@ class _Inputs:
         return tuple(each.column for each in self.encodings for _ in each.names)
 
     def of(self, frame: pd.DataFrame) -> tuple[Array, list[list[Column]]]:
-        """Return the inputs of a batch (m, d), and the columns of each encoding.
-
-        Raises:
-            ValueError: a column holds another kind of values than in the training rows.
-        """
+        """Return the inputs of a batch (m, d), and the columns of each encoding, of the same kinds."""
         own = [
             [column_of(name, frame[name], reading=self.readings.get(name)) for name in each.columns]
             for each in self.encodings

@@ -51,8 +51,7 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     """Convert a table to numbers: texts become 0 and 1, dates days; missing values are dropped or filled.
 
     Args:
-        n: keep this number of random rows; None: all.
-        seed: of the choice of these rows.
+        n: keep this number of random rows, by the seed; None: all.
 
     Raises:
         ValueError: a missing or unusable column, or too few remaining rows.
@@ -107,11 +106,7 @@ def _at_random(rows: NDArray[np.bool_], n: int, seed: int) -> NDArray[np.bool_]:
 
 
 def _left_out(unused: Sequence[Column], why: str) -> list[str]:
-    """Explain why columns are not inputs; constant columns are reported by the caller.
-
-    Args:
-        why: the reason of columns that could be inputs.
-    """
+    """Explain why columns are not inputs, except constant ones; `why` is the reason of those that could be."""
     by_name = [f"{each.name} ({each.about})" for each in unused if each.names_rows]
     unusable = [f"{each.name} ({each.about})" for each in unused if each.kind == "unusable"]
     others = [each.name for each in unused if each.is_usable]
@@ -125,11 +120,7 @@ def _left_out(unused: Sequence[Column], why: str) -> list[str]:
 def _rows_with_values(
     table: Table, inputs: Sequence[Column], target: Column, choices: TableChoices
 ) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return a mask of the kept rows, and notes on the others.
-
-    Raises:
-        ValueError: missing values if they are refused; too few rows.
-    """
+    """Return a mask of the kept rows, and notes on the others; ValueError for refused values, or too few rows."""
     # a constant column drops no rows
     varying = [each for each in (*inputs, target) if each.kind != "constant"]
     missing = {each.name: np.isnan(each.values) for each in varying if each.missing}
@@ -261,11 +252,7 @@ def dataset_of(
 
 
 def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
-    """Report unnamed inputs, and values that become equal by rounding to dtype.
-
-    Raises:
-        ValueError: a column whose values even float64 cannot keep apart.
-    """
+    """Report unnamed inputs, and values that rounding to dtype makes equal; ValueError if float64 does."""
     notes, varying = [], varying_inputs(table)
     names = tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies)
     unnamed = pd.Index(names)[pd.Index(names).str.fullmatch(UNNAMED)].tolist()
@@ -286,11 +273,6 @@ def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str
 
 
 def read_table(path: Path, target: str | int) -> RawTable:
-    """Return the raw table of a file without missing values (see `load_table` for `target`).
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a table, or missing values.
-    """
+    """Return the raw table of a file without missing values (see `load_table` for `target`)."""
     choices = TableChoices(target=target, missing="refuse")
     return prepare_table(inspect_table(path, target=target), choices)

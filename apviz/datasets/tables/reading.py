@@ -99,7 +99,7 @@ def read_columns(
     decimal: str | Mapping[str, str] | None = None,
     limits: SizeLimits = UNLIMITED,
 ) -> tuple[pd.DataFrame, TextFormat | None]:
-    """Read CSV and similar files, Parquet, `.npy` or `.npz`; detect separators, decimal marks and the encoding.
+    """Read CSV and similar files, Parquet, `.npy` or `.npz`; return the columns, and the format of a text file or None.
 
     Columns without names are called `column 1` and so on. The arrays of an `.npz` file are put side by side: a vector
     becomes a column with its name, a matrix one for each of its columns.
@@ -109,11 +109,7 @@ def read_columns(
         name: a requested column; if the first line has it, that line holds names.
         decimal: the user's decimal mark, for all columns or by name: if it is a comma, 1.234 stays a text.
 
-    Returns:
-        the columns, and the format of a text file; None for other files.
-
     Raises:
-        FileNotFoundError: no such file.
         ValueError: another kind of file, not a table, a row longer or shorter than the others, two columns of one name,
             or beyond the limits.
     """
@@ -126,11 +122,7 @@ def read_columns(
 
 
 def require_table(path: Path) -> None:
-    """Check that a file exists and that its name has the ending of a table.
-
-    Raises:
-        FileNotFoundError, ValueError: it does not.
-    """
+    """Check that a file exists and that its name has the ending of a table."""
     if not path.name.lower().endswith(SUFFIXES):
         raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
@@ -173,11 +165,7 @@ def layout_of(path: Path, header: bool | None, name: str | None, limits: SizeLim
 
 
 def text_parts(path: Path, found: TextFormat, names: Sequence[str]) -> Iterator[pyarrow.Table]:
-    """Yield a text file part by part, all columns as texts; missing values are null.
-
-    Raises:
-        ValueError: a row longer or shorter than the others; once its part is read.
-    """
+    """Yield a text file part by part, all columns as texts; missing values are null, uneven rows a ValueError."""
     uneven: list[tuple[int, int]] = []
 
     def refuse(row: pyarrow.csv.InvalidRow) -> str:
@@ -263,11 +251,7 @@ class _Rewritten(io.RawIOBase):
 
 
 def _find_format(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> tuple[TextFormat, list[str]]:
-    """Detect the encoding in the whole file, and the rest at its beginning; return it with the first row.
-
-    Raises:
-        ValueError: not text, or a first line without an end.
-    """
+    """Detect the encoding in the whole file, and the rest at its beginning; return it with the first row."""
     encoding = _find_encoding(path, limits)
     with _open(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         sample = text.read(_SAMPLE)

@@ -35,11 +35,7 @@ _HEAD_CHARACTERS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoices:
-    """Choices for the preparation of a table; see `load_table`.
-
-    Raises:
-        ValueError: an unknown choice.
-    """
+    """Choices for the preparation of a table, each checked; see `load_table`."""
 
     target: str | int
     inputs: tuple[str, ...] | None = None
@@ -185,14 +181,7 @@ class Table:
 
 
 def require_answers(path: Path, questions: Mapping[str, Question | None]) -> None:
-    """Refuse columns of numbers or dates that can be read in two ways.
-
-    Args:
-        questions: by name of the column.
-
-    Raises:
-        ValueError: with the option that decides.
-    """
+    """Refuse columns of numbers or dates that can be read in two ways, and name the option that decides."""
     asked = [(name, question) for name, question in questions.items() if question]
     if asked:
         name, question = asked[0]
@@ -249,11 +238,7 @@ def inspect_table(
 def columns_of(
     path: Path, frame: pd.DataFrame, text: TextFormat | None, decimal: Decimal, dates: Dates
 ) -> tuple[Column, ...]:
-    """Interpret the columns of a file that was read.
-
-    Raises:
-        ValueError: a decimal mark, or an order of dates, of a column that does not exist.
-    """
+    """Interpret the columns of a file that was read."""
     marks, orders = (by_column(*each, path, frame.columns) for each in (("decimal", decimal), ("dates", dates)))
     return tuple(
         column_of(
@@ -268,14 +253,7 @@ def columns_of(
 
 
 def by_column(setting: str, given: Decimal | Dates, path: Path, names: Iterable[str]) -> dict[str, str | None]:
-    """Return a decision for all columns, or for some, by name of the column.
-
-    Args:
-        names: of all columns.
-
-    Raises:
-        ValueError: a column does not exist.
-    """
+    """Return a decision for all columns, or for some of these names, by name; ValueError for an unknown one."""
     names = list(names)
     found: dict[str, str | None] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names, given)
     unknown = [name for name in found if name not in names]

@@ -55,7 +55,6 @@ class TextTypes:
         """Return the type of each column, and whether a point may separate thousands.
 
         Args:
-            separator: of the file.
             commas: names of columns with decimal commas, as the user says.
             texts_of: returns the distinct texts of a column.
         """

@@ -59,11 +59,7 @@ def _chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
 
 
 def _names(options: Options) -> list[str]:
-    """Return the data set of `options`, otherwise the available ones of the paper, only the first two at a reduced n.
-
-    Raises:
-        DatasetUnavailable: None is available.
-    """
+    """Return the data set of `options`, or the available ones of the paper, only the first two at a reduced n."""
     if options.dataset is not None:
         names = [options.dataset]
     else:

@@ -33,12 +33,7 @@ AnyArray = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """A polynomial of r ÷ cutoff, 0 beyond the cut-off.
-
-    Args:
-        cutoff: the distance.
-        chebyshev: (degree + 1,) its coefficients in Chebyshev polynomials of 2r/cutoff − 1.
-    """
+    """A polynomial of r ÷ cutoff, 0 beyond the cut-off; chebyshev: its coefficients, in 2r/cutoff − 1."""
 
     cutoff: float
     chebyshev: Array
@@ -65,12 +60,11 @@ class Near:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Square columns over the plane of all coordinates but the last.
+    """Square columns, of a side, over the plane of all coordinates but the last.
 
     Args:
         low: (d − 1,) the corner.
         dims: numbers of columns along two coordinates, 1 where there are none.
-        side: of a column.
         cutoff: the distance up to which points are neighbours.
     """
 
@@ -164,11 +158,7 @@ def add_product_(
     out: AnyArray, grid: Grid, near: Near, sources: Sorted, targets: Sorted, u: AnyArray,
     wanted: NDArray[np.uint8] | None = None, *, compiled: bool,
 ) -> None:  # fmt: skip
-    """Add near(targets, sources) u to `out`, both in the order of the grid, as `Sorted.gathered` returns them.
-
-    Args:
-        wanted: (m,) 0 for targets to leave out; None: all are wanted.
-    """
+    """Add near(targets, sources) u to `out`, both in the order of the grid; without targets where wanted: (m,) is 0."""
     if not compiled:
         where = np.arange(len(targets.order)) if wanted is None else wanted.nonzero()[0]
         some = replace(targets, x=targets.x[targets.order[where]])

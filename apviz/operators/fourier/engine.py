@@ -354,11 +354,7 @@ class FourierOperator(TiledOperator):
 def with_fourier_products(
     operator: Operator, dtype: torch.dtype = torch.float32, error: float | None = None
 ) -> FourierOperator | None:
-    """Return the Fourier operator of the same points; None where it does not support or reach something.
-
-    Args:
-        dtype, error: as of `FourierOperator`; of a Fourier operator, its own error remains.
-    """
+    """Return the Fourier operator of the same points in a dtype; None where it lacks or cannot reach something."""
     if operator.x.device.type != "cpu" or not isinstance(operator, TiledOperator):  # nor shared by ranks
         return None
     if operator.x.shape[1] > MOST_INPUTS:

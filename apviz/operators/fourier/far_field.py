@@ -45,11 +45,7 @@ LINE_POINTS, LINES = 400, 5
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The box of all points, with the distances in it.
-
-    Args:
-        low, high: (d,) its corners.
-    """
+    """The box of all points, from its corner low to high, (d,) each, with the distances in it."""
 
     low: Array
     high: Array
@@ -172,11 +168,7 @@ class FarField:
         return [step * np.arange(1 - half, half) for step, half in zip(steps, self.halves, strict=True)]
 
     def _coefficients(self, stretched: int | None = None) -> Array:
-        """Compute the coefficients of frequencies from 0 along each axis: cosine transforms of k − near on a grid.
-
-        Args:
-            stretched: the axis along which to transform δ ∂(k − near)/∂δ instead.
-        """
+        """Compute coefficients along each axis: cosine transforms of k − near, or of δ ∂(k − near)/∂δ."""
         axes = [
             period / (2 * half) * np.arange(half + 1) for period, half in zip(self.periods, self.halves, strict=True)
         ]

@@ -40,12 +40,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _Term:
-    """The series of one function of a distance.
-
-    Args:
-        part: of the kernel, of whose features it is.
-        spectra: √c z, of two functions each.
-    """
+    """The series of one function of a distance: the kernel's part with its features, and √c z of two functions each."""
 
     far: FarField
     part: int
@@ -102,11 +97,7 @@ class PriorSeries:
             self._terms.append(_Term(far, metric.part, self._drawn(far, generator)))
 
     def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Evaluate the functions at x: (n, d), to (n, count) in `dtype`. Equal x gives equal values up to 1e-5.
-
-        Raises:
-            ValueError: x is outside of the box.
-        """
+        """Evaluate the functions at x: (n, d) in the box, to (n, count). Equal x gives equal values up to 1e-5."""
         out, features = torch.zeros(len(x), self.count, dtype=dtype), self._features(x)
         for term in self._terms:
             at = features[term.part]
@@ -138,11 +129,7 @@ class PriorSeries:
 
 
 def _series(radial: Radial, box: Box, error: float) -> FarField:
-    """Return the shortest series of a function, without near part, whose measured error is small enough.
-
-    Raises:
-        Unreachable: no series has this error.
-    """
+    """Return the shortest series of a function, without near part, whose measured error is small enough."""
     window = decayed(radial, IMAGE_SHARE * error)
     first = math.floor(math.log(2.0 / max(box.diagonal, 1e-6), BAND_RATIO))
     for step in range(first, first + BANDS):

@@ -27,9 +27,6 @@ class FourierRunningProduct(RunningProduct):
     """K Z by Fourier series and near neighbours, each entry of K to the operator's error.
 
     Args:
-        operator: K.
-        groups: the rows of each group.
-        products: of the kernel's functions of a distance.
         evaluated: counts the entries that the seconds of everything here are converted to.
     """
 

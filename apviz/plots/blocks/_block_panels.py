@@ -24,11 +24,7 @@ DECADES: Final = 8.0
 
 
 def block_runs(traces: Trace | Sequence[Trace], figure: str, *, colours: bool = False) -> list[Trace]:
-    """Return the traces as a list, and check that all have blocks, or colours of blocks if these will do.
-
-    Raises:
-        ValueError: No trace; a trace without blocks.
-    """
+    """Return the traces as a list, and check that all have blocks, or colours of blocks if these will do."""
     several = as_traces(traces)
     require_all(
         several, lambda trace: "block" in trace or (colours and bool(trace.parts)),

@@ -32,11 +32,7 @@ NO_ROW: Final = "#D9DEE4"
 
 
 def require_snapshots(trace: Trace, figure: str) -> None:
-    """Raise an error that says how to record rows and snapshots, if a trace lacks them.
-
-    Raises:
-        ValueError: A group is missing.
-    """
+    """Check that a trace has rows and snapshots; the message says how to record them."""
     require_trace(trace)
     missing = [group for group in ("rows", "snapshot") if group not in trace]
     if missing:
@@ -48,11 +44,7 @@ def require_snapshots(trace: Trace, figure: str) -> None:
 
 
 def place_of(update: int, updates: list[int], what: str) -> int:
-    """Return the place of an update among those that can be drawn.
-
-    Raises:
-        ValueError: It cannot be drawn; `what` is the subject of the message.
-    """
+    """Return the place of an update among those that can be drawn; else `what` is the subject of the ValueError."""
     if isinstance(update, bool) or update not in updates:
         raise ValueError(
             f"{what} was not recorded, or is not finite; there are {len(updates)} updates from {updates[0]} to "
@@ -70,11 +62,7 @@ def line_above(label: str, theme: Theme) -> dict[str, Any]:
 
 
 def drawable(trace: Trace) -> tuple[xr.Dataset, list[str]]:
-    """Return the snapshots to draw, and notes on the others.
-
-    Raises:
-        ValueError: No residual is finite.
-    """
+    """Return the snapshots to draw, and notes on the others; ValueError if no residual is finite."""
     snapshots, notes = trace["snapshot"], list[str]()
     finite = np.isfinite(snapshots["residual"].values).all(axis=1)
     if not finite.any():
@@ -103,12 +91,11 @@ def step(trace: Trace, number: int) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Quantized:
-    """Residuals as 16-bit multiples of a power of ten.
+    """Residuals as 16-bit multiples of a power of ten, between 1/3,277 and 1/32,767 of the limit.
 
     Args:
-        codes: Multiples, in the shape of the residuals.
         limit: Largest residual, rounded up.
-        power: Exponent; a code times 10^−power is the residual. This unit is between 1/3,277 and 1/32,767 of the limit.
+        power: Exponent; a code times 10^−power is the residual.
     """
 
     codes: Integers

@@ -133,12 +133,7 @@ def _add_controls(figure: go.Figure, names: list[str], titles: list[str], theme:
 
 
 def slider(frames: Sequence[str], theme: Theme, labels: Sequence[str] | None = None, **place: Any) -> dict[str, Any]:
-    """Return a slider with one step for each frame, and a line above it with the label of the current step.
-
-    Args:
-        labels: Labels of the steps; the names of the frames by default.
-        place: plotly's x, y, anchors, len and pad.
-    """
+    """Return a slider with one step for each frame, and a line above it with its label, at a place."""
     steps = [
         {"label": label, "method": "animate", "args": [[name], _showing(0)]}
         for name, label in zip(frames, labels or frames, strict=True)

@@ -28,12 +28,8 @@ def add_curves(
 ) -> None:
     """Add a curve per series to every panel, and a cross or an open circle for each run that did not converge.
 
-    The first number of a point's `customdata` is the index of its run in `traces`.
-
-    Args:
-        over: Setting in which the runs of a curve differ.
-        x: Column of `sweep_table` on the x axis.
-        panels: Columns of `sweep_table` from top to bottom, with the titles of their axes.
+    The first number of a point's `customdata` is the index of its run in `traces`. `x` and the keys of `panels`, from
+    top to bottom with the titles of their axes, are columns of `sweep_table`.
     """
     table = sweep_table(traces)
     places = {id(trace): place for place, trace in enumerate(traces)}

@@ -63,11 +63,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
 
 def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
-    """Check that all traces of a figure over b have a block size.
-
-    Raises:
-        ValueError: A trace without a block size.
-    """
+    """Check that all traces of a figure over b have a block size."""
     require_all(
         traces, lambda trace: trace.block_size is not None,
         f"{figure} draws runs of AlternatingProjection, which have a block_size; {{}} has none. Leave it out, or draw "

@@ -27,12 +27,7 @@ SUBSAMPLE_ROWS = 500
 
 @dataclass(eq=False)
 class Iterate:
-    """A point W, or a direction, for which B is 0.
-
-    Args:
-        w: (n, l+1) float64.
-        r: (n, l+1) residual B − KW, in the dtype of the operator.
-    """
+    """A point W, (n, l+1) float64, or a direction, for which B is 0; with its residual B − KW."""
 
     w: Tensor
     r: Tensor
@@ -109,13 +104,7 @@ class IterativeSolver(Solver):
 
 
 class Iteration(State, ABC):
-    """State of a solve whose updates move `point`, the iterate that is the solution.
-
-    Args:
-        start: state at the initial weights.
-        seed: seed of all random draws.
-        updates: number of updates in an epoch.
-    """
+    """State of a solve whose updates, a number of them an epoch, move `point`, the iterate that is the solution."""
 
     def __init__(self, start: State, seed: int, updates: int = 1) -> None:
         super().__init__(**vars(start))

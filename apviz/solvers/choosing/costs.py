@@ -113,15 +113,10 @@ def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate
 
 
 class CostModel:
-    """Seconds of the parts of a solve, each measured on few rows on first use.
+    """Seconds of the parts of a solve, each measured on few rows on first use, by the clock `seconds`.
 
     Costs are cached for ten minutes in this process, for systems with kernels of the same form, and the same rows,
     inputs, right-hand sides, dtype, engine and device. Another tolerance, noise or lengthscale needs no measurements.
-
-    Args:
-        operator: K, with a fixed engine.
-        columns: number of right-hand sides.
-        seconds: clock of the measurements.
     """
 
     _known: ClassVar[dict[Hashable, tuple[float, float]]] = {}
@@ -235,11 +230,7 @@ def usual_work(n: int, reduction: float) -> float:
 
 
 def work_of_iterations(operator: Operator, columns: int, rank: int) -> tuple[float, float]:
-    """Return the work of the set-up of CG with a preconditioner of low rank, and of an iteration; n² entries by time.
-
-    Args:
-        rank: rank of the preconditioner; 0: none.
-    """
+    """Return the work of the set-up of CG with a preconditioner of this rank, and of an iteration, by time."""
     n = operator.n
     setup = LOW_RANK + LOW_RANK_FLOPS * rank**2 / n if rank else 0.0
     return setup, operator.matmul_price(columns) + 2.0 * rank / n
@@ -334,15 +325,10 @@ def of_iterations(
 
 
 def predicted(solver: Solver, operator: Operator, columns: int, costs: CostModel, work: float = 1.0) -> Cost | None:
-    """Predict what a solver costs; None where it cannot be used.
+    """Predict what a solver without `auto` settings costs; None where it cannot be used.
 
     Args:
-        solver: a solver whose `auto` settings are resolved.
-        operator, columns: K, and the number of right-hand sides.
         work: work of an epoch of alternating projection, from a rehearsal.
-
-    Raises:
-        KeyError: no prediction is known of this solver.
     """
     return _METHODS[solver.name](solver, operator, columns, costs, work)
 

@@ -24,17 +24,11 @@ PASS = 1.0
 
 
 class Rehearsal:
-    """CG on m random rows with m/n of the noise, so that the eigenvalues are about m/n times those of all rows.
+    """CG on m = `rows` random rows with m/n of the noise, so that eigenvalues are about m/n times those of all rows.
 
-    In float64, because float32 cannot separate rounding from the part that low rank omits. Set-up takes about
-    m²·(d + rank) operations and an iteration 2m²; they do not count as work of the solve.
-
-    Args:
-        operator: K.
-        b: (n, l+1) right-hand sides, in the layout of the operator; None: random ones.
-        rank: largest rank to rehearse.
-        rows: m, at most n.
-        seed: seed of the rows and the pivots.
+    In float64, because float32 cannot separate rounding from the part that low rank omits. Set-up takes about m²·(d +
+    rank) operations and an iteration 2m²; they do not count as work of the solve. `b`: (n, l+1), in the layout of the
+    operator; None: random right-hand sides.
     """
 
     def __init__(self, operator: Operator, b: Tensor | None, rank: int, rows: int, seed: int) -> None:
@@ -55,15 +49,9 @@ class Rehearsal:
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:
-        """Count the iterations that lower the residual to `tol`, with fractions interpolated in its logarithm.
+        """Count the iterations that lower the mean residual to `tol`, with fractions interpolated in its logarithm.
 
-        Args:
-            rank: rank of a randomly pivoted Cholesky preconditioner; 0: none.
-            tol: tolerance on the mean over right-hand sides.
-            most: iteration limit.
-
-        Returns:
-            the iterations, or None if `most` are not enough.
+        None if `most` are not enough. With a randomly pivoted Cholesky preconditioner of this rank, unless it is 0.
         """
         r, tiny = self._r, torch.finfo(torch.float64).tiny
         norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
@@ -91,8 +79,7 @@ class Rehearsal:
     def left_by_a_sweep(self, partitioner: Partitioner, block_size: int) -> float:
         """Return the share of the residual that projections onto each block once leave; 0 if a block has no factor.
 
-        Args:
-            partitioner, block_size: of all rows; blocks of a rehearsal have m/n of the rows.
+        Blocks have m/n of the rows of `block_size`.
         """
         m = self._probe.n
         partition = partitioner(self._probe.inputs, max(2, round(block_size * m / self._n)))
@@ -140,14 +127,9 @@ def cheapest(
     the rows to these predicts the increase.
 
     Args:
-        operator: K.
-        b: (n, l+1) right-hand sides of the solve; None: random ones.
         ranks: ranks to try, in this order; if the first costs too much, no other is tried but 0.
         tol: target share of the residual.
-        columns: number of right-hand sides, which sets the cost of an iteration.
-        work: largest work.
         rows: rows of the rehearsal.
-        seed: seed of the rehearsal.
     """
     whole, half = (Rehearsal(operator, b, max(ranks), several, seed) for several in (rows, rows // 2))
     best: Plan | None = None
@@ -164,11 +146,9 @@ def cheapest(
 
 
 def growth(needed: float, of_half: float | None, times: float) -> float:
-    """Return the growth factor, at least 1, of the iterations on `times` as many rows, from half of the rows to these.
+    """Return the growth factor, at least 1, of iterations on `times` as many rows, from half of the rows to these.
 
-    Args:
-        needed, of_half: iterations on the rows of a rehearsal, and on half of them; None: not known.
-        times: factor of the rows.
+    `needed` and `of_half` are those on the rows of a rehearsal and on half of them; None: not known.
     """
     doubling = 1.0 if of_half is None else (needed + FEW) / (of_half + FEW)
     return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))

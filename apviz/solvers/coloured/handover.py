@@ -34,14 +34,7 @@ SLOW = 2.0
 
 
 def handing_over(sweeps: Events, state: State, stopping: Stopping, seed: int) -> Events:
-    """Yield what sweeps report until they turn out to be slow; then continue by overlapping projections.
-
-    Args:
-        sweeps: events of coloured projections, which change `state`.
-        state: state of coloured projections.
-        stopping: tolerance and limits of the solve.
-        seed: seed of the overlapping projections.
-    """
+    """Yield what sweeps report until they turn out to be slow; then continue by overlapping projections."""
     progress = Progress(state, stopping, seed)
     yield from until(sweeps, progress.is_slow)
     blocks = progress.blocks
@@ -60,11 +53,6 @@ def handing_over(sweeps: Events, state: State, stopping: Stopping, seed: int) ->
 
 class Progress:
     """The decrease of the residual from sweep to sweep, compared with the usual one of overlapping projections.
-
-    Args:
-        state: state that the sweeps change.
-        stopping: tolerance and limits of the solve.
-        seed: seed of the overlapping projections.
 
     Attributes:
         blocks: set-up of the overlapping projections, once `is_slow` has returned True.
@@ -112,13 +100,7 @@ def _blocks(state: State, stopping: Stopping, seed: int) -> Blocks | None:
 
 
 class Nested(State):
-    """State of a run whose solve is continued by an inner solver.
-
-    Args:
-        inner: state of the inner solver.
-        order: (n,) the run's row of each inner row.
-        b: (n, l+1) right-hand sides in the order of the run.
-    """
+    """State of a run whose solve is continued by an inner solver; order: (n,) the run's row of each inner row."""
 
     def __init__(self, inner: State, order: Tensor, b: Tensor) -> None:
         super().__init__(
@@ -158,12 +140,7 @@ class Nested(State):
 
 
 def nested(events: Events, state: Nested) -> Events:
-    """Pass on what an inner solver reports, with the run's order of rows and without its numbers of blocks.
-
-    Args:
-        events: of the inner solver, which change `state.inner`.
-        state: state of the run.
-    """
+    """Pass on what an inner solver reports, with the run's order of rows and without its numbers of blocks."""
     reply: Any = None
     while True:
         try:

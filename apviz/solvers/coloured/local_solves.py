@@ -28,12 +28,7 @@ ROUNDED = 1e-2
 
 
 class LocalSolve(ABC):
-    """An approximation of K[I, I]⁻¹.
-
-    Attributes:
-        rank: number of vectors; that of the rows if it is exact.
-        numbers: that it holds.
-    """
+    """An approximation of K[I, I]⁻¹, of a rank (that of the rows if it is exact), which holds some numbers."""
 
     rank: int
     numbers: int
@@ -44,13 +39,7 @@ class LocalSolve(ABC):
 
 
 class LowRankSolve(LocalSolve):
-    """(LLᵀ + Λ)⁻¹ by Woodbury's identity.
-
-    Args:
-        factor: Lᵀ, (r, |I|).
-        diagonal: Λ, (|I|,) float64.
-        kept: dtype of the stored Lᵀ.
-    """
+    """(LLᵀ + Λ)⁻¹ by Woodbury's identity; factor: Lᵀ, (r, |I|), diagonal: Λ, (|I|,) float64."""
 
     def __init__(self, factor: Tensor, diagonal: Tensor, kept: torch.dtype) -> None:
         self.rank, self.numbers = len(factor), factor.numel()
@@ -87,12 +76,10 @@ class ExactSolve(LocalSolve):
 
 @dataclass(frozen=True)
 class LocalSolves:
-    """Settings of local solves.
+    """Settings of local solves; `kept` is the dtype of what is stored.
 
     Args:
         most: largest rank, as a share of the rows; a block that needs more is solved exactly, and with 0 every block.
-        seed: of the pivots.
-        kept: dtype of what is stored.
     """
 
     most: float

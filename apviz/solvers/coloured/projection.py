@@ -221,9 +221,7 @@ class _Colour:
     """Blocks that are projected onto at once.
 
     Args:
-        rows: the rows of all its blocks, sorted, each once.
-        places: those of each block in `rows`.
-        solves: the local solve of each block.
+        rows: the rows of all its blocks, sorted, each once; `places` are those of each block in them.
     """
 
     rows: Tensor

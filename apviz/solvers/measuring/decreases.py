@@ -14,8 +14,7 @@ class Waiting:
     """Decreases of h by an update, to be computed later: ½ uᵀ(r + r′) of every column, on the rows of its block.
 
     Args:
-        u: (|I|, l+1) the update.
-        before, after: (|I|, l+1) the residual before and after it, r and r′.
+        u, before, after: (|I|, l+1) the update, and the residual before and after it.
         in_users: 0-d, the decrease of all columns in the user's units, once it is computed.
     """
 
@@ -34,11 +33,7 @@ def settled(waiting: Sequence[Waiting]) -> Tensor:
 
 
 class Decreases:
-    """Sum of the decreases of h, in the units of the run; hooks get decreases in the user's units.
-
-    Args:
-        share: (l+1,) weights of the columns.
-        unit: factor from energies of the run to those of the user.
+    """Sum of the decreases of h, in the units of the run; hooks get them in the user's, by the factor `unit`.
 
     Attributes:
         total: 0-d float64 on the device, without waiting decreases.

@@ -71,13 +71,9 @@ class Refinement:
     """Decision when the recursion needs a pass, and when further passes are in vain.
 
     Args:
-        stopping: tolerance and limits of the solve.
         residual: the mean relative residual at the start.
-        dtype: dtype of the recursion.
-        reduction: largest factor by which the recursion lowers the residual between two passes; 0: no limit.
-        drifts: whether the recursion drifts by more than rounding, so that checking some rows pays off.
-        more_digits: ways to give it more digits, in words.
-        jitter: the largest jitter of a block if that exceeds σ², else 0.
+        reduction, drifts: as of `State`.
+        more_digits, jitter: as of `Certifier.begin`.
     """
 
     def __init__(
@@ -102,11 +98,7 @@ class Refinement:
 
     @property
     def aim(self) -> float:
-        """Return the residual of the recursion at which to evaluate B − KW again.
-
-        The recursion's residual and the drift are independent, so their squares add up.
-        Going below the drift is useless.
-        """
+        """Return the residual of the recursion at which to evaluate B − KW again; its square and the drift's add up."""
         tol, drift = self._stopping.tol, self._drift if self.drifts else self._rounding_share * self._start
         tol -= min(self._bound, 0.5 * tol)
         if drift > DRIFT_SHARE * tol:

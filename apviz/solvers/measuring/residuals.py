@@ -81,12 +81,11 @@ class Measured(NamedTuple):
 class ExactResidual:
     """The residual of the K that the user gave, not of K rounded to the operator's dtype.
 
-    In float32 both K and B − KW are rounded, by up to the condition number more than W is. If σ² is small, the
-    residual of the rounded K may be below the tolerance while that of K is far above it.
-    Rounding is bounded too, and added if it may exceed a thousandth of the tolerance.
+    In float32 both K and B − KW are rounded, by up to the condition number more than W is. If σ² is small, the residual
+    of the rounded K may be below the tolerance while that of K is far above it. Rounding is bounded too, and added if
+    it may exceed a thousandth of the tolerance.
 
     Args:
-        operator: K, in the solver's order of rows; evaluations count as its work.
         products: evaluates K W for W in float64; None: the exact operator. Its `entry_rounding` bounds its error.
     """
 
@@ -120,11 +119,7 @@ class ExactResidual:
         return Measured(r, found.square(), rounding, -0.5 * inner, energy_rounding, self.kind)
 
     def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
-        """Estimate the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
-
-        Args:
-            norms: (l+1,) ‖b‖ on the host.
-        """
+        """Estimate the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a few per cent of the rows; norms: ‖b‖."""
         n, layout = self._exact.n, self._exact.layout
         size = min(n, max(LOOK_ROWS, round(LOOK_SHARE * n)))
         rows = torch.randperm(n, generator=generator)[:size].to(r.device)
@@ -173,11 +168,7 @@ class ApproximateResidual(ExactResidual):
 
 
 def residual_for(operator: CountingOperator, certify: Certify) -> ExactResidual:
-    """Return the evaluation of B − KW for an operator.
-
-    Raises:
-        ValueError: compensated sums, which the operator's engine lacks.
-    """
+    """Return the evaluation of B − KW for an operator; ValueError for compensated sums that its engine lacks."""
     if certify == "exact":
         return ExactResidual(operator)
     if certify == "compensated":
