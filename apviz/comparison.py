@@ -146,18 +146,9 @@ def build_system(
     probes = 2.0 * torch.randint(2, (len(x), rhs - 1), generator=generator) - 1.0
     b = torch.cat([(y - hyperparameters.mean)[:, None], probes.to(y)], dim=1)
     return KernelSystem(
-        x,
-        b,
-        hyperparameters.build_kernel(),
-        noise=noise,
-        operator=operator,
-        dtype=dtype,
-        device=device,
-        dataset=data.card.name,
-        seed=seed,
-        preparation=data.preparation,
-        merged_rows=merged_rows,
-    )
+        x, b, hyperparameters.build_kernel(), noise=noise, operator=operator, dtype=dtype, device=device,
+        dataset=data.card.name, seed=seed, preparation=data.preparation, merged_rows=merged_rows,
+    )  # fmt: skip
 
 
 def duplicates_in_words(data: Dataset, system: KernelSystem) -> str:
@@ -328,12 +319,9 @@ def recorded_solve(
     name = f"{system.dataset}-n{system.n} {solver.method.name}"
     lock: Lock[Any] | None = lock_free_path(place_of(out), name) if records() else None
     recorder = Recorder(
-        lock,
-        rows=with_pictures,
-        snapshots=range(recording.pictures + 1) if with_pictures else (),
-        weights=with_pictures and system.d == 1,
-        eigenvalues=recording.eigenvalues,
-    )
+        lock, rows=with_pictures, snapshots=range(recording.pictures + 1) if with_pictures else (),
+        weights=with_pictures and system.d == 1, eigenvalues=recording.eigenvalues,
+    )  # fmt: skip
     error, interrupt, is_beyond_memory = "", None, False
     try:
         attempt(system, solver, [*prediction, recorder, *hooks])

@@ -48,12 +48,8 @@ LITTLE_MEMORY = 2.0
 RUN_ON_GPUS: Final = Path(__file__).with_name("run_on_gpus.json")
 #: Optional packages, by the extra that installs them.
 EXTRAS: Final = {
-    "panel": "dashboard",
-    "gpytorch": "gpytorch",
-    "pykeops": "keops",
-    "anywidget": "notebook",
-    "h5py": "hdf5",
-}
+    "panel": "dashboard", "gpytorch": "gpytorch", "pykeops": "keops", "anywidget": "notebook", "h5py": "hdf5",
+}  # fmt: skip
 
 #: Textbook correlations (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales.
 _TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {

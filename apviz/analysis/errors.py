@@ -73,12 +73,9 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
         },
         coords={"epoch": epoch["epoch"]},
         attrs={
-            "bound_name": name,
-            "bound_is_estimate": estimated,
-            "how": how,
-            "at_passes": bool(np.isnan(upper).any()),
+            "bound_name": name, "bound_is_estimate": estimated, "how": how, "at_passes": bool(np.isnan(upper).any()),
         },
-    )
+    )  # fmt: skip
 
 
 def _residual_norms(trace: Trace) -> np.ndarray:

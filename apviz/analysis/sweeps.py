@@ -244,22 +244,16 @@ def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "method": name,
-                "block_size": math.nan if trace.block_size is None else trace.block_size,
-                "noise": trace.attrs["noise"],
-                "kappa": float(trace["spectrum"]["kappa"]),
-                "kappa_prime": float(trace["spectrum"]["kappa_prime"]),
-                "epochs": int(trace["epoch"]["epoch"][-1]),
-                "work": float(trace["epoch"]["work"][-1]),
-                "seconds": _seconds(trace),
-                "residual": float(trace["epoch"]["residual"][-1]),
-                "factor_bytes": factor_bytes(trace),
-                "converged": trace.converged,
-                "outcome": trace.outcome,
+                "method": name, "block_size": math.nan if trace.block_size is None else trace.block_size,
+                "noise": trace.attrs["noise"], "kappa": float(trace["spectrum"]["kappa"]),
+                "kappa_prime": float(trace["spectrum"]["kappa_prime"]), "epochs": int(trace["epoch"]["epoch"][-1]),
+                "work": float(trace["epoch"]["work"][-1]), "seconds": _seconds(trace),
+                "residual": float(trace["epoch"]["residual"][-1]), "factor_bytes": factor_bytes(trace),
+                "converged": trace.converged, "outcome": trace.outcome,
             }
             for trace, name in zip(traces, names, strict=True)
         ]
-    )
+    )  # fmt: skip
 
 
 def _seconds(trace: Trace) -> float:

@@ -16,27 +16,7 @@ from apviz.datasets.tables.table import Table, inspect_table
 from apviz.hyperparameters import Hyperparameters
 
 __all__ = [
-    "Card",
-    "CardError",
-    "Dataset",
-    "DatasetUnavailable",
-    "DownloadError",
-    "Entry",
-    "Hyperparameters",
-    "PublishedRun",
-    "Table",
-    "card",
-    "cards",
-    "fetch",
-    "inspect_table",
-    "is_here",
-    "load",
-    "load_table",
-    "points_on_sphere",
-    "published_hyperparameters",
-    "published_residuals",
-    "published_training",
-    "registry",
-    "require_here",
-    "train_size",
-]
+    "Card", "CardError", "Dataset", "DatasetUnavailable", "DownloadError", "Entry", "Hyperparameters", "PublishedRun",
+    "Table", "card", "cards", "fetch", "inspect_table", "is_here", "load", "load_table", "points_on_sphere",
+    "published_hyperparameters", "published_residuals", "published_training", "registry", "require_here", "train_size",
+]  # fmt: skip

@@ -136,16 +136,9 @@ _NUMBER = ("a finite number", _is_number)
 _POSITIVE = ("a finite positive number", lambda value: _is_number(value) and value > 0)
 
 _REQUIRED = {
-    "title": _TEXT,
-    "n": _COUNT,
-    "d": _COUNT,
-    "target": _TEXT,
-    "licence": _TEXT,
-    "citation": _TEXT,
-    "page": _TEXT,
-    "documented": _TEXT,
-    "reading": _TEXT,
-}
+    "title": _TEXT, "n": _COUNT, "d": _COUNT, "target": _TEXT, "licence": _TEXT, "citation": _TEXT, "page": _TEXT,
+    "documented": _TEXT, "reading": _TEXT,
+}  # fmt: skip
 _FIELDS = _REQUIRED | {
     "d_raw": _COUNT,
     "doi": _TEXT,

@@ -70,12 +70,9 @@ def fetch_card(card: Card, *, progress: bool = True, base_url: str | None = None
     pooch.get_logger().setLevel("WARNING")  # its lower levels advise the user to note a checksum
     try:
         path = pooch.retrieve(
-            url,
-            known_hash=f"sha256:{card.sha256}" if card.sha256 else None,
-            fname=card.files[0],
-            path=folder,
+            url, known_hash=f"sha256:{card.sha256}" if card.sha256 else None, fname=card.files[0], path=folder,
             downloader=ResumingDownloader(folder / f"{card.files[0]}.part", progress=progress),
-        )
+        )  # fmt: skip
     except ValueError as error:  # pooch removes the bad file and names both checksums
         raise DownloadError(f"{card.name}: wrong checksum. {error}") from error
     return Path(path)

@@ -48,15 +48,10 @@ class Entry:
 
 
 _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
-    "sgemm": uci.read_sgemm,
-    "airquality": uci.read_airquality,
-    "3droad": uci.read_3droad,
-    "song": uci.read_song,
-    "buzz": uci.read_buzz,
-    "houseelectric": uci.read_houseelectric,
-    "gassensors": uci.read_gassensors,
+    "sgemm": uci.read_sgemm, "airquality": uci.read_airquality, "3droad": uci.read_3droad, "song": uci.read_song,
+    "buzz": uci.read_buzz, "houseelectric": uci.read_houseelectric, "gassensors": uci.read_gassensors,
     "earth": read_earth,
-}
+}  # fmt: skip
 _MAKERS: dict[str, Callable[[], RawTable]] = {
     "china": read_china,
     "china-profile": read_china_profile,

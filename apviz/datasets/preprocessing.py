@@ -173,12 +173,7 @@ def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: tor
     train, test = order[: kept if n is None else n], order[kept:]
     x, y = torch.from_numpy(inputs), torch.from_numpy(target)
     return Dataset(
-        train_x=x[train].to(dtype),
-        train_y=y[train].to(dtype),
-        test_x=x[test].to(dtype),
-        test_y=y[test].to(dtype),
+        train_x=x[train].to(dtype), train_y=y[train].to(dtype), test_x=x[test].to(dtype), test_y=y[test].to(dtype),
         feature_names=tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies),
-        target_name=table.target_name,
-        card=card,
-        seed=seed,
-    )
+        target_name=table.target_name, card=card, seed=seed,
+    )  # fmt: skip

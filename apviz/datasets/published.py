@@ -41,13 +41,9 @@ class PublishedRun:
     def hyperparameters(self) -> Hyperparameters:
         """Return the values after the step, in scaled units."""
         return Hyperparameters(
-            self.kernel,
-            self.lengthscale,
-            self.outputscale,
-            self.noise,
-            self.mean,
+            self.kernel, self.lengthscale, self.outputscale, self.noise, self.mean,
             f"Wu et al. (2024), published run {self.method}, seed {self.seed}, step {self.step}",
-        )
+        )  # fmt: skip
 
 
 def published_hyperparameters(
@@ -104,16 +100,10 @@ def _steps(name: str, kernel: str, method: str, seed: int) -> dict[int, dict[str
 
 def _run(record: dict[str, Any]) -> PublishedRun:
     return PublishedRun(
-        kernel=record["kernel"],
-        lengthscale=tuple(record["lengthscale"]),
-        outputscale=record["outputscale"],
-        noise=record["noise"],
-        mean=record["mean"],
-        residual_trace=tuple(record["residual_trace"]),
-        method=record["method"],
-        seed=record["seed"],
-        step=record["step"],
-    )
+        kernel=record["kernel"], lengthscale=tuple(record["lengthscale"]), outputscale=record["outputscale"],
+        noise=record["noise"], mean=record["mean"], residual_trace=tuple(record["residual_trace"]),
+        method=record["method"], seed=record["seed"], step=record["step"],
+    )  # fmt: skip
 
 
 def _own_name(published: str) -> str:

@@ -87,14 +87,8 @@ def _headerless(path: Path, member: str, names: list[str], sep: str = ",", skipr
     for name, handle in members(path, member):
         try:
             return pd.read_csv(
-                handle,
-                header=None,
-                names=names,
-                index_col=False,
-                sep=sep,
-                skiprows=skiprows,
-                dtype=np.float64,
-            )
+                handle, header=None, names=names, index_col=False, sep=sep, skiprows=skiprows, dtype=np.float64,
+            )  # fmt: skip
         except (ValueError, pd.errors.ParserError) as error:
             raise ValueError(f"{path}: {name} is not in the documented format ({error})") from error
     raise AssertionError("members raises if it finds nothing")

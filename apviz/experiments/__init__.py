@@ -16,17 +16,9 @@ from apviz.experiments.running import run
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        Convergence(),
-        Rules(),
-        BatchSize(),
-        Conditioning(),
-        TestTime(),
-        Flops(),
-        TrainingTable(),
-        PredictiveMean(),
-        NoiseFloor(),
-        LanczosRank(),
+        Convergence(), Rules(), BatchSize(), Conditioning(), TestTime(), Flops(), TrainingTable(), PredictiveMean(),
+        NoiseFloor(), LanczosRank(),
     )
-}
+}  # fmt: skip
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "Row", "Table", "run"]

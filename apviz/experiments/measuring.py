@@ -53,17 +53,12 @@ def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, l
     trace = recorder.trace
     seconds = _seconds(trace)
     return {
-        "method": trace.method_name,
-        "settings": json.loads(trace.attrs["solver_settings"]),
-        "outcome": str(solution.stop_reason),
-        "residual": solution.residual,
-        "epochs": solution.epochs,
-        "work": solution.work,
-        "seconds": float(seconds[-1]),
-        "setup_seconds": solution.setup_seconds,
+        "method": trace.method_name, "settings": json.loads(trace.attrs["solver_settings"]),
+        "outcome": str(solution.stop_reason), "residual": solution.residual, "epochs": solution.epochs,
+        "work": solution.work, "seconds": float(seconds[-1]), "setup_seconds": solution.setup_seconds,
         "epoch_seconds": float(seconds[-1] - seconds[0]) / max(1, len(seconds) - 1),
         "reached": {f"{level:g}": reached(trace, level) for level in levels},
-    }
+    }  # fmt: skip
 
 
 def reached(trace: Trace, level: float) -> dict[str, float] | None:
@@ -154,23 +149,13 @@ def train_and_test(
     variance = posterior.variance(data.test_x, "lanczos", rank, include_noise=True)
     assert posterior.solution is not None  # because no weights were given
     return {
-        "method": method,
-        "kernel": kernel,
-        "noise_floor": noise_floor,
-        "seed": seed,
-        "dataset": source.name,
-        "data": source.heading,
-        "rmse": rmse(mean, data.test_y),
-        "nll": negative_log_likelihood(mean, variance, data.test_y),
-        "mean_converged": posterior.solution.converged,
-        "epochs": int(trained["step"]["epochs"].sum()),
-        "converged": trained.converged,
-        "seconds": trained.seconds,
-        "work": trained.work,
-        "settings": settings.solver.method.name,
-        "lanczos_rank": rank,
+        "method": method, "kernel": kernel, "noise_floor": noise_floor, "seed": seed, "dataset": source.name,
+        "data": source.heading, "rmse": rmse(mean, data.test_y),
+        "nll": negative_log_likelihood(mean, variance, data.test_y), "mean_converged": posterior.solution.converged,
+        "epochs": int(trained["step"]["epochs"].sum()), "converged": trained.converged, "seconds": trained.seconds,
+        "work": trained.work, "settings": settings.solver.method.name, "lanczos_rank": rank,
         "hyperparameters": found.as_plain(),
-    }
+    }  # fmt: skip
 
 
 # --- in tables and charts ---------------------------------------------------------------------------------------------

@@ -220,20 +220,14 @@ def published_trace(name: str, method: str) -> Trace | None:
     count, nan = len(runs), [math.nan] * len(runs)
     record = Record(
         {
-            "schema_version": SCHEMA_VERSION,
-            "kind": TRAINING_KIND,
-            "status": FINISHED,
-            "dataset": name,
-            "n": full_rows(name),
-            "d": datasets.card(name).d,
-            "kernel": runs[0].kernel,
-            "method": METHOD_OF[method].plain(),
-            "method_name": METHOD_OF[method].name,
+            "schema_version": SCHEMA_VERSION, "kind": TRAINING_KIND, "status": FINISHED, "dataset": name,
+            "n": full_rows(name), "d": datasets.card(name).d, "kernel": runs[0].kernel,
+            "method": METHOD_OF[method].plain(), "method_name": METHOD_OF[method].name,
             "method_details": METHOD_OF[method].details,
             "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
             "dtype": "float32",
         }
-    )
+    )  # fmt: skip
     last = [run.residual_trace[-1] for run in runs]
     record.put(
         step={
@@ -258,12 +252,9 @@ def published_trace(name: str, method: str) -> Trace | None:
 
 #: Headings of columns by the field of `Trained` shown next to them.
 COLUMNS: Final = {
-    "rmse": "test RMSE",
-    "nll": "test NLL",
-    "solves": "CG iterations or AP epochs",
-    "time": "time",
+    "rmse": "test RMSE", "nll": "test NLL", "solves": "CG iterations or AP epochs", "time": "time",
     "speed_up": "speed-up over CG",
-}
+}  # fmt: skip
 #: Heading of the paper's column, next to ours.
 PAPER: Final = "paper"
 #: Footnote as in the paper's Table 1.

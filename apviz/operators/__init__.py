@@ -18,15 +18,8 @@ from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator
 
 __all__ = [
-    "DENSE_MAX_N",
-    "OPERATORS",
-    "CountingOperator",
-    "FourierOperator",
-    "Noise",
-    "Operator",
-    "Rows",
-    "make_operator",
-]
+    "DENSE_MAX_N", "OPERATORS", "CountingOperator", "FourierOperator", "Noise", "Operator", "Rows", "make_operator",
+]  # fmt: skip
 
 OPERATORS: dict[str, type[Operator]] = {
     each.name: each

@@ -154,31 +154,17 @@ def frame(
         # JupyterLab draws figures without a height 360 pixels high
         "height": top + _AXES + _ROW * rows + below,
         "title": {
-            "text": "<br>".join(lines),
-            "font": {"size": LINE / 1.3},
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": 22, "l": 16},
+            "text": "<br>".join(lines), "font": {"size": LINE / 1.3}, "x": 0, "xref": "container", "xanchor": "left",
+            "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 22, "l": 16},
         },
         "margin": {"t": top, "l": 16, "r": 16, "b": 16},
         "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 0.01,
-            "yref": "container",
-            "yanchor": "bottom",
-            "groupclick": "togglegroup",
-            "bgcolor": "rgba(0,0,0,0)",
+            "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 0.01, "yref": "container",
+            "yanchor": "bottom", "groupclick": "togglegroup", "bgcolor": "rgba(0,0,0,0)",
         },
         "hovermode": "closest",
         "uirevision": uirevision,
-    }
+    }  # fmt: skip
 
 
 def _lines(lines: Iterable[tuple[str, str]], style: str) -> list[str]:
@@ -308,19 +294,10 @@ def x_buttons(
         for unit in get_args(X)
     ]
     menu = {
-        "type": "buttons",
-        "direction": "right",
-        "active": get_args(X).index(x),
-        "x": 0,
-        "xanchor": "left",
-        "y": 1,
-        "yanchor": "bottom",
-        "pad": {"b": 8, "t": 0, "l": 0, "r": 0},
-        "bgcolor": theme.button,
-        "bordercolor": theme.muted,
-        "font": {"color": theme.button_text},
-        "buttons": buttons,
-    }
+        "type": "buttons", "direction": "right", "active": get_args(X).index(x), "x": 0, "xanchor": "left", "y": 1,
+        "yanchor": "bottom", "pad": {"b": 8, "t": 0, "l": 0, "r": 0}, "bgcolor": theme.button,
+        "bordercolor": theme.muted, "font": {"color": theme.button_text}, "buttons": buttons,
+    }  # fmt: skip
     return {"updatemenus": [menu]}
 
 

@@ -26,16 +26,12 @@ TITLE_WIDTH: Final = 36
 def settings_labels(traces: Sequence[Trace]) -> list[str]:
     """Return shared method, data set, n, d, b, kernel, noise and dtype of traces; the range of what differs."""
     parts = [
-        escaped(shared_method(traces)),
-        _setting(traces, "dataset", str),
-        _setting(traces, "n", _count, "n = "),
-        _setting(traces, "d", _count, "d = "),
-        _setting(traces, "block_size", _count, "b = "),
-        _setting(traces, "kernel", _title),
-        _setting(traces, "kernel_parameters", _values),
+        escaped(shared_method(traces)), _setting(traces, "dataset", str), _setting(traces, "n", _count, "n = "),
+        _setting(traces, "d", _count, "d = "), _setting(traces, "block_size", _count, "b = "),
+        _setting(traces, "kernel", _title), _setting(traces, "kernel_parameters", _values),
         _setting(traces, "noise", _number, "σ² = "),
         _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
-    ]
+    ]  # fmt: skip
     return [part for part in parts if part]
 
 
@@ -228,19 +224,10 @@ def _number(value: float) -> str:
 
 #: Settings that distinguish runs in a legend, with the prefix and the format of their values.
 _TOLD: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
-    "dataset": ("", str),
-    "n": ("n = ", _count),
-    "block_size": ("b = ", _count),
-    "noise": ("σ² = ", _number),
-    "kernel": ("", _title),
-    "lengthscale": ("ℓ = ", _span),
-    "kernel_parameters": ("", _values),
-    "dtype": ("", str),
-    "operator": ("", str),
-    "tol": ("tolerance ", _number),
-    "choices": ("", _chooser),
-    "seed": ("seed ", str),
-}
+    "dataset": ("", str), "n": ("n = ", _count), "block_size": ("b = ", _count), "noise": ("σ² = ", _number),
+    "kernel": ("", _title), "lengthscale": ("ℓ = ", _span), "kernel_parameters": ("", _values), "dtype": ("", str),
+    "operator": ("", str), "tol": ("tolerance ", _number), "choices": ("", _chooser), "seed": ("seed ", str),
+}  # fmt: skip
 #: Further attributes that are not settings, or are part of a name already.
 _NAMES: Final = frozenset({"method", "solver", "trace id", "block size"})
 

@@ -260,22 +260,13 @@ def _luminance(color: str) -> float:
 def template(theme: Theme) -> go.layout.Template:
     """Return the fonts, backgrounds and axes of a theme."""
     axis = {
-        "gridcolor": theme.grid,
-        "linecolor": theme.muted,
-        "showline": True,
-        "ticks": "outside",
-        "tickcolor": theme.muted,
-        "zeroline": False,
-        "automargin": True,
-        "title": {"standoff": 10},
-    }
+        "gridcolor": theme.grid, "linecolor": theme.muted, "showline": True, "ticks": "outside",
+        "tickcolor": theme.muted, "zeroline": False, "automargin": True, "title": {"standoff": 10},
+    }  # fmt: skip
     return go.layout.Template(
         layout={
-            "font": {"family": FONT, "size": TEXT_SIZE, "color": theme.ink},
-            "paper_bgcolor": theme.paper,
-            "plot_bgcolor": theme.paper,
-            "xaxis": axis,
-            "yaxis": axis,
+            "font": {"family": FONT, "size": TEXT_SIZE, "color": theme.ink}, "paper_bgcolor": theme.paper,
+            "plot_bgcolor": theme.paper, "xaxis": axis, "yaxis": axis,
             "hoverlabel": {"font": {"family": FONT, "size": TEXT_SIZE}, "align": "left"},
         }
-    )
+    )  # fmt: skip

@@ -108,14 +108,11 @@ class AlternatingProjection(Solver):
     @property
     def method(self) -> Method:
         return Method(
-            family=ALTERNATING_PROJECTION,
-            rule=rule_named(self.rule).name,
+            family=ALTERNATING_PROJECTION, rule=rule_named(self.rule).name,
             partition=self.partition if isinstance(self.partition, str) else PARTITIONS.name_of(self.partition),
-            block_size=self.block_size,
-            overlap=overlap_of(self.partition),
-            history=self.step.length,
+            block_size=self.block_size, overlap=overlap_of(self.partition), history=self.step.length,
             skeleton_rank=self.columns.rank or None,
-        )
+        )  # fmt: skip
 
     @property
     def needs_norms(self) -> bool:

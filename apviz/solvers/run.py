@@ -367,19 +367,12 @@ class Run:
         """Return the final solution."""
         weights = self.weights
         return Solution(
-            weights=weights[:, 0] if self.system.single_column else weights,
-            stop_reason=reason,
-            stop_message=self._stop_message or self._certifier.message or reason.value,
-            residual=self.residual,
-            residual_per_rhs=self.residual_per_rhs,
-            epochs=self.epoch_number,
-            work=self.work,
-            seconds=self.seconds(),
-            setup_work=self.setup_work,
-            setup_seconds=self.setup_seconds,
-            energy=self.energy,
+            weights=weights[:, 0] if self.system.single_column else weights, stop_reason=reason,
+            stop_message=self._stop_message or self._certifier.message or reason.value, residual=self.residual,
+            residual_per_rhs=self.residual_per_rhs, epochs=self.epoch_number, work=self.work, seconds=self.seconds(),
+            setup_work=self.setup_work, setup_seconds=self.setup_seconds, energy=self.energy,
             certificate=self._certificate,
-        )
+        )  # fmt: skip
 
     def _more_digits(self) -> list[str]:
         """Return ways to give the recursion more digits, in words; empty if it has the most available."""

@@ -144,12 +144,9 @@ def attempt(
     for hook in hooks:
         hook.on_stop(solution)
     log.debug(
-        "%s: %s, residual %.2e after %.2f work",
-        solver.method.name,
-        solution.stop_reason,
-        solution.residual,
+        "%s: %s, residual %.2e after %.2f work", solver.method.name, solution.stop_reason, solution.residual,
         solution.work,
-    )
+    )  # fmt: skip
     return solution
 
 

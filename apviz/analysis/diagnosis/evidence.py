@@ -149,23 +149,14 @@ def of_data(trace: Trace) -> Evidence:
         rmse = trace["epoch"]["test_rmse"].values
         gain, only_mean = float(np.nanmin(rmse)) / mean, bool(np.nanmax(np.abs(rmse - mean)) <= NO_GAIN * mean)
     return Evidence(
-        rows=int(attrs["n"]),
-        oddities=oddities(trace),
-        distinct=distinct if isinstance(distinct, int) else None,
-        kappa=known if math.isfinite(known) else None,
-        merged_kappa=number("kappa_of_distinct_rows", spectrum),
-        disagreement=number("duplicate_disagreement"),
-        noise=float(attrs["noise"]),
-        signal=number("signal") or math.nan,
-        target_square=number("target_mean_square"),
-        nearest=number("nearest_correlation"),
-        smallest=number("smallest_correlation"),
-        spreads=[each for each in spreads if each > 0],
+        rows=int(attrs["n"]), oddities=oddities(trace), distinct=distinct if isinstance(distinct, int) else None,
+        kappa=known if math.isfinite(known) else None, merged_kappa=number("kappa_of_distinct_rows", spectrum),
+        disagreement=number("duplicate_disagreement"), noise=float(attrs["noise"]), signal=number("signal") or math.nan,
+        target_square=number("target_mean_square"), nearest=number("nearest_correlation"),
+        smallest=number("smallest_correlation"), spreads=[each for each in spreads if each > 0],
         deviations=[s * scale for s, scale in zip(spreads, scales, strict=False) if s > 0],
-        standardised=bool(trace.preparation),
-        gain=gain,
-        only_mean=only_mean,
-    )
+        standardised=bool(trace.preparation), gain=gain, only_mean=only_mean,
+    )  # fmt: skip
 
 
 def oddities(trace: Trace) -> list[Odd] | None:

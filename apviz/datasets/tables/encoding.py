@@ -108,16 +108,13 @@ class Encoding:
         if not isinstance(found, Mapping) or sorted(found) != sorted(names):
             raise ValueError(f"a column must have {', '.join(names)}, got {found!r:.80}")
         checks = {
-            "column": isinstance(found["column"], str),
-            "kind": found["kind"] in KINDS,
+            "column": isinstance(found["column"], str), "kind": found["kind"] in KINDS,
             "first": found["first"] == "" if found["kind"] != "date" else _is_moment(found["first"]),
-            "offset": type(found["offset"]) is int,
-            "texts": _are_texts(found["texts"]),
+            "offset": type(found["offset"]) is int, "texts": _are_texts(found["texts"]),
             "others": found["others"] is None or _are_texts(found["others"]),
             "fill": found["fill"] is None or (isinstance(found["fill"], float) and np.isfinite(found["fill"])),
-            "has_missing": isinstance(found["has_missing"], bool),
-            "order": found["order"] in ("", *ORDERS),
-        }
+            "has_missing": isinstance(found["has_missing"], bool), "order": found["order"] in ("", *ORDERS),
+        }  # fmt: skip
         wrong = [name for name, is_right in checks.items() if not is_right]
         if wrong:
             raise ValueError(f"{wrong[0]} of a column is invalid: {found[wrong[0]]!r:.80}")

@@ -77,11 +77,8 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     names = [name for encoding, _ in parts for name in encoding.names]
     made = [encoding.inputs(each)[rows] for each, (encoding, _) in zip(inputs, parts, strict=True)]
     raw = RawTable(
-        inputs=np.column_stack(made),
-        target=target.values[rows],
-        feature_names=tuple(names),
-        target_name=target.name,
-    )
+        inputs=np.column_stack(made), target=target.values[rows], feature_names=tuple(names), target_name=target.name,
+    )  # fmt: skip
     check_values(raw, str(table.path))
     notes += [how for _, how in parts if how]
     if target.first is not None:

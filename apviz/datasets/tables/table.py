@@ -242,14 +242,11 @@ def columns_of(
     marks, orders = (by_column(*each, path, frame.columns) for each in (("decimal", decimal), ("dates", dates)))
     return tuple(
         column_of(
-            name,
-            frame[name],
-            decimal=marks.get(name),
-            points_are_open=text is not None and text.points_are_open,
+            name, frame[name], decimal=marks.get(name), points_are_open=text is not None and text.points_are_open,
             order=orders.get(name),
         )
         for name in frame.columns
-    )
+    )  # fmt: skip
 
 
 def by_column(setting: str, given: Decimal | Dates, path: Path, names: Iterable[str]) -> dict[str, str | None]:

@@ -39,20 +39,10 @@ CACHE, RULE, SOLVE, WEIGHTS, RESIDUAL = "cache", "rule", "solve", "weights", "re
 ENTRIES, RECORD = "entries", "record"
 #: Purpose of each function, by the function itself, so that a renamed or moved function raises an error at once.
 CALLERS: Final = {
-    BlockFactors.__init__: CACHE,
-    Projection.norms_of: RULE,
-    GaussSouthwell.begin: RULE,
-    BlockFactors.solve: SOLVE,
-    add_rows_: WEIGHTS,
-    Operator.subtract_columns_: RESIDUAL,
-    column_inner: RECORD,
-    Run.__init__: RECORD,
-    Run._start: RECORD,
-    Run._begin: RECORD,
-    Run._updated: RECORD,
-    Run._solution: RECORD,
-    Run._end_epoch: RECORD,
-}
+    BlockFactors.__init__: CACHE, Projection.norms_of: RULE, GaussSouthwell.begin: RULE, BlockFactors.solve: SOLVE,
+    add_rows_: WEIGHTS, Operator.subtract_columns_: RESIDUAL, column_inner: RECORD, Run.__init__: RECORD,
+    Run._start: RECORD, Run._begin: RECORD, Run._updated: RECORD, Run._solution: RECORD, Run._end_epoch: RECORD,
+}  # fmt: skip
 EVALUATING: Final = {TiledOperator._tile: ENTRIES, Operator.block: ENTRIES}
 
 
@@ -88,15 +78,9 @@ def _system(pair: tuple[str, str], options: Options, torch_engine: bool) -> tupl
     if torch_engine:
         operator = TiledOperator(system.x, system.kernel, system.noise, compiled=False)
         system = KernelSystem(
-            system.x,
-            system.b,
-            system.kernel,
-            noise=system.noise,
-            operator=operator,
-            dtype=system.dtype,
-            device=system.device,
-            dataset=system.dataset,
-        )
+            system.x, system.b, system.kernel, noise=system.noise, operator=operator, dtype=system.dtype,
+            device=system.device, dataset=system.dataset,
+        )  # fmt: skip
     return system, block_size(source), source.heading
 
 

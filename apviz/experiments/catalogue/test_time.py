@@ -68,12 +68,9 @@ def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trac
     h = hyperparameters(source.name, seed, trace.parent)
     system = source.system(h, source.data.train_y - h.mean, options, seed)
     row = solved(
-        system,
-        _solver(method, source, MAX_TEST_EPOCHS if options.n is None else REDUCED_MAX_EPOCHS),
-        trace,
-        options,
+        system, _solver(method, source, MAX_TEST_EPOCHS if options.n is None else REDUCED_MAX_EPOCHS), trace, options,
         LEVELS,
-    )
+    )  # fmt: skip
     return row | {"dataset": source.name, "data": source.heading, "kind": method, "seed": seed, "at": h.provenance}
 
 

@@ -55,25 +55,17 @@ def variogram(
     share = np.sqrt(empirical.counts / empirical.counts.max())
     figure = go.Figure()
     figure.add_scatter(
-        x=empirical.distances,
-        y=empirical.semivariances,
-        mode="markers",
-        name="empirical",
-        marker={"color": of_rows, "size": SMALLEST + (LARGEST - SMALLEST) * share},
-        customdata=empirical.counts,
+        x=empirical.distances, y=empirical.semivariances, mode="markers", name="empirical",
+        marker={"color": of_rows, "size": SMALLEST + (LARGEST - SMALLEST) * share}, customdata=empirical.counts,
         hovertemplate="distance %{x:.4g}<br>γ = %{y:.4g}<br>%{customdata:,} pairs<extra></extra>",
-    )
+    )  # fmt: skip
     notes = [f"n = {empirical.rows:,} · {empirical.sentence}", f"{empirical.estimator.capitalize()}'s estimator"]
     if model is not None:
         h = np.linspace(0.0, float(empirical.distances.max()) * 1.05, CURVE)
         figure.add_scatter(
-            x=h,
-            y=model(h),
-            mode="lines",
-            name="model",
-            line={"color": of_model, "width": 2.5},
+            x=h, y=model(h), mode="lines", name="model", line={"color": of_model, "width": 2.5},
             hovertemplate="distance %{x:.4g}<br>γ = %{y:.4g}<extra>model</extra>",
-        )
+        )  # fmt: skip
         notes.append(escaped(f"model: {model}"))
     figure.update_xaxes(title_text="distance (input units)", rangemode="tozero")
     figure.update_yaxes(title_text="semivariance γ (target units²)", rangemode="tozero")

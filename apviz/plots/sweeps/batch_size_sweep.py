@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 REACHED: Final = {"residual": "final residual"}
 #: Columns of `sweep_table` from top to bottom, and the titles of their axes.
 PANELS: Final = {
-    "epochs": "epochs",
-    "seconds": "time (s)",
-    "kappa_prime": "κ′ ≈ λ′max/λmin",
-    "factor_bytes": "factor memory",
-}
+    "epochs": "epochs", "seconds": "time (s)", "kappa_prime": "κ′ ≈ λ′max/λmin", "factor_bytes": "factor memory",
+}  # fmt: skip
 #: Heights in pixels: of the figure, and of one more panel.
 HEIGHT, PANEL = 920, 180
 #: Factor of free room above and below the data on the axis of memory.
