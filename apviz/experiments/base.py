@@ -9,7 +9,7 @@ import math
 import re
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -116,6 +116,19 @@ class Experiment(ABC):
     @abstractmethod
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         """Return the figures of the completed cells; `folder` has `KEY.zarr` of every cell that wrote a trace."""
+
+
+def cell_key(*parts: str, seed: int) -> str:
+    """Return the key of a cell, in lower case, with hyphens instead of spaces."""
+    return "-".join(part.lower().replace(" ", "-") for part in (*parts, f"seed{seed}"))
+
+
+def grouped(rows: Iterable[Row], key: str) -> dict[Any, list[Row]]:
+    """Return rows by one of their values, in the order in which it first occurs."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[key], []).append(row)
+    return found
 
 
 # --- numbers as a table shows them ------------------------------------------------------------------------------------

@@ -207,6 +207,11 @@ def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
     return Chart(heading, text, partial(plots.residuals, traces, x="epochs"))
 
 
+def training_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
+    """Return a chart of trainings by step."""
+    return Chart(heading, text, partial(plots.training, traces))
+
+
 def scaling(rows: Sequence[Row]) -> str:
     """Return a sentence on the batch sizes and ranks of each data set, including ours."""
     by_set: dict[str, dict[str, None]] = {}

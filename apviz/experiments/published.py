@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
 from apviz import datasets
 from apviz.datasets import DatasetUnavailable, PublishedRun
-from apviz.experiments.base import Row, duration, spread
+from apviz.experiments.base import Row, duration, grouped, spread
 from apviz.method import Method
 from apviz.methods import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
@@ -284,6 +284,19 @@ def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, c
         "speed_up": f"{fmean(row['seconds'] for row in cg) / seconds:.1f}×" if compared else "–",
     }
     return [cell for name in columns for cell in (ours[name], getattr(printed, name))]
+
+
+def comparison_rows(
+    rows: Iterable[Row], printed: Mapping[str, Mapping[str, Trained]], columns: Sequence[str]
+) -> list[list[str]]:
+    """Return the rows of a table, of every data set and method, next to the paper's."""
+    body = []
+    for name, own in grouped(rows, "dataset").items():
+        by_method = grouped(own, "method")
+        for method, done in by_method.items():
+            theirs = printed.get(name, {}).get(method, Trained())
+            body.append([done[0]["data"], method, *comparison_cells(done, by_method.get(CG, []), theirs, columns)])
+    return body
 
 
 def footnotes(cells: Sequence[Sequence[str]]) -> str:

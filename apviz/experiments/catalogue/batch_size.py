@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from apviz import plots
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration, spread
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration, grouped, spread
 from apviz.experiments.measuring import ending, machines, solved, traces_of, when
 from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.solvers import AlternatingProjection
@@ -39,8 +39,7 @@ class BatchSize(Experiment):
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
         body = []
-        for size in dict.fromkeys(row["full_size"] for row in rows.values()):
-            done = [row for row in rows.values() if row["full_size"] == size]
+        for size, done in grouped(rows.values(), "full_size").items():
             an_epoch = spread([row["epoch_seconds"] for row in done])
             cells = [when(done, level, what) for level in LEVELS for what in ("epochs", "seconds")]
             setup = duration(sum(row["setup_seconds"] for row in done) / len(done))
@@ -59,7 +58,7 @@ class BatchSize(Experiment):
         if not traces:
             return []
         text = "The same solves twice: by epoch, and by time, where the many updates of small blocks count."
-        return [Chart("Residual by block size", text, lambda theme: plots.batch_sizes(traces, theme=theme))]
+        return [Chart("Residual by block size", text, partial(plots.batch_sizes, traces))]
 
 
 def _solve(pair: tuple[str, str], size: int, seed: int, options: Options, trace: Path) -> Row:

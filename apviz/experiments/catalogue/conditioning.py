@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from apviz import datasets, plots
+from apviz import datasets
 from apviz.experiments import published
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration, spread
-from apviz.experiments.measuring import machines, steps_of, traces_of, train
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key, duration, grouped, spread
+from apviz.experiments.measuring import machines, steps_of, traces_of, train, training_chart
 from apviz.experiments.published import published_traces
 from apviz.experiments.sources import load, pairs, training_solver
 from apviz.gp.training.settings import TrainingSettings
-from apviz.tracing import Trace
 
 #: Data sets of the main figure, then of the appendix.
 DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
@@ -33,29 +32,26 @@ class Conditioning(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         return [
-            Cell(f"{name}-{method.lower()}-seed{seed}", partial(_train, name, method, seed, options))
+            Cell(cell_key(name, method, seed=seed), partial(_train, name, method, seed, options))
             for name in _names(options)
             for seed in range(options.seeds)
             for method in METHODS
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
-        return [_table(name, rows, options) for name in dict.fromkeys(row["dataset"] for row in rows.values())]
+        return [_table(name, own, options) for name, own in grouped(rows.values(), "dataset").items()]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         charts = []
         for name, data in {row["dataset"]: row["data"] for row in rows.values()}.items():
             text = "As σ² falls, κ grows: what that does to iterations, and to epochs. A cross: not converged."
             if own := traces_of(rows, folder, dataset=name):
-                charts.append(_chart(data, text, own))
+                charts.append(training_chart(data, text, own))
             if traces := published_traces(name):
                 text = "The same of the authors' own trainings, on all training rows; κ was not published."
-                charts.append(_chart(f"{name} as published, n = {published.full_rows(name):,}", text, traces))
+                heading = f"{name} as published, n = {published.full_rows(name):,}"
+                charts.append(training_chart(heading, text, traces))
         return charts
-
-
-def _chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
-    return Chart(heading, text, lambda theme: plots.training(traces, theme=theme))
 
 
 def _names(options: Options) -> list[str]:
@@ -87,13 +83,11 @@ def _train(name: str, method: str, seed: int, options: Options, trace: Path) -> 
     }  # fmt: skip
 
 
-def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
-    own = [row for row in rows.values() if row["dataset"] == name]
+def _table(name: str, own: Sequence[Row], options: Options) -> Table:
     count = steps_of(name)
     after, solves = ([max(1, round(part * count)) for part in parts] for parts in (NOISE_PARTS, EPOCH_PARTS))
     body = []
-    for method in dict.fromkeys(row["kind"] for row in own):
-        done = [row for row in own if row["kind"] == method]
+    for done in grouped(own, "kind").values():
         cells = [spread([row["noise"][step - 1] for row in done]) for step in after]
         cells += [spread([row["epochs"][step - 1] for row in done], 0) for step in solves]
         cells += [spread([sum(row["epochs"]) for row in done], 0), str(sum(row["unconverged"] for row in done))]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from apviz.comparison import build_system
 from apviz.experiments import published
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key, grouped
 from apviz.experiments.measuring import ending, machines, residual_charts, solved, when
 from apviz.experiments.published import AP, CG
 from apviz.experiments.sources import (
@@ -50,14 +50,14 @@ class Convergence(Experiment):
         for pair in chosen:
             hyperparameters_of(name_of(*pair, options))
         return [
-            Cell(_key(name_of(*pair, options), method, seed), partial(_solve, pair, method, seed, options))
+            Cell(cell_key(name_of(*pair, options), method, seed=seed), partial(_solve, pair, method, seed, options))
             for pair in chosen
             for seed in range(options.seeds)
             for method in METHODS
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
-        return [_table(name, rows) for name in dict.fromkeys(row["dataset"] for row in rows.values())]
+        return [_table(name, own) for name, own in grouped(rows.values(), "dataset").items()]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         text = (
@@ -65,10 +65,6 @@ class Convergence(Experiment):
             "with overlapping blocks more: the buttons switch to work, which is fair to all, and to seconds."
         )
         return residual_charts({row["dataset"]: row["data"] for row in rows.values()}, text, rows, folder)
-
-
-def _key(name: str, method: str, seed: int) -> str:
-    return f"{name}-{method.lower().replace(' ', '-')}-seed{seed}"
 
 
 def _solver(method: str, source: Source, cap: int) -> Solver:
@@ -90,12 +86,10 @@ def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trac
     return row | {"dataset": source.name, "data": source.heading, "kind": method, "seed": seed}
 
 
-def _table(name: str, rows: Mapping[str, Row]) -> Table:
-    own = [row for row in rows.values() if row["dataset"] == name]
+def _table(name: str, own: Sequence[Row]) -> Table:
     printed = {method: _published(name, method) for method in METHODS}
     body = []
-    for method in dict.fromkeys(row["kind"] for row in own):
-        done = [row for row in own if row["kind"] == method]
+    for method, done in grouped(own, "kind").items():
         cells = [when(done, level, "epochs") for level in LEVELS]
         cells += [when(done, LEVELS[-1], what) for what in ("work", "seconds")]
         body.append([done[0]["method"], *cells, ending(done), printed[method]])

@@ -13,7 +13,7 @@ import xarray as xr
 
 from apviz import plots
 from apviz.experiments import sources
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, spread
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, grouped, spread
 from apviz.experiments.measuring import machines, traces_of
 from apviz.experiments.sources import OURS
 from apviz.gp.metrics import negative_log_likelihood
@@ -44,14 +44,11 @@ class LanczosRank(Experiment):
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
-        by_set: dict[str, list[Row]] = {}
-        for row in rows.values():
-            by_set.setdefault(row["data"], []).append(row)
         ranks = max((row["ranks"] for row in rows.values()), key=len)
         body = [
             [data, *(spread([row["nll"][k] for row in done if k < len(row["nll"])]) for k in range(len(ranks))),
              spread([row["nll_by_solves"] for row in done]) + ("" if all(row["converged"] for row in done) else "*")]
-            for data, done in by_set.items()
+            for data, done in grouped(rows.values(), "data").items()
         ]  # fmt: skip
         excess = max(row["excess"] for row in rows.values())
         note = (
@@ -66,7 +63,10 @@ class LanczosRank(Experiment):
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         data = {row["dataset"]: row["data"] for row in rows.values()}
         found = {name: traces_of(rows, folder, dataset=name) for name in data}
-        return [_chart(data[name], traces) for name, traces in found.items() if traces]
+        text = "Variances of a low rank are too large, and cost likelihood; the thin line is what they fall towards."
+        return [
+            Chart(data[name], text, partial(plots.lanczos_ranks, traces)) for name, traces in found.items() if traces
+        ]
 
 
 def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
@@ -110,11 +110,3 @@ def _falls(rows: Sequence[Row]) -> str:
     if not rising:
         return "Ours falls with every rank."
     return f"Ours rises at some rank on {', '.join(dict.fromkeys(rising))}."
-
-
-def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
-    return Chart(
-        heading,
-        "Variances of a low rank are too large, and cost likelihood; the thin line is what they fall towards.",
-        lambda theme: plots.lanczos_ranks(traces, theme=theme),
-    )

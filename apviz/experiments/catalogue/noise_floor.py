@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from apviz import plots
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key
+from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, training_chart, variances
 from apviz.experiments.published import (
     AP,
     CG,
@@ -21,7 +20,6 @@ from apviz.experiments.published import (
     footnotes,
 )
 from apviz.experiments.sources import OVERLAP, load, name_of, pairs
-from apviz.tracing import Trace
 
 #: Data sets whose trained noise is far below 0.1: house electric, and the set that replaces it.
 PAIR: Final = (NOISE_FLOOR_DATASET, "sgemm")
@@ -40,10 +38,7 @@ class NoiseFloor(Experiment):
         pairs([PAIR], options)
         name = name_of(*PAIR, options)
         return [
-            Cell(
-                f"{name}-{method.lower().replace(' ', '-')}-floor{floor:g}-seed{seed}",
-                partial(_cell, method, floor, seed, options),
-            )
+            Cell(cell_key(name, method, f"floor{floor:g}", seed=seed), partial(_cell, method, floor, seed, options))
             for seed in range(options.seeds)
             for method, floor in TRAINED
         ]
@@ -66,16 +61,9 @@ class NoiseFloor(Experiment):
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         by_floor = {floor: traces_of(rows, folder, noise_floor=floor) for _, floor in TRAINED}
-        return [_chart(floor, traces) for floor, traces in by_floor.items() if traces]
+        text = "Where σ² would go below its floor, it flattens there."
+        return [training_chart(f"σ² ≥ {floor:g}", text, traces) for floor, traces in by_floor.items() if traces]
 
 
 def _cell(method: str, floor: float, seed: int, options: Options, path: Path) -> Row:
     return train_and_test(method, load(*PAIR, options, seed), "matern52", floor, seed, options, path)
-
-
-def _chart(floor: float, traces: Sequence[Trace]) -> Chart:
-    return Chart(
-        f"σ² ≥ {floor:g}",
-        "Where σ² would go below its floor, it flattens there.",
-        lambda theme: plots.training(traces, theme=theme),
-    )

@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from apviz.experiments import sources
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key
 from apviz.experiments.measuring import machines, residual_charts, scaling
-from apviz.experiments.published import (
-    AP,
-    CG,
-    PREDICTIVE_MEAN,
-    Trained,
-    comparison_cells,
-    comparison_headings,
-    footnotes,
-)
+from apviz.experiments.published import AP, CG, PREDICTIVE_MEAN, comparison_headings, comparison_rows, footnotes
 from apviz.experiments.sources import OVERLAP, TEST_TOL, prediction_solver
 from apviz.gp.metrics import rmse
 from apviz.gp.prediction.posterior import Posterior
@@ -38,21 +30,14 @@ class PredictiveMean(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         return [
-            Cell(f"{name}-{method.lower().replace(' ', '-')}-seed{seed}", partial(_cell, method, name, seed, options))
+            Cell(cell_key(name, method, seed=seed), partial(_cell, method, name, seed, options))
             for name in sources.names(options, trained=True)
             for seed in range(options.seeds)
             for method in METHODS
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
-        body = []
-        for name in dict.fromkeys(row["dataset"] for row in rows.values()):
-            own = [row for row in rows.values() if row["dataset"] == name]
-            cg = [row for row in own if row["method"] == CG]
-            for method in dict.fromkeys(row["method"] for row in own):
-                done = [row for row in own if row["method"] == method]
-                printed = PREDICTIVE_MEAN.get(name, {}).get(method, Trained())
-                body.append([done[0]["data"], method, *comparison_cells(done, cg, printed, COLUMNS)])
+        body = comparison_rows(rows.values(), PREDICTIVE_MEAN, COLUMNS)
         note = (
             f"One right-hand side, to a residual of {TEST_TOL:g}, set-up included. Ours at these n on "
             f"{machines(rows.values())}, hyperparameters from the authors' published run or fitted (`apviz datasets`); "

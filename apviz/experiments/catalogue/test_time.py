@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from apviz.experiments import published
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, spread
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key, grouped, spread
 from apviz.experiments.measuring import ending, hyperparameters, machines, residual_charts, solved, training_cells, when
 from apviz.experiments.published import full_rows
 from apviz.experiments.sources import MAX_TEST_EPOCHS, TEST_TOL, Source, block_size, load, name_of, pairs
@@ -41,7 +41,7 @@ class TestTime(Experiment):
                 cells += trained
                 for method in METHODS:
                     run = partial(_solve, pair, method, seed, options)
-                    cells.append(Cell(f"{name}-{method.lower()}-seed{seed}", run, needs))
+                    cells.append(Cell(cell_key(name, method, seed=seed), run, needs))
         return cells
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
@@ -77,8 +77,7 @@ def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trac
 def _table(name: str, rows: Mapping[str, Row]) -> Table:
     own = [row for row in rows.values() if "reached" in row and row["dataset"] == name]
     body = []
-    for method in dict.fromkeys(row["kind"] for row in own):
-        done = [row for row in own if row["kind"] == method]
+    for method, done in grouped(own, "kind").items():
         cells = [when(done, level, what) for level in LEVELS for what in ("epochs", "seconds")]
         theirs = published.PREDICTIVE_MEAN.get(name, {}).get(method, published.Trained())
         residual = spread([row["residual"] for row in done])

@@ -10,24 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from apviz import plots
 from apviz.experiments import sources
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
-from apviz.experiments.published import (
-    AP,
-    CG,
-    SVGP,
-    TRAINING,
-    Trained,
-    comparison_cells,
-    comparison_headings,
-    footnotes,
-)
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, cell_key
+from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, training_chart, variances
+from apviz.experiments.published import AP, CG, SVGP, TRAINING, comparison_headings, comparison_rows, footnotes
 from apviz.experiments.sources import OVERLAP, Source
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.kernels import KERNELS
-from apviz.tracing import Trace
 
 METHODS: Final = (CG, AP, OVERLAP, SVGP)
 COLUMNS: Final = ("rmse", "nll", "solves", "time", "speed_up")
@@ -51,10 +40,7 @@ class TrainingTable(Experiment):
         methods = [method for method in METHODS if method != SVGP or find_spec("gpytorch")]
         names = sources.names(options)
         return [
-            Cell(
-                f"{name}-{kernel}-{method.lower().replace(' ', '-')}-seed{seed}",
-                partial(_cell, method, name, kernel, seed, options),
-            )
+            Cell(cell_key(name, kernel, method, seed=seed), partial(_cell, method, name, kernel, seed, options))
             for name in names
             for seed in range(options.seeds)
             for kernel in TRAINING
@@ -72,12 +58,16 @@ class TrainingTable(Experiment):
         return tables
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-        charts = []
-        for name, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows.values()):
-            traces = traces_of(rows, folder, dataset=name, kernel=kernel)
-            if traces:
-                charts.append(_chart(f"{name}, {KERNELS[kernel].title}", traces))
-        return charts
+        text = (
+            "σ² falls during the training, and CG needs more iterations for it (paper, Figure 4). An epoch with "
+            "overlapping blocks costs more than one without: hovering gives the work."
+        )
+        pairs = dict.fromkeys((row["dataset"], row["kernel"]) for row in rows.values())
+        found = {pair: traces_of(rows, folder, dataset=pair[0], kernel=pair[1]) for pair in pairs}
+        return [
+            training_chart(f"{name}, {KERNELS[kernel].title}", text, traces)
+            for (name, kernel), traces in found.items() if traces
+        ]  # fmt: skip
 
 
 def _cell(method: str, name: str, kernel: str, seed: int, options: Options, path: Path) -> Row:
@@ -93,10 +83,8 @@ def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
     settings = svgp.SVGPSettings(kernel=kernel, noise_floor=NOISE_FLOOR, seed=seed)
     points, batch, schedule = settings.inducing_points, settings.batch_size, settings.schedule
     if source.n < source.full_n:
-        points, batch = (
-            max(SVGP_MIN_INDUCING_POINTS, source.scaled(points)),
-            max(SVGP_MIN_BATCH_SIZE, source.scaled(batch)),
-        )
+        points = max(SVGP_MIN_INDUCING_POINTS, source.scaled(points))
+        batch = max(SVGP_MIN_BATCH_SIZE, source.scaled(batch))
         epochs = math.ceil(SVGP_STEPS / math.ceil(source.n / batch))
         first = math.ceil(epochs / 4)
         schedule = ((first, 0.01), (max(1, epochs - first), 0.001))
@@ -117,14 +105,7 @@ def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
 
 
 def _table(kernel: str, rows: Sequence[Row]) -> Table:
-    body = []
-    for name in dict.fromkeys(row["dataset"] for row in rows):
-        own = [row for row in rows if row["dataset"] == name]
-        cg = [row for row in own if row["method"] == CG]
-        for method in dict.fromkeys(row["method"] for row in own):
-            done = [row for row in own if row["method"] == method]
-            printed = TRAINING[kernel].get(name, {}).get(method, Trained())
-            body.append([done[0]["data"], method, *comparison_cells(done, cg, printed, COLUMNS)])
+    body = comparison_rows(rows, TRAINING[kernel], COLUMNS)
     note = (
         f"Ours at these n on {machines(rows)}; the paper's at the whole sets on a GPU (RTX A5000). "
         f"{scaling(rows)} {variances(rows)} {footnotes(body)}"
@@ -133,13 +114,4 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
         note += " SVGP needs GPyTorch: pip install 'apviz[gpytorch]'."
     return Table(
         f"Training, {KERNELS[kernel].title}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip()
-    )
-
-
-def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
-    return Chart(
-        heading,
-        "σ² falls during the training, and CG needs more iterations for it (paper, Figure 4). An epoch with "
-        "overlapping blocks costs more than one without: hovering gives the work.",
-        lambda theme: plots.training(traces, theme=theme),
     )
