@@ -93,23 +93,18 @@ class KernelSystem:
         self.device = _device(device, x)
         # copies, so that later changes of the given tensors, which may share memory, have no effect here
         with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
-            given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
-                memory_format=torch.contiguous_format
-            )
+            given = _copied(x, self.device, x.dtype if x.dtype in DTYPES else torch.float64)
             check_finite(given, "x")
-            single_column = b.ndim == 1
-            b = b[:, None] if single_column else b
+            #: Whether `b` was given as a vector, so that the weights are returned as one.
+            self.single_column = b.ndim == 1
+            b = b[:, None] if self.single_column else b
             #: (n, l+1), always two-dimensional.
-            self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
+            self.b = _copied(b, self.device, dtype)
             # after the conversion: a finite float64 can be infinite in float32
             check_finite(self.b, "b")
             _check_not_lost(b, self.b)
             #: (n, l+1) as given, in float64 if they were: the right-hand sides of a residual.
-            self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
-                memory_format=torch.contiguous_format
-            )
-            #: Whether `b` was given as a vector, so that the weights are returned as one.
-            self.single_column = single_column
+            self.given_b = _copied(b, self.device, b.dtype if b.dtype in DTYPES else dtype)
             self.kernel, self.dtype = kernel, dtype
             self.dataset, self.seed, self.preparation = dataset, seed, preparation
             self.merged_rows = None if merged_rows is None else int(merged_rows)
@@ -123,12 +118,6 @@ class KernelSystem:
             self.x = given.to(dtype)
             check_finite(self.x, "x")
             self._check_operator(given, noise)
-        largest = noise if isinstance(noise, float) else float(noise.max())
-        if not max(largest, operator.largest_signal) <= torch.finfo(dtype).max / 2:
-            raise ValueError(
-                f"noise = {largest:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {dtype} holds; "
-                "scale the target, or use dtype=torch.float64"
-            )
 
     def fingerprint(self) -> str:
         """Return a hash of the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
@@ -165,6 +154,12 @@ class KernelSystem:
         rounded = given.dtype == operator.x.dtype and torch.equal(given, operator.x)
         if not (rounded or torch.equal(given.double(), operator.given.double())):
             raise ValueError("the operator was made of other points than x")
+        largest = noise if isinstance(noise, float) else float(noise.max())
+        if not max(largest, operator.largest_signal) <= torch.finfo(self.dtype).max / 2:
+            raise ValueError(
+                f"noise = {largest:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {self.dtype} "
+                "holds; scale the target, or use dtype=torch.float64"
+            )
 
     @property
     def times_written(self) -> tuple[int, ...]:
@@ -182,15 +177,12 @@ class KernelSystem:
         """Number of inputs."""
         return int(self.x.shape[1])
 
-    def _noise_in_words(self) -> str:
-        noises = self.operator.noises
-        return f"{self.noise:g}" if noises is None else f"{self.noise:g} to {float(noises.max()):g}"
-
     def __repr__(self) -> str:
-        name = f"{self.dataset}, " if self.dataset else ""
+        name, noises = f"{self.dataset}, " if self.dataset else "", self.operator.noises
+        most = "" if noises is None else f" to {float(noises.max()):g}"
         return (
             f"KernelSystem({name}n={self.n}, d={self.d}, {self.b.shape[1]} right-hand sides, {self.kernel.name}, "
-            f"noise={self._noise_in_words()}, {self.operator.name}, {self.dtype}, {self.device})"
+            f"noise={self.noise:g}{most}, {self.operator.name}, {self.dtype}, {self.device})"
         )
 
 
@@ -258,6 +250,10 @@ def _is_masked(values: Any) -> bool:
         return any(map(_is_masked, values.flat if isinstance(values, np.ndarray) else values))
     # objects may convert to a masked array; tables do not
     return hasattr(values, "__array__") and not hasattr(values, "iloc") and np.ma.is_masked(np.asanyarray(values))
+
+
+def _copied(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return values.to(device, dtype).clone(memory_format=torch.contiguous_format)
 
 
 def _check_shapes(x: Tensor, b: Tensor) -> None:

@@ -121,16 +121,8 @@ def check_values(table: RawTable, source: str) -> None:
     rows = len(table.target)
     if rows < MINIMUM_ROWS:
         raise ValueError(f"{source} has {rows} rows; at least {MINIMUM_ROWS} are needed")
-    bad = [
-        f"{name} ({count:,})"
-        for name, count in (
-            (name, int(np.count_nonzero(~np.isfinite(column))))
-            for name, column in zip(
-                (*table.feature_names, table.target_name), (*table.inputs.T, table.target), strict=True
-            )
-        )
-        if count
-    ]
+    columns = zip((*table.feature_names, table.target_name), (*table.inputs.T, table.target), strict=True)
+    bad = [f"{name} ({int(count):,})" for name, column in columns if (count := np.count_nonzero(~np.isfinite(column)))]
     if bad:
         raise ValueError(f"{source} has NaN or infinite values in: {', '.join(bad)}. Drop or fill these rows")
     if table.target.min() == table.target.max():

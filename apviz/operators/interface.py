@@ -183,12 +183,8 @@ class Operator(Derivatives):
     def counted_entries(self, rows: int, columns: int, *, derivatives: bool = False, with_inputs: bool = False) -> int:
         """Return the entries that count as the work of a product k(Z, X) V for this number of rows of Z: rows · n.
 
-        An engine whose products evaluate no entries converts their seconds, at the rate of entries.
-
-        Args:
-            columns: of V.
-            derivatives: count the derivatives of such a product.
-            with_inputs: those in the inputs too.
+        An engine whose products evaluate no entries converts their seconds, at the rate of entries, by the columns of
+        V; also those of derivatives of such a product, perhaps in the inputs too.
         """
         return rows * self.n
 
@@ -204,12 +200,7 @@ class Operator(Derivatives):
         return max(time.process_time() - started, 1e-7) / (repeats * rows**2)
 
     def running_product(self, groups: Sequence[Tensor], evaluated: Count = lambda entries: None) -> RunningProduct:
-        """Return K Z for a Z that grows on one group of rows after another, as in a sweep over blocks.
-
-        Args:
-            groups: (|I|,) int64 rows of each group, each row once.
-            evaluated: counts entries, or seconds converted to entries.
-        """
+        """Return K Z for a Z that grows on one group of rows, (|I|,) int64, each once, after another, as in a sweep."""
         return RunningProduct(self, groups, evaluated)
 
     @without_tf32()

@@ -265,12 +265,7 @@ class Solver(ABC):
         return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
     def resolve(self, operator: Operator, columns: int = 1) -> Resolved:
-        """Choose a value for every `auto` setting; return the solver with these values, and the reason for each.
-
-        Args:
-            operator: K.
-            columns: expected number of right-hand sides.
-        """
+        """Choose a value for every `auto` setting, for a number of right-hand sides; return the solver and reasons."""
         return self, {}
 
     def resolve_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Resolved:
@@ -309,12 +304,7 @@ class Solver(ABC):
         return Prepared(solver=self, given=operator.uncounted, operator=operator.uncounted)
 
     def init(self, prepared: Any, state: State) -> State:
-        """Make the state of a solve from its initial state, with the additions that this solver needs.
-
-        Args:
-            prepared: result of `build`, with the limits of this solve.
-            state: state at the initial weights; the solve owns it.
-        """
+        """Make the state of a solve, which owns it, from that at the initial weights, with what this solver adds."""
         return state
 
     @abstractmethod
@@ -384,11 +374,7 @@ class Prepared:
         return []
 
     def ending_as(self, solver: Solver) -> Prepared:
-        """Return the same set-up with the tolerance and the limits of `solver`.
-
-        Raises:
-            ValueError: `solver` differs in other settings from the solver that prepared this set-up.
-        """
+        """Return the same set-up with the tolerance and limits of `solver`; ValueError if other settings differ."""
         assert self.asked is not None  # `Solver.prepare` sets `asked`
         if solver == self.asked:
             return self

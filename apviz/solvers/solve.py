@@ -56,8 +56,7 @@ def solve(
         throw: raise `NotConverged` instead of warning.
 
     Raises:
-        ValueError: initial weights of another shape, settings that do not fit the system, or a `prepared` of another
-            solver or operator.
+        ValueError: initial weights, settings or a `prepared` that do not fit the system.
         NotConverged: if `throw` is true; its `solution` is the solution so far.
         NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
         RankLost: ranks share the solve, and one of them raised an error or ended.

@@ -1,4 +1,32 @@
-"""Detection of oddities in tables of numbers: outliers, duplicates, row numbers; NumPy and SciPy only."""
+"""Detection of oddities in tables of numbers: outliers, duplicates, row numbers.
+
+The units of columns do not matter, so raw and scaled numbers give the same findings. Missing and infinite values
+are ignored. Definitions, and why healthy columns are not reported:
+
+- *Outlier*: more than 20 robust deviations (1.4826 × median absolute deviation) from the median. In honest
+  heavy-tailed columns (lognormal, Cauchy) many values are that far out, but they follow each other closely. So an
+  outlier must also lie at least 3 times farther out than the next value, and farther than chance does in 3 of
+  1,000 such columns. In a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
+  farthest lie t times farther out than the next with probability t^(−αk), corrected for the error of an estimate
+  from few values. Outliers are at most 2% of the values; more are a second cluster, unless they are all equal, as
+  codes for missing values such as −999 are. If more than half of the values are equal, as in zero-inflated columns,
+  only the others count. Among 11 rows, only gross outliers can be distinguished from a tail.
+- *Duplicate rows*: inputs equal to those of an earlier row; with `y` the message says whether targets agree.
+- *Near-duplicate rows*: different rows that no column separates by more than 1e-6 of its range (between its 5% and
+  95% quantiles, so that an outlier does not make all others neighbours), unless chance explains them: many points
+  on a line come as close. Chance is extrapolated from the numbers of pairs 1e-4 to 1e-3 and 1e-3 to 1e-2 apart, by
+  the power law of the distance through both. The number found must have a Poisson probability below 0.1% even
+  if three times as many are expected.
+- *Equal columns*: correlation ±1 up to rounding, so copies and changes of units: standardised, they differ by less
+  than 1e-5 (RMS), apart from rows with outliers.
+- *ID-like column*: different values, each a whole number of steps from the smallest, so densely that independent
+  numbers would collide: n(n − 1) / 2 > 14 (largest − smallest) / step, a chance of 1e-6. Row numbers, customer
+  numbers, and also times on a regular grid. If every column is like this, they are a design, and none is reported.
+- *Constant column*: at most one value.
+
+The cost is O(n d + n log n) for n rows and d columns. Medians and ranges use at most 100,000 evenly chosen rows,
+and the expected number of near-duplicates 4,000; everything else uses every row.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +40,26 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammainc
 
+from apviz.datasets.tables.outliers import (
+    FEWEST_ROWS,
+    SAMPLE,
+    centre_and_deviation,
+    counts_rows,
+    outliers,
+    spread_evenly,
+    varies,
+)
 from apviz.duplicates import near_pairs
 
 Array = NDArray[np.float64]
 
-#: robust deviations from the median beyond which a value may be an outlier
-ROBUST_DEVIATIONS: Final = 20.0
 #: what is said of an ID-like column
 NUMBERS_ROWS: Final = "only counts the rows"
 #: near-duplicate rows differ by at most this fraction of each column's range
 NEAR: Final = 1e-6
-# an outlier lies at least this many times farther out than the next value ...
-_LEAST_GAP = 3.0
-# ... which happens by chance, given the weight of the column's tail, less often than this
-_GAP_CHANCE = 3e-3
-# smallest log of the mean ratio of the tail's values to its end, which matters if values are equal
-_LEAST_MEAN_LOG = 0.05
-# largest share of outliers; more of them are a second cluster
-_MOST_OUTLIERS = 0.02
-# share of the values that must not be codes for missing values
-_MOST_CODES = 0.5
-# number of rows that estimate medians, ranges and densities; everything else uses all rows
-_SAMPLE = 100_000
 _TREE_SAMPLE = 4_000
 # columns are affine copies if they differ by less than this many standard deviations (RMS)
 _SAME = 1e-5
-# smallest number of rows for comparing columns; two columns of fewer rows may agree by chance
-_FEWEST_ROWS = 8
-# independent whole numbers are all different with a chance below exp(−14) ≈ 1e-6
-_BIRTHDAY = 14.0
 _SHOWN_ROWS = 5
 # whole numbers below this are written with all their digits
 _ALL_DIGITS = 1e15
@@ -85,33 +104,7 @@ def find_oddities(
 ) -> list[Oddity]:
     """Return the oddities of inputs and targets, the most harmful kind first.
 
-    The units of columns do not matter, so raw and scaled numbers give the same findings. Missing and infinite values
-    are ignored. Definitions, and why healthy columns are not reported:
-
-    - *Outlier*: more than 20 robust deviations (1.4826 × median absolute deviation) from the median. In honest
-      heavy-tailed columns (lognormal, Cauchy) many values are that far out, but they follow each other closely. So an
-      outlier must also lie at least 3 times farther out than the next value, and farther than chance does in 3 of
-      1,000 such columns. In a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
-      farthest lie t times farther out than the next with probability t^(−αk), corrected for the error of an estimate
-      from few values. Outliers are at most 2% of the values; more are a second cluster, unless they are all equal, as
-      codes for missing values such as −999 are. If more than half of the
-      values are equal, as in zero-inflated columns, only the others count. Among 11 rows, only gross outliers can be
-      distinguished from a tail.
-    - *Duplicate rows*: inputs equal to those of an earlier row; with `y` the message says whether targets agree.
-    - *Near-duplicate rows*: different rows that no column separates by more than 1e-6 of its range (between its 5% and
-      95% quantiles, so that an outlier does not make all others neighbours), unless chance explains them: many points
-      on a line come as close. Chance is extrapolated from the numbers of pairs 1e-4 to 1e-3 and 1e-3 to 1e-2 apart, by
-      the power law of the distance through both. The number found must have a Poisson probability below 0.1% even
-      if three times as many are expected.
-    - *Equal columns*: correlation ±1 up to rounding, so copies and changes of units: standardised, they differ by less
-      than 1e-5 (RMS), apart from rows with outliers.
-    - *ID-like column*: different values, each a whole number of steps from the smallest, so densely that independent
-      numbers would collide: n(n − 1) / 2 > 14 (largest − smallest) / step, a chance of 1e-6. Row numbers, customer
-      numbers, and also times on a regular grid. If every column is like this, they are a design, and none is reported.
-    - *Constant column*: at most one value.
-
-    The cost is O(n d + n log n) for n rows and d columns. Medians and ranges use at most 100,000 evenly chosen rows,
-    and the expected number of near-duplicates 4,000; everything else uses every row.
+    Definitions are at the head of this module.
 
     Args:
         x: (n, d), inputs.
@@ -146,21 +139,21 @@ def find_oddities(
         raise ValueError(f"numbers has shape {rows.shape}; expected ({n},), one for each row of x")
     x = np.where(np.isfinite(x), x, np.nan)
     targets = np.where(np.isfinite(targets), targets, np.nan)
-    varies = np.array([_varies(column) for column in x.T], dtype=bool)
-    outliers = {int(place): far for place in np.flatnonzero(varies) if len(far := _outliers(x[:, place]))}
-    in_targets = {place: far for place, column in enumerate(targets.T) if len(far := _outliers(column))}
+    varying = np.array([varies(column) for column in x.T], dtype=bool)
+    far_out = {int(place): far for place in np.flatnonzero(varying) if len(far := outliers(x[:, place]))}
+    in_targets = {place: far for place, column in enumerate(targets.T) if len(far := outliers(column))}
     ordinary = np.ones(n, dtype=bool)
-    for each in outliers.values():
+    for each in far_out.values():
         ordinary[each] = False
     numbered = id_columns(x)
     found = [
-        *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, outliers, named[:d], rows),
+        *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, far_out, named[:d], rows),
         *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets, rows),
-        *_row_oddities(x[:, varies], targets, rows),
-        *_equal_columns(x[ordinary][:, varies], [name for name, kept in zip(named[:d], varies, strict=True) if kept]),
+        *_row_oddities(x[:, varying], targets, rows),
+        *_equal_columns(x[ordinary][:, varying], [name for name, kept in zip(named[:d], varying, strict=True) if kept]),
     ]
     found += [_report_id(x[:, place], named[place], rows) for place in numbered]
-    constant = [place for place in range(d) if not varies[place]]
+    constant = [place for place in range(d) if not varying[place]]
     if constant:
         messages = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
         found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, messages))
@@ -168,91 +161,14 @@ def find_oddities(
 
 
 def id_columns(x: Array) -> list[int]:
-    """Return the places of ID-like columns, as defined in `find_oddities`: none if every column that varies is one.
+    """Return the places of ID-like columns, none if every column that varies is one.
 
     Args:
         x: (n, d); missing values are NaN.
     """
-    varying = [place for place, column in enumerate(x.T) if _varies(column)]
-    found = [place for place in varying if _counts_rows(x[:, place])]
+    varying = [place for place, column in enumerate(x.T) if varies(column)]
+    found = [place for place in varying if counts_rows(x[:, place])]
     return found if len(found) < len(varying) else []
-
-
-# --- one column -------------------------------------------------------------------------------------------------------
-
-
-def _varies(column: Array) -> bool:
-    there = column[~np.isnan(column)]
-    return bool(there.size and there.min() != there.max())
-
-
-def _spread_evenly(values: Array, most: int) -> Array:
-    """Return at most `most` rows, evenly chosen."""
-    return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(np.intp)]
-
-
-def _centre_and_deviation(column: Array) -> tuple[float, float]:
-    """Return median and 1.4826 × median absolute deviation; if most values equal the median, of the others."""
-    sample = _spread_evenly(column[~np.isnan(column)], _SAMPLE)
-    centre = float(np.median(sample))
-    deviations = np.abs(sample - centre)
-    deviation = float(np.median(deviations))
-    if deviation == 0 and deviations.any():
-        deviation = float(np.median(deviations[deviations > 0]))
-    return centre, 1.4826 * deviation
-
-
-def _outliers(column: Array) -> NDArray[np.intp]:
-    """Return rows whose values are outliers, the farthest first; see `find_oddities`."""
-    none = np.empty(0, dtype=np.intp)
-    there = np.flatnonzero(~np.isnan(column))
-    if len(there) < _FEWEST_ROWS:
-        return none
-    with np.errstate(over="ignore"):
-        centre, deviation = _centre_and_deviation(column)
-        distance = np.abs(column[there] - centre)
-    rows, distance = there[distance > 0], distance[distance > 0]
-    if deviation == 0 or len(distance) < _FEWEST_ROWS or distance.max() <= ROBUST_DEVIATIONS * deviation:
-        return none
-    most = max(1, int(_MOST_OUTLIERS * len(distance)))
-    tail = max(5, len(distance) // 10)
-    farthest = np.argsort(-distance, kind="stable")[: most + tail + 1]
-    ordered = distance[farthest]
-    for count in range(most, 0, -1):
-        below = ordered[count]
-        if ordered[count - 1] <= ROBUST_DEVIATIONS * deviation or ordered[count - 1] < _LEAST_GAP * below:
-            continue
-        logs = np.log(ordered[count : count + tail + 1])
-        gap = count * np.log(ordered[count - 1] / below) / max(float((logs[:-1] - logs[-1]).mean()), _LEAST_MEAN_LOG)
-        # the ratio of an exponential variable to the mean of others, whose number is the length of the tail
-        if gap > tail * (_GAP_CHANCE ** (-1 / tail) - 1):
-            return np.asarray(rows[farthest[:count]])
-    return rows[_are_codes(column[rows], distance, ROBUST_DEVIATIONS * deviation)]
-
-
-def _are_codes(values: Array, distance: Array, least: float) -> NDArray[np.bool_]:
-    """Return a mask of one or two values that recur, farther from the median than `least` and than all others."""
-    found = np.zeros(len(values), dtype=bool)
-    for _ in range(2):
-        farthest = values[~found][distance[~found].argmax()]
-        same, others = values == farthest, distance[~found & (values != farthest)]
-        is_far = distance[same][0] > max(least, _LEAST_GAP * others.max(initial=0.0))
-        if not (is_far and same.sum() > 1 and others.size > _MOST_CODES * len(values)):
-            break
-        found |= same
-    return found
-
-
-def _counts_rows(column: Array) -> bool:
-    """Test whether a column numbers the rows; see `find_oddities`."""
-    there = np.sort(column[~np.isnan(column)])
-    gaps = np.diff(there)
-    n = len(there)
-    if n < _FEWEST_ROWS or (step := float(gaps.min())) <= 0:
-        return False
-    places = (there - there[0]) / step
-    whole = bool((np.abs(places - np.round(places)) < 0.05).all())
-    return whole and n * (n - 1) / 2 > _BIRTHDAY * float(places[-1])
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -299,8 +215,8 @@ def _is_first(x: Array) -> NDArray[np.bool_]:
 
 
 def _near_pairs(x: Array) -> NDArray[np.intp]:
-    """Return pairs of near-duplicate rows, the smaller position first; see `find_oddities`."""
-    sample = _spread_evenly(x, _SAMPLE)
+    """Return pairs of near-duplicate rows, the smaller position first; see above."""
+    sample = spread_evenly(x, SAMPLE)
     low, high = np.quantile(sample, [0.05, 0.95], axis=0)
     span = np.where(high > low, high - low, x.max(axis=0) - x.min(axis=0))
     kept = span > 0
@@ -313,8 +229,8 @@ def _near_pairs(x: Array) -> NDArray[np.intp]:
 
 
 def _expected_pairs(scaled: Array) -> float:
-    """Return the expected number of pairs within `NEAR` by chance; see `find_oddities`."""
-    sample = _spread_evenly(scaled, _TREE_SAMPLE)
+    """Return the expected number of pairs within `NEAR` by chance; see above."""
+    sample = spread_evenly(scaled, _TREE_SAMPLE)
     tree, size = cKDTree(sample), len(sample)
     counts = tree.count_neighbors(tree, [1e-4, 1e-3, 1e-2], p=np.inf) / 2
     # too few pairs for an estimate: use points on a line, with 10 times as many pairs within 10 times the distance
@@ -330,7 +246,7 @@ def _expected_pairs(scaled: Array) -> float:
 def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
     """Yield groups of columns that are affine functions of each other; x without outliers."""
     n, d = x.shape
-    if n < _FEWEST_ROWS or d < 2:
+    if n < FEWEST_ROWS or d < 2:
         return
     standard = np.zeros((d, n))
     for place, column in enumerate(x.T):
@@ -381,7 +297,7 @@ def _report_outliers(
         return
     messages = []
     for place, rows in outliers.items():
-        centre, deviation = _centre_and_deviation(values[:, place])
+        centre, deviation = centre_and_deviation(values[:, place])
         worst = values[rows[0], place]
         text = f"{names[place]} is {worst:.4g} in row {numbers[rows[0]] + 1:,}, {abs(worst - centre) / deviation:,.3g} "
         text += f"robust deviations from its median {centre:.4g}"

@@ -165,9 +165,8 @@ def load_table(
 ) -> Dataset:
     r"""Read your own table and preprocess it as `load` does.
 
-    Separators, decimal commas and the encoding are detected (see `inspect_table`). Texts become inputs of 0 and 1, one
-    for each of the 20 most common; dates become days since the first. Warnings, and the `notes` of the data set, tell
-    how the table was converted, which columns are left out, and which values become equal by rounding.
+    The format is detected (see `inspect_table`). Texts become inputs of 0 and 1, one for each of the 20 most common;
+    dates become days since the first. Warnings, and `notes` of the data set, tell what was converted or left out.
 
     Args:
         target: name or position of the column to predict (−1 is the last column).
@@ -187,7 +186,6 @@ def load_table(
         dtype: torch.float32 or torch.float64.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: not a table: a row that is longer or shorter than the header, or two columns of one name; a constant
             or text target; too few rows; or a column whose largest value leaves too few digits for the others.
 
@@ -196,8 +194,7 @@ def load_table(
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "rents.csv"
         >>> rows = [f"{k % 7},5;{'Oslo' if k % 3 else 'Bergen'};{k},0" for k in range(40)]
         >>> _ = path.write_text("size;city;rent\\n" + "\\n".join(rows))
-        >>> data = apviz.datasets.load_table(path, "rent")  # doctest: +SKIP
-        >>> data.feature_names  # doctest: +SKIP
+        >>> apviz.datasets.load_table(path, "rent").feature_names  # doctest: +SKIP
         ('size', 'city=Bergen')
     """
     check_settings(seed, n, dtype)
