@@ -36,8 +36,8 @@ _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
 ORDERS: Final = {"day-first": _DAY_FIRST, "month-first": _MONTH_FIRST}
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
-#: number of texts quoted that count as missing
-_EXAMPLES: Final = 3
+#: number of texts quoted that count as missing, and largest number of characters of a text in a message
+_EXAMPLES, _SHORT = 3, 24
 
 
 @dataclass(frozen=True)
@@ -364,9 +364,9 @@ def _unread(levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_
     return Unread(int(counts[left].sum()), what, tuple(str(each) for each in levels[left].iloc[:_EXAMPLES]))
 
 
-def short(text: str, most: int = 24) -> str:
+def short(text: str) -> str:
     """Shorten a text for a message."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
 def quoted(names: Sequence[str], most: int = 8) -> str:
