@@ -109,7 +109,7 @@ def test_the_training_of_the_authors_is_below_ours_on_the_same_set(small, tmp_pa
     assert "Paper: n = 193,280" in table.note
     ours, published = experiment.charts(rows, tmp_path / "conditioning-n200-sgemm-cpu")
     assert ours.heading == "sgemm, n = 200" and published.heading == "sgemm as published, n = 193,280"
-    assert published.draw("light").data
+    assert published.draw(theme="light").data
     experiment = EXPERIMENTS["convergence"]
     (table,) = experiment.tables({cell.key: row for cell, row in run(experiment, options)}, options)
     assert table.title == "sgemm (for houseelectric), n = 200"
