@@ -20,8 +20,8 @@ from .sweeps import same_system as same_system
 from .sweeps import series as series
 from .sweeps import settings_table as settings_table
 from .sweeps import sweep_table as sweep_table
-from .sweeps import what_next as what_next
 from .verdict import Basis as Basis
 from .verdict import Standing as Standing
 from .verdict import Verdict as Verdict
 from .verdict import judge as judge
+from .verdict import what_next as what_next

@@ -166,52 +166,6 @@ def nearest(traces: Iterable[Trace]) -> Trace | None:
     return min((trace for trace in traces if math.isfinite(_residual(trace))), key=_residual, default=None)
 
 
-def what_next(trace: Trace) -> str:
-    """Return advice for a run that did not converge: more epochs, with number and time, or another remedy.
-
-    It assumes that the residual falls at the rate of the later half of its epochs.
-
-    Examples:
-        >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
-        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
-        >>> recorder = apviz.Recorder()
-        >>> solver = apviz.AlternatingProjection(block_size=50, tol=1e-3, max_epochs=2)
-        >>> solution = apviz.solve(system, solver, hooks=[recorder])
-        >>> apviz.analysis.what_next(recorder.trace).partition(":")[0]
-        'Too few epochs to estimate a rate'
-    """
-    epochs, tol = trace["epoch"], float(trace.attrs.get("tol", math.nan))
-    residuals, done = epochs["residual"].values, int(epochs["epoch"][-1])
-    last, half = _residual(trace), len(residuals) // 2
-    if not math.isfinite(tol) or not math.isfinite(last):
-        return "Its residual is not finite: use another block size, or CG."
-    if half < 2:
-        return f"Too few epochs to estimate a rate: allow {max(20, 10 * done):,} and sweep again."
-    fallen = math.log(residuals[half] / last) / (len(residuals) - 1 - half) if last > 0 else 0.0
-    more = math.log(last / tol) / fallen if fallen > 0 else math.inf
-    if more > MORE_EPOCHS * done:
-        return (
-            f"In the later half of its epochs the residual fell by {100 * (1 - math.exp(-max(fallen, 0.0))):.2g}% an "
-            "epoch: more epochs would not help. Use blocks of neighbours with an overlap, a larger b, or a looser "
-            "tolerance."
-        )
-    total, seconds = done + math.ceil(more), _seconds(trace) * more / max(done, 1)
-    return (
-        f"At the rate of its later half it needs about {math.ceil(more):,} more epochs, {seconds:.2g} s: allow "
-        f"{_round_up(1.2 * total):,} epochs and sweep again."
-    )
-
-
-#: Largest multiple of the recorded epochs that is worth waiting for.
-MORE_EPOCHS: Final = 20
-
-
-def _round_up(value: float) -> int:
-    step = 10 ** max(0, math.floor(math.log10(value)) - 1)
-    return int(math.ceil(value / step) * step)
-
-
 def slowest(traces: Iterable[Trace]) -> Trace | None:
     """Return the run that took the most seconds, converged or not; None if there is none."""
     return max(traces, key=_seconds, default=None)

@@ -31,6 +31,8 @@ from apviz.tracing.trace import is_estimate
 SMALL_DIFFERENCE = 0.2
 #: Multiple of the recorded epochs beyond which an extrapolation is meaningless.
 FARTHEST = 100.0
+#: Multiple of the recorded epochs that is worth waiting for.
+MORE_EPOCHS = 20
 #: κ up to which all digits are written.
 WRITTEN_OUT = 10_000
 #: Most words of a sentence.
@@ -184,6 +186,41 @@ def _epochs_to_tolerance(trace: Trace, done: float) -> tuple[float, Basis]:
             return total, Basis.EXTRAPOLATED
     # beyond the bound, rounding dominates, which the bound ignores
     return (bound, Basis.BOUND) if bound > done else (math.nan, Basis.UNKNOWN)
+
+
+def what_next(trace: Trace) -> str:
+    """Return advice for a run that did not converge: how many epochs it needs in all, or another remedy.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solver = apviz.AlternatingProjection(block_size=50, tol=1e-3, max_epochs=2)
+        >>> solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> apviz.analysis.what_next(recorder.trace).partition(":")[0]
+        'Too few epochs to estimate a rate'
+    """
+    residuals, done = trace["epoch"]["residual"].values, int(_last(trace, "epoch"))
+    if not math.isfinite(residuals[-1]) or not math.isfinite(trace.attrs.get("tol", math.nan)):
+        return "Its residual is not finite: use another block size, or CG."
+    if len(residuals) <= FEWEST_EPOCHS:
+        return f"Too few epochs to estimate a rate: allow {max(20, 10 * done):,} and sweep again."
+    total, _ = _epochs_to_tolerance(trace, done)
+    if not total <= (1 + MORE_EPOCHS) * done:
+        half = residuals[len(residuals) // 2 :]
+        fallen = 1 - (half[-1] / half[0]) ** (1 / (len(half) - 1))
+        return (
+            f"In the later half of its epochs the residual fell by {max(0.0, 100 * fallen):.2g}% an epoch: more epochs "
+            "would not help. Use blocks of neighbours with an overlap, a larger b, or a looser tolerance."
+        )
+    seconds = time_words(standing(trace).seconds)
+    return f"It needs about {math.ceil(total):,} epochs ({seconds}). Allow {_round_up(1.2 * total):,}, to be safe."
+
+
+def _round_up(value: float) -> int:
+    step = 10 ** max(0, math.floor(math.log10(value)) - 1)
+    return int(math.ceil(value / step) * step)
 
 
 def _ordered(runs: Sequence[Standing]) -> list[Standing]:

@@ -242,7 +242,9 @@ def is_quick(trace: Trace) -> bool:
 def nothing(trace: Trace, others: list[Trace]) -> Diagnosis:
     """Diagnose a quick run for which no rule holds."""
     forced, epochs = of.forced_epochs(trace), of.epochs(trace)
-    evidence = f"Residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, set-up included"
+    count = int(trace.attrs["right_hand_sides"])
+    mean = f" (mean of {count} right-hand sides)" if count > 1 else ""
+    evidence = f"Residual {of.residual(trace):.2g}{mean} after {of.work(trace):.3g} work, set-up included"
     if 1 < epochs <= forced:
         evidence += f"; its settings require at least {forced} epochs or iterations"
     if of.tolerance(trace) > LOOSE_TOL:

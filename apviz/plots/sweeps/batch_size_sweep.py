@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.analysis.sweeps import factor_bytes, fastest, nearest, of_one_system, what_next
+from apviz.analysis.sweeps import factor_bytes, fastest, nearest, of_one_system
+from apviz.analysis.verdict import what_next
 from apviz.plots._axes import add_level, as_traces, finish, log_ticks
 from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.sweeps._curves import add_curves, mark_run
