@@ -197,7 +197,7 @@ def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
 
     The end of viridis that is close to the background is left out.
     """
-    low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.28, 1.0)
+    low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.36, 1.0)
     places = [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
     return list(sample_colorscale("Viridis", places))
 

@@ -62,7 +62,7 @@ def _scales_in_words(gp: GaussianProcess) -> list[Row]:
     order = np.argsort(np.broadcast_to(np.array(gp.hyperparameters_.lengthscale), len(scales)), kind="stable")
     low, high = training_range(gp)
     found = [
-        (f"lengthscale of {names[k]}", f"{scales[k]:.3g}", f"input from {low[k]:.4g} to {high[k]:.4g}")
+        (f"lengthscale of “{names[k]}”", f"{scales[k]:.3g}", f"values from {low[k]:.4g} to {high[k]:.4g}")
         for k in sorted(order[:SHOWN])
     ]
     if len(order) > SHOWN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
 
 Array = NDArray[np.float64]
+
+#: Error, in posterior standard deviations, that no reader needs as a number.
+NEGLIGIBLE: Final = 1e-6
 
 
 def load_model(path: Path, device: str) -> GaussianProcess:
@@ -68,6 +71,8 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
         found: the accuracy of predictions; None: only what is known of the solve.
     """
     ended = "" if gp.solution_.converged else f"; it did not converge: it {gp.solution_.stop_message}"
+    if found is not None and found.sampled >= found.points and max(found.mean_error(), found.sd_error()) < NEGLIGIBLE:
+        return f"Accuracy: the solver's error is negligible, below a millionth of the uncertainty{ended}"
     if found is not None and found.sampled:
         return f"Accuracy: {found.sentence}{ended}"
     if not math.isfinite(gp.mean_error_):
@@ -75,4 +80,6 @@ def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) ->
     from apviz.gp.prediction.prediction_accuracy import how_known
 
     how = how_known(gp.solution_) if found is None else found.how_in_words
+    if gp.mean_error_ < NEGLIGIBLE:
+        return f"Solve: the error of the means is negligible, below a millionth of the uncertainty ({how}){ended}"
     return f"Solve: no mean is off by more than {gp.mean_error_:.2g} posterior sd of f ({how}){ended}"

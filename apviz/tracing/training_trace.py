@@ -84,8 +84,8 @@ class TrainingTrace(Trace):
     def work_words(self) -> str:
         """Return work and time of the training, in a sentence."""
         search = self.search_work
-        of_it = f", {search:.3g} of them in the search for a start" if search > 0 else ""
-        return f"Work: {self.work:.4g} n² kernel entries{of_it}; {self.seconds:.3g} s."
+        of_it = f", {search:.3g} of it in the search for a start" if search > 0 else ""
+        return f"Work: {self.work:,.0f} (full kernel matrices){of_it}; {self.seconds:.3g} s."
 
     @property
     def settled_at(self) -> int | None:
@@ -107,10 +107,7 @@ class TrainingTrace(Trace):
             return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
         if since is not None:
             most = SETTLED_CHANGE if np.isnan(gained) else GAINING_CHANGE
-            gain = f"less than {settled_gain(self.attrs['n']):.2g} nats a row"
-            more = "" if np.isnan(gained) else f", and raised the log likelihood by {gain}"
-            changed = f"any {SETTLED_STEPS} steps changed it by at most {most:.0%}"
-            return f"σ² = {noise[-1]:.3g}: since step {since} of {done} {changed}{more}."
+            return f"σ² = {noise[-1]:.3g}: since step {since} of {done} it changed by under {most:.0%}."
         last = noise[-SETTLED_STEPS - 1 :]
         more = "" if np.isnan(gained) else f", and changed the log likelihood by {gained:.2g} nats a row"
         return f"The last {len(last) - 1} of {done} steps moved σ² between {last.min():.3g} and {last.max():.3g}{more}."

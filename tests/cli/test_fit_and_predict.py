@@ -99,7 +99,7 @@ def test_mean_sd_and_interval_of_the_function_equal_those_of_scikit_learn(folder
     np.testing.assert_allclose(found["lower"], mean + norm.ppf(0.025) * sd, rtol=1e-6)
     np.testing.assert_allclose(found["upper"], mean + norm.ppf(0.975) * sd, rtol=1e-6)
     assert "sd and 95% interval of the function f, without noise; in units of z" in text
-    assert "no mean is off by more than" in text and "90 rows in" in text
+    assert "below a millionth of the uncertainty" in text and "90 rows in" in text
 
 
 def test_an_observation_has_the_variance_of_the_function_plus_that_of_the_noise(folder):
@@ -119,7 +119,7 @@ def test_trained_hyperparameters_are_printed_in_the_units_of_the_table_and_predi
     h = gp.scaling_.to_raw(gp.hyperparameters_)
     text = said(done)
     for words in (
-        "depth.csv: 120 rows, d = 2, target z", f"lengthscale of east {h.lengthscale[0]:.3g}", "signal sd",
+        "depth.csv: 120 rows, d = 2, target z", f"lengthscale of “east” {h.lengthscale[0]:.3g}", "signal sd",
         f"noise sd {h.noise**0.5:.3g} in units of z", "Leave-one-out on 120 rows", "nats a row", "95% interval",
     ):  # fmt: skip
         assert words in text
@@ -251,7 +251,7 @@ def test_a_grid_starts_at_the_smallest_training_value_and_has_coordinates_named_
     np.testing.assert_allclose(found["mean"].values.ravel(), mean, rtol=1e-8)
     np.testing.assert_allclose(found["sd"].values.ravel(), sd, rtol=1e-6)
     assert found["mean"].dims == ("east", "north") and found["mean"].attrs["long_name"] == "posterior mean of z"
-    assert found["sd"].attrs["units"] == "unknown" and "no mean is off by more than" in found.attrs["accuracy"]
+    assert found["sd"].attrs["units"] == "unknown" and "below a millionth" in found.attrs["accuracy"]
     assert "matern52, lengthscale 300, 150, outputscale 90, noise variance 0.5" in found.attrs["model"]
     assert found.attrs["prediction_of"] == "the function f, without noise"
     assert f"picture in {folder}/map.html".replace(" ", "") in text.replace(" ", "")

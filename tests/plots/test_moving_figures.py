@@ -208,7 +208,7 @@ def test_both_themes_state_run_update_and_outcome_without_webgl(traces, theme):
 
 
 def test_the_colour_bar_states_the_right_hand_side(traces):
-    assert "first right-hand side" in plots.residual_map(traces["plane"], 1).layout.coloraxis.colorbar.title.text
+    assert "residual r₁" in plots.residual_map(traces["plane"], 1).layout.coloraxis.colorbar.title.text
 
 
 def test_an_unfinished_run_is_marked(traces):

@@ -39,6 +39,19 @@ def test_points_of_two_inputs_are_drawn_in_the_colours_of_a_map():
     assert (points.x.tolist(), points.y.tolist(), points.marker.color.tolist()) == ([3, 4], [5, 6], [1, 2])
 
 
+def test_pixels_are_drawn_as_an_image_with_the_first_row_at_the_top():
+    rows, columns = np.arange(0.0, 6, 2), np.arange(0.0, 8, 2)
+    grey = rows[:, None] + 10 * columns
+    grid = xr.Dataset({"mean": (("row", "column"), grey)}, {"row": rows, "column": columns})
+    points = grid.stack(point=("row", "column")).reset_index("point")
+    for found in (grid, points):
+        layout = plots.prediction(found).layout
+        assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("column", "row")
+        assert layout.yaxis.range == (4, 0) and layout.xaxis.range == (0, 6) and layout.yaxis.scaleanchor == "x"
+    (pixels,) = (each for each in plots.prediction(grid).data if each.type == "heatmap")
+    np.testing.assert_array_equal(pixels.z, grey)
+
+
 def test_many_points_are_thinned_and_the_figure_says_so():
     x = np.linspace(0, 1, 1_201)
     figure = plots.prediction(xr.Dataset({"mean": ("x", x)}, {"x": x}))

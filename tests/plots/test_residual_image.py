@@ -255,10 +255,10 @@ def test_sparse_grids_and_repeated_inputs_are_drawn_as_points():
 def test_each_step_states_block_residual_and_work(picture):
     steps = plots.residual_image(picture).layout.sliders[0].steps
     update, start = picture["update"], picture["epoch"].isel(epoch=0)
-    assert steps[0].label == f"before any update · ‖r‖/‖b‖ = 1 · work {float(start['work']):.3g}"
+    assert steps[0].label == f"before any update · ‖r₁‖/‖b₁‖ = 1 · work {float(start['work']):.3g}"
     for k, step in enumerate(steps[1:]):
         residual, work = float(update["residual"][k, 0]), float(update["work"][k])
-        expected = f"update {k + 1}: block {int(update['block'][k])} · ‖r‖/‖b‖ = {residual:.3g} · work {work:.3g}"
+        expected = f"update {k + 1}: block {int(update['block'][k])} · ‖r₁‖/‖b₁‖ = {residual:.3g} · work {work:.3g}"
         assert step.label == expected
         assert list(step.args[0]) == [str(k + 1)]
 
@@ -269,7 +269,7 @@ def test_the_title_states_system_method_outcome_and_marks(picture, scattered):
         assert stated in title
     assert "Not converged" in plots.residual_image(scattered).layout.title.text
     assert "dots: block · faint dots: margin" in plots.residual_image(scattered).layout.title.text
-    assert "first right-hand side" in plots.residual_image(picture).layout.coloraxis.colorbar.title.text
+    assert "residual r₁ at each point" in plots.residual_image(picture).layout.coloraxis.colorbar.title.text
     for line in title.split("<br>"):
         assert len(line.partition(">")[2].partition("<")[0]) <= 52
 

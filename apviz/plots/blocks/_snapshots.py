@@ -85,7 +85,9 @@ def step(trace: Trace, number: int) -> tuple[int, str]:
         part = "colour" if "colour" in trace else "block"
         name = f"update {number:,}" + (f": {part} {block}" if block >= 0 else "")
     # inside a sweep over colours, the recursion knows the residual on few rows
-    known = f" · ‖r‖/‖b‖ = {float(residual[0]):.3g}" if math.isfinite(float(residual[0])) else ""
+    # of the first right-hand side alone; the residual of a run is a mean over all of them
+    of = "‖r‖/‖b‖" if trace.attrs["right_hand_sides"] == 1 else "‖r₁‖/‖b₁‖"
+    known = f" · {of} = {float(residual[0]):.3g}" if math.isfinite(float(residual[0])) else ""
     return block, f"{name}{known} · work {float(at['work']):.3g}"
 
 
@@ -176,7 +178,7 @@ def add_residual_color_bar(figure: go.Figure, limit: float, right_hand_sides: in
     """Add a bar `gap` pixels above the picture, with evenly spaced colours labelled by their residuals."""
     figure.add_scatter(x=[None], y=[None], mode="markers", marker={"color": [0], "coloraxis": "coloraxis"})
     places = (-1, -0.5, 0, 0.5, 1)
-    name = "residual r" if right_hand_sides == 1 else "residual r of the first right-hand side"
+    name = "residual r" if right_hand_sides == 1 else "residual r₁"
     labels = [f"{math.copysign(place * place, place) * limit:.2g}".replace("-", "−") for place in places]
-    bar = horizontal_bar(f"{name}, colours by √|r|", places, labels, gap)
+    bar = horizontal_bar(f"{name} at each point, stretched near zero", places, labels, gap)
     figure.update_layout(coloraxis={"cmin": -1, "cmax": 1, "colorscale": colorscale(square_root=True), "colorbar": bar})

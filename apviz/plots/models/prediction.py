@@ -57,6 +57,8 @@ def prediction(
         raise ValueError(f"name must be a variable of the predictions, {there}; got {name!r}")
     variable, drawn = predictions[name], thinned(predictions)
     axes = [str(each) for each in (variable.dims if variable.dims[0] in variable.coords else variable.coords)]
+    is_image = axes == ["row", "column"]  # of pixels, whose first row is at the top
+    axes = axes[::-1] if is_image else axes
     if not 1 <= len(axes) <= 2:
         raise ValueError(f"a prediction is drawn over one or two inputs, not over {len(axes)}: {', '.join(axes)}")
     figure = go.Figure()
@@ -77,8 +79,9 @@ def prediction(
     if any(drawn.sizes[each] < size for each, size in predictions.sizes.items()):
         notes.append(f"every k-th point, at most {max(drawn.sizes.values()):,} along a dimension")
     finish(figure, [], style, _TITLES.get(name, name.capitalize()), f"prediction/{name}", notes)
-    if len(axes) == 2 and _has_square_cells(predictions, axes):
-        x, y = ((float(drawn[each][0]), float(drawn[each][-1])) for each in axes)
+    if is_image or (len(axes) == 2 and _has_square_cells(predictions, axes)):
+        x, y = ((float(drawn[each].min()), float(drawn[each].max())) for each in axes)
+        y = y[::-1] if is_image else y
         # whatever is left of a page is below and to the right, not between the text and the map
         figure.update_xaxes(range=x, constrain="domain", constraintoward="left")
         figure.update_yaxes(range=y, constrain="domain", constraintoward="top", scaleanchor="x")
@@ -121,7 +124,7 @@ def _add_map(figure: go.Figure, drawn: xr.Dataset, name: str, axes: list[str]) -
     x, y = (drawn[each].values for each in axes)
     if drawn[name].ndim == 2:
         # plotly's rows are y
-        figure.add_heatmap(x=x, y=y, z=drawn[name].values.T, coloraxis="coloraxis")
+        figure.add_heatmap(x=x, y=y, z=drawn[name].transpose(axes[1], axes[0]).values, coloraxis="coloraxis")
         return
     figure.add_scatter(
         x=x, y=y, mode="markers", showlegend=False, customdata=drawn[name].values,

@@ -30,7 +30,7 @@ _TALL: Final = 920
 FEW_EPOCHS: Final = 6
 
 #: Panels from top to bottom: variable of a step, and title of its axis.
-_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs per step (CG: iterations)", "kappa": "κ {} λmax/λmin of K"}
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs or iterations", "kappa": "κ {} λmax/λmin of K"}
 
 #: Variables in hover texts, in the order of `customdata`; variables that may be NaN.
 _VARIABLES: Final = ("step", "noise", "epochs", "residual")
@@ -54,7 +54,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         >>> _ = training.run()
         >>> figure = apviz.plots.training(training.trace)
         >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
-        ('σ² (target unit²)', 'epochs per step (CG: iterations)')
+        ('σ² (target unit²)', 'epochs or iterations')
     """
     several, colors = trainings(traces, "training", ", or draw it with apviz.plots.residuals"), theme_named(theme)
     panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
