@@ -49,7 +49,13 @@ def material_theme(theme: ThemeName, *, lecture: bool) -> dict[str, Any]:
         "MuiPaper": {"styleOverrides": {
             "root": {"backgroundImage": "none"}, "elevation1": {"boxShadow": "none", "border": border},
         }},
-        "MuiTabs": {"styleOverrides": {"indicator": {"backgroundColor": f"{of['accent']} !important"}}},
+        "MuiTabs": {"styleOverrides": {
+            "indicator": {"backgroundColor": f"{of['accent']} !important"},
+            # on a phone there are more tabs to the right
+            "scroller": {"@media (max-width: 600px)": {
+                "maskImage": "linear-gradient(to right, #000 calc(100% - 32px), transparent)", "paddingRight": "32px",
+            }},
+        }},
         "MuiTab": {"styleOverrides": {"root": {"&.Mui-selected": {"color": f"{of['accent']} !important"}}}},
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible": focus}}},
         # a message next to its icon, and no space for an empty title

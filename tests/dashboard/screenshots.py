@@ -49,6 +49,7 @@ def photograph(browser: Any, address: str, path: Path, width: int, height: int) 
     tab = browser.new_page(viewport={"width": width, "height": height})
     tab.goto(address)
     tab.get_by_role("tab").first.wait_for()
+    tab.locator("#apviz-first").wait_for(state="detached", timeout=120_000)
     bottom = wait_until_quiet(tab)
     # the page scrolls inside itself, so the window must be as high as its content
     tab.set_viewport_size({"width": width, "height": max(height, min(bottom + 20, 8000))})

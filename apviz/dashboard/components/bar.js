@@ -8,6 +8,14 @@ function made(tag, attributes = {}, ...children) {
   return element;
 }
 
+// What chips mean, shown where the pointer rests.
+const HINTS = {
+  Methods: "The solvers that Run compares.",
+  Inputs: "The columns that predict the target.",
+  Kernel: "The covariance of two rows.",
+  "Noise σ²": "The variance of the target that no input explains.",
+  Advanced: "Rules, partitions, overlap, ranks, precision and seeds.",
+};
 const WITHIN = "input:not([type=file]), [role=combobox], button:not([tabindex='-1'])";
 
 // Find elements in all shadow roots below a root, in their order.
@@ -32,6 +40,7 @@ export function render({ model }) {
       }
       const chip = bar.children[place];
       chip.dataset.editor = editor;
+      chip.title = HINTS[label] || "";
       chip.querySelector("span").textContent = label;
       chip.querySelector("b").textContent = value;
       chip.classList.toggle("action", !value);

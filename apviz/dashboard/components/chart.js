@@ -67,14 +67,15 @@ function joined(figure, width) {
   const room = width - margin.l - margin.r - 16;
   const lines = [];
   for (const line of (title?.text || "").split("<br>")) {
-    const [, kind] = line.match(/^<span class="(words|parts)"/) || [];
+    const isNote = line.includes("color:");
+    const kind = line.match(/^<span class="(words|parts)"/)?.[1] || (isNote && lines.at(-1)?.isNote && "parts");
     const size = Number(line.match(/font-size:(\d+)/)?.[1] || TYPE_SIZE) * scale;
     const long = TITLE_CHARACTER * size * line.replace(/<[^>]*>/g, "").length;
     const last = lines.at(-1);
     if (kind && last && last.long + long + 3 * TITLE_CHARACTER * size <= room) {
       last.text += (kind === "words" ? " " : " · ") + line;
       last.long += long + 3 * TITLE_CHARACTER * size;
-    } else lines.push({ text: line, long });
+    } else lines.push({ text: line, long, isNote });
   }
   const saved = (title?.text || "").split("<br>").length - lines.length;
   if (!saved) return figure;
@@ -108,7 +109,7 @@ function heightOf(figure, width, axes) {
   const entry = (ENTRY + ENTRY_CHARACTER * longest) * scale;
   const columns = Math.max(1, Math.floor((width - margin.l - margin.r) / entry));
   const hasNone = figure.layout.coloraxis?.colorbar || figure.layout.showlegend === false;
-  const legend = hasNone ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
+  const legend = hasNone ? 0 : Math.ceil(names.length / columns) * (lines > 1 ? 52 : 22) + 20;
   return margin.t + axes + scale * (50 + legend);
 }
 

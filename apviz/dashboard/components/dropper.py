@@ -18,6 +18,8 @@ from apviz.dashboard.messages import Unpacked, excuse
 PIECE_BYTES: Final = 2 * 10**6
 #: Most unfinished uploads of a dropper, of which browsers send two at once, and of all droppers of the server.
 MOST_AT_ONCE, MOST_OF_SERVER = 4, 20
+#: Panel's dropper has no visible edge.
+_BORDER: Final = ".bk-input-group { border: 1px dashed var(--apviz-muted); border-radius: var(--apviz-radius); }"
 #: Seconds without a piece after which another upload may replace this one.
 IDLE_SECONDS: Final = 60.0
 
@@ -57,7 +59,7 @@ class Dropper(pn.widgets.FileDropper):
         self, folder: Path, max_mb: int, arrived: Callable[[str, Path], None], refuse: Callable[[Exception], None],
         **look: Any,
     ) -> None:  # fmt: skip
-        super().__init__(max_file_size=f"{max_mb}MB", chunk_size=PIECE_BYTES, **look)
+        super().__init__(max_file_size=f"{max_mb}MB", chunk_size=PIECE_BYTES, stylesheets=[_BORDER], **look)
         self._folder, self._max_mb, self._finish, self._refuse = folder, max_mb, arrived, refuse
         self._uploads: dict[str, _Upload] = {}
         #: Name of the refused file whose remaining pieces are ignored.

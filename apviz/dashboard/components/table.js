@@ -23,6 +23,17 @@ const SYMBOLS = {
   circle: "●", square: "■", "triangle-up": "▲", "triangle-left": "◀", "triangle-right": "▶", pentagon: "⬟",
   hexagram: "✶", star: "★",
 };
+// What headings mean, shown where the pointer rests.
+const HINTS = {
+  work: "How often all of K was computed or read, set-up included.",
+  epochs: "Passes over all blocks; for CG, iterations.",
+  "epochs (CG: iterations)": "Passes over all blocks; for CG, iterations.",
+  residual: "‖B − KW‖ / ‖B‖, the mean over all right-hand sides.",
+  "test RMSE": "Error on rows held out, in standard deviations of the target.",
+  RMSE: "Error on rows held out, in standard deviations of the target.",
+  κ: "Condition number of K, on which CG depends.",
+  "κ′": "Its counterpart for blocks, on which alternating projection depends.",
+};
 const inWords = new Intl.Collator("en", { numeric: true });
 
 function made(tag, attributes = {}, ...children) {
@@ -114,6 +125,7 @@ export function render({ model }) {
     headings.clear();
     const cells = model.columns.map(([title, form]) => {
       const button = made("button", { type: "button" }, title, made("span", { class: "arrow", "aria-hidden": "true" }));
+      if (HINTS[title]) button.title = HINTS[title];
       button.addEventListener("click", () => sort(title));
       const heading = made("th", { scope: "col", class: form === "text" ? "text" : "number" }, button);
       headings.set(title, heading);
@@ -125,9 +137,9 @@ export function render({ model }) {
   }
 
   function makeRow(key) {
-    const cells = model.columns.map(([, form], place) => {
+    const cells = model.columns.map(([title, form], place) => {
       if (!place) return made("th", { scope: "row", class: "text" }, made("button", { type: "button", class: "look" }));
-      return made("td", { class: form === "text" ? "text" : "number" });
+      return made("td", { class: form === "text" ? "text" : "number", "data-title": title.replace(/ \(.*/, "") });
     });
     const row = made("tr", {}, ...cells);
     row.dataset.key = key;
@@ -151,6 +163,7 @@ export function render({ model }) {
       if (cell.dataset.drawn === drawn) return;
       cell.dataset.drawn = drawn;
       say(cell, text);
+      cell.classList.toggle("missing", text === MISSING);
       mark(cell, bare(values[place]), bounds);
     });
     const drawn = JSON.stringify(model.swatches[key] || "");

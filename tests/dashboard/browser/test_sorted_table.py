@@ -132,6 +132,24 @@ def test_cells_follow_the_format_of_their_columns_and_missing_values_are_dashes(
 
 
 @pytest.mark.slow
+def test_on_a_phone_every_row_is_a_card_without_what_is_missing(present):
+    shown = present(some_rows(6), can_tick=True, actions=["hidden"])
+    shown.tab.set_viewport_size({"width": 390, "height": 844})
+    for row, missing in ((0, ["RMSE"]), (1, []), (4, ["residual"])):
+        cells = shown.tab.locator("tbody tr").nth(row).locator("td, th")
+        boxes = cells.evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
+        assert all(box["left"] >= 0 and box["right"] <= 390 for box in boxes)
+        hidden = cells.evaluate_all(
+            "all => all.filter(each => !each.checkVisibility()).map(each => each.dataset.title)"
+        )
+        assert hidden == missing
+    shown.tab.get_by_label("Tick run 2", exact=True).check()
+    shown.until_server(lambda: shown.table.ticked == ["run 2"])
+    shown.tab.get_by_label("Hide run 3", exact=True).click()
+    shown.until_server(lambda: shown.table.hidden == ["run 3"])
+
+
+@pytest.mark.slow
 def test_numbers_beyond_a_bound_are_bold_and_said_to_screen_readers(present):
     shown = present(some_rows(6), marks={"n": [[">", 4000], ["<", 2000]], "residual": [["<", 0.3]]})
     named = [shown.tab.get_by_role("cell", name=name, exact=True) for name in ("5,000 above 4000", "1,000 below 2000")]
