@@ -28,14 +28,27 @@ _PAGE: Final = """<!doctype html>
 <style>
 body {{ font: 16px system-ui, sans-serif; margin: 20vh auto; max-width: 20em; padding: 0 1em }}
 label, input, button {{ display: block; width: 100%; box-sizing: border-box; margin: 0.4em 0; font: inherit }}
+[role=alert] {{ color: light-dark(#b3261e, #ffb4ab); min-height: 1.4em }}
 </style>
 <main><h1>apviz</h1>
 <form method="post"><input type="hidden" name="_xsrf" value="{token}">
-<label>User name <input name="username" autocomplete="username" autocapitalize="off" autofocus></label>
-<label>Password <input name="password" type="password" autocomplete="current-password"></label>
+{name}
+<label>Password <input name="password" type="password" autocomplete="current-password" {focus}></label>
 <p role="alert">{error}</p>
 <button type="submit">Log in</button></form></main>
 """
+#: Field that only a file of several users needs.
+_NAME: Final = '<label>User name <input name="username" autocomplete="username" autocapitalize="off" autofocus></label>'
+
+
+def page(token: str, error: str, *, has_users: bool) -> str:
+    """Return the HTML of the login.
+
+    Args:
+        has_users: Whether to ask for a user name.
+    """
+    name, focus = (_NAME, "") if has_users else ("", "autofocus")
+    return _PAGE.format(token=html.escape(token), error=html.escape(error), name=name, focus=focus)
 
 
 @dataclass
@@ -104,7 +117,7 @@ class Login(BasicLoginHandler):
         username = self.get_body_argument("username", "")
         if not is_right(self._given, username, self.get_body_argument("password", "")):
             self.set_status(403)
-            self._show("Wrong user name or password.")
+            self._show("Wrong user name or password." if self._has_users else "Wrong password.")
             return
         self._tries.right(self._address)
         self.set_current_user(username or "visitor")
@@ -112,7 +125,11 @@ class Login(BasicLoginHandler):
 
     def _show(self, error: str) -> None:
         self.set_header("Cache-Control", "no-store")
-        self.write(_PAGE.format(token=html.escape(self.xsrf_token.decode()), error=html.escape(error)))
+        self.write(page(self.xsrf_token.decode(), error, has_users=self._has_users))
+
+    @property
+    def _has_users(self) -> bool:
+        return Path(self._given).is_file()
 
     def set_cookie(self, name: str, value: str | bytes, *args: Any, **options: Any) -> None:
         """Set a cookie for this folder of pages, restricted to TLS if this page was requested over TLS."""

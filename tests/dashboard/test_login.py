@@ -166,12 +166,17 @@ def test_a_form_without_the_token_of_the_page_is_rejected_and_is_not_an_attempt(
     assert {each[0] for each in refused} == {403} and code == 200 and '"token":' in text
 
 
+def test_only_a_file_of_users_asks_for_a_name():
+    assert "User name" in login.page("", "", has_users=True)
+    assert "User name" not in login.page("", "", has_users=False)
+
+
 def test_a_wrong_password_is_reported_and_gives_no_access():
     async def do(direct, proxied):
         return await direct.log_in("wrong"), await direct.ask("")
 
     (code, _, text), (_, url, _) = visit(do)
-    assert code == 403 and "Wrong user name or password." in text and "/login?next=" in url
+    assert code == 403 and "Wrong password." in text and "/login?next=" in url
 
 
 def test_a_body_larger_than_a_form_is_not_read():
