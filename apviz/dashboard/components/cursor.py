@@ -1,18 +1,13 @@
-"""The cursor of a run: the update marked in every chart, its choice by clicks on charts, and its field."""
+"""The cursor of a run: the update marked in every chart, and its choice by clicks on charts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import panel as pn
-import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import server_owned
-from apviz.dashboard.components.stepper import Stepper
-from apviz.dashboard.components.text import escape
 from apviz.plots._labels import legend_entry, run_names
 from apviz.tracing import Trace
 
@@ -37,13 +32,6 @@ class Cursor:
         """Return the position on an axis in `unit`: `work`, `epochs`, `seconds` or `update`."""
         places = {"work": self.work, "epochs": self.epoch, "seconds": self.seconds, "update": self.update}
         return float(places[unit])
-
-    def words(self, trace: Trace) -> str:
-        """Return a sentence on the cursor that is marked in every chart."""
-        return (
-            f"Moment marked in every chart: {trace.method_name}, update {self.update:,}, epoch {self.epoch:,}, "
-            f"work {self.work:.4g}, {self.seconds:.3g} s"
-        )
 
 
 def at_update(trace: Trace, number: int) -> Cursor | None:
@@ -84,14 +72,6 @@ def cursor_at(trace: Trace | None, update: int | None) -> Cursor | None:
     return at_update(trace, update) or at_epoch(trace, update)
 
 
-def why_missing(trace: Trace | None, update: int) -> str:
-    """Return why an update cannot be marked, as the end of a sentence."""
-    if trace is None:
-        return f"there is no run here that has an update {update:,}"
-    last = trace["update"]["update"][-1] if "update" in trace else trace["epoch"]["epoch"][-1]
-    return f"{trace.method_name} has no update {update:,}; its last is {int(last):,}"
-
-
 def clicked_epoch(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Cursor] | None:
     """Return the run and the cursor of a clicked point of a curve; None if it belongs to no run.
 
@@ -125,28 +105,3 @@ def clicked_cursor(
         hit = clicked_epoch(drawn, point)
     name = next((name for name, trace in traces.items() if hit is not None and trace is hit[0]), None)
     return None if hit is None or name is None else (name, hit[1])
-
-
-class CursorBar:
-    """Keyboard-editable field for an update of the selected run, with the cursor in words.
-
-    Args:
-        go: Called with the requested update; None for no cursor.
-    """
-
-    def __init__(self, go: Callable[[int | None], None]) -> None:
-        self.stepper = Stepper("Update", "update", go, start=0, size="small", width=320)
-        self.field = self.stepper.field
-        self.stepper.view.visible = False
-        self.words = server_owned(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
-        self.view = pn.FlexBox(self.stepper.view, self.words, align_items="center", sizing_mode="stretch_width")
-
-    def show(self, trace: Trace | None, cursor: Cursor | None) -> None:
-        """Show the selected run and its cursor."""
-        self.stepper.view.visible = trace is not None
-        if trace is not None:
-            self.field.label = f"Update of {trace.method_name}"
-        self.field.value = None if cursor is None else cursor.update
-        self.words.visible = cursor is not None
-        if trace is not None and cursor is not None:
-            self.words.object = escape(cursor.words(trace))

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
 from apviz import plots
 from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, Draw, updates_table
+from apviz.method import distinct_names
+from apviz.plots._axes import X
 from apviz.plots._labels import run_names
+from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
 
@@ -31,6 +35,15 @@ def error_card(draw: Draw, curves: Mapping[str, Any]) -> ChartCard:
         "from all rows.",
         draw, takes=has_error, table=errors_table, sentence=error_sentence, **curves,
     )  # fmt: skip
+
+
+def rmse_figure(traces: Sequence[Trace], x: X, theme: ThemeName) -> go.Figure:
+    """Return the figure of test errors, without the runs in its legend, which the chart of residuals names."""
+    figure = plots.test_rmse(traces, x=x, theme=theme)
+    figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+    # data sets and files are scaled by the standard deviation of the target
+    figure.layout.yaxis.title.text = "test RMSE (sd of the target)"
+    return figure
 
 
 def timeline_card(text: str, lecture: bool) -> ChartCard:
@@ -125,3 +138,10 @@ def residual_sentence(trace: Trace) -> str:
 def named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
     """Yield runs with their names in figures, which distinguish runs of one method."""
     return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
+
+
+def names_over_seeds(groups: Sequence[Sequence[Trace]]) -> list[str]:
+    """Return a distinct name for each group of runs that differ only in the seed."""
+    firsts = [runs[0] for runs in groups]
+    heads = distinct_names([trace.method for trace in firsts])
+    return [html.unescape(name) for name in run_names(firsts, heads, leave_out=["seed"])]

@@ -45,11 +45,6 @@ class JobQueue:
         with self._changed:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
-    @property
-    def is_busy(self) -> bool:
-        """Return whether any job runs or waits."""
-        return bool(self._waiting) or self._free < self._slots
-
     @contextmanager
     def slot(self, job: Job) -> Iterator[None]:
         """Wait for the turn of a job, and hold a slot for it within the context.

@@ -22,7 +22,7 @@ class JobBar:
 
     Args:
         run, stop: Callbacks of the buttons.
-        hint: Text before the first job; empty for none.
+        label: Label of the button that runs it.
     """
 
     def __init__(
@@ -31,7 +31,6 @@ class JobBar:
         stop: Callable[[], None],
         *,
         label: str = "Run",
-        hint: str = "",
     ) -> None:
         self._shown: tuple[str, str] | None = None
         self._state, self._stopping, self._next = "", False, 0.0
@@ -48,7 +47,7 @@ class JobBar:
         )
         self._text = server_owned(
             pmui.Alert(
-                object=hint, severity="info", variant="outlined", visible=bool(hint), margin=(4, 8),
+                object="", severity="info", variant="outlined", visible=False, margin=(4, 8),
                 styles={"flex": "1 1 260px"},
                 # While a job runs its text changes, and must not move the charts below. Show other texts in full.
                 sx={"py": 0, "&.MuiAlert-colorInfo": {"maxHeight": "4.6em", "overflowY": "auto"}},

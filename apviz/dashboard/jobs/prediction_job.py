@@ -70,7 +70,7 @@ class FitJob(Job):
             gp = fit_table(model, raw, None, spec.seed, progress, [self.stop_hook])
             progress.now(_SOLVED, "predicting rows from all others")
             left_out = leave_one_out(gp, checked_rows(len(raw.target)), spec.seed, hooks)
-        progress.now(1.0, "keeping the model")
+        progress.now(1.0, "saving the model")
         kernel = gp.scaling_.to_raw(gp.hyperparameters_).build_kernel()
         checked = {name: getattr(left_out, name).tolist() for name in ("target", "mean", "std")}
         record = ModelRecord(
@@ -80,7 +80,7 @@ class FitJob(Job):
             warnings=warned(), checked=checked, data=_data_of(raw), decimal=_marks(spec),
         )  # fmt: skip
         self.name = self._models.add(f"{spec.dataset}-n{len(raw.target)} {spec.kernel}", gp.save, record)
-        self.message = f"fitted to {len(raw.target):,} rows, and kept"
+        self.message = f"fitted to {len(raw.target):,} rows, and saved"
 
 
 class _Progress(FitProgress):
@@ -158,7 +158,7 @@ class PredictJob(Job):
                 ))  # fmt: skip
         finally:
             self._own.cleanup()
-        self.message = f"{self._total:,} points predicted, and kept"
+        self.message = f"{self._total:,} points predicted, and saved"
 
     def _predict_table(self, predictor: Predictor, path: Path, folder: Path) -> list[str]:
         """Predict the rows of a table, and return notes on them."""
@@ -196,7 +196,7 @@ class PredictJob(Job):
         if len(grid.coordinates) <= MOST_DRAWN:
             write_surface(thinned(found), folder / PICTURE)
         size = " × ".join(str(len(each)) for each in grid.coordinates.values())
-        return f"a grid of {size} points", []
+        return f"Grid of {size}", []
 
     def _begin(self, total: int) -> None:
         self._total, self._begun = total, time.monotonic()

@@ -204,7 +204,7 @@ class SolvingPage(Page):
     """Page with one job at a time, whose runs are saved in the folder.
 
     Args:
-        bar: Texts of its `JobBar`: `label` and `hint`.
+        label: Label of the button that runs it.
     """
 
     #: Name of a job of this page.
@@ -214,13 +214,13 @@ class SolvingPage(Page):
     #: Whether the page solves for each of several seeds; other pages refuse several.
     takes_seeds: ClassVar[bool] = False
 
-    def __init__(self, shared: Shared, **bar: str) -> None:
+    def __init__(self, shared: Shared, label: str = "Run") -> None:
         super().__init__(shared)
-        self.notice = Notice(self.use_shown, bar.get("label", "Run"))
+        self.notice = Notice(self.use_shown, label)
         self._compared: object = None
         self.job: ComparisonJob | None = None
         self._taken = 0
-        self._bar = JobBar(self.run, self.stop, **bar)
+        self._bar = JobBar(self.run, self.stop, label=label)
         self.fields = Fields(self._bar.show_problems, shared.system_panel.fields)
 
     @abstractmethod

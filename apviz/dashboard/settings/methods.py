@@ -19,7 +19,10 @@ _CAP = SETTINGS["max_epochs"]
 #: Registered names by the words that a person says, for widgets.
 RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES if name != "shuffled"}
 RULE_OPTIONS["shuffled (new order every epoch)"] = "shuffled"
-PARTITION_OPTIONS = {PARTITION_WORDS.get(name, name): name for name in PARTITIONS}
+# data sets are shuffled before they are solved, so consecutive rows are not near each other
+PARTITION_OPTIONS = {"consecutive rows (of shuffled data)": "sequential"} | {
+    PARTITION_WORDS.get(name, name): name for name in PARTITIONS if name != "sequential"
+}
 
 
 #: Look of options whose first line is a name, and whose other lines describe it.
@@ -115,15 +118,28 @@ def advanced_method_panel(methods: MethodChoice, fields: Fields) -> list[Viewabl
     ]  # fmt: skip
 
 
-class BlockSizeSweep(param.Parameterized):
-    """Settings of a sweep over the block size: alternating projection with every b."""
+class BlockChoice(param.Parameterized):
+    """Settings of alternating projection with one rule and one partition."""
 
-    sizes = param.List([], item_type=int, label="Block size b (empty: n/2 … n/64)")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label=SETTINGS["rule"].label)
     partition = param.Selector(default="sequential", objects=list(PARTITIONS), label=SETTINGS["partition"].label)
     overlap = number("overlap", 0.0)
     tol = number("tol", 0.01, above=True)
     max_epochs = param.Integer(200, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
+
+    def block_panel(self, fields: Fields) -> list[Viewable]:
+        """Return the widgets of rule, partition and overlap."""
+        p, wide = self.param, {"sizing_mode": "stretch_width"}
+        return [
+            pmui.Select.from_param(p.rule, options=RULE_OPTIONS, **wide),
+            pmui.Select.from_param(p.partition, options=PARTITION_OPTIONS, **wide), fields.add(p.overlap, **wide),
+        ]  # fmt: skip
+
+
+class BlockSizeSweep(BlockChoice):
+    """Settings of a sweep over the block size: alternating projection with every b."""
+
+    sizes = param.List([], item_type=int, label="Block size b (empty: n/2 … n/64)")
 
     def solvers(self, n: int) -> list[Solver]:
         """Return the solvers, one for every b, for a system of n rows.
@@ -141,9 +157,9 @@ class BlockSizeSweep(param.Parameterized):
 class NoiseSweep(param.Parameterized):
     """Settings of a sweep over the noise, around that of the system."""
 
-    below = param.Number(2.0, bounds=(0, 6), label="Decades below the chosen σ²")
-    above = param.Number(2.0, bounds=(0, 6), label="Decades above the chosen σ²")
-    per_decade = param.Integer(1, bounds=(1, 10), label="Noises a decade")
+    below = param.Number(2.0, bounds=(0, 6), label="Factors of 10 below the chosen σ²")
+    above = param.Number(2.0, bounds=(0, 6), label="Factors of 10 above the chosen σ²")
+    per_decade = param.Integer(1, bounds=(1, 10), label="Noise levels per factor of 10")
 
     def factors(self) -> list[float]:
         """Return the factors of the chosen σ², largest first, because easy systems come first."""

@@ -8,10 +8,8 @@ from panel.viewable import Viewable
 
 from apviz.comparison import choose_solvers
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import PARTITION_OPTIONS, RULE_OPTIONS, number
+from apviz.dashboard.settings.methods import BlockChoice
 from apviz.methods import CHOLESKY, METHODS, SETTINGS
-from apviz.partitions import PARTITIONS
-from apviz.rules import RULES
 from apviz.solvers import Solver
 
 #: Most residuals, and for one input weights, that one run may record.
@@ -21,19 +19,15 @@ MAX_RECORDED_VALUES = 20_000_000
 PICTURED_METHODS = tuple(name for name, entry in METHODS.items() if entry.family != CHOLESKY)
 
 
-class RecordChoice(param.Parameterized):
+class RecordChoice(BlockChoice):
     """Settings of one method, and of the updates after which the residual is recorded."""
 
     method = param.Selector(default="ap", objects=list(PICTURED_METHODS), label="Method")
-    rule = param.Selector(default="gauss-southwell", objects=list(RULES), label=SETTINGS["rule"].label)
-    partition = param.Selector(
-        default="principal-axis-tree", objects=list(PARTITIONS), label=SETTINGS["partition"].label
-    )
+    partition = param.Selector(default="principal-axis-tree")
     block_size = param.Integer(100, bounds=(1, None), label=SETTINGS["block_size"].label)
-    overlap = number("overlap", 0.5)
+    overlap = param.Number(0.5)
     rank = param.Integer(100, bounds=(1, None), label=SETTINGS["rank"].label)
-    tol = number("tol", 0.01, above=True)
-    max_epochs = param.Integer(100, bounds=(1, 100_000), label=SETTINGS["max_epochs"].label)
+    max_epochs = param.Integer(100)
     updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record")
 
     def solver(self, n: int, seed: int) -> Solver:
@@ -67,11 +61,7 @@ class RecordingPanel:
         p, wide = recording.param, {"sizing_mode": "stretch_width"}
         options = {METHODS[name].name: name for name in PICTURED_METHODS}
         block_size, rank = fields.add(p.block_size, **wide), fields.add(p.rank, **wide)
-        of_blocks = [
-            pmui.Select.from_param(p.rule, options=RULE_OPTIONS, **wide),
-            pmui.Select.from_param(p.partition, options=PARTITION_OPTIONS, **wide),
-            fields.add(p.overlap, **wide),
-        ]  # fmt: skip
+        of_blocks = recording.block_panel(fields)
 
         def fit(*events: object) -> None:
             for field in (block_size, *of_blocks):

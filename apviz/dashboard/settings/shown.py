@@ -38,9 +38,18 @@ def differences(system: SystemChoice, runs: Sequence[Mapping[str, Any]]) -> list
     return found
 
 
+def data_differences(system: SystemChoice, attrs: Mapping[str, Any]) -> list[str]:
+    """Return how the chosen data differ from those of a trace."""
+    return [
+        f"{word} {_written(mine)} (shown: {_written(attrs[attribute])})"
+        for name, attribute, word in _PLAIN[:2]
+        if attribute in attrs and (mine := getattr(system, name)) != attrs[attribute]
+    ]
+
+
 def _differences(system: SystemChoice, attrs: Mapping[str, Any]) -> list[str]:
-    found = []
-    for name, attribute, word in _PLAIN:
+    found = data_differences(system, attrs)
+    for name, attribute, word in _PLAIN[2:]:
         mine, shown = getattr(system, name), attrs.get(attribute)
         if shown is not None and mine != shown:
             found.append(f"{word} {_written(mine)} (shown: {_written(shown)})")

@@ -10,7 +10,6 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
-from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import SystemSpec, data_of
@@ -41,7 +40,7 @@ class TrainingPlan(param.Parameterized):
     noise_floor = param.Number(1e-4, bounds=(0, 1), label="Noise floor: σ² stays above")
     ard = param.Boolean(True, label="One lengthscale per input (ARD)")
     warm_start = param.Boolean(False, label="Start every solve where the last one ended")
-    less_work = param.Boolean(False, label="Less work: most steps on few rows")
+    less_work = param.Boolean(False, label="Faster: train mostly on a sample of rows")
     spectrum = param.Boolean(False, label="Record κ and κ′ of every step")
 
     def choose_solver(self) -> Solver:
@@ -84,15 +83,8 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> 
     def show(*events: object) -> None:
         block_size.visible, rank.visible = plan.solver == "ap", plan.solver == "cg"
 
-    less_work = server_owned(pmui.Typography("", variant="body2", margin=(0, 12), sx={"color": "text.secondary"}))
-
-    def say(*events: object) -> None:
-        less_work.object, less_work.visible = less_work_words(plan), plan.less_work
-
     plan.param.watch(show, ["solver"])
-    plan.param.watch(say, ["less_work", "steps", "solver"])
     show()
-    say()
     return [
         pmui.Typography("Model", variant="h6"),
         pmui.Select.from_param(s.kernel, **wide),
@@ -106,7 +98,6 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> 
         fields.add(p.step_size, **wide),
         fields.add(p.probes, **wide),
         pmui.Checkbox.from_param(p.less_work),
-        less_work,
     ]
 
 
@@ -117,22 +108,6 @@ def advanced_training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fi
         fields.add(system.param.seed, sizing_mode="stretch_width"),
         pmui.RadioButtonGroup.from_param(system.param.dtype, label="Precision", size="small"),
     ]  # fmt: skip
-
-
-def less_work_words(plan: TrainingPlan) -> str:
-    """Return a sentence on the steps of a plan with less work, and on the measured savings."""
-    settings = TrainingSettings(solver=plan.choose_solver(), steps=plan.steps).with_less_work()
-    named = {0.25: "a quarter", 0.5: "half"}
-    parts = [f"{count} are on {named[share]} of the rows" for share, count in settings.stages]
-    if not parts:
-        return f"{plan.steps} step is too few for any to be on fewer rows."
-    parts.append(f"{plan.steps - settings.steps_in_stages} on all")
-    epochs = f"{settings.max_epochs} epoch{'s' if settings.max_epochs != 1 else ''}"
-    return (
-        f"Of the {plan.steps} steps {', '.join(parts[:-1])} and {parts[-1]}; each solve ends after {epochs}. 70 such "
-        "steps on overlapping blocks took 5 to 8 times less work than 50 full ones on 8,000 rows, at a likelihood at "
-        "most 0.005 nat a row below."
-    )
 
 
 def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, TrainingSettings]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
 from apviz.tracing.archive import consolidated_nodes
 from apviz.tracing.opening import last_number, require_every_chunk, require_schema
@@ -37,7 +36,6 @@ class RunEntry:
         work, seconds, residual: NaN if the root attributes lack them.
         rmse: the last test RMSE; kappa: κ of K; both NaN if they were not recorded.
         lengthscale: for one lengthscale per input, their geometric mean.
-        system: key shared by runs on one system to one tolerance, for comparison; empty for a training.
         details: details of the method.
         created: ISO, in UTC.
         changed: time of the last write, in seconds since 1970.
@@ -70,7 +68,6 @@ class RunEntry:
     rmse: float = math.nan
     kappa: float = math.nan
     kappa_is_estimate: bool = True
-    system: str = ""
     note: str = ""
     tags: tuple[str, ...] = ()
     problem: str = ""
@@ -106,9 +103,9 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             name, changed, TRAINING if training else "solve", str(attrs["method_name"]), str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
-            _number(attrs, "seconds"), _number(attrs, "residual"), bool(attrs.get("certificate")),
+            _seconds(path, root), _number(attrs, "residual"), bool(attrs.get("certificate")),
             str(attrs["created"]), details=str(attrs["method_details"]), **_settings(attrs),
-            **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
+            **_results(path, root),
         )  # fmt: skip
     except FileNotFoundError:
         problem = "it has no zarr.json: not a Zarr v3 trace, or one whose files were lost"
@@ -163,6 +160,12 @@ def _results(path: Path, root: dict[str, Any]) -> dict[str, Any]:
         "kappa": last_number(path, consolidated_nodes(root), "spectrum/kappa"),
         "kappa_is_estimate": bool(kappa.get("attributes", {}).get("is_estimate", True)),
     }
+
+
+def _seconds(path: Path, root: dict[str, Any]) -> float:
+    """Return the seconds to the last epoch, as charts draw them; those of a solve also include what follows."""
+    last = last_number(path, consolidated_nodes(root), "epoch/seconds")
+    return _number(root["attributes"], "seconds") if math.isnan(last) else last
 
 
 def _number(attrs: dict[str, Any], name: str) -> float:

@@ -89,7 +89,7 @@ def test_axe_finds_no_violation_in_the_drawer(visit, full, theme):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_violation_before_and_during_the_start_and_at_the_login(browser, visit, full, theme):
     tab = browser.new_page(color_scheme=theme, viewport={"width": 390, "height": 844})
-    for html in (login._PAGE.format(token="", error="Wrong user name or password."), entrance._PAGE.decode()):
+    for html in (login.page("", "Wrong user name or password.", has_users=True), entrance._PAGE.decode()):
         tab.set_content(html)
         assert violations(tab) == []
     tab.close()

@@ -182,24 +182,20 @@ def test_hovering_a_method_fades_the_others_in_every_chart(visit):
 
 
 @pytest.mark.slow
-def test_a_click_shows_that_update_in_every_chart_and_a_pasted_link_shows_the_same_view(visit):
-    someone = visit(height=2600).go(n=500, tol=0.05, methods="cg,pcg", rhs=3, more="true", scale="linear")
-    marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
-    someone.press("epochs")
-    someone.until("chart.layout.xaxis.title.text.startsWith('epochs')", someone.chart("Residual."))
-    click(someone.chart("Residual."), "Alternating projection (greedy", 9)
-    for heading in WITH_MOMENTS:
-        someone.until(marked, someone.chart(heading))
-    words = someone.tab.get_by_text("Moment marked in every chart").inner_text()
-    assert "Alternating projection (greedy, b = 50)" in words and "epoch 9" in words
+def test_a_click_selects_a_run_and_a_pasted_link_shows_the_same_view(visit):
+    someone = visit(height=2600).go(n=500, tol=0.05, methods="cg,pcg", rhs=3, more="true", x="epochs", scale="linear")
+    chart = someone.chart("Residual.")
+    for place, rule in enumerate(("cyclic", "greedy", "cyclic")):
+        # runs with equal blocks have equal work; at a point where the curves are separate
+        name = f"Alternating projection ({rule}, b = 50)"
+        click(chart, name, 9 + place)
+        someone.tab.wait_for_function(f"new URLSearchParams(location.search).get('selected').includes('{rule}')")
+        someone.says(f"Diagnosis of {name}")
 
-    someone.tab.wait_for_function("location.search.includes('update=')")
     query = parse_qs(urlsplit(someone.tab.url).query)
     other = visit(height=2200)
     other.tab.goto(someone.tab.url)
-    for heading in WITH_MOMENTS:
-        other.until(marked, other.chart(heading))
-    assert other.tab.get_by_text("Moment marked in every chart").inner_text() == words
+    other.says("Diagnosis of Alternating projection (cyclic, b = 50)")
     assert other.chart("Residual.").evaluate("chart => chart.layout.xaxis.title.text").startswith("epochs")
     other.look()
     assert parse_qs(urlsplit(other.tab.url).query) == query
@@ -208,48 +204,8 @@ def test_a_click_shows_that_update_in_every_chart_and_a_pasted_link_shows_the_sa
 
 
 @pytest.mark.slow
-def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(visit):
-    someone = visit(height=2600).go(more="true", x="work", scale="linear")
-    chart = someone.chart("Residual.")
-    moment = someone.tab.get_by_text("Moment marked in every chart")
-    for place, rule in enumerate(("cyclic", "greedy", "cyclic")):
-        # at a point where the curves are separate
-        epoch = 9 + place
-        name = f"Alternating projection ({rule}, b = 50)"
-        click(chart, name, epoch)
-        someone.says(f"Moment marked in every chart: {name}, update {8 * epoch}, epoch {epoch},")
-        someone.tab.wait_for_function(f"new URLSearchParams(location.search).get('selected').includes('{rule}')")
-        someone.says(f"Diagnosis of {name}")
-    assert moment.count() == 1
-
-
-@pytest.mark.slow
-def test_the_cursor_can_be_set_from_the_keyboard(visit):
-    someone = visit(height=2600).go(more="true")
-    someone.chart("Time per update")
-    field = someone.tab.get_by_label("Update of Alternating projection (greedy, b = 50)")
-    field.focus()
-    someone.tab.keyboard.type("17")
-    someone.tab.keyboard.press("Enter")
-    someone.says("Moment marked in every chart: Alternating projection (greedy, b = 50), update 17, epoch 3,")
-    someone.tab.keyboard.press("ArrowUp")
-    someone.says("Moment marked in every chart: Alternating projection (greedy, b = 50), update 18, epoch 3,")
-    someone.tab.wait_for_function("location.search.includes('update=18')")
-    someone.until("(chart.layout.shapes || []).some(each => each.line?.dash === 'dot' && each.x0 === 18)",
-                  someone.chart("Which block"))  # fmt: skip
-
-    field.blur()
-    field.focus()
-    field.fill("99999")
-    someone.tab.keyboard.press("Tab")
-    someone.says("Alternating projection (greedy, b = 50) has no update 99,999")
-    someone.tab.wait_for_function("field => field.value === '18'", arg=field.element_handle())
-    someone.says("Alternating projection (greedy, b = 50), update 18, epoch 3,")
-
-
-@pytest.mark.slow
 def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
-    wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
+    wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch"}
     someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
     someone.says("Not everything in this address could be opened")
     someone.says("n=9000 in the address is ignored: use a whole number from 10 to 5,000")
@@ -259,7 +215,7 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
         someone.says(f"{name}={wrong[name]} in the address is ignored")
     someone.says("there is no run gone")
     someone.says("nosuch is not among the runs shown")
-    someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
+    someone.tab.wait_for_function("!/nosuch|abc|inf|-5/.test(location.search)")
     someone.says("'../../secret' is not a run name")
     assert someone.edit("Advanced").field("Right-hand sides, target included").input_value() == "2"
     assert someone.edit("Rows").field("Training rows").input_value() == "1,712"

@@ -44,14 +44,14 @@ def test_a_fit_predicts_a_dropped_table_and_a_grid_and_the_downloads_equal_dense
 
     someone.field("Points along each input").fill("20")
     someone.press("Predict a grid")
-    someone.says("a grid of 20 × 20 points")
+    someone.says("Grid of 20 × 20")
     grid = xr.load_dataset(download(someone, "NetCDF", tmp_path))
     points = np.stack(np.meshgrid(grid["east"], grid["north"], indexing="ij"), -1).reshape(-1, 2)
     mean, sd = predictions(model, x, y, points)
     np.testing.assert_allclose(grid["mean"].values.ravel(), mean, rtol=1e-6, atol=1e-7)
 
     someone.tab.reload()
-    someone.look().says("a grid of 20 × 20 points")
+    someone.look().says("Grid of 20 × 20")
 
 
 READERS = {"CSV": pd.read_csv, "Parquet": pd.read_parquet}

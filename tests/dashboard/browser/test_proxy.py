@@ -21,7 +21,6 @@ def test_login_upload_and_downloads_work_below_a_prefix_and_ask_for_nothing_outs
         with proxied(server.port, own) as server.url:
             someone = visit(to=server)
             someone.tab.goto(server.address({"page": "predict"}))
-            someone.tab.get_by_label("User name").fill("ada")
             someone.tab.get_by_label("Password").fill(PASSWORD)
             someone.press("Log in")
             someone.look().edit("Use my data")
@@ -29,10 +28,10 @@ def test_login_upload_and_downloads_work_below_a_prefix_and_ask_for_nothing_outs
             someone.says("48 to train on")
             someone.press("Use this table")
             someone.press("Fit")
-            someone.says("60 rows were each predicted from all others")
+            someone.says("Each of 60 rows was predicted from the other 59")
             someone.field("Points along each input").fill("5")
             someone.press("Predict a grid")
-            someone.says("a grid of 5 × 5 points")
+            someone.says("Grid of 5 × 5")
             for name in ("CSV", "Model, for apviz predict"):
                 with someone.tab.expect_download() as downloading:
                     someone.tab.get_by_role("link", name=name, exact=True).click()

@@ -111,56 +111,24 @@ def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(runs, c
     called = run_names(list(page._traces.values()))
     for curve, name in ((called[2], "again"), (called[0], "gs"), (called[1], "cyclic")):
         click(page, card, curve, 2)
-        assert (page.choice.selected, page.choice.update) == (name, 6)
+        assert page.choice.selected == name
 
 
 def test_a_click_on_the_bound_of_a_run_selects_that_run(runs):
     page = opened(runs, runs=["cyclic", "gs"])
     click(page, "theory", "Alternating projection (greedy, b = 20): Theorem 1", 1)
-    assert (page.choice.selected, page.choice.update) == ("gs", 3)
-
-
-def test_a_click_on_the_start_of_a_run_marks_the_state_before_any_update(runs):
-    page = opened(runs, runs=["gs"])
-    click(page, "residuals", "Alternating projection (greedy", 0)
-    assert page.choice.update == 0 and "update 0, epoch 0" in page._cursor.words.object
+    assert page.choice.selected == "gs"
 
 
 def test_a_click_on_something_that_is_not_a_run_selects_nothing(runs):
     page = opened(runs, runs=["gs", "cg"], selected="cg")
     page._cards["residuals"].chart.clicked = {"x": 1, "y": 1, "values": [1.0, 2.0, 0.1, 0.3], "group": "", "count": 1}
-    assert (page.choice.selected, page.choice.update) == ("cg", None)
-
-
-# --- a moment -----------------------------------------------------------------------------------------------------
-
-
-def test_the_cursor_is_also_an_update_number_of_the_selected_run(runs):
-    page = opened(runs, runs=["gs", "cg"], selected="cg")
-    field = page._cursor.field
-    assert page._cursor.stepper.view.visible and field.label == "Update of CG" and field.value is None
-    field.value = 4
-    assert page.choice.update == 4 and "CG, update 4" in page._cursor.words.object
-    assert page._cards["residuals"].chart.cursor == [float(runs.open("cg")["update"]["work"][3])]
-    page.choice.param.update(selected="gs", update=5)
-    drawn(page)
-    assert field.label == "Update of Alternating projection (greedy, b = 20)" and field.value == 5
-
-
-def test_a_number_that_is_not_an_update_is_rejected_and_the_cursor_stays(runs):
-    page = opened(runs, runs=["gs"], selected="gs", update=5)
-    page._cursor.field.value = 99_999
-    assert page.choice.update == page._cursor.field.value == 5
-    assert "Alternating projection (greedy, b = 20) has no update 99,999" in message(page)
-
-
-def test_without_a_run_there_is_no_field_for_the_cursor(tmp_path):
-    assert not opened(RunsFolder(tmp_path))._cursor.stepper.view.visible
+    assert page.choice.selected == "cg"
 
 
 def test_charts_keep_their_order_whatever_the_address(runs):
     page = page_in(runs)
-    address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic&more=true", page.models)
+    address.apply("x=epochs&selected=cyclic&runs=gs,cyclic&more=true", page.models)
     page.open()
     drawn(page)
     cards = {name: card.view for name, card in page._cards.items()}
@@ -172,29 +140,13 @@ def test_charts_keep_their_order_whatever_the_address(runs):
 # --- what the address asks for --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("query", ["runs=gs,cg&selected=gs&update=99999", "update=99999&selected=gs&runs=gs,cg"])
-def test_a_missing_update_is_rejected_and_removed_from_the_address(runs, query):
-    page = page_in(runs)
-    assert address.apply(query, page.models) == []
-    page.open()
-    assert "Alternating projection (greedy, b = 20) has no update 99,999" in message(page)
-    assert page.choice.update is None and "update=&" in address.to_query(page.models) + "&"
-
-
-def test_an_update_without_a_run_is_rejected(tmp_path):
-    page = page_in(RunsFolder(tmp_path))
-    address.apply("update=5", page.models)
-    page.open()
-    assert page.choice.update is None and "no run here that has an update 5" in message(page)
-
-
-@pytest.mark.parametrize("query", ["runs=gs,cg&selected=nosuch&update=3", "selected=nosuch&update=3&runs=gs,cg"])
+@pytest.mark.parametrize("query", ["runs=gs,cg&selected=nosuch", "selected=nosuch&runs=gs,cg"])
 def test_a_selected_run_that_is_not_shown_is_rejected_and_removed_from_the_address(runs, query):
     page = page_in(runs)
     assert address.apply(query, page.models) == []
     page.open()
     assert "nosuch is not among the runs shown" in message(page)
-    assert page.choice.selected in ("gs", "cg") and page.choice.update is None
+    assert page.choice.selected in ("gs", "cg")
 
 
 def test_a_page_without_a_selected_run_selects_the_first_of_its_table(runs):
@@ -208,14 +160,6 @@ def test_every_invalid_part_of_an_address_is_named(runs):
     address.apply("runs=gone,gs&selected=nosuch", page.models)
     page.open()
     assert "there is no run gone" in message(page) and "nosuch is not among the runs" in message(page)
-
-
-def test_the_cursor_of_an_address_is_shown_whatever_the_order_of_its_parts(runs):
-    page = page_in(runs)
-    address.apply("update=7&selected=cyclic&runs=gs,cyclic", page.models)
-    page.open()
-    assert (page.choice.selected, page.choice.update) == ("cyclic", 7)
-    assert not page._bar._text.visible
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------
@@ -534,7 +478,7 @@ def test_a_run_without_updates_is_shown_and_does_not_break_charts(runs):
         assert card.words()
         table(page, name) if card.drawn else None
     click(page, "residuals", "Alternating projection (greedy, b = 20), tolerance 0.01", 0)
-    assert (page.choice.selected, page.choice.update) == ("cut", 0)
+    assert page.choice.selected == "cut"
 
 
 def test_a_run_that_has_just_begun_is_drawn_with_the_others(runs):

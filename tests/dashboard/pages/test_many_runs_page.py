@@ -1,4 +1,4 @@
-"""The page Runs with many runs: groups and profiles, columns to choose, tags, a pinned run."""
+"""The page Runs with many runs: groups and profiles, columns to choose, tags."""
 
 from __future__ import annotations
 
@@ -61,17 +61,23 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     page.refresh()
     page.choose(names)
     settle(page)
-    assert not page.comparison.groups.visible and any("seed 2" in name for name in entries(page, "residuals"))
-    page.choice.group = True
-    settle(page)
     called = "Alternating projection (greedy, b = 20)"
     assert entries(page, "residuals") == {"CG — 3 runs, 3 converged", f"{called} — 3 runs, 3 converged"}
-    table = page.comparison.groups[1].object
+    said, _, shown = page.comparison.groups
+    assert said.object.startswith("Over 3 seeds, CG solved it")
+    table = shown.object
     assert table["runs"].tolist() == table["converged"].tolist() == [3, 3]
     assert set(table["group"]) == {"CG", called}
-    page.choice.band = "range"
+    page.choice.group = False
     settle(page)
-    assert "minimum to maximum" in page.comparison.cards["residuals"].chart.base
+    assert not page.comparison.groups.visible and any("seed 2" in name for name in entries(page, "residuals"))
+
+
+def test_runs_of_one_seed_are_not_grouped(page):
+    page.choose(["cg", "ap"])
+    settle(page)
+    assert page.choice.group and not page.comparison.groups.visible
+    assert not any("runs" in name for name in entries(page, "residuals"))
 
 
 def test_a_profile_needs_methods_on_several_systems(page, folder):
@@ -130,18 +136,15 @@ def test_a_training_and_what_cannot_be_read_have_every_column_too(page, folder):
 
 def test_tags_of_a_run_are_shown_filtered_and_kept_over_a_restart(page, folder):
     before = files(folder / "cg.zarr")
-    page.select("cg")
-    page.details.tags.value = "paper,  figure 3 ,paper"
-    press(page, "Keep tags")
-    assert message(page) == "cg has the tags paper, figure 3"
+    page.choose(["cg"])
+    settle(page)
+    page.bar.tags.value = "paper,  figure 3 ,paper"
+    press(page, "Tag")
     assert cell(page, "cg", "tags") == "paper, figure 3"
     page.choice.filter = "figure"
     assert page.table.names == ["cg"]
     assert {each.name: each.tags for each in RunsFolder(folder).entries()}["cg"] == ("paper", "figure 3")
     assert files(folder / "cg.zarr") == before
-    page.details.tags.value = ""
-    press(page, "Keep tags")
-    assert message(page) == "cg has no tags" and page.table.names == []
 
 
 def test_tags_follow_a_run_through_renaming_trash_and_undo(folder):
@@ -182,46 +185,6 @@ def test_an_invalid_tag_is_rejected_with_the_reason(page):
     page.bar.tags.value = ",".join(map(str, range(21)))
     press(page, "Tag")
     assert "21 tags are too many for one run; up to 20 are accepted" in message(page)
-
-
-# --- a pinned run -------------------------------------------------------------------------------------------------
-
-
-def test_other_converged_runs_are_compared_with_the_pinned_one(page, folder):
-    page.select("cg")
-    press(page, "Pin as baseline")
-    assert page.choice.baseline == "cg" and cell(page, "cg", "name") == "★ cg"
-    known = {entry.name: entry for entry in page.listing.entries}
-    for title, attribute in (("× work", "work"), ("× seconds", "seconds")):
-        ratio = getattr(known["ap"], attribute) / getattr(known["cg"], attribute)
-        assert cell(page, "ap", title) == [pytest.approx(ratio), ""]
-    assert cell(page, "cg", "× work") == [1.0, ""]
-    assert cell(page, "cut", "× seconds") is None and cell(page, "ap", "× RMSE") is None
-    assert "cg is pinned" in page.table._count.object
-    copy = shutil.copytree(folder / "ap.zarr", folder / "elsewhere.zarr")
-    rewrite(copy, lambda attrs: attrs.update(noise=0.3))
-    page.refresh()
-    assert cell(page, "elsewhere", "× work") == [pytest.approx(known["ap"].work / known["cg"].work), "≠ "]
-    press(page, "Unpin")
-    assert page.choice.baseline == "" and "× work" not in [title for title, _ in page.table.table.columns]
-
-
-def test_an_unconverged_pinned_run_gives_no_ratios_of_work(page):
-    page.select("cut")
-    page.pin()
-    assert cell(page, "ap", "× work") is None and cell(page, "cut", "name") == "★ cut"
-
-
-def test_the_pinned_run_is_in_the_address_and_follows_renaming(page):
-    page.select("cg")
-    page.pin()
-    other = RunsView()
-    assert address.apply(address.to_query([page.choice]), [other]) == [] and other.baseline == "cg"
-    page.rename("better")
-    assert page.choice.baseline == "better" and cell(page, "better", "name") == "★ better"
-    page.choose(["better"])
-    page.delete()
-    assert page.choice.baseline == ""
 
 
 def test_all_chosen_solves_are_sent_to_compare_which_says_how_many_it_draws(page, folder):

@@ -94,7 +94,7 @@ def test_a_fit_says_how_well_it_predicts_rows_that_it_left_out_and_survives_a_re
     np.testing.assert_allclose(observed, TABLE["z"], rtol=1e-12)
     assert f"off by **{np.sqrt(np.mean((observed - mean) ** 2)):.3g}**" in words
     assert f"**{np.mean(np.abs(observed - mean) <= 1.959964 * sd):.1%}**" in words
-    assert "no mean is off by more than" in words and "lengthscale of east" in str(page.model.table[0].object)
+    assert "error of the means is negligible" in words and "lengthscale of “east”" in str(page.model.table[0].object)
     assert page.model.chart.chart.base and page.choice.model == "depth.csv-n60 matern52"
 
 
@@ -121,7 +121,7 @@ def test_a_dropped_table_is_predicted_in_slices_as_by_dense_algebra(page, monkey
     np.testing.assert_allclose(csv["mean"], mean, rtol=1e-7)
     np.testing.assert_allclose(csv["sd"], sd, rtol=1e-5)
     np.testing.assert_allclose(csv["upper"], mean + 1.959964 * sd, rtol=1e-6)
-    assert "posterior sd of the exact GP" in page.predictions.words.object and "**new.csv**, 25 points" in (
+    assert "the solver's error is negligible" in page.predictions.words.object and "**new.csv**, 25 points" in (
         page.predictions.words.object
     )
     assert 'href="models/depth.csv-n60%20matern52/' in page.predictions.download.object
@@ -134,7 +134,7 @@ def test_a_grid_of_two_inputs_is_two_maps_and_its_files_agree(page):
     assert finished(page).job.state == "done", page.job.message
     folder, record = files(page)
     grid, table = xr.load_dataset(folder / "predictions.nc"), pd.read_csv(folder / "predictions.csv")
-    assert grid.sizes == {"east": 12, "north": 12} and record.source == "a grid of 12 × 12 points"
+    assert grid.sizes == {"east": 12, "north": 12} and record.source == "Grid of 12 × 12"
     np.testing.assert_allclose(grid["east"][[0, -1]], [TABLE["east"].min(), TABLE["east"].max()], rtol=1e-12)
     np.testing.assert_allclose(grid["sd"].values.ravel(), table["sd"], rtol=1e-12)
     assert all('"heatmap"' in card.chart.base for card in page.predictions.charts.values())

@@ -35,14 +35,6 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     drawn = page.comparison.cards["residuals"].chart
     assert "CG" in drawn.base and "Not converged" in drawn.base
     assert "Adam step" in page.comparison.cards["training"].chart.base
-    assert len(page.comparison.table.table.rows) == 2
-
-
-def test_the_selected_run_is_marked_in_both_tables(page):
-    page.choose(["cg", "cut"])
-    settle(page)
-    page.select("cut")
-    assert page.table.table.selected == page.comparison.table.table.selected == "cut"
 
 
 def test_a_selected_training_is_diagnosed_and_resumed_on_another_page(page):
@@ -255,7 +247,7 @@ def test_archives_dropped_together_are_imported_one_after_another(page, folder):
 def test_the_view_is_saved_in_the_address_and_restored_from_it(page):
     page.choose(["cg", "ap"])
     chosen = {"filter": "a b", "x": "epochs", "selected": "ap", "differences": False}
-    chosen |= {"group": True, "band": "range", "baseline": "cg", "columns": ["b", "rmse"]}
+    chosen |= {"group": False, "columns": ["b", "rmse"]}
     chosen |= {"hidden": ["cut"], "show_hidden": True, "thresholds": ["seconds > 10", "b < 3"]}
     page.choice.param.update(**chosen)
     other = RunsView()

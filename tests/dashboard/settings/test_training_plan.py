@@ -10,10 +10,7 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard import address
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.training import TrainingPlan, less_work_words, recorded, training_panel
+from apviz.dashboard.settings.training import TrainingPlan, recorded
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.training.settings import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
@@ -32,33 +29,19 @@ def test_the_solvers_of_the_paper_have_its_settings():
     assert plan.choose_solver() == apviz.Automatic(tol=0.01, max_epochs=1000)
 
 
-def test_less_work_equals_that_of_the_library_and_a_sentence_describes_the_steps():
+def test_less_work_equals_that_of_the_library():
     plan = TrainingPlan(steps=70, less_work=True)
     settings = plan.settings(SPEC)
     assert settings.stages == ((0.25, 40), (0.5, 20)) and settings.max_epochs == 1 and settings.steps == 70
-    words = less_work_words(plan)
-    assert words.startswith(
-        "Of the 70 steps 40 are on a quarter of the rows, 20 are on half of the rows and 10 on all;"
-    )
-    assert "each solve ends after 1 epoch." in words
     # the solver of the paper takes at least 11 epochs
     plan.solver = "ap"
-    assert plan.settings(SPEC).max_epochs == 11 and "ends after 11 epochs" in less_work_words(plan)
+    assert plan.settings(SPEC).max_epochs == 11
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
 def test_with_less_work_some_steps_always_use_all_rows(steps):
     plan = TrainingPlan(steps=steps, less_work=True)
-    assert plan.settings(SPEC).steps == steps > plan.settings(SPEC).steps_in_stages and less_work_words(plan)
-
-
-def test_the_page_shows_the_sentence_if_less_work_is_chosen():
-    plan = TrainingPlan()
-    panel = training_panel(plan, SystemChoice(Limits()), Fields())
-    (said,) = [each for each in panel if "5 to 8 times less work" in str(getattr(each, "object", ""))]
-    assert not said.visible
-    plan.less_work, plan.steps = True, 14
-    assert said.visible and "Of the 14 steps 8 are on a quarter" in said.object
+    assert plan.settings(SPEC).steps == steps > plan.settings(SPEC).steps_in_stages
 
 
 @pytest.mark.parametrize("query", ["steps=0", "steps=1001", "solver=magic", "probes=65", "step_size=-1", "ard=maybe"])

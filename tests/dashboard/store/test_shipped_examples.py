@@ -57,7 +57,7 @@ def test_no_other_page_is_empty(examples):
     assert len({(trace.method_name, trace.attrs["noise"]) for trace in sweep.drawn}) == 10
     assert {trace.method.block_size for trace in opened("block-size", examples)._cards["sweep"].drawn} == {100, 400}
     training = opened("training", examples)
-    assert "It has settled: σ² = " in training.picker.state.object
+    assert "Settled: σ² = " in training.picker.state.object
     assert all(training.charts.cards[name].chart.base for name in ("steps", "lengthscales"))
 
 

@@ -56,7 +56,10 @@ class AdviceCard:
         self.job: AdviceJob | None = None
         self._said: tuple[str, dict[str, float]] = ("", {})
         self._inside = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.button = button("Which method?", "tips_and_updates", self.ask, size="medium")
+        self.button = button(
+            "Which method?", "tips_and_updates", self.ask, size="medium",
+            description="Forecasts what each method would cost, from small solves.",
+        )  # fmt: skip
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def suggest(self, dataset: str) -> None:

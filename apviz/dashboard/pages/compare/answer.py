@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +17,10 @@ from apviz.analysis.sweeps import settings_table
 from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing, time_words
 from apviz.dashboard.components.diagnosis_card import rerun_label
 from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.solve_cards import names_over_seeds
 from apviz.dashboard.components.tables import Cell, Form, SortedTable, details_of, plain_table
 from apviz.dashboard.components.text import escape
-from apviz.method import distinct_names
-from apviz.plots._labels import full_names, run_names
+from apviz.plots._labels import full_names
 from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
@@ -180,13 +179,6 @@ class Pinned:
 
 def _residual(trace: Trace) -> float:
     return float(trace["epoch"]["residual"][-1])
-
-
-def names_over_seeds(groups: Sequence[Sequence[Trace]]) -> list[str]:
-    """Return a distinct name for each group of runs that differ only in the seed."""
-    firsts = [runs[0] for runs in groups]
-    heads = distinct_names([trace.method for trace in firsts])
-    return [html.unescape(name) for name in run_names(firsts, heads, leave_out=["seed"])]
 
 
 def _row_over_seeds(group: SeedStanding) -> list[Cell]:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from apviz import plots
 from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.dashboard.components.chart_card import ChartCard
-from apviz.dashboard.components.solve_cards import error_card, named, norms_card, timeline_card
+from apviz.dashboard.components.solve_cards import error_card, named, norms_card, rmse_figure, timeline_card
 from apviz.dashboard.pages.compare.answer import curve_styles
 from apviz.dashboard.pages.compare.highlight import SIZE, SIZE_LECTURE, highlight, log_x
 from apviz.plots._axes import X, without_buttons
@@ -107,8 +107,9 @@ def _cards_of_curves(
 ) -> dict[str, ChartCard]:
     """Return the other cards with a curve for each run."""
 
-    def bare(figure: go.Figure) -> go.Figure:
-        """Return the figure without the runs in its legend, because the first chart and the table name them."""
+    def k_norm_error(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        figure = plots.k_norm_error(traces, x=x(), theme=theme)
+        # the first chart and the table name the runs
         figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
         return scaled(figure)
 
@@ -116,13 +117,13 @@ def _cards_of_curves(
         "rmse": ChartCard(
             "Test error and residual",
             "Where the upper curve is flat, solving longer no longer improves the predictions. A star marks where this "
-            "begins in a converged run. The unit is the standard deviation of the target.",
-            lambda traces, theme: bare(plots.test_rmse(traces, x=x(), theme=theme)),
+            "begins in a converged run.",
+            lambda traces, theme: scaled(rmse_figure(traces, x(), theme)),
             takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()),
             axes=420,
             **curves,
         ),
-        "theory": error_card(lambda traces, theme: bare(plots.k_norm_error(traces, x=x(), theme=theme)), curves),
+        "theory": error_card(k_norm_error, curves),
     }
 
 

@@ -17,7 +17,7 @@ from apviz.advice import Advice
 from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.analysis.verdict import judge
 from apviz.dashboard.components.chart_card import ChartCard
-from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
+from apviz.dashboard.components.cursor import clicked_cursor
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
@@ -56,7 +56,6 @@ class CompareView(param.Parameterized):
     pinned = param.List([], item_type=str, label="runs whose curves stand out and which are compared")
     hidden = param.List([], item_type=str, label="runs without a curve")
     more = param.Boolean(False, label="whether the other charts and the diagnosis are shown")
-    update = param.Integer(None, allow_None=True, bounds=(0, None), label="the update of that run that is marked")
 
 
 class Compare(SolvingPage):
@@ -90,7 +89,7 @@ class Compare(SolvingPage):
             # nothing to warn of: the visitor changed no setting
             lambda: self._made_with.update(methods=self.methods.methods),
         )  # fmt: skip
-        self._cursor, self._pinned = CursorBar(self._go), Pinned()
+        self._pinned = Pinned()
         self._cards = compare_cards(
             lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, lecture=shared.lecture
         )
@@ -100,16 +99,13 @@ class Compare(SolvingPage):
         wide = {"sizing_mode": "stretch_width"}
         self._top, self._details = pn.Column(**wide), pn.Column(**wide)
         self._charts, self._of_one_run = (pn.Row(styles={"flex-wrap": "wrap"}, **wide) for _ in range(2))
-        self._below = pn.Column(
-            self._details, self._charts, self._cursor.view, self._of_one_run, visible=False, **wide
-        )  # fmt: skip
+        self._below = pn.Column(self._details, self._charts, self._of_one_run, visible=False, **wide)
         self._more = button("", "expand_more", self._toggle_more, size="medium", variant="text", margin=(4, 12))
         self._show_more()
         watch, table = self.choice.param.watch, self._answer.table
         watch(lambda *events: self._draw_all(), ["x", "scale"])
         watch(lambda event: self._changed(), ["runs"])
         watch(lambda event: self._show_selected(), ["selected"])
-        watch(lambda event: self._show_cursor(), ["update"])
         watch(lambda event: self._show_more(), ["more"])
         watch(lambda *events: self._show_curves(), ["pinned", "hidden"])
         table.param.watch(lambda *events: self._toggled(), ["pinned", "hidden"])
@@ -226,7 +222,7 @@ class Compare(SolvingPage):
         if self.start(*current, **race):
             self._made_with = self.methods.param.values()
             self._not_shown = []
-            self.choice.param.update(runs=[], selected="", update=None, pinned=[], hidden=[], x=by or self.choice.x)
+            self.choice.param.update(runs=[], selected="", pinned=[], hidden=[], x=by or self.choice.x)
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
         self.start(spec, [advice.best.solver], advice=advice)
@@ -278,9 +274,7 @@ class Compare(SolvingPage):
         pinned, hidden = (
             [name for name in names if name in runs] for names in (self.choice.pinned, self.choice.hidden)
         )
-        # an address may name an update of the run that it selects
-        update = self.choice.update if selected == self.choice.selected else None
-        self.choice.param.update(runs=list(runs), selected=selected, update=update, pinned=pinned, hidden=hidden)
+        self.choice.param.update(runs=list(runs), selected=selected, pinned=pinned, hidden=hidden)
 
     def _data_of(self, runs: Sequence[str]) -> dict[str, tuple[str, int | None]]:
         return self.shared.runs.data_of(runs)
@@ -301,7 +295,7 @@ class Compare(SolvingPage):
     def _select(self, name: str) -> None:
         # A running solve can be selected when it has ended.
         if name in self._traces:
-            self.choice.param.update(selected=name, update=None)
+            self.choice.selected = name
 
     def _changed(self) -> None:
         if not self._is_open:
@@ -314,19 +308,12 @@ class Compare(SolvingPage):
         self._show_selected()
 
     def _drop_what_is_not_there(self) -> list[str]:
-        """Select the best run or no update if the requested one is missing. Return why, in sentences."""
-        name, problems = self.choice.selected, []
-        if name not in self._traces:
-            # A cursor belongs to its run; an address may name an update and no run.
-            update = None if name else self.choice.update
-            self.choice.param.update(selected=self._best(), update=update)
-            if name and name not in self.choice.runs:
-                problems.append(f"{name} is not among the runs shown")
-        trace, update = self._traces.get(self.choice.selected), self.choice.update
-        if update is not None and cursor_at(trace, update) is None:
-            self.choice.update = None
-            problems.append(why_missing(trace, update))
-        return problems
+        """Select the best run if the requested one is missing. Return why, in sentences."""
+        name = self.choice.selected
+        if name in self._traces:
+            return []
+        self.choice.selected = self._best()
+        return [f"{name} is not among the runs shown"] if name and name not in self.choice.runs else []
 
     def _best(self) -> str:
         """Return the name of the best run; empty without runs."""
@@ -337,7 +324,6 @@ class Compare(SolvingPage):
         if not self._is_open:
             return
         self._answer.table.selected = self.choice.selected
-        self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
         if self.choice.more:
             self.draw_later(self._diagnosis, self._show_details)
             for name in OF_ONE_RUN:
@@ -416,7 +402,6 @@ class Compare(SolvingPage):
             card.show_live(live, self.shared.theme)
         else:
             card.show(self._visible(), self.shared.theme, live)
-        self._mark(card)
         is_first = card is self._cards["residuals"]
         place = self._top if is_first else self._of_one_run if of_one_run else self._charts
         if card.view not in place.objects:
@@ -438,35 +423,11 @@ class Compare(SolvingPage):
         best = [name for name in first if name in drawn][: max(MOST, len(self.choice.pinned))]
         return [place for place, trace in enumerate(traces) if names.get(id(trace)) in best]
 
-    # --- the cursor -----------------------------------------------------------------------------------------------
-
     def _clicked(self, chart: str, point: dict[str, Any]) -> None:
+        """Select the run whose curve was clicked."""
         found = clicked_cursor(chart, point, self._cards[chart].drawn, self._traces)
         if found is not None:
-            self.choice.param.update(selected=found[0], update=found[1].update)
-
-    def _go(self, update: int | None) -> None:
-        """Mark an update that was typed, if the run has it."""
-        trace = self._traces.get(self.choice.selected)
-        if trace is None or update == self.choice.update:
-            return
-        if update is not None and cursor_at(trace, update) is None:
-            self._bar.refuse(why_missing(trace, update))
-            self._show_cursor()
-            return
-        self.choice.update = update
-
-    def _cursor_now(self) -> Cursor | None:
-        return cursor_at(self._traces.get(self.choice.selected), self.choice.update)
-
-    def _mark(self, card: ChartCard) -> None:
-        cursor, unit = self._cursor_now(), card.x_unit()
-        card.chart.cursor = [cursor.x(unit)] if cursor is not None and unit else []
-
-    def _show_cursor(self) -> None:
-        self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
-        for card in self._cards.values():
-            self._mark(card)
+            self.choice.selected = found[0]
 
 
 def _elsewhere(others: Iterable[tuple[str, int | None]], shown: tuple[str, int | None]) -> list[str]:

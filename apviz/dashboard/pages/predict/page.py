@@ -26,8 +26,8 @@ from apviz.kernels.stationary import KERNELS
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 NO_MODEL = "none yet"
-_WHAT_WILL_BE_SEEN = """**Fit**, above, trains the hyperparameters and fits a model to the chosen rows. The page then
-shows how well the model predicts rows that it leaves out. With a model you can predict:
+_WHAT_WILL_BE_SEEN = """Choose data, rows and a kernel. **Fit**, above, trains the hyperparameters and fits a model to
+the chosen rows. The page then shows how well the model predicts rows that it leaves out. With a model you can predict:
 
 - a table that you drop: you get its columns, with the mean, sd and 95% interval of each row;
 - a grid over one, two or three inputs: you get a curve with its interval, a map, or a file."""
@@ -56,14 +56,14 @@ class Predict(Page):
         self.job: FitJob | PredictJob | None = None
         #: The table to predict, in a folder of its own.
         self._table: Path | None = None
-        self._bar = JobBar(
-            self.fit, self.stop, label="Fit",
-            hint="Choose data, rows and a kernel, then press Fit.",
-        )  # fmt: skip
+        self._bar = JobBar(self.fit, self.stop, label="Fit")
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
-        self._list = pmui.Select(label="Model", options=[NO_MODEL], value=NO_MODEL, margin=(8, 12), **_WIDE)
+        self._list = pmui.Select(
+            label="Model", options=[NO_MODEL], value=NO_MODEL, margin=(8, 12), styles={"flex": "1 1 260px"}, **_WIDE
+        )
         self._list.param.watch(lambda event: self._select(event.new), "value")
         self._delete = button("Delete this model", "delete", self.delete, color="error", margin=(16, 12))
+        self._picker = pn.Row(self._list, self._delete, visible=False, styles={"flex-wrap": "wrap"}, **_WIDE)
         self.deleted = DeletedList(f"Deleted model, kept for {TRASH_DAYS} days", self.bring_back)
         self._nothing = pmui.Paper(
             pmui.Typography("No model yet", variant="h6", margin=(8, 12, 0, 12)),
@@ -110,7 +110,7 @@ class Predict(Page):
 
     def make_main(self) -> Viewable:
         return pn.Column(
-            self._bar.view, pn.Row(self._list, self._delete, **_WIDE),
+            self._bar.view, self._picker,
             pn.Row(self.deleted.list, self.deleted.button, margin=(0, 2), **_WIDE), self._nothing, self.model.view,
             self._asked, self.predictions.view, **_WIDE,
         )  # fmt: skip
@@ -238,7 +238,7 @@ class Predict(Page):
         except (ValueError, OSError) as error:
             self._refuse(error)
         self.deleted.show(self.kept.deleted())
-        self._nothing.visible = not names
+        self._nothing.visible, self._picker.visible = not names, bool(names)
         self._asked.visible = self._delete.visible = record is not None
         self.draw_later(self.model, lambda: self.model.show(record))
         self.draw_later(self.predictions, lambda: self.predictions.show(name, record, predicted))

@@ -132,9 +132,9 @@ def model_in_words(record: ModelRecord) -> str:
     sd = float(left.target.std(ddof=1))
     words = [
         f"{escape(record.kernel)}, fitted to {rows} of **{escape(record.dataset)}**.",
-        f"{count:,} rows were each predicted from all others. A prediction of {target} is typically off by "
-        f"**{left.rmse:.3g}** (RMSE; the sd of {target} is {sd:.3g}), and **{left.coverage(LEVEL):.1%}** of the "
-        f"observations are inside their {LEVEL:.0%} interval. "
+        f"Each of {count:,} rows was predicted from the other {record.rows - 1:,}. A prediction of {target} is "
+        f"typically off by **{left.rmse:.3g}** (RMSE; the sd of {target} is {sd:.3g}), and "
+        f"**{left.coverage(LEVEL):.1%}** of the observations are inside their {LEVEL:.0%} interval. "
         f"Negative log likelihood: {left.negative_log_likelihood:.3g} nats a row.",
         *(f"{escape(fact)}." for fact in record.facts),
     ]

@@ -58,12 +58,10 @@ class Replay(SolvingPage):
         super().__init__(shared, label="Record a solve")
         self.recording, self.choice = RecordChoice(), ReplayView()
         self.models = [self.recording, self.choice]
-        self._runs = pmui.Select(
-            label="Run with pictures", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12)
-        )
+        self._runs = pmui.Select(label="Left run", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12))
         self._runs.param.watch(lambda event: self._select(event.new), "value")
         self._others = pmui.Select(
-            label="Next to it", options={"nothing": ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
+            label="Right run", options={"none": ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
         )
         self._others.param.watch(lambda event: self.choice.param.update(other=event.new or ""), "value")
         self._same = pmui.RadioButtonGroup.from_param(self.choice.param.same, size="small", margin=(12, 12, 4, 12))
@@ -174,7 +172,7 @@ class Replay(SolvingPage):
             if self.choice.other not in names:
                 self.choice.other = ""
         self._runs.param.update(options=names, value=self.choice.run or None, visible=bool(names))
-        options = {"nothing": ""} | {name: name for name in names}
+        options = {"none": ""} | {name: name for name in names}
         self._others.param.update(options=options, value=self.choice.other, visible=len(names) > 1)
 
     def _select(self, name: str | None) -> None:

@@ -143,8 +143,8 @@ def map_card(*, lecture: bool) -> AnimationCard:
     """Return the card of the residual over the rows."""
     return AnimationCard(
         "Where the residual is",
-        "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
-        "that it solves on as well.",
+        "Red and blue: the residual of the target, white: none. The block of the update is marked, and around it the "
+        "margin that it solves on as well.",
         lambda trace, theme: ResidualMap(trace, theme=theme),
         takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460, lecture=lecture,
     )  # fmt: skip

@@ -1,14 +1,13 @@
-"""Columns of the table of all runs: the chosen ones, and ratios to a pinned run."""
+"""Columns of the table of all runs, and the chosen ones among them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from apviz.dashboard.components.tables import Cell, Form
-from apviz.dashboard.store.run_entry import CONVERGED, RunEntry
+from apviz.dashboard.store.run_entry import RunEntry
 
 
 @dataclass(frozen=True)
@@ -54,42 +53,14 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 #: Columns shown by default.
 DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]
-#: Columns with a ratio to the pinned run next to them, and their values.
-_RATIOS: Final[dict[str, Callable[[RunEntry], float]]] = {
-    "work": lambda run: run.work if run.ending == CONVERGED else math.nan,
-    "seconds": lambda run: run.seconds if run.ending == CONVERGED else math.nan,
-    "rmse": lambda run: run.rmse,
-}
-#: Sign before a ratio to a run on another system, or to another tolerance.
-ELSEWHERE: Final = "≠ "
 
 
-def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
-    """Return the headings of the chosen columns and of their ratios, with the formats of the cells."""
-    found: dict[str, Form] = {"name": "text"}
-    for name, column in COLUMNS.items():
-        if name in chosen:
-            found[column.title] = column.form
-            if pinned and name in _RATIOS:
-                found[f"× {column.title}"] = "2 decimals"
-    return found
+def headings(chosen: Sequence[str]) -> dict[str, Form]:
+    """Return the headings of the chosen columns, with the formats of the cells."""
+    found: dict[str, Form] = {column.title: column.form for name, column in COLUMNS.items() if name in chosen}
+    return {"name": "text", **found}
 
 
-def cells(entry: RunEntry, chosen: Sequence[str], now: float, baseline: RunEntry | None) -> list[Cell]:
-    """Return the cells of a run, below those headings; the name of the pinned run has a star."""
-    is_pinned = baseline is not None and baseline.name == entry.name
-    found: list[Cell] = [f"★ {entry.name}" if is_pinned else entry.name]
-    for name, column in COLUMNS.items():
-        if name in chosen:
-            found.append(column.cell(entry, now))
-            if baseline is not None and name in _RATIOS:
-                found.append(_ratio(entry, baseline, _RATIOS[name]))
-    return found
-
-
-def _ratio(entry: RunEntry, baseline: RunEntry, value: Callable[[RunEntry], float]) -> Cell:
-    """Return the ratio to the baseline; None if either did not converge, because its work is not comparable."""
-    own, pinned = value(entry), value(baseline)
-    if not math.isfinite(own) or not math.isfinite(pinned) or pinned <= 0:
-        return None
-    return own / pinned, "" if entry.system == baseline.system else ELSEWHERE
+def cells(entry: RunEntry, chosen: Sequence[str], now: float) -> list[Cell]:
+    """Return the cells of a run, below those headings."""
+    return [entry.name, *(column.cell(entry, now) for name, column in COLUMNS.items() if name in chosen)]

@@ -1,8 +1,7 @@
-"""Chosen runs side by side: their curves, one by one or in groups, profiles, settings and numbers."""
+"""Chosen runs side by side: their curves, one by one or in groups, profiles and settings."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,14 +11,16 @@ import panel_material_ui as pmui
 import plotly.graph_objects as go
 
 from apviz import plots
-from apviz.analysis.ensembles import but_for_the_seed, group_table, performance_profile, varied
+from apviz.analysis.ensembles import group_table, performance_profile, varied
+from apviz.analysis.seed_verdict import groups_over_seeds, judge_over_seeds
 from apviz.analysis.sweeps import settings_table
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
 from apviz.dashboard.components.cursor import clicked_epoch
 from apviz.dashboard.components.server_owned import server_owned
-from apviz.dashboard.components.tables import RunsTable, plain_table
+from apviz.dashboard.components.solve_cards import names_over_seeds, rmse_figure
+from apviz.dashboard.components.tables import plain_table
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.base import HALF
-from apviz.dashboard.pages.runs.listing import PAGE_ROWS
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.store.run_entry import has_steps, is_solve, solves_of
 from apviz.plots._axes import without_buttons
@@ -33,10 +34,12 @@ SETTINGS_OF = 12
 
 
 class RunComparison:
-    """Chosen runs side by side: their curves, their numbers, and the settings in which they differ.
+    """Chosen runs side by side: their curves, and the settings in which they differ.
+
+    Runs that differ only in the seed are groups: one curve and one row each, and a verdict by their medians.
 
     Args:
-        select: Called with the name of a run that is clicked in the table or at its curve.
+        select: Called with the name of a run whose curve is clicked.
     """
 
     def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
@@ -47,23 +50,21 @@ class RunComparison:
             card.view.styles = HALF
         self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
         self.cards["parallel"].chart.param.watch(lambda event: self._line_clicked(event.new), "clicked")
-        self.table = RunsTable(select)
-        self.table.table.page_rows = PAGE_ROWS
         self.groups = pn.Column(sizing_mode="stretch_width", visible=False)
         self.settings = pn.Column(sizing_mode="stretch_width")
         choice.param.watch(lambda event: self._show_settings(), ["differences"])
         choice.param.watch(lambda event: self._show_groups(), ["group"])
         self.progress = server_owned(pmui.Typography("", variant="body2", margin=(8, 12), visible=False))
         look = {"size": "small", "margin": (0, 12)}
+        #: Switch that is shown if there are groups.
+        self._group = server_owned(pmui.Switch.from_param(choice.param.group, margin=(0, 12)), editable=["value"])
         self._controls = pn.FlexBox(
-            pmui.RadioButtonGroup.from_param(choice.param.x, label="x axis of the curves", **look),
-            pmui.Switch.from_param(choice.param.group, margin=(0, 12)),
-            pmui.RadioButtonGroup.from_param(choice.param.band, label="band of a group", **look),
+            pmui.RadioButtonGroup.from_param(choice.param.x, label="x axis of the curves", **look), self._group,
             align_items="center", sizing_mode="stretch_width",
         )  # fmt: skip
         self._everything = pn.Column(
             self._controls, self.groups,
-            pn.FlexBox(*(card.view for card in self.cards.values()), sizing_mode="stretch_width"), self.table.view,
+            pn.FlexBox(*(card.view for card in self.cards.values()), sizing_mode="stretch_width"),
             pmui.Paper(
                 pmui.Typography("Settings", variant="h6", margin=(8, 12, 0, 12)),
                 pmui.Switch.from_param(choice.param.differences, margin=(0, 12)), self.settings,
@@ -73,7 +74,7 @@ class RunComparison:
         )  # fmt: skip
         self.view = pn.Column(self.progress, self._everything, sizing_mode="stretch_width")
 
-    def show(self, traces: Mapping[str, Trace], selected: str) -> None:
+    def show(self, traces: Mapping[str, Trace]) -> None:
         """Show everything except the charts, which are drawn later in turn."""
         self._traces, solves = dict(traces), solves_of(traces)
         several = list(solves.values())
@@ -84,8 +85,6 @@ class RunComparison:
         self.cards["parallel"].view.visible = len(visible) > 2 and has_settings(visible)
         self.cards["training"].view.visible = any(map(has_steps, traces.values()))
         self._everything.visible = bool(traces)
-        self.table.view.visible = bool(solves)
-        self.table.show({name: trace for name, trace in solves.items() if not self._is_hidden(trace)}, selected)
         self._show_settings()
         self._show_groups()
 
@@ -96,10 +95,6 @@ class RunComparison:
     def say_progress(self, opened: int, wanted: int) -> None:
         """Show how many traces are open, until all are."""
         self.progress.param.update(object=f"Opening runs: {opened} of {wanted}", visible=opened < wanted)
-
-    def mark(self, name: str) -> None:
-        """Mark only the selected run."""
-        self.table.table.selected = name
 
     def _clicked(self, point: dict[str, Any]) -> None:
         """Select the run whose curve was clicked."""
@@ -119,14 +114,19 @@ class RunComparison:
             self._select(name)
 
     def _show_groups(self) -> None:
-        solves = list(solves_of(self._traces).values())
-        self.groups.visible = self._choice.group and bool(solves)
+        """Say which method was best over the seeds, above the medians of all; nothing without several seeds."""
+        groups = groups_over_seeds(list(solves_of(self._traces).values()))
+        self._group.visible = bool(groups)
+        self.groups.visible = self._choice.group and bool(groups)
         if self.groups.visible:
+            names = names_over_seeds(groups)
+            table = plain_table(groups_table(groups, names), index=False, max_height=460, margin=(0, 12, 8, 12))
+            said = judge_over_seeds(groups, names).headline
             words = "Medians over seeds; work and seconds of the runs that converged. RMSE as in the chart."
             self.groups[:] = [
-                pmui.Typography(words, variant="body2", margin=(0, 12)),
-                plain_table(groups_table(solves), index=False, max_height=460, margin=(0, 12, 8, 12)),
-            ]
+                pmui.Typography(escape(said), variant="h6", margin=(8, 12, 0, 12)),
+                pmui.Typography(words, variant="body2", margin=(0, 12)), table,
+            ]  # fmt: skip
 
     def _show_settings(self) -> None:
         traces = {name: trace for name, trace in self._traces.items() if not self._is_hidden(trace)}
@@ -159,17 +159,14 @@ def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: boo
         return figure
 
     def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
-        if choice.group:
-            return plots.grouped_curves(traces, x=choice.x, band=choice.band, theme=theme)
+        if choice.group and groups_over_seeds(traces):
+            return plots.grouped_curves(traces, x=choice.x, theme=theme)
         return visible(without_buttons(plots.residuals(traces, x=choice.x, theme=theme)), traces)
 
     def rmse(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
-        if choice.group:
-            return plots.grouped_curves(traces, y="test_rmse", x=choice.x, band=choice.band, theme=theme)
-        figure = plots.test_rmse(traces, x=choice.x, theme=theme)
-        # the chart of the residuals names the runs
-        figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
-        return visible(without_buttons(figure), traces)
+        if choice.group and groups_over_seeds(traces):
+            return plots.grouped_curves(traces, y="test_rmse", x=choice.x, theme=theme)
+        return visible(without_buttons(rmse_figure(traces, choice.x, theme)), traces)
 
     return {
         "residuals": ChartCard(
@@ -178,7 +175,7 @@ def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: boo
             residuals, takes=is_solve, axes=380, lecture=lecture,
         ),
         "rmse": ChartCard(
-            "Test error", "In standard deviations of the target, to which data sets and files are scaled.",
+            "Test error", "Lower is better. Where the upper curve is flat, solving longer no longer helps.",
             rmse, takes=has_rmse, axes=380, lecture=lecture,
         ),
         "profiles": ChartCard(
@@ -221,10 +218,8 @@ def has_settings(traces: Sequence[Trace]) -> bool:
     return not set(varied(traces)) <= {"work", "seconds", "test_rmse"}
 
 
-def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
+def groups_table(groups: Sequence[Sequence[Trace]], names: Sequence[str]) -> pd.DataFrame:
     """Return a table of groups that differ only in the seed, with the names used in charts."""
-    groups = but_for_the_seed(traces)
-    names = [html.unescape(name) for name in run_names([runs[0] for runs in groups], leave_out=["seed"])]
     table = group_table(groups)
     table.insert(0, "group", names)
     form = {"work": "{:.3g}", "seconds": "{:.3g}", "residual": "{:.2e}", "test_rmse": "{:.4g}"}

@@ -58,12 +58,6 @@ class RunEditor:
         if self._try(lambda: self._runs.write_note(name, note)) is not None:
             self.say(f"The note on {name} is kept")
 
-    def keep_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Store the tags of a run, replacing earlier ones."""
-        kept: tuple[str, ...] | None = self._try(lambda: self._runs.write_tags(name, tags))
-        if kept is not None:
-            self.say(f"{name} has the tags {', '.join(kept)}" if kept else f"{name} has no tags")
-
     def tag(self, entries: Sequence[RunEntry], tags: Sequence[str], *, remove: bool = False) -> None:
         """Add tags to runs, or remove them."""
         if not tags:

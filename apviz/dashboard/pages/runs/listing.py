@@ -11,7 +11,7 @@ import panel_material_ui as pmui
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import Cell, SortedTable
 from apviz.dashboard.components.text import escape
-from apviz.dashboard.pages.runs.columns import DEFAULT, ELSEWHERE, cells, headings
+from apviz.dashboard.pages.runs.columns import DEFAULT, cells, headings
 from apviz.dashboard.pages.runs.thresholds import Threshold, counted, marks
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -160,9 +160,8 @@ class FolderTable:
         self._choose = choose
         self._filling = False
         self._columns: Sequence[str] = DEFAULT
-        self._baseline: RunEntry | None = None
         self.table = SortedTable(
-            headings(DEFAULT, pinned=False),
+            headings(DEFAULT),
             caption="Runs in the folder",
             can_tick=True,
             actions=["hidden"],
@@ -178,10 +177,10 @@ class FolderTable:
             sizing_mode="stretch_width", margin=8, elevation=1,
         )  # fmt: skip
 
-    def show_columns(self, columns: Sequence[str], baseline: RunEntry | None) -> None:
-        """Set the columns, by their names in `COLUMNS`, and the pinned run, for the next `show`."""
-        self._columns, self._baseline = columns, baseline
-        titles = [[title, form] for title, form in headings(columns, pinned=baseline is not None).items()]
+    def show_columns(self, columns: Sequence[str]) -> None:
+        """Set the columns, by their names in `COLUMNS`, for the next `show`."""
+        self._columns = columns
+        titles = [[title, form] for title, form in headings(columns).items()]
         if titles != self.table.columns:
             # rows of other columns must not appear under these
             self.table.param.update(columns=titles, rows=[])
@@ -208,13 +207,8 @@ class FolderTable:
         words = [f"{shown}{f', {len(hidden):,} hidden' if hidden else ''}."]
         words += ["Tick some to see them together; click a row to look at that run in detail."]
         words += [escape(counted(thresholds, entries, now))]
-        if (pinned := self._baseline) is not None:
-            words.append(
-                f"★ {escape(pinned.name)} is pinned: × is how many times its work, seconds or RMSE, of runs that "
-                f"converged; {ELSEWHERE.strip()} marks another system or tolerance."
-            )
         self._count.object = " ".join(words)
-        rows = {entry.name: cells(entry, self._columns, now, self._baseline) for entry in entries}
+        rows = {entry.name: cells(entry, self._columns, now) for entry in entries}
         self._fill(chosen=chosen, rows=rows, hidden=list(hidden), marks=marks(thresholds))
 
     def tick(self, chosen: Sequence[str]) -> None:

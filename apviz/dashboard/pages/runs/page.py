@@ -36,7 +36,7 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
-    settings_title = "Columns, marks, import, restore"
+    settings_title = "Table settings"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -52,18 +52,17 @@ class Runs(Page):
         self.bar = ChosenBar(
             self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag, self.hide_chosen
         )
-        self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.open_training, self.rerun)
+        self.details = RunDetails(self.rename, self.keep_note, self.open_training, self.rerun)
         switch = pmui.Switch.from_param(self.choice.param.show_hidden, margin=(0, 12), visible=False)
         self._show_hidden = server_owned(switch, editable=["value"])
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedList("Deleted run", self.bring_back)
         watch = self.choice.param.watch
-        watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline", "thresholds", "show_hidden"])
+        watch(lambda *events: self._fill_table(), ["filter", "columns", "thresholds", "show_hidden"])
         watch(lambda event: self._hidden_changed(), ["hidden"])
-        watch(lambda event: self._show_selected(), ["baseline"])
         watch(lambda event: self._choose_changed(), ["runs"])
         watch(lambda event: self._show_selected(), ["selected"])
-        watch(lambda *events: self._draw_all(), ["x", "group", "band"])
+        watch(lambda *events: self._draw_all(), ["x", "group"])
 
     # --- contents -------------------------------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ class Runs(Page):
         left_out = set() if self.choice.show_hidden else set(hidden)
         matching = [each for each in entries if each.name not in left_out and each.matches(self.choice.filter)]
         self._show_hidden.visible = bool(hidden)
-        self.table.show_columns(self.choice.columns, self.listing.entry(self.choice.baseline))
+        self.table.show_columns(self.choice.columns)
         self.table.show(
             matching, len(entries), chosen=self.choice.runs, hidden=hidden,
             thresholds=[threshold(text) for text in self.choice.thresholds],
@@ -150,7 +149,7 @@ class Runs(Page):
     def _hidden_changed(self) -> None:
         self._fill_table()
         if self.loader.is_done:
-            self.comparison.show(self.chosen, self.choice.selected)
+            self.comparison.show(self.chosen)
             self._draw_all()
 
     def select(self, name: str) -> None:
@@ -175,7 +174,7 @@ class Runs(Page):
         if gone := [name for name in problems if self.listing.entry(name) is None]:
             self._moved(dict.fromkeys(gone, ""))
             return
-        self.comparison.show(self.chosen, self.choice.selected)
+        self.comparison.show(self.chosen)
         self.bar.show(self.choice.runs)
         self._show_selected()
         self._draw_all()
@@ -183,11 +182,10 @@ class Runs(Page):
     def _show_selected(self) -> None:
         name = self.choice.selected
         self.table.mark(name)
-        self.comparison.mark(name)
         entry = self.listing.entry(name)
         if entry is not None:
             self.loader.request_also(name)
-        self.details.show(entry, self.loader.traces.get(name), self.choice.baseline)
+        self.details.show(entry, self.loader.traces.get(name))
 
     def _draw_all(self) -> None:
         for card in self.comparison.cards.values():
@@ -208,21 +206,11 @@ class Runs(Page):
         self.editor.keep_note(self.choice.selected, note)
         self.refresh()
 
-    def keep_tags(self, tags: Sequence[str]) -> None:
-        """Store the tags of the selected run."""
-        self.editor.keep_tags(self.choice.selected, tags)
-        self.refresh()
-
     def tag(self, tags: Sequence[str], remove: bool) -> None:
         """Add tags to the chosen runs, or remove them."""
         found = [entry for name in self.choice.runs if (entry := self.listing.entry(name)) is not None]
         self.editor.tag(found, tags, remove=remove)
         self.refresh()
-
-    def pin(self) -> None:
-        """Pin the selected run as baseline; if it is pinned already, unpin it."""
-        name = self.choice.selected
-        self.choice.baseline = "" if self.choice.baseline == name else name
 
     def delete(self) -> None:
         """Move the chosen runs to the trash."""
@@ -235,10 +223,9 @@ class Runs(Page):
         self.refresh()
         runs = [names.get(name, name) for name in self.choice.runs]
         hidden = [names.get(name, name) for name in self.choice.hidden]
-        selected, baseline = (names.get(name, name) for name in (self.choice.selected, self.choice.baseline))
         self.choice.param.update(
-            runs=[name for name in runs if name], hidden=[name for name in hidden if name], selected=selected,
-            baseline=baseline,
+            runs=[name for name in runs if name], hidden=[name for name in hidden if name],
+            selected=names.get(self.choice.selected, self.choice.selected),
         )  # fmt: skip
 
     def bring_back(self, key: str) -> None:

@@ -16,7 +16,7 @@ from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.runs.columns import COLUMNS, DEFAULT
 from apviz.dashboard.pages.runs.thresholds import threshold
-from apviz.dashboard.store.notes import MAX_NOTE_CHARACTERS, tags_of
+from apviz.dashboard.store.notes import MAX_NOTE_CHARACTERS
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve
 from apviz.tracing import Trace
 from apviz.tracing.schema import TRAINING
@@ -30,9 +30,7 @@ class RunsView(param.Parameterized):
     runs = param.List([], item_type=str, label="runs that are shown together")
     selected = param.String("", label="the run that is looked at in detail")
     differences = param.Boolean(True, label="Show only differences")
-    group = param.Boolean(False, label="Group by everything but the seed")
-    band = param.Selector(default="quartiles", objects=["quartiles", "range"], label="band of a group")
-    baseline = param.String("", label="the run that the others are measured by")
+    group = param.Boolean(True, label="Group runs that differ only in the seed")
     thresholds = param.List([], item_type=str, label="Mark numbers, such as seconds > 10")
     hidden = param.List([], item_type=str, label="runs without a row and without a curve of their own")
     show_hidden = param.Boolean(False, label="Show hidden runs")
@@ -56,8 +54,6 @@ class RunDetails:
     Args:
         rename: Called with the name in the field.
         keep_note: Called with the note in the field.
-        keep_tags: Called with the tags in the field.
-        pin: Called to pin the run as baseline, or to unpin it.
         open_training: Called to show the run on the page Training.
         rerun: Called with the trace of a solve and its diagnosis, to try the diagnosis's proposal.
     """
@@ -66,8 +62,6 @@ class RunDetails:
         self,
         rename: Callable[[str], None],
         keep_note: Callable[[str], None],
-        keep_tags: Callable[[tuple[str, ...]], None],
-        pin: Callable[[], None],
         open_training: Callable[[], None],
         rerun: Callable[[Trace, Diagnosis], None],
     ) -> None:
@@ -75,9 +69,7 @@ class RunDetails:
         self._in_fields = ""
         self.name = pmui.TextInput(label="Name", **wide)
         self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MAX_NOTE_CHARACTERS, **wide)
-        self.tags = pmui.TextInput(label="Tags, with commas between them", **wide)
-        self._pin = button("Pin as baseline", "push_pin", pin)
-        self._training = button("Open in Training", "open_in_new", open_training, visible=False)
+        self._training = button("Open in Training", "open_in_new", open_training, visible=False, margin=(0, 12, 8, 12))
         self._detail = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self._is_training = False
         # the page Training resumes trainings
@@ -85,19 +77,17 @@ class RunDetails:
         self._paper = pmui.Paper(
             pmui.Typography("Selected run", variant="h6", margin=(8, 12, 0, 12)), self._detail,
             pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
-            pn.Row(self.tags, button("Keep tags", "label", lambda: keep_tags(tags_of(self.tags.value))), **wide),
             pn.Row(self.note, button("Keep note", "save", lambda: keep_note(self.note.value)), **wide),
-            pn.Row(self._pin, self._training, margin=(0, 4, 8, 4)),
+            self._training,
             margin=8, elevation=1, visible=False, **wide,
         )  # fmt: skip
         self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
 
-    def show(self, entry: RunEntry | None, trace: Trace | None, baseline: str = "") -> None:
+    def show(self, entry: RunEntry | None, trace: Trace | None) -> None:
         """Show a run; hide the details for None.
 
         Args:
             trace: Trace of the run; None while it is not open.
-            baseline: Name of the pinned run.
         """
         self._paper.visible = entry is not None
         self._is_training = trace is not None and has_steps(trace)
@@ -110,7 +100,6 @@ class RunDetails:
         # keep a text while it is being typed
         if self._in_fields != entry.name:
             self._in_fields = entry.name
-            self.name.value, self.note.value, self.tags.value = entry.name, entry.note, ", ".join(entry.tags)
-        self._pin.label = "Unpin" if baseline == entry.name else "Pin as baseline"
+            self.name.value, self.note.value = entry.name, entry.note
         self._training.visible = entry.kind == TRAINING
         self._detail.object = escape(f"{entry.name}: {entry.problem or entry.ended(time.time())}")

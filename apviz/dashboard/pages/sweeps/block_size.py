@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import plots
@@ -12,7 +11,7 @@ from apviz.analysis.sweeps import Over, sweep_table
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
-from apviz.dashboard.settings.methods import PARTITION_OPTIONS, RULE_OPTIONS, BlockSizeSweep
+from apviz.dashboard.settings.methods import BlockSizeSweep
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
 from apviz.tracing import Trace
@@ -39,12 +38,7 @@ class BlockSize(SweepPage):
         return f"{len(self.sweep.sizes)} block sizes" if self.sweep.sizes else "n/2 … n/64"
 
     def advanced(self) -> list[Viewable]:
-        s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
-        choices = [
-            pmui.Select.from_param(s.rule, options=RULE_OPTIONS, **wide),
-            pmui.Select.from_param(s.partition, options=PARTITION_OPTIONS, **wide),
-        ]
-        return [*choices, self.fields.add(s.overlap, **wide)]
+        return self.sweep.block_panel(self.fields)
 
     def _aside(self) -> list[Viewable]:
         return [self._cards["residuals"].view]
@@ -63,7 +57,7 @@ class BlockSize(SweepPage):
                 lecture=lecture,
             ),
             "residuals": ChartCard(
-                "Residual by block size", "The same runs by epoch and by time; by time, many updates are slow.",
+                "Residual by block size", "Small blocks need many updates; by time they can lose.",
                 lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
             ),
         }  # fmt: skip

@@ -64,23 +64,22 @@ class SweepPage(SolvingPage):
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
 
     def make_main(self) -> Viewable:
-        self._cards["sweep"].view.styles = HALF
-        aside = pn.Column(*self._aside(), self._diagnosis.view, styles=HALF)
+        sweep, aside = self._cards["sweep"].view, self._aside()
+        contents = [sweep, self._diagnosis.view]
+        if aside:
+            sweep.styles = HALF
+            others = pn.Column(*aside, self._diagnosis.view, styles=HALF)
+            contents = [pn.FlexBox(sweep, others, sizing_mode="stretch_width")]
         return pn.Column(
-            self._bar.view,
-            self.notice.view,
-            self._remark,
-            pn.FlexBox(self._cards["sweep"].view, aside, sizing_mode="stretch_width"),
-            self._table.view,
-            sizing_mode="stretch_width",
+            self._bar.view, self.notice.view, self._remark, *contents, self._table.view, sizing_mode="stretch_width"
         )
 
     def shown_runs(self) -> list[Trace]:
         return list(self.traces.values())
 
-    @abstractmethod
     def _aside(self) -> list[Viewable]:
         """Return the views next to the sweep, above the diagnosis."""
+        return []
 
     @abstractmethod
     def _make_cards(self) -> dict[str, ChartCard]:

@@ -1,4 +1,4 @@
-"""Jobs of the page Training: a new training, more steps, or the solve of a step again."""
+"""Jobs of the page Training: a new training, or more steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob, is_written_here
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.systems import SystemSpec
@@ -29,7 +28,7 @@ class Launcher:
 
     def __init__(self, shared: Shared, trainings: Trainings, plan: TrainingPlan, refuse: Callable[[str], None]) -> None:
         self._shared, self._trainings, self._plan, self._refuse = shared, trainings, plan, refuse
-        self.job: TrainingJob | StepJob | None = None
+        self.job: TrainingJob | None = None
 
     def start_new(self) -> bool:
         """Start a training with the settings of the page. Return whether it was started."""
@@ -60,17 +59,6 @@ class Launcher:
 
         return self._start(make)
 
-    def solve_again(self, name: str, trace: TrainingTrace, step: int, change: Mapping[str, Any]) -> bool:
-        """Solve a step of a training again with changed settings. Return whether the solve was started."""
-        shared = self._shared
-
-        def make() -> StepJob:
-            spec, settings = self._recorded(trace)
-            path = self._trainings.path_of(name)
-            return StepJob(shared.queue, shared.limits, path, name, trace, spec, settings, step, change)
-
-        return self._start(make)
-
     def stop(self) -> None:
         """Ask the running job to stop."""
         if self.job is not None:
@@ -82,10 +70,9 @@ class Launcher:
     def _training(self, spec: SystemSpec, settings: TrainingSettings, name: str | None = None) -> TrainingJob:
         return TrainingJob(self._shared.queue, self._shared.limits, self._trainings, spec, settings, name)
 
-    def _start(self, make: Callable[[], TrainingJob | StepJob]) -> bool:
+    def _start(self, make: Callable[[], TrainingJob]) -> bool:
         if self.job is not None and self.job.is_active:
-            what = "a training" if isinstance(self.job, TrainingJob) else "the solve of a step"
-            self._refuse(f"{what} is running; stop it first")
+            self._refuse("a training is running; stop it first")
             return False
         try:
             self.job = make()
@@ -106,13 +93,6 @@ class Launcher:
             return None
         more = goal > trace["step"].sizes["step"]
         return goal if more and can_resume(path) and not is_written_here(path) else None
-
-    def is_warm(self, trace: TrainingTrace) -> bool:
-        """Return whether every solve began from the solution of the previous one, as far as known."""
-        try:
-            return self._recorded(trace)[1].warm_start
-        except ValueError:
-            return False
 
     def _goal(self, trace: TrainingTrace) -> int:
         """Return the last step of the training itself, or for a finished training that of the settings."""

@@ -14,13 +14,13 @@ from apviz import plots
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.job_bar import JobBar
-from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.base import HALF, Page, Shared
 from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.pages.training.picker import SelectedTraining, TrainingPicker, TrainingView
-from apviz.dashboard.pages.training.step import StepDetails, StepSolves
+from apviz.dashboard.pages.training.step import StepDetails
 from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.shown import Notice, data_differences
 from apviz.dashboard.settings.training import TrainingPlan, advanced_training_panel, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
@@ -46,19 +46,19 @@ class Training(Page):
         self.trainings = Trainings(shared.runs.path)
         self._next_look = self._next_list = 0.0
         self._bar = JobBar(self.start, self.stop, label="Start a training")
+        self.notice = Notice(self.use_shown, "Start a training")
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self.launcher = Launcher(shared, self.trainings, self.plan, self._bar.refuse)
         self.selected = SelectedTraining(self.choice, self.trainings, self.launcher)
-        self.solves = StepSolves(self.selected, self.launcher)
         self.picker = TrainingPicker(self.selected, self.select, self.go_on, self.change)
-        self.step = StepDetails(self.selected, self.solves, self.look_at, self.solve_again)
-        self.charts = TrainingCharts(shared, self.selected, self.solves, self.look_at, self.draw_later)
+        self.step = StepDetails(self.selected, self.look_at)
+        self.charts = TrainingCharts(shared, self.selected, self.look_at, self.draw_later)
         self.choice.param.watch(lambda event: self._chosen(), ["training"])
         self.choice.param.watch(lambda event: self._show_step(), ["step"])
         self.plan.param.watch(lambda event: self.picker.show(), ["steps"])
 
     @property
-    def job(self) -> TrainingJob | StepJob | None:
+    def job(self) -> TrainingJob | None:
         """Return the job that runs, or the last one that ran."""
         return self.launcher.job
 
@@ -77,6 +77,7 @@ class Training(Page):
         cards = self.charts.cards
         return pn.Column(
             self._bar.view,
+            self.notice.view,
             self.picker.view,
             pn.FlexBox(*(cards[name].view for name in OF_ALL_STEPS), sizing_mode="stretch_width"),
             self.picker.diagnosis.view,
@@ -98,8 +99,17 @@ class Training(Page):
         self.charts.draw_steps()
         self._show_step()
 
+    def use_shown(self) -> None:
+        """Take over the data of the selected training, if they are here."""
+        system, trace = self.shared.system, self.selected.trace
+        if trace is not None and trace.attrs["dataset"] in system.param.dataset.objects:
+            system.dataset = trace.attrs["dataset"]
+            system.n = min(trace.attrs["n"], system.param.n.bounds[1])
+
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
+        trace = None if self.has_running else self.selected.trace
+        self.notice.show([] if trace is None else data_differences(self.shared.system, trace.attrs))
         now = time.perf_counter()
         if now >= self._next_list:
             self._next_list = now + LIST_SECONDS
@@ -109,30 +119,24 @@ class Training(Page):
             self._refresh()
         self.draw_next()
 
-    def _take(self, job: TrainingJob | StepJob) -> None:
-        """Take the new steps of the running training, or the new solves of a repeated step."""
-        if isinstance(job, StepJob):
-            if self.solves.keep(job):
-                self._show_step()
-            else:
-                self.charts.draw_solve()
-        elif job is self.selected.job:
-            if not self._refresh() and self.selected.follows:
-                self.charts.draw_solve()
-            if not job.is_active:
-                names = self.trainings.names()
-                if job.trace is None and job.name not in names:  # it ended before its first step
-                    self.choice.training = next(iter(names), "")
-                self.picker.show()
+    def _take(self, job: TrainingJob) -> None:
+        """Take the new steps of the running training."""
+        if job is not self.selected.job:
+            return
+        if not self._refresh() and self.selected.follows:
+            self.charts.draw_solve()
+        if not job.is_active:
+            names = self.trainings.names()
+            if job.trace is None and job.name not in names:  # it ended before its first step
+                self.choice.training = next(iter(names), "")
+            self.picker.show()
 
     def shows(self, job: Job) -> bool:
         return job is self.job
 
     def adopt(self, job: Job) -> None:
-        if isinstance(job, TrainingJob | StepJob) and (self.job is None or not self.job.is_active):
-            self.launcher.job = job
-            if isinstance(job, TrainingJob):
-                self.choice.training = job.name
+        if isinstance(job, TrainingJob) and (self.job is None or not self.job.is_active):
+            self.launcher.job, self.choice.training = job, job.name
 
     def start(self) -> None:
         """Start a training with the current settings."""
@@ -152,17 +156,6 @@ class Training(Page):
             self.go_on()
         elif self.selected.trace is not None and self.launcher.start_changed(self.selected.trace, change):
             self._show_job()
-
-    def solve_again(self, change: Mapping[str, Any]) -> None:
-        """Solve the selected step again, unchanged or with a changed setting."""
-        trace, step = self.selected.trace, self.selected.step
-        if (
-            trace is not None
-            and step is not None
-            and self.launcher.solve_again(self.selected.name, trace, step, change)
-        ):
-            # While the training runs, the last step changes, so select this step explicitly.
-            self.choice.step = step
 
     def stop(self) -> None:
         """Ask the running job to stop."""
@@ -237,11 +230,10 @@ class TrainingCharts:
         self,
         shared: Shared,
         selected: SelectedTraining,
-        solves: StepSolves,
         look_at: Callable[[int], None],
         draw_later: Callable[[object, Callable[[], None]], None],
     ) -> None:
-        self._shared, self._selected, self._solves = shared, selected, solves
+        self._shared, self._selected = shared, selected
         self._look_at, self._draw_later = look_at, draw_later
         self.cards = training_cards(lecture=shared.lecture)
         for card in self.cards.values():
@@ -278,8 +270,8 @@ class TrainingCharts:
         card.chart.cursor = [] if step is None else [float(step)]
 
     def _draw_solve(self) -> None:
-        card, live = self.cards["solve"], self._solves.live
-        solves = [] if live is not None and self._selected.follows else self._solves.kept
+        card, live, kept = self.cards["solve"], self._selected.live, self._selected.solve
+        solves = [] if live is not None or kept is None else [kept]
         card.show(solves, self._shared.theme, [] if live is None else [live])
         card.view.visible = bool(solves) or live is not None
 

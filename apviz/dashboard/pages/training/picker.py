@@ -15,7 +15,7 @@ from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.store.trainings import Trainings
-from apviz.tracing import TrainingTrace
+from apviz.tracing import Trace, TrainingTrace
 
 
 class TrainingView(param.Parameterized):
@@ -71,7 +71,7 @@ class SelectedTraining:
     def names(self) -> list[str]:
         """Return all selectable names, with trainings without a trace, and a deleted one named by the address."""
         found, job = self._trainings.names(), self._launcher.job
-        running = job.name if isinstance(job, TrainingJob) and job.is_active else ""
+        running = job.name if job is not None and job.is_active else ""
         others = dict.fromkeys(name for name in (self.name, running) if name and name not in found)
         return [*others, *found]
 
@@ -79,7 +79,7 @@ class SelectedTraining:
     def job(self) -> TrainingJob | None:
         """Return the job of this window that trains or last trained the selected training; None for none."""
         job = self._launcher.job
-        return job if isinstance(job, TrainingJob) and job.name == self.name else None
+        return job if job is not None and job.name == self.name else None
 
     @property
     def is_running(self) -> bool:
@@ -90,11 +90,6 @@ class SelectedTraining:
     def goal(self) -> int | None:
         """Return the step up to which the training can resume; None if it cannot resume, or is running."""
         return None if self.trace is None or self.is_running else self._launcher.goal(self.name, self.trace)
-
-    @property
-    def is_warm(self) -> bool:
-        """Return whether every solve began from the solution of the previous one."""
-        return self.trace is not None and self._launcher.is_warm(self.trace)
 
     @property
     def steps(self) -> int:
@@ -110,6 +105,16 @@ class SelectedTraining:
     def follows(self) -> bool:
         """Return whether the selection follows the last step."""
         return self._choice.step is None
+
+    @property
+    def solve(self) -> Trace | None:
+        """Return the solve of the selected step; None if this window did not take the step or no longer keeps it."""
+        return None if self.job is None or self.step is None else self.job.solve(self.step)
+
+    @property
+    def live(self) -> Trace | None:
+        """Return the trace of the running solve, if it is selected."""
+        return self.job.live.trace if self.job is not None and self.is_running and self.follows else None
 
 
 class TrainingPicker:
@@ -192,9 +197,9 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     dataset = a["dataset"] or "unnamed data"
     words = [
         f"**{escape(f'{trace.method_name} on {dataset}')}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
-        f"{state}. Now σ² = {h.noise:.4g}, {scale}mean = {h.mean:.3g}."
+        f"{state}. After step {done}: σ² = {h.noise:.4g}, {scale}mean = {h.mean:.3g}."
     ]
-    words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
+    words.append(f"{'Settled' if settled is not None else 'Not settled'}: {trace.settled_words}")
     words.append(trace.work_words)
     if failed and trace.budget:
         words.append(
