@@ -21,7 +21,7 @@ from tests.ports import free_port
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in (
     "guide/index", "guide/data", "guide/methods", "guide/own_solver", "guide/gaussian_process", "guide/gpytorch",
-    "guide/dashboard", "guide/reading", "guide/paper", "guide/ranks", "guide/cluster", "lessons",
+    "guide/rescue", "guide/dashboard", "guide/reading", "guide/paper", "guide/ranks", "guide/cluster", "lessons",
 )]  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 README, BENCHMARKS = (path.read_text("utf-8") for path in PAGES[:2])
@@ -115,7 +115,8 @@ adam = torch.optim.Adam(model.parameters(), lr=0.1)
 
 @pytest.mark.slow
 def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predicts_through_apviz(tmp_path):
-    recorded, accurate = (block for block in blocks("python", GUIDE) if "gpytorch.alternating_projection" in block)
+    with_context = (block for block in blocks("python", GUIDE) if "gpytorch.alternating_projection(" in block)
+    recorded, accurate = (block for block in with_context if "rescued" not in block)  # tests/test_guide_examples.py
     after = """
 assert context.prediction_accuracy is not None
 labels = [trace.method_name for trace in recorder.traces]
@@ -135,8 +136,8 @@ def test_the_snippet_with_a_gpytorch_model_that_stalls_diagnoses_it_and_takes_a_
     assert "No problem found" in done.stdout, done.stdout
 
 
-# except the example solver of the guide, with 40 lines
-SHORT = [snippet for snippet in blocks("python") if "class HeavyBall" not in snippet]
+# except the example solvers of the guide
+SHORT = [snippet for snippet in blocks("python") if not re.search("class (HeavyBall|Mine)", snippet)]
 
 
 @pytest.mark.parametrize("snippet", SHORT)

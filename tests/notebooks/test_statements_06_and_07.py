@@ -1,4 +1,4 @@
-"""Statements of notebooks 07 to 09 about numbers and angles, recomputed with NumPy and SciPy alone."""
+"""Statements of notebooks 06 and 07 about numbers and angles, recomputed with NumPy and SciPy alone."""
 
 from __future__ import annotations
 
@@ -9,43 +9,19 @@ import pytest
 import scipy.linalg
 import torch
 
-import apviz
-from tests.notebooks.statements import ROOT, matern52, notebook, prose, ran, source_of
+from tests.notebooks.statements import ROOT, matern52, prose, ran, source_of
 
 
-def test_the_numbers_of_notebook_07_are_those_of_its_matrix():
-    data = apviz.datasets.load("china", n=1000, seed=0)
-    x, y, test_x, test_y = (each.double().numpy() for each in (data.train_x, data.train_y, data.test_x, data.test_y))
-    test_x, test_y, prior = test_x[:50], test_y[:50], matern52(x, 0.4, 0.55)
-    q = np.sqrt(5) * np.linalg.norm((test_x[:, None] - x) / 0.4, axis=-1)
-    across, error = 0.55 * (1 + q + q**2 / 3) * np.exp(-q), {}
-    for noise in (2e-5, 1e-3):
-        mean = across @ np.linalg.solve(prior + noise * np.eye(1000), y)
-        error[noise] = np.sqrt(np.mean((mean - test_y) ** 2))
-    # "down", by more than the 1% of the exercise, at fifty times the noise
-    assert error[1e-3] < 0.9 * error[2e-5] and 'check("down", right' in source_of("07", "solution-noise")
-    values = np.linalg.eigvalsh(prior[:200, :200])
-    copies = np.linalg.eigvalsh(np.tile(prior[:200, :200], (5, 5)))
-    assert copies[-1] == pytest.approx(5 * values[-1]) and np.sum(copies < 1e-9 * copies[-1]) >= 800
-    every = np.linalg.eigvalsh(prior) + 2e-5
-    root = np.sqrt(every[-1] / every[0])
-    assert 0.5 * root * np.log(2 * root / 0.01) == pytest.approx(12_500, rel=0.01)  # far above the cap of 1,000
-
-
-def test_notebooks_07_and_08_name_the_limits_that_apviz_and_gpytorch_have():
+def test_notebooks_06_and_07_name_the_limits_that_apviz_has():
     from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
-    from apviz.solvers.recommended import MAX_HISTORY
+    from apviz.solvers.recommended import MAX_DRIFT, MAX_HISTORY, SKELETON_ROWS
 
-    assert f"`apviz.Automatic()`, which takes Cholesky up to {CHOLESKY_ROWS:,} rows" in prose("07")
-    assert f"apviz does so up to {CHOLESKY_ROWS:,}" in prose("07")
-    assert f"Cholesky up to {CHOLESKY_ROWS:,} rows" in prose("08") and f"takes at most {MAX_HISTORY}" in prose("08")
-    gpytorch = pytest.importorskip("gpytorch")
-    assert f"Cholesky up to {gpytorch.settings.max_cholesky_size.value()} rows" in prose("07")
-    floor = gpytorch.likelihoods.GaussianLikelihood().noise_covar.raw_noise_constraint.lower_bound
-    assert float(floor) == pytest.approx(1e-4) and "GPyTorch keeps it above $10^{-4}$" in prose("07")
+    assert f"Cholesky up to {CHOLESKY_ROWS:,} rows" in prose("07") and f"takes at most {MAX_HISTORY}" in prose("06")
+    assert f"would let the residual drift by more than {MAX_DRIFT:.0%}, `auto` does without" in prose("07")
+    assert f"from {SKELETON_ROWS:,} rows on with skeletons" in prose("07")
 
 
-def test_no_two_pixels_are_nearer_than_the_arc_cosine_that_notebook_08_prints(pixels):
+def test_no_two_pixels_are_nearer_than_the_arc_cosine_that_notebook_06_prints(pixels):
     x, h = pixels
     least = np.degrees(np.arccos(h.outputscale / (h.outputscale + h.noise)))
     assert least == pytest.approx(38.4, abs=0.05)
@@ -57,14 +33,14 @@ def test_no_two_pixels_are_nearer_than_the_arc_cosine_that_notebook_08_prints(pi
     assert angles.min() == pytest.approx(least, abs=0.01)
 
 
-def test_the_numbers_of_the_benchmarks_in_notebook_08_are_those_of_their_table():
+def test_the_numbers_of_the_benchmarks_in_notebook_06_are_those_of_their_table():
     page = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
     table = page.partition("<!-- the table of benchmarks.table -->")[2].partition("To smaller tolerances")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[3:] if "|" in line]
     taken = {row[0]: float(re.search(r"\*\*([\d.]+) \(", "|".join(row))[1]) for row in rows}
     kin40k = {work for name, work in taken.items() if name.startswith("kin40k")}
     others = {work for name, work in taken.items() if not name.startswith("kin40k")}
-    text = prose("08")
+    text = prose("06")
     said = re.search(r"kin40k needs (\d+) to (\d+) work .* where all others need at most (\d+)\.", text)
     assert [int(each) for each in said.groups()] == [int(min(kin40k)), round(max(kin40k) + 0.01), np.ceil(max(others))]
     at_14000 = [row for row in rows if 13_000 < int(row[0].split(", ")[1].replace(",", "")) < 15_000]
@@ -79,16 +55,16 @@ def test_the_numbers_of_the_benchmarks_in_notebook_08_are_those_of_their_table()
 
 
 @pytest.mark.slow
-def test_the_partitions_and_preconditioners_of_notebook_08_do_what_it_says():
+def test_the_partitions_and_preconditioners_of_notebook_06_do_what_it_says():
     pytest.importorskip("apviz.widgets", reason="the widgets need ipywidgets")
-    names = ran("08", "code-1", "code-2", "code-4", "code-5", "code-6")
+    names = ran("06", "code-1", "system", "helpers", "code-2", "code-4", "code-5", "code-6")
     epochs = {key: int(trace["epoch"]["epoch"][-1]) for key, trace in names["grid"].items()}
     assert max(epochs[tree, overlap] for tree in ("kd-tree", "principal-axis-tree") for overlap in (0.5, 1.0)) <= 2
     assert epochs["sequential", 0.0] >= 24 and "an epoch or two, where the paper's partition needs dozens" in prose(
-        "08"
+        "06"
     )
     assert epochs["sequential", 1.0] < epochs["sequential", 0.0] > epochs["kd-tree", 0.0] > 10  # each helps some
-    plain, text = names["cg"], prose("08")
+    plain, text = names["cg"], prose("06")
     blocks, both, low_rank = (trace["eigenvalues"]["preconditioned"].values for trace in names["schwarz"])
     values = names["schwarz"][0]["eigenvalues"]["eigenvalue"].values
     iterations = [int(trace["epoch"]["epoch"][-1]) for trace in (plain, *names["schwarz"])]
@@ -103,13 +79,13 @@ def test_the_partitions_and_preconditioners_of_notebook_08_do_what_it_says():
 
 @pytest.fixture(scope="module")
 def far():
-    """The names of notebook 08 up to its block in the middle of the photograph."""
+    """The names of notebook 07 up to its block in the middle of the photograph."""
     pytest.importorskip("apviz.widgets", reason="the widgets need ipywidgets")
-    return ran("08", "code-1", "code-2", "code-far")
+    return ran("07", "imports", "code-block", "code-far")
 
 
 @pytest.mark.slow
-def test_of_the_columns_of_a_block_in_notebook_08_some_dozens_matter_outside_and_fewer_without_the_nearest(far):
+def test_of_the_columns_of_a_block_in_notebook_07_some_dozens_matter_outside_and_fewer_without_the_nearest(far):
     h, x, block, near = far["h"], far["pixels"].numpy(), far["block"], far["near"]
     q = np.sqrt(5) * np.linalg.norm((x[:, None] - x[block]) / np.asarray(h.lengthscale), axis=-1)
     columns = h.outputscale * (1 + q + q**2 / 3) * np.exp(-q)
@@ -121,20 +97,20 @@ def test_of_the_columns_of_a_block_in_notebook_08_some_dozens_matter_outside_and
         np.testing.assert_allclose(fall[:60], values[:60], rtol=1e-6)
         counts.append((values > 1e-3).sum())
     assert 1.3 * counts[1] < counts[0] < 36 < 300 < len(block)
-    assert "Of hundreds of columns some dozens matter" in prose("08") and "and fewer still" in prose("08")
+    assert "Of hundreds of columns some dozens matter" in prose("07") and "and fewer still" in prose("07")
     # near are those nearest to what the block owns
     owned = far["partition"].owned(far["middle"])
     distance = np.min([np.linalg.norm((x - each) / h.lengthscale, axis=1) for each in x[owned]], axis=0)
     outside = np.setdiff1d(near, block)
     assert distance[outside].max() <= distance[np.setdiff1d(np.arange(len(x)), near)].min() + 1e-5
-    assert "photograph of 13,696 pixels" in prose("08") and len(x) == 13_696
+    assert "photograph of 13,696 pixels" in prose("07") and len(x) == 13_696
 
 
 @pytest.mark.slow
-def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_float32_miss_the_tolerance(far):
+def test_poor_skeletons_in_notebook_07_cost_passes_and_no_digit_and_weights_in_float32_miss_the_tolerance(far):
     names = dict(far)
-    sources = {cell.id: cell.source for cell in notebook("08").cells}
-    exec(compile(sources["code-passes"], "08 code-passes", "exec"), names)
+    for cell in ("by-hand", "code-passes"):
+        exec(compile(source_of("07", cell), f"07 {cell}", "exec"), names)
     solutions, passes = names["solutions"], [trace["pass"] for trace in names["recorder"].traces]
     every, good, poor = solutions
     assert all(solution.converged for solution in solutions) and names["large"].dtype == torch.float32
@@ -147,20 +123,14 @@ def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_f
     assert not passes[2]["is_exact"][0] and all(found["is_exact"][-1] for found in passes)
     for found in passes:  # each takes 1.0 work, in which the recursion rests
         assert (np.diff(found["work"], prepend=0.0) > 1).all()
-    assert torch.finfo(torch.float32).eps / 2 == pytest.approx(6e-8, rel=0.01) and r"$6 \cdot 10^{-8}$" in prose("08")
+    assert torch.finfo(torch.float32).eps / 2 == pytest.approx(6e-8, rel=0.01) and r"$6 \cdot 10^{-8}$" in prose("07")
 
 
-def test_auto_does_without_skeletons_that_drift_by_more_than_notebook_08_says():
-    from apviz.solvers.recommended import MAX_DRIFT, SKELETON_ROWS
-
-    assert f"would let the residual drift by more than {MAX_DRIFT:.0%}, `auto` does without" in prose("08")
-    assert f"from {SKELETON_ROWS:,} rows on with skeletons" in prose("08")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_without_the_best_no_curve_of_a_profile_moves_to_the_right_and_some_may_stay(seed):
-    costs = np.random.default_rng(seed).uniform(1, 9, size=(12, 4))
-    costs[:, 3] = costs.min(axis=1) * np.where(np.arange(12) < 9, 0.5, 2)  # the best, but not of every task
-    with_it, without = (costs[:, :3] / each.min(axis=1)[:, None] for each in (costs, costs[:, :3]))
-    assert (without <= with_it).all() and (without < with_it).any() and (without == with_it).any()
-    assert "no curve moves to the right" in prose("09")
+@pytest.mark.parametrize(("drift", "passes"), [(0.03, 6), (0.3, 16)])
+def test_the_residual_after_p_passes_is_the_drift_to_the_power_p(drift, passes):
+    assert drift**passes < 1e-8 <= drift ** (passes - 1)
+    for text in ("np.log(1e-8) / np.log(0.03)", f"passes_needed({drift})"):
+        assert text in source_of("07", "solution-2") + source_of("07", "check-2")
+    names: dict = {"np": np, "answer": ..., "check": lambda *_args, **_settings: None}
+    exec(source_of("07", "check-2"), names)
+    assert names["passes_needed"](drift) == passes

@@ -1,4 +1,4 @@
-"""Statements of notebooks 05 and 06 about numbers and angles, recomputed with NumPy and SciPy alone."""
+"""Statements of notebooks 05 and 08 about numbers and angles, recomputed with NumPy and SciPy alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 import apviz
 from apviz.gp.training.probes import rademacher
-from tests.notebooks.statements import best_of, cg, matern52, prose, ran, source_of
+from tests.notebooks.statements import best_of, cg, matern52, prose, ran, source_of, sweep
 
 
 def shares(preset: str) -> np.ndarray:
@@ -100,21 +100,21 @@ def test_rounding_costs_cg_iterations_as_notebook_05_says_and_projection_no_epoc
         assert len({taken["AP, k-d tree: epochs", dtype, noise] for dtype in ("float32", "float64")}) == 1
 
 
-def test_draws_of_the_prior_in_notebook_06_leave_the_band_as_it_says():
+def test_draws_of_the_prior_in_notebook_08_leave_the_band_as_it_says():
     at = np.linspace(-1.05, 1.05, 300)[:, None]
     root = np.linalg.cholesky(matern52(at, 0.25) + 1e-8 * np.eye(300))
     shown = root @ torch.randn(300, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).numpy()
-    assert "manual_seed(3)" in source_of("06", "prior") and "lengthscale=0.25" in source_of("06", "prior")
-    assert (np.abs(shown).max(axis=0) > 2).sum() == 2 and "here two of the four do" in prose("06")
+    assert "manual_seed(3)" in source_of("08", "prior") and "lengthscale=0.25" in source_of("08", "prior")
+    assert (np.abs(shown).max(axis=0) > 2).sum() == 2 and "here two of the four do" in prose("08")
     many = root @ np.random.default_rng(0).standard_normal((300, 4000))
     assert (
-        np.mean(np.abs(many) < 2) == pytest.approx(0.95, abs=0.01) and "at any one place 95% of" in prose("06").lower()
+        np.mean(np.abs(many) < 2) == pytest.approx(0.95, abs=0.01) and "at any one place 95% of" in prose("08").lower()
     )
     assert np.mean(np.abs(many).max(axis=0) > 2) == pytest.approx(0.4, abs=0.05)
-    assert "four draws in ten leave it somewhere" in prose("06")
+    assert "four draws in ten leave it somewhere" in prose("08")
 
 
-def test_solves_that_stop_early_bias_the_gradient_of_notebook_06_by_what_it_says():
+def test_solves_that_stop_early_bias_the_gradient_of_notebook_08_by_what_it_says():
     data = apviz.datasets.load("diabetes", seed=0, dtype=torch.float64)
     h, x, y = data.card.hyperparameters, data.train_x.numpy(), data.train_y.numpy()
     n, prior = len(x), matern52(data.train_x.numpy(), h.lengthscale, h.outputscale)
@@ -150,11 +150,11 @@ def test_solves_that_stop_early_bias_the_gradient_of_notebook_06_by_what_it_says
         else:
             assert (np.sign(found[11]) != np.sign(exact)).any()  # at the optimum signs are not settled
     assert 0.18 < off[h.noise / 2][1].min() < 0.25 and 0.5 < off[h.noise / 2][1].max() < 0.6
-    assert off[h.noise / 2][11].max() < 0.05 and "right to a few per cent" in prose("06")
-    assert "off by a fifth to a little over a half" in prose("06")
+    assert off[h.noise / 2][11].max() < 0.05 and "right to a few per cent" in prose("08")
+    assert "off by a fifth to a little over a half" in prose("08")
 
 
-#: where the training of notebook 06 by CG is at its 40th step: lengthscales, outputscale, σ², mean
+#: where the training of notebook 08 by CG is at its 40th step: lengthscales, outputscale, σ², mean
 LAST_OF_CG = ((0.0862, 0.171), 1.196, 0.0647, 0.038)
 
 
@@ -169,7 +169,7 @@ def stopped_cg(K: np.ndarray, B: np.ndarray, least: int = 11) -> np.ndarray:
     return w
 
 
-def test_where_cg_stops_in_notebook_06_most_of_the_error_is_gone_and_hardly_anything_left_of_the_gradient():
+def test_where_cg_stops_in_notebook_08_most_of_the_error_is_gone_and_hardly_anything_left_of_the_gradient():
     lengthscales, outputscale, noise, mean = LAST_OF_CG
     data = apviz.datasets.load("china", n=1000, seed=0)
     x, y = data.train_x.double().numpy(), data.train_y.double().numpy()
@@ -192,15 +192,15 @@ def test_where_cg_stops_in_notebook_06_most_of_the_error_is_gone_and_hardly_anyt
         assert 1 - trace / true_trace == pytest.approx(np.average(left[1:], weights=(goal * B).sum(0)[1:]))
         assert 1 - first / true_first > 3 * (1 - trace / true_trace)
         assert -true_first + true_trace < 0 and abs(trace - first) < 0.2 * (true_first - true_trace)
-    text = prose("06")
+    text = prose("08")
     assert "A residual near 1 does not mean that little was solved" in text
     assert "of the probes more than of the targets" in text
     assert "would raise $\\sigma^2$ again; hardly anything remains of it" in text
 
 
 @pytest.mark.slow
-def test_the_training_of_notebook_06_by_cg_ends_where_the_test_above_begins():
-    names = ran("06", "code-1")
+def test_the_training_of_notebook_08_by_cg_ends_where_the_test_above_begins():
+    names = ran("08", "code-1")
     settings = apviz.TrainingSettings(solver=apviz.ConjugateGradient(tol=1.0, min_epochs=11), steps=40)
     training = apviz.Training(names["x"], names["y"], settings, dataset="china")
     training.run()
@@ -211,7 +211,7 @@ def test_the_training_of_notebook_06_by_cg_ends_where_the_test_above_begins():
 
 
 @pytest.mark.slow
-def test_the_probes_of_notebook_06_give_an_unbiased_gradient_and_its_error_falls_as_one_over_root_l():
+def test_the_probes_of_notebook_08_give_an_unbiased_gradient_and_its_error_falls_as_one_over_root_l():
     data = apviz.datasets.load("diabetes", seed=0, dtype=torch.float64)
     h, x, y = data.card.hyperparameters, data.train_x.numpy(), data.train_y.numpy()
     K = matern52(x, h.lengthscale, h.outputscale) + h.noise * np.eye(len(x))
@@ -224,3 +224,22 @@ def test_the_probes_of_notebook_06_give_an_unbiased_gradient_and_its_error_falls
         spread[count] = np.std(found, ddof=1)
         assert abs(np.mean(found) - exact) < 3 * spread[count] / np.sqrt(1000)
     assert spread[1] / spread[4] == pytest.approx(2, rel=0.1) and spread[4] / spread[16] == pytest.approx(2, rel=0.1)
+
+
+def test_the_photograph_of_notebook_08_looks_finished_before_its_means_are_within_an_error_bar(photograph):
+    K, h = photograph
+    x = apviz.datasets.load("china", n=1000, seed=0)
+    points, b = x.train_x.double().numpy(), (x.train_y - h.mean).double().numpy()
+    grid = np.stack(np.meshgrid(np.linspace(-1, 1, 93), np.linspace(-1, 1, 138), indexing="ij"), -1).reshape(-1, 2)[::7]
+    cross = matern52(np.concatenate([points, grid]), h.lengthscale, h.outputscale)[1000:, :1000]
+    sd = np.sqrt(h.outputscale - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T)))
+    blocks, w, off = np.split(np.arange(1000), 10), np.zeros(1000), {}
+    exact = cross @ np.linalg.solve(K, b)
+    for tol in (0.5, 0.1, 0.01):
+        while np.linalg.norm(b - K @ w) > tol * np.linalg.norm(b):
+            for _ in blocks:
+                rows = max(blocks, key=lambda rows: np.linalg.norm((b - K @ w)[rows]))
+                w = sweep(K, b, w, [rows])
+        off[tol] = np.max(np.abs(cross @ w - exact) / sd)
+    assert 1 < off[0.1] < 2 < off[0.5] and "some of its means are off by more than an error bar" in prose("08")
+    assert off[0.01] == pytest.approx(0.1, abs=0.05) and "the worst is off by a tenth of an error bar" in prose("08")
