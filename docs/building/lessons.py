@@ -94,7 +94,8 @@ def _copy(app: Any, error: Exception | None) -> None:
     if error or app.builder.name != "html" or not WRITTEN.is_dir():
         return
     out = Path(app.outdir) / "lessons"
-    shutil.copytree(WRITTEN, out, ignore=shutil.ignore_patterns("*.html", "page.css"), dirs_exist_ok=True)
+    shutil.copytree(WRITTEN, out, ignore=shutil.ignore_patterns("*.html", "page.css", "kit"), dirs_exist_ok=True)
+    shutil.copytree(WRITTEN / "kit", out / "kit", dirs_exist_ok=True)
     style = (out / "lesson.css").read_text("utf-8")
     if SLIDES.is_dir():
         slides = Path(shutil.copytree(SLIDES, Path(app.outdir) / "slides", dirs_exist_ok=True))

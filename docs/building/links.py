@@ -54,6 +54,9 @@ def copy_of(path: str) -> str | None:
     if path == LEADERBOARD:
         return ON_SITE
     lesson = PurePosixPath(path)
+    if lesson.parent == PurePosixPath("notebooks/kit"):
+        name = lesson.with_suffix(".html").name if lesson.suffix == ".md" else lesson.name
+        return f"lessons/kit/{name}" if is_there(f"notebooks/html/kit/{name}") else None
     if lesson.parent == PurePosixPath("notebooks") and lesson.suffix == ".ipynb":
         place = f"lessons/{lesson.stem}.html"
         return place if is_there(f"notebooks/html/{lesson.stem}.html") else None

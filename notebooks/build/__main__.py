@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from notebooks.build.kit import write_kit
 from notebooks.build.pages import write_pages
 from notebooks.build.running import Ran, run
 from notebooks.build.slides import write_slides
@@ -38,6 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for write, folder in ((write_pages, arguments.to / "html"), (write_slides, arguments.to / "slides")):
         write([(each.path.stem, each.notebook) for each in ran], folder)
         print(folder / "index.html")
+    write_kit(arguments.to / "html" / "kit")
     return 0
 
 

@@ -84,12 +84,12 @@ def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = ""
 
 def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, str]) -> str:
     """Return the HTML of an executed notebook, with the data of its figures at the end."""
-    html, resources = exporter.from_notebook_node(notebook, {"page": dict(around)})
+    text, resources = exporter.from_notebook_node(notebook, {"page": dict(around)})
     data = [
         f'<script type="application/json" id="figure-{number}">{parts}</script>'
         for number, parts in enumerate(resources["figures"], start=1)
     ]
-    return str(html).replace(NO_ANSWER, NO_PYTHON).replace("</body>", "\n".join([*data, "</body>"]))
+    return str(text).replace(NO_ANSWER, NO_PYTHON).replace("</body>", "\n".join([*data, "</body>"]))
 
 
 def title(notebook: NotebookNode) -> str:
@@ -101,7 +101,7 @@ def aims(notebook: NotebookNode) -> list[str]:
     """Return the entries of "What you will be able to do", as HTML."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     section = text.partition("What you will be able to do")[2].partition("\n#")[0]
-    return [_html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
+    return [html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
 
 
 class Exporter(HTMLExporter):
@@ -121,13 +121,14 @@ class Exporter(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
-        return _html(source)
+        return html(source)
 
 
-def _html(markdown: str) -> str:
-    html = str(MarkdownWithMath(renderer=_Renderer(escape=False, anchor_link_text="")).render(markdown)).strip()
+def html(markdown: str) -> str:
+    """Return Markdown as HTML, with MathML."""
+    text = str(MarkdownWithMath(renderer=_Renderer(escape=False, anchor_link_text="")).render(markdown)).strip()
     # remove the anchors of headings: nothing shows them, and HTML would leave them open
-    return re.sub(r'<a class="anchor-link"[^>]*/>', "", html)
+    return re.sub(r'<a class="anchor-link"[^>]*/>', "", text)
 
 
 class _Renderer(IPythonRenderer):
