@@ -28,7 +28,7 @@ docs: $(VENV)/installed-dev notebooks/html/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/build
 	@echo docs/build/index.html
 
-notebooks/html/index.html: $(wildcard notebooks/*.ipynb notebooks/build/*.py notebooks/build/templates/*.*)
+notebooks/html/index.html: $(wildcard notebooks/*.ipynb notebooks/kit/*.* notebooks/build/*.py notebooks/build/templates/*.*)
 	$(MAKE) notebooks
 
 lab: $(VENV)/installed-lab

@@ -24,7 +24,7 @@ def flat(text: str) -> str:
 
 
 def filled(cell: str) -> str:
-    """Return a cell of the notebook with the lines of lesson 02 in place of its dots."""
+    """Return a cell of the notebook whose dots are replaced by the lines of lesson 02."""
     lesson = iter(source_of("02", "algorithm" if cell == "projection" else cell).splitlines())
     lines = next(each.source for each in TYPED.cells if each.id == cell).splitlines()
     for place, line in enumerate(lines):
