@@ -26,6 +26,7 @@ extensions = [
     "building.formulas",
     "building.lessons",
     "building.trust",
+    "building.accessible",
 ]
 exclude_patterns = ["build", "building", "gallery"]
 if is_there("notebooks/html/index.html"):
@@ -61,6 +62,7 @@ sphinx_gallery_conf = {
     "subsection_order": ["gallery/predictions", "gallery/solves", "gallery/many_runs"],
     "within_subsection_order": in_reading_order,
     "image_scrapers": (draw,),
+    "thumbnail_size": (540, 360),
     "capture_repr": (),
     "backreferences_dir": "figures/backreferences",
     "doc_module": ("apviz",),

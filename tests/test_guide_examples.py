@@ -45,7 +45,7 @@ def test_five_copies_of_a_row_multiply_an_eigenvalue_by_five_and_add_zeros(photo
 
 
 def test_the_rescue_names_the_limits_that_apviz_and_gpytorch_have():
-    from apviz.solvers.automatic import CHOLESKY_ROWS
+    from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 
     assert (
         f"takes Cholesky up to {CHOLESKY_ROWS:,} rows" in RESCUE and f"apviz does so up to {CHOLESKY_ROWS:,}" in RESCUE

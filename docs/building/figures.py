@@ -23,6 +23,8 @@ from apviz import plots
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 #: pixels of a still, and of the place of a figure
 WIDTH, HEIGHT, DENSITY = 720, 450, 1.5
+#: pixels of a thumbnail
+THUMBNAIL = (360, 240)
 
 
 def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -30,6 +32,8 @@ def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[
     figure = variables["example_globals"].get("figure")
     if block[0] != "code" or not isinstance(figure, go.Figure):
         return ""
+    if CHROMIUM:  # the gallery takes the first image for its thumbnail
+        _write_still(_small(figure), next(variables["image_path_iterator"]), *THUMBNAIL)
     both = {"light": figure, "dark": _in_dark(block[1], variables["example_globals"])}
     shown = "".join(
         f'<script type="application/json" class="figure-{theme}">{_json(each)}</script>' for theme, each in both.items()
@@ -39,7 +43,7 @@ def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[
     if CHROMIUM:
         for theme, each in both.items():
             path = next(variables["image_path_iterator"])
-            _write_still(each, path, height)
+            _write_still(each, path, WIDTH, height)
             place = Path(path).relative_to(settings["src_dir"]).as_posix()
             alt = " ".join(figure.layout.title.text.partition("<br>")[0].split())
             lines += [f"   .. image:: /{place}", f"      :class: only-{theme}", f"      :width: {WIDTH}px",
@@ -116,15 +120,25 @@ def _browser() -> tuple[Any, Any, Any]:
     return session, browser, page
 
 
-def _write_still(figure: go.Figure, path: str, height: float) -> None:
+def _small(figure: go.Figure) -> go.Figure:
+    """The figure without the words and controls that nobody could read or use on a thumbnail."""
+    small = go.Figure(figure)
+    small.layout.title, small.layout.updatemenus, small.layout.sliders = None, (), ()
+    kept = [each for each in small.layout.annotations if each.xref != "paper" and each.yref != "paper"]
+    small.layout.annotations, small.layout.height, small.layout.width = kept, None, None
+    return small.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8, "autoexpand": True})
+
+
+def _write_still(figure: go.Figure, path: str, width: float, height: float) -> None:
     _, _, page = _browser()
     page.evaluate(
-        """async ([figure, height]) => {
+        """async ([figure, width, height]) => {
           const place = document.querySelector("#figure");
+          place.style.width = width + "px";
           place.style.height = height + "px";
           Plotly.purge(place);
           await Plotly.newPlot(place, { ...figure, config: { displayModeBar: false } });
         }""",
-        [json.loads(figure.to_json()), height],
+        [json.loads(figure.to_json()), width, height],
     )
     page.locator("#figure").screenshot(path=path)

@@ -58,3 +58,10 @@ if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
     picture.complete ? stop() : picture.addEventListener("load", stop, { once: true });
   }
 }
+
+// What is wider than its place scrolls there, by keyboard too.
+addEventListener("load", () => {
+  for (const each of document.querySelectorAll(".bd-article :is(table, pre, .formula)")) {
+    if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+  }
+});

@@ -63,7 +63,7 @@ def write_shared(folder: Path) -> None:
     (folder / "widgets.css").write_text(style(), "utf-8")
     light, dark = (
         HtmlFormatter(style=name, nobackground=True).get_style_defs(".highlight")
-        for name in ("friendly", "github-dark")
+        for name in ("a11y-high-contrast-light", "a11y-high-contrast-dark")
     )
     css = f"{light}\n@media screen and (prefers-color-scheme: dark) {{ :root:not(.on-slides) {{\n{dark}\n}} }}\n"
     (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + css, "utf-8")
@@ -89,7 +89,13 @@ def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, st
         f'<script type="application/json" id="figure-{number}">{parts}</script>'
         for number, parts in enumerate(resources["figures"], start=1)
     ]
-    return str(text).replace(NO_ANSWER, NO_PYTHON).replace("</body>", "\n".join([*data, "</body>"]))
+    return for_everyone(str(text)).replace(NO_ANSWER, NO_PYTHON).replace("</body>", "\n".join([*data, "</body>"]))
+
+
+def for_everyone(text: str) -> str:
+    """Return HTML in which a keyboard scrolls code, and empty cells of tables are not read out as headings."""
+    text = text.replace('<div class=" highlight', '<div tabindex="0" class=" highlight')
+    return re.sub(r"<th( class=\"blank[^\"]*\")? ?>(&nbsp;)?</th>", r"<td\1>\2</td>", text)
 
 
 def title(notebook: NotebookNode) -> str:

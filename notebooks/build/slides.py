@@ -20,7 +20,7 @@ from notebooks.build.pages import TEMPLATES, Exporter, exported, title, write_sh
 #: reveal.js 5.2.1 and its view for the speaker, from its package in the npm registry (MIT licence, in the same folder)
 REVEAL = Path(__file__).with_name("reveal")
 #: start of the part of the first cell that slides leave out
-FOR_READERS = "\n### What you will be able to do"
+FOR_READERS = "\n## What you will be able to do"
 
 
 def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:

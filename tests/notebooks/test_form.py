@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: of a text read aloud at a blackboard
 WORDS_PER_MINUTE = 130
-SECTIONS = ("### What you will be able to do", "### Before you start", "## For the lecturer")
+SECTIONS = ("## What you will be able to do", "## Before you start", "## For the lecturer")
 
 
 def tags(cell) -> list[str]:

@@ -84,7 +84,7 @@ def test_a_notebook_without_a_slide_is_left_out_and_asked_for_alone_says_so(tmp_
 @pytest.mark.slow
 def test_slides_turn_from_a_disk_and_a_figure_and_a_widget_answer_on_them(browser, tmp_path):
     notebook = made("hidden", "chart", ("text", "**Bet.** $a^2$"), "result", "live", ("text", "for me"))
-    notebook.cells[0].source += "\n\nIn a word.\n\n### What you will be able to do\n- read"
+    notebook.cells[0].source += "\n\nIn a word.\n\n## What you will be able to do\n- read"
     typed(notebook, "slide", "skip", "subslide", "slide", "fragment", "slide", "notes")
     show(notebook.cells[1], {"text/plain": "not here"})
     show(notebook.cells[2], {PLOTLY: {"data": [{"y": [1, 3, 2]}], "layout": {"height": 400}}})
