@@ -48,7 +48,7 @@ def by_ferreus(x: Tensor, y: Tensor, kernel: apviz.Matern12, noise: float, tol: 
     from ferreus_rbf import RBFInterpolator
     from ferreus_rbf import interpolant_config as config
 
-    points = np.ascontiguousarray(x.numpy() * (EXPONENTIAL / kernel.lengthscale))
+    points = np.ascontiguousarray(x.numpy() * EXPONENTIAL / np.asarray(kernel.lengthscale))
     accuracy = config.FittingAccuracy(tol, config.FittingAccuracyType.Relative)
     settings = config.InterpolantSettings(
         config.RBFKernelType.Exponential, drift=config.Drift.None_, nugget=noise / kernel.outputscale,
