@@ -23,6 +23,8 @@ TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-6)
 START_SECONDS, HANG_TIMES, HANG_SECONDS = 300.0, 20.0, 60.0
 # interval at which the parent reads the processor clock
 LOOK_SECONDS = 0.2
+# packages that a process has when it starts
+LOADED = ("torch", "scipy.spatial", "pandas", "xarray", "sklearn")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -50,7 +52,7 @@ def context() -> ForkServerContext:
     """Return a context of processes that start with the large libraries loaded, share nothing, and find our apviz."""
     os.environ.update(ONE_THREAD)
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["torch", "scipy.spatial", "pandas", "xarray", "sklearn"])
+    made.set_forkserver_preload(list(LOADED))
     return made
 
 

@@ -1,0 +1,224 @@
+"""The referee: its scores against closed forms, its exact posterior, its budgets, its entrants, and its page."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import re
+
+import numpy as np
+import psutil
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from apviz.hyperparameters import Hyperparameters
+from benchmarks.referee.entrants import ENTRANTS, entrant, missing
+from benchmarks.referee.entrants.features import with_prior
+from benchmarks.referee.entrants.fourier_features import sampler
+from benchmarks.referee.reference import exact
+from benchmarks.referee.results import Asked, cells, keep
+from benchmarks.referee.running import run, watch
+from benchmarks.referee.scores import distance, scores
+from benchmarks.referee.task import Clock, DoesNotApply, Prediction, Task
+
+H = Hyperparameters("matern52", (0.4, 0.7), 1.5, 0.05, 0.3)
+OUTSIDERS = """
+import numpy as np
+from benchmarks.referee.task import Prediction
+
+def zero(task):
+    return Prediction(np.zeros(len(task.z)), np.ones(len(task.z)), 0.1)
+
+class Endless:
+    def predict(self, task, clock):
+        while len(task.y) > 100:
+            np.sqrt(np.ones(1000))
+        yield zero(task)
+
+class FirstThenEndless:
+    def predict(self, task, clock):
+        yield zero(task)
+        while len(task.y) > 100:
+            np.sqrt(np.ones(1000))
+
+class Honest:
+    def predict(self, task, clock):
+        yield zero(task)
+"""
+
+
+def some_task(n: int = 60, seed: int = 0) -> Task:
+    rng = np.random.default_rng(seed)
+    x, z = rng.uniform(-1, 1, (n, 2)), rng.uniform(-1, 1, (7, 2))
+    return Task(x, np.sin(3 * x[:, 0]) + 0.2 * rng.standard_normal(n), z, H)
+
+
+def by_scikit_learn(task: Task) -> Prediction:
+    kernel = ConstantKernel(H.outputscale) * Matern(list(H.lengthscale), nu=2.5)
+    gp = GaussianProcessRegressor(kernel, alpha=H.noise, optimizer=None).fit(task.x, task.y - H.mean)
+    mean, sd = gp.predict(task.z, return_std=True)
+    return Prediction(mean + H.mean, sd**2, H.noise)
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_crps_is_the_integral_of_the_squared_distance_of_distribution_functions():
+    forecast, y = Prediction(np.array([0.3, -1.0]), np.array([0.5, 2.0]), 0.25), np.array([1.1, -1.4])
+    parts = []
+    for mean, variance, seen in zip(forecast.mean, forecast.variance + forecast.noise, y, strict=True):
+        cdf = norm(mean, math.sqrt(variance)).cdf
+        below = quad(lambda t, cdf=cdf: cdf(t) ** 2, -30, seen)[0]
+        parts.append(below + quad(lambda t, cdf=cdf: (1 - cdf(t)) ** 2, seen, 30)[0])
+    assert scores(forecast, y)["crps"] == pytest.approx(np.mean(parts), rel=1e-7)
+
+
+def test_the_nll_is_the_mean_log_density_of_observations_with_noise():
+    rng = np.random.default_rng(1)
+    mean, variance, y = rng.normal(size=20), rng.uniform(0.1, 2, 20), rng.normal(size=20)
+    expected = -norm.logpdf(y, mean, np.sqrt(variance + 0.3)).mean()
+    assert scores(Prediction(mean, variance, 0.3), y)["nll"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_interval_covers_what_lies_within_1_96_standard_deviations():
+    y = 2.0 * np.array([0.0, 1.95, -1.95, 1.97])
+    found = scores(Prediction(np.zeros(4), np.full(4, 3.0), 1.0), y)
+    assert found["coverage"] == 0.75
+    assert found["width"] == pytest.approx(2 * 2 * norm.ppf(0.975))
+    assert found["rmse"] == pytest.approx(math.sqrt(np.mean(y**2)))
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance", "why"),
+    [([0.0, math.nan], [1.0, 1.0], "not finite"), ([0.0, 0.0], [1.0, -1.0], "not positive"), ([0.0], [1.0], "shape")],
+)
+def test_a_forecast_that_is_none_gets_no_score(mean, variance, why):
+    with pytest.raises(ValueError, match=why):
+        scores(Prediction(np.array(mean), np.array(variance), 0.5), np.zeros(2))
+
+
+def test_the_exact_posterior_is_at_distance_zero_from_itself_and_others_are_not():
+    of = exact(some_task())[0]
+    assert distance(of, of) == {"mean": [0.0, 0.0], "sd": [1.0, 1.0, 1.0]}
+    moved = Prediction(of.mean + 2 * np.sqrt(of.variance), 9 * of.variance, of.noise)
+    assert distance(moved, of)["mean"] == pytest.approx([2.0, 2.0])
+    assert distance(moved, of)["sd"] == pytest.approx([3.0, 3.0, 3.0])
+
+
+# --- the exact posterior, and entrants --------------------------------------------------------------------------------
+
+
+def test_the_exact_posterior_is_scikit_learns_within_its_certificate():
+    task = some_task()
+    found, certificate = exact(task)
+    off = distance(found, by_scikit_learn(task))
+    assert off["mean"][1] <= certificate["mean"] + 1e-9
+    assert off["sd"] == pytest.approx([1.0, 1.0, 1.0], abs=1e-7)
+
+
+def test_features_predict_as_the_gp_whose_kernel_is_their_product():
+    rng = np.random.default_rng(2)
+    phi, at, y = rng.normal(size=(30, 5)), rng.normal(size=(4, 5)), rng.normal(size=30)
+    k = 1.7 * phi @ phi.T + 0.2 * np.eye(30)
+    cross = 1.7 * at @ phi.T
+    mean, variance = with_prior(phi, y, at, 1.7, 0.2)
+    assert mean == pytest.approx(cross @ np.linalg.solve(k, y))
+    assert variance == pytest.approx(1.7 * (at**2).sum(1) - np.einsum("ij,ji->i", cross, np.linalg.solve(k, cross.T)))
+
+
+@pytest.mark.parametrize(
+    ("name", "in_mean", "in_sd"),
+    [
+        ("exact, apviz", 0.05, 0.05),
+        ("Fourier (EFGP), apviz", 0.05, 0.05),
+        ("SGPR, GPyTorch", 0.01, 0.01),
+        ("Vecchia, GPBoost", 0.5, 0.1),
+        ("VIF, GPBoost", 0.2, 0.05),
+        ("Nyström, scikit-learn", 0.01, math.inf),
+        ("subset of data, scikit-learn", 1e-6, 1e-6),
+    ],
+)
+def test_with_few_rows_an_approximation_at_the_same_hyperparameters_is_near_the_exact_posterior(name, in_mean, in_sd):
+    if missing(name):
+        pytest.skip(f"{missing(name)} is not installed")
+    task = some_task()
+    off = distance(next(entrant(name).predict(task, Clock(60.0))), by_scikit_learn(task))
+    assert off["mean"][1] <= in_mean
+    assert max(abs(ratio - 1) for ratio in off["sd"]) <= in_sd
+
+
+@pytest.mark.parametrize(("kernel", "nu"), [("matern12", 0.5), ("matern52", 2.5), ("rbf", math.inf)])
+def test_products_of_fourier_features_are_the_kernel(kernel, nu):
+    x, m = np.random.default_rng(3).normal(size=(4, 2)), 20_000
+    phi = sampler(kernel, x, m, 0).transform(x)
+    assert phi @ phi.T == pytest.approx(Matern(1.0, nu=nu)(x), abs=5 / math.sqrt(m))
+
+
+def test_an_entrant_for_few_inputs_says_that_a_task_has_more():
+    task = some_task()
+    wide = Task(np.tile(task.x, 2), task.y, np.tile(task.z, 2), None)
+    with pytest.raises(DoesNotApply, match="up to 3 inputs, not 4"):
+        next(entrant("Fourier (EFGP), apviz").predict(wide, Clock(1.0)))
+
+
+def test_an_unknown_entrant_is_named():
+    with pytest.raises(ValueError, match="there is no entrant 'GPz'"):
+        entrant("GPz")
+
+
+def test_every_entrant_is_a_file_of_at_most_80_lines():
+    from benchmarks.referee import entrants
+
+    for file, _, _ in ENTRANTS.values():
+        path = next(iter(entrants.__path__)) + f"/{file}.py"
+        with open(path, encoding="utf-8") as lines:
+            assert len(lines.readlines()) <= 80, path
+
+
+# --- budgets and results ----------------------------------------------------------------------------------------------
+
+
+def busy(pipe) -> None:
+    pipe.send({"prediction": None, "seconds": 0.01, "wall": 0.01, "memory": 0})
+    while True:
+        pass
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_process_is_watched_until_its_budget_is_used_and_its_last_prediction_counts():
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=busy, args=(theirs,), daemon=True)
+    child.start()
+    try:
+        found = watch(ours, psutil.Process(child.pid), 0.1, 60.0)
+    finally:
+        child.kill()
+        child.join()
+    assert found.outcome == "done" and found.seconds == 0.01
+    assert not found.is_complete and re.match(r"not finished: stopped after .* of 0.1 s", found.note)
+
+
+@pytest.mark.slow
+def test_an_entrant_that_ignores_its_budget_is_stopped_and_said_so(tmp_path):
+    (tmp_path / "outsiders.py").write_text(OUTSIDERS)
+    endless, first, honest = (
+        run(f"{tmp_path}/outsiders.py:{name}", some_task(200), 0.2)
+        for name in ("Endless", "FirstThenEndless", "Honest")
+    )
+    assert endless.outcome.startswith("not finished: stopped after") and endless.prediction is None
+    assert first.outcome == "done" and first.seconds < 0.2 and first.note.startswith("not finished: stopped after")
+    assert not first.is_complete
+    assert honest.outcome == "done" and honest.is_complete and not honest.note
+
+
+def test_results_are_kept_and_read_again(tmp_path):
+    asked = Asked("SVGP, GPyTorch", "china", "own", 1000, 0, 10.0)
+    machine = {"processor": "P", "cores": 2, "memory_gib": 4.0, "python": "3.12", "versions": {"torch": "2"}}
+    keep(asked, {"outcome": "done"}, machine, tmp_path)
+    keep(Asked("SVGP, GPyTorch", "china", "own", 1000, 1, 10.0), {"outcome": "done"}, machine, tmp_path)
+    assert [cell["machine"] for cell in cells(tmp_path)] == [0, 0]
+    assert len(json.loads((tmp_path / "china.json").read_text())["machines"]) == 1
