@@ -16,6 +16,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from apviz.hyperparameters import Hyperparameters
+from benchmarks.referee import page, tables
 from benchmarks.referee.entrants import ENTRANTS, entrant, missing
 from benchmarks.referee.entrants.features import with_prior
 from benchmarks.referee.entrants.fourier_features import sampler
@@ -222,3 +223,77 @@ def test_results_are_kept_and_read_again(tmp_path):
     keep(Asked("SVGP, GPyTorch", "china", "own", 1000, 1, 10.0), {"outcome": "done"}, machine, tmp_path)
     assert [cell["machine"] for cell in cells(tmp_path)] == [0, 0]
     assert len(json.loads((tmp_path / "china.json").read_text())["machines"]) == 1
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def cell(entrant: str, nll: float | None, seconds: float = 1.0, seed: int = 0, track: str = "own", **more) -> dict:
+    found = {
+        "entrant": entrant, "data": "china", "track": track, "n": 1000, "seed": seed, "budget": 10.0, "rows": 1000,
+        "inputs": 2, "test rows": 1000, "outcome": "done" if nll is not None else "not finished: stopped",
+        "is_complete": True, **more,
+    }  # fmt: skip
+    if nll is None:
+        return found
+    scores = {"rmse": 0.3, "nll": nll, "coverage": 0.95, "width": 1.0, "crps": 0.1}
+    return found | {"scores": scores, "seconds": seconds, "wall": seconds, "memory": 2**20}
+
+
+def of_cells(*given: dict):
+    return tables.medians(tables.tabulate(list(given)))
+
+
+EXACT, VECCHIA = "exact, apviz", "Vecchia, GPBoost"
+
+
+def test_a_gap_of_likelihood_is_a_loss_and_a_smaller_one_is_not():
+    found = tables.losses(of_cells(cell(EXACT, 0.5), cell(VECCHIA, 0.3)))
+    assert list(found["best"]) == [VECCHIA] and float(found["gap"][0]) == pytest.approx(0.2)
+    assert tables.losses(of_cells(cell(EXACT, 0.305), cell(VECCHIA, 0.3))).empty
+
+
+def test_what_is_not_finished_loses_to_what_is():
+    found = tables.losses(of_cells(cell(EXACT, None), cell(VECCHIA, 2.0)))
+    assert math.isinf(found["ours"][0])
+
+
+def test_the_same_prediction_in_fewer_seconds_is_a_loss_too():
+    found = tables.sooner(of_cells(cell(EXACT, 0.300, 4.0), cell(VECCHIA, 0.305, 1.0)))
+    assert float(found["times"][0]) == 4.0
+    assert tables.sooner(of_cells(cell(EXACT, 0.300, 4.0), cell(VECCHIA, 0.35, 1.0))).empty
+
+
+def test_medians_are_over_seeds_and_a_seed_that_is_not_finished_is_infinite():
+    found = of_cells(*(cell(EXACT, nll, seed=seed) for seed, nll in enumerate((0.1, 0.4, 0.3))))
+    assert float(found["nll"][0]) == pytest.approx(0.3) and int(found["seeds"][0]) == 3
+    found = of_cells(cell(EXACT, 0.1), cell(EXACT, None, seed=1), cell(EXACT, None, seed=2))
+    assert math.isinf(found["nll"][0]) and found["outcome"][0].startswith("not finished")
+
+
+def test_a_profile_ends_at_the_share_of_tasks_that_are_finished():
+    one, two = cell(EXACT, 0.1), cell(EXACT, 0.2) | {"data": "bike"}
+    curves = tables.profile(of_cells(one, two, cell(VECCHIA, 0.3), cell(VECCHIA, None) | {"data": "bike"}))
+    assert curves[VECCHIA][0] == pytest.approx([0.2]) and curves[VECCHIA][1] == pytest.approx([0.5])
+    assert curves[EXACT][1] == pytest.approx([0.5, 1.0])
+
+
+def test_the_page_starts_with_losses_and_gives_no_number_to_what_is_not_finished(tmp_path):
+    near = {"distance": {"mean": [0.01, 0.1], "sd": [0.9, 1.0, 1.1]}}
+    machine = {"processor": "P", "cores": 2, "memory_gib": 4.0, "python": "3.12", "versions": {"torch": "2"}}
+    for each in (cell(EXACT, 0.5), cell(VECCHIA, 0.3), cell(VECCHIA, 0.3, track="same", **near), cell("<b>", None)):
+        asked = Asked(*(each[name] for name in ("entrant", "data", "track", "n", "seed", "budget")))
+        keep(asked, each, machine, tmp_path)
+    text = page.make(tmp_path).read_text("utf-8")
+    heads = re.findall(r"<h2>(.*?)</h2>", text)
+    assert heads[0] == "Where apviz predicts worse than another model"
+    assert '<td class="text" colspan="7">not finished: stopped</td>' in text
+    assert "&lt;b&gt;" in text and '<td class="text"><b></td>' not in text
+    assert page.measured(tables.medians(tables.tabulate(cells(tmp_path)))) == [
+        "1,000 rows, 10 s, 1 seed, 3 of 11 entrants: china"
+    ]
+
+
+def test_a_folder_without_results_says_what_to_run(tmp_path):
+    with pytest.raises(ValueError, match=r"python -m benchmarks\.referee"):
+        page.make(tmp_path)

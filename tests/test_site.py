@@ -28,7 +28,7 @@ KINDS = (
     "index.html", "lessons.html", "guide/gpytorch.html", "gpytorch_models.html", "mathematics.html",
     "figures/index.html", "figures/solves/residuals.html", "api/plots.html",
     "api/names/apviz.AlternatingProjection.html", "benchmarks/index.html", "benchmarks/leaderboard.html",
-    "benchmarks/trust.html", "architecture.html", "contributing.html", "changelog.html",
+    "benchmarks/referee.html", "benchmarks/trust.html", "architecture.html", "contributing.html", "changelog.html",
 )  # fmt: skip
 
 

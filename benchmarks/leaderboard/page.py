@@ -60,13 +60,7 @@ def make(folder: Path) -> Path:
     lines = lines_of(of)
     grown = sorted(growth(every), key=lambda each: each.system)
     sizes = sorted({n for each in grown for n in each.cells})
-    loader = jinja2.ChoiceLoader(
-        [jinja2.FileSystemLoader(Path(__file__).parent), jinja2.PackageLoader("apviz.report", "templates")]
-    )
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    page = environment.get_template("page.html.jinja").render(
+    page = template(Path(__file__).parent).render(
         version=apviz.__version__, plotly="", losses=_loss_rows(losses(of)), loss=LOSS, lines=lines,
         asked=len(of[of["entrant"] == "auto"]), standings=_standings(of), profiles=_profiles(of, lines),
         sections=_sections(of), tolerances=[_tolerance(tol) for tol in TOLERANCES], machines=machines(folder),
@@ -79,6 +73,20 @@ def make(folder: Path) -> Path:
     with file_made_whole(target) as file:
         file.write(page.encode())
     return target
+
+
+def template(folder: Path) -> jinja2.Template:
+    """Return the template of a page in a folder, which may include those of this folder and of apviz's reports."""
+    loader = jinja2.ChoiceLoader(
+        [
+            jinja2.FileSystemLoader([folder, Path(__file__).parent]),
+            jinja2.PackageLoader("apviz.report", "templates"),
+        ]
+    )
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("page.html.jinja")
 
 
 def _seeds(of: pd.DataFrame) -> str:
@@ -228,7 +236,7 @@ def _profiles(of: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any
         charts = [
             {
                 "title": f"to {_tolerance(tol)}",
-                "svg": _stills(profiles_figure(tasks[tasks["tol"] == tol], measure, lines)),
+                "svg": stills(profiles_figure(tasks[tasks["tol"] == tol], measure, lines)),
             }
             for tol in TOLERANCES
         ]
@@ -239,7 +247,7 @@ def _profiles(of: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any
     return groups
 
 
-def _stills(figure: go.Figure) -> dict[str, str]:
+def stills(figure: go.Figure) -> dict[str, str]:
     """Return a chart without a script, in each theme."""
     return {theme: still(figure, theme) for theme in get_args(ThemeName)}
 
@@ -286,5 +294,5 @@ def _growth_figures(found: Sequence[Growth], lines: Mapping[str, Line]) -> list[
             xaxis={"type": "log", "title": "n", "range": [math.log10(0.8 * N), math.log10(1.25 * max(sizes))]},
             yaxis={"type": "log", "title": f"seconds to {GROWING_TOL:g}", "range": decades},
         )
-        charts.append({"title": system, "svg": _stills(figure)})
+        charts.append({"title": system, "svg": stills(figure)})
     return charts

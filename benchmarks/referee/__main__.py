@@ -29,6 +29,8 @@ TRACKS = ("same", "own")
 BUDGETS = (1.0, 10.0, 60.0, 600.0)
 #: seconds after which no run is begun: a part takes less than ten minutes
 WITHIN = 480.0
+#: share of a budget before which no entrant asks whether it is used
+FIRST_LOOK = 0.5
 LIBRARIES = ("apviz", "torch", "gpytorch", "gpboost", "lightgbm", "scikit-learn")
 INTERRUPTED = 130
 
@@ -93,8 +95,8 @@ def _todo(asked: list[Asked], folder: Path) -> Iterator[Asked]:
 
 
 def _measure(asked: Asked, core: int | None, folder: Path) -> None:
-    """Measure a run and keep it; a smaller budget that was enough gives the result of a larger one."""
-    cell = _of_smaller_budget(asked, folder)
+    """Measure a run and keep it; of an entrant that ended by itself early in both budgets one run is enough."""
+    cell = _of_another_budget(asked, folder)
     if cell is None:
         problem = built(asked.data, asked.n, asked.seed)
         # before the entrant runs, so that nothing else of this process runs next to it
@@ -106,12 +108,13 @@ def _measure(asked: Asked, core: int | None, folder: Path) -> None:
     typer.echo(f"{asked.data} | {asked.key}: {found}")
 
 
-def _of_smaller_budget(asked: Asked, folder: Path) -> dict[str, Any] | None:
-    """Return the result with a smaller budget, if more seconds would not change it."""
+def _of_another_budget(asked: Asked, folder: Path) -> dict[str, Any] | None:
+    """Return the result with another budget, if this one would not change it."""
     for cell in read(path_of(asked.data, folder))["cells"].values():
-        same = all(cell[name] == getattr(asked, name) for name in ("entrant", "track", "n", "seed"))
-        is_settled = cell["is_complete"] or cell["outcome"].startswith("does not apply")
-        if same and cell["budget"] < asked.budget and is_settled:
+        if any(cell[name] != getattr(asked, name) for name in ("entrant", "track", "n", "seed")):
+            continue
+        is_settled = cell["is_complete"] and "seconds" in cell and cell["seconds"] <= FIRST_LOOK * asked.budget
+        if is_settled or cell["outcome"].startswith("does not apply"):
             return cell | {"budget": asked.budget, "measured with": cell.get("measured with", cell["budget"])}
     return None
 

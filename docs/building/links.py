@@ -29,7 +29,9 @@ PAGES = {
     "SECURITY.md": "security",
 }
 #: pages made without Sphinx, and their place on the site
-LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/leaderboard.html"
+MADE = {
+    f"benchmarks/results/{name}/index.html": f"benchmarks/{name}.html" for name in ("leaderboard", "referee")
+}  # fmt: skip
 #: addresses of files of the repository: README.md has them, so that it can be read elsewhere, on a package index say
 ADDRESSES = rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/"
 #: a link or a picture of Markdown: `](target#place)`
@@ -51,8 +53,8 @@ def page_of(path: str) -> str | None:
 
 def copy_of(path: str) -> str | None:
     """Where the site has a copy of a page that Sphinx does not write."""
-    if path == LEADERBOARD:
-        return ON_SITE
+    if path in MADE:
+        return MADE[path]
     lesson = PurePosixPath(path)
     if lesson.parent == PurePosixPath("notebooks/kit"):
         name = lesson.with_suffix(".html").name if lesson.suffix == ".md" else lesson.name
@@ -112,7 +114,8 @@ def _on_include(app: Any, path: Path, page: str, text: list[str]) -> None:
 def _copy(app: Any, error: Exception | None) -> None:
     if error or app.builder.name != "html":
         return
-    shutil.copy(ROOT / LEADERBOARD, Path(app.outdir) / ON_SITE)
+    for path, place in MADE.items():
+        shutil.copy(ROOT / path, Path(app.outdir) / place)
 
 
 def of_lesson(match: re.Match[str], file: Path) -> str:
