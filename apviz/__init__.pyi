@@ -67,5 +67,6 @@ from .tracing import StopHook as StopHook
 from .tracing import Trace as Trace
 from .tracing import last_weights as last_weights
 from .tracing import open_trace as open_trace
+from .tracing import record as record
 
 __version__: str

@@ -17,6 +17,11 @@ from apviz.methods import (
     in_words,
 )
 
+#: other software whose solves become traces, by `Method.source`
+LIBRARIES: Final = {"gpytorch": "GPyTorch", "scipy": "SciPy", "petsc": "PETSc"}
+#: name of a preconditioner of which apviz knows nothing more
+GIVEN: Final = "given"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
@@ -35,7 +40,7 @@ class Method:
         rank: Rank of a low-rank preconditioner.
         coarse: Kind of a preconditioner's coarse space, unless it is the usual one.
         variant: Settings that only this family has, in words.
-        source: Software that solved, if not apviz: `gpytorch`, `published`.
+        source: Software that solved, if not apviz: one of `LIBRARIES`, or `published`.
     """
 
     family: str
@@ -61,8 +66,9 @@ class Method:
             >>> Method(family="alternating-projection", rule="gauss-southwell", block_size=250).name
             'Alternating projection (greedy, b = 250)'
         """
-        if self.source == "gpytorch":
-            return "GPyTorch CG"
+        if self.source in LIBRARIES:
+            solver = "CG" if self.family == CONJUGATE_GRADIENT else self.family.upper()
+            return f"{LIBRARIES[self.source]} {solver}{', preconditioned' if self.preconditioner == GIVEN else ''}"
         entry, words = self._entry, self._words()
         named, usual = (entry.named, entry.usual) if entry else (("rank",), {})
         short = words | ({"block_size": f"b = {self.block_size:,}"} if isinstance(self.block_size, int) else {})

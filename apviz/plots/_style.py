@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from apviz.method import Method
+from apviz.method import LIBRARIES, Method
 from apviz.methods import ALTERNATING_PROJECTION, METHODS, entry_of
 
 ThemeName = Literal["light", "dark"]
@@ -107,10 +107,10 @@ def color_family(method: Method) -> str:
         rule = (method.rule or "").partition(" ")[0]  # the schedule of the last block has no colour of its own
         tree = _TREES.get(method.partition or "") if rule == "gauss-southwell" else None
         return tree or rule
-    entry = entry_of(method.family, method.preconditioner) if method.source != "gpytorch" else None
+    entry = None if method.source in LIBRARIES else entry_of(method.family, method.preconditioner)
     if entry is not None and entry.colours is not None:
         return entry.name
-    if method.preconditioner is not None and method.source != "gpytorch":
+    if method.preconditioner is not None and method.source not in LIBRARIES:
         return _PRECONDITIONED
     return method.family if method.source is None else f"{method.source} {method.family}"
 

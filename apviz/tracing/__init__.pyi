@@ -1,8 +1,12 @@
 from .hooks import PredictionHook as PredictionHook
 from .hooks import ProgressHook as ProgressHook
 from .hooks import StopHook as StopHook
+from .opening import check_complete as check_complete
 from .opening import open_trace as open_trace
+from .petsc import read_ksp_monitor as read_ksp_monitor
 from .recorder import Recorder as Recorder
+from .scipy_solvers import Recorded as Recorded
+from .scipy_solvers import record as record
 from .trace import Trace as Trace
 from .training_trace import TrainingTrace as TrainingTrace
 from .weights import KeepWeights as KeepWeights
