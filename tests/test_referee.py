@@ -16,12 +16,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from apviz.hyperparameters import Hyperparameters
-from benchmarks.referee import page, tables
+from benchmarks.referee import page, readme, tables
 from benchmarks.referee.entrants import ENTRANTS, entrant, missing
 from benchmarks.referee.entrants.features import with_prior
 from benchmarks.referee.entrants.fourier_features import sampler
 from benchmarks.referee.reference import exact
-from benchmarks.referee.results import Asked, cells, keep
+from benchmarks.referee.results import FOLDER, Asked, cells, keep
 from benchmarks.referee.running import run, watch
 from benchmarks.referee.scores import distance, scores
 from benchmarks.referee.task import Clock, DoesNotApply, Prediction, Task
@@ -278,20 +278,36 @@ def test_a_profile_ends_at_the_share_of_tasks_that_are_finished():
     assert curves[EXACT][1] == pytest.approx([0.5, 1.0])
 
 
+def test_a_task_counts_once_all_entrants_were_measured():
+    found = of_cells(cell(EXACT, 0.1), cell(VECCHIA, 0.3), cell(EXACT, 0.2) | {"data": "bike"})
+    assert set(tables.complete(found, [EXACT, VECCHIA])["data"]) == {"china"}
+
+
 def test_the_page_starts_with_losses_and_gives_no_number_to_what_is_not_finished(tmp_path):
     near = {"distance": {"mean": [0.01, 0.1], "sd": [0.9, 1.0, 1.1]}}
     machine = {"processor": "P", "cores": 2, "memory_gib": 4.0, "python": "3.12", "versions": {"torch": "2"}}
     for each in (cell(EXACT, 0.5), cell(VECCHIA, 0.3), cell(VECCHIA, 0.3, track="same", **near), cell("<b>", None)):
         asked = Asked(*(each[name] for name in ("entrant", "data", "track", "n", "seed", "budget")))
         keep(asked, each, machine, tmp_path)
-    text = page.make(tmp_path).read_text("utf-8")
+    text = page.make(tmp_path, (EXACT, VECCHIA, "<b>")).read_text("utf-8")
     heads = re.findall(r"<h2>(.*?)</h2>", text)
     assert heads[0] == "Where apviz predicts worse than another model"
     assert '<td class="text" colspan="7">not finished: stopped</td>' in text
     assert "&lt;b&gt;" in text and '<td class="text"><b></td>' not in text
-    assert page.measured(tables.medians(tables.tabulate(cells(tmp_path)))) == [
-        "1,000 rows, 10 s, 1 seed, 3 of 11 entrants: china"
-    ]
+    assert "1,000 rows, 10 s, track own, 1 seed: china" in text and "track same" not in text.partition("</ul>")[0]
+
+
+def test_the_table_of_the_readme_is_that_of_the_results():
+    text = readme.README.read_text("utf-8")
+    between = text.partition(readme.MARKS[0])[2].partition(readme.MARKS[1])[0].strip()
+    assert between == readme.current(FOLDER), "run: python -m benchmarks.referee readme"
+
+
+def test_the_table_of_the_readme_starts_with_the_largest_loss():
+    lost = [cell(EXACT, 0.5, 2.0) | {"data": "bike"}, cell(VECCHIA, -0.25, 1.0) | {"data": "bike"}]
+    found = readme.table(of_cells(cell(EXACT, 0.1), cell(VECCHIA, 0.3), *lost)).splitlines()
+    assert found[2] == "| bike | 1,000 | 2 | Vecchia, GPBoost −0.250 (1 s) | 0.500 (2 s) |"
+    assert found[3].endswith("| exact, apviz 0.100 (1 s) | 0.100 (1 s) |")
 
 
 def test_a_folder_without_results_says_what_to_run(tmp_path):

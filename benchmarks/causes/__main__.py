@@ -1,4 +1,8 @@
-"""Solve, diagnose, compare with the true causes, and keep the result; see `benchmarks.causes`."""
+"""Solve, diagnose, compare with the true causes, and keep the result; see `benchmarks.causes`.
+
+`python -m benchmarks.causes score my_diagnoser.py` scores another diagnoser, `python -m benchmarks.causes write FOLDER`
+writes the systems as files.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import sys
 import torch
 
 from apviz.cluster import Cluster, Here
+from benchmarks.causes import scoring
 from benchmarks.causes.running import count, counted, tried
 from benchmarks.machine import keep
 
@@ -16,6 +21,8 @@ JUDGED_FROM = 100
 
 
 def main() -> int:
+    if sys.argv[1:2] in (["score"], ["write"]):
+        return scoring.main(sys.argv[1:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("numbers", nargs="*", type=int, help="systems, from 0; all if not given")
     parser.add_argument("--seed", type=int, default=JUDGED_FROM, help="first seed; results are kept from 100 on")

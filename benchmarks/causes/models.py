@@ -60,12 +60,16 @@ class TrainingCase:
     initial: apviz.Hyperparameters | None = None
 
     def diagnosed(self) -> apviz.analysis.Diagnosis:
+        return apviz.diagnose(self.trained())
+
+    def trained(self) -> apviz.Trace:
+        """Return the trace of the training."""
         x, y = torch.tensor(self.x), torch.tensor(self.y)
         training = apviz.Training(x, y, self.settings, device="cpu", initial=self.initial)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             training.run()
-        return apviz.diagnose(training.trace)
+        return training.trace
 
 
 def kernel_of(lengthscale: float, kind: type = kernels.RBFKernel) -> Any:

@@ -103,7 +103,11 @@ class Case:
 
     def diagnosed(self, seed: int = 0) -> tuple[apviz.analysis.Diagnosis, apviz.Trace]:
         """Solve, with a test error, and diagnose; seed: of the data, any number."""
-        data = self.data(seed=seed)
+        kept = self.solved(self.data(seed=seed), seed)
+        return apviz.diagnose(kept[-1], kept), kept[-1]
+
+    def solved(self, data: Data, seed: int = 0) -> list[apviz.Trace]:
+        """Return the traces of the solvers, that with the trouble last."""
         probes = np.random.default_rng(5 + seed).choice([-1.0, 1.0], (len(data.y), self.columns - 1))
         b = np.column_stack([data.y - data.y.mean(), probes])
         system = apviz.KernelSystem(data.x, b, self.kernel, noise=self.noise, dtype=self.dtype, device="cpu")
@@ -125,7 +129,7 @@ class Case:
                 with contextlib.suppress(KeyboardInterrupt):
                     apviz.solve(system, solver, hooks)
                 kept.append(recorder.trace)
-        return apviz.diagnose(kept[-1], kept), kept[-1]
+        return kept
 
 
 class _Kill(apviz.Hook):

@@ -2,7 +2,7 @@
 
 python -m benchmarks.referee [--data NAME]... [--n 1000]... [--budget 10]... [--seed 0]... [--track same|own]
                              [--entrant NAME_OR_FILE]... [--within SECONDS] [--again]
-python -m benchmarks.referee page
+python -m benchmarks.referee page | readme
 """
 
 from __future__ import annotations
@@ -159,6 +159,14 @@ def page() -> None:
     from benchmarks.referee.page import make
 
     typer.echo(make(FOLDER))
+
+
+@app.command()
+def readme() -> None:
+    """Write the table of the project's README."""
+    from benchmarks.referee.readme import write
+
+    write(FOLDER)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,41 @@ from benchmarks.leaderboard.page import DASHES, FAILED, PALETTE, Line, stills, t
 from benchmarks.leaderboard.tables import number
 from benchmarks.referee.entrants import ENTRANTS
 from benchmarks.referee.results import cells, machines
-from benchmarks.referee.tables import GAP, NEAR, TIMES, finished, losses, medians, profile, sooner, tabulate, winners
+from benchmarks.referee.tables import (
+    GAP,
+    NEAR,
+    TIMES,
+    complete,
+    finished,
+    losses,
+    medians,
+    profile,
+    sooner,
+    tabulate,
+    winners,
+)
 
 LINES: dict[str, Line] = {
     name: {"color": PALETTE[place % len(PALETTE)], "dash": DASHES[place // len(PALETTE) % len(DASHES)]}
     for place, name in enumerate(ENTRANTS)
 }
+OTHER: Line = {"color": "#000000", "dash": "dot"}
+#: by dash, since a single point shows none
+SYMBOLS = dict(zip(DASHES, ("circle", "diamond", "square"), strict=True))
 #: a chart shows NLLs up to this much above the best, in nats; a profile shows gaps from and to
 SHOWN, LEAST_GAP, MOST_GAP = 1.5, 1e-3, 3.0
 
 
-def make(folder: Path) -> Path:
-    """Write `index.html` into the folder of the results.
+def make(folder: Path, entrants: Iterable[str] = tuple(ENTRANTS)) -> Path:
+    """Write `index.html` into the folder of the results, of the tasks for which all entrants were measured.
 
     Raises:
-        ValueError: no results.
+        ValueError: no such results.
     """
     table = tabulate(cells(folder))
-    if table.empty:
-        raise ValueError(f"{folder} has no results; first: python -m benchmarks.referee")
-    of = medians(table)
+    of = table if table.empty else complete(medians(table), entrants)
+    if of.empty:
+        raise ValueError(f"{folder} has no task of all entrants; first: python -m benchmarks.referee")
     own = of[of["track"] == "own"]
     budgets = sorted(own["budget"].unique())
     page = template(Path(__file__).parent).render(
@@ -54,15 +69,13 @@ def make(folder: Path) -> Path:
 
 
 def measured(of: pd.DataFrame) -> list[str]:
-    """Return what was measured: a line for each number of rows, budget and number of seeds, with the data sets."""
+    """Return what was measured: a line for each number of rows, budget, track and number of seeds, with the data."""
     found: dict[tuple[Any, ...], list[str]] = {}
-    for (data, n, budget), own in of.groupby(["data", "n", "budget"], sort=False):
-        seeds, entrants = int(own["seeds"].max()), own["entrant"].nunique()
-        found.setdefault((n, budget, seeds, entrants), []).append(str(data))
+    for (data, n, budget, track), own in of.groupby(["data", "n", "budget", "track"], sort=False):
+        found.setdefault((n, budget, int(own["seeds"].min()), track), []).append(str(data))
     return [
-        f"{n:,} rows, {budget:g} s, {seeds} seed{'s' if seeds > 1 else ''}"
-        f"{'' if entrants == len(ENTRANTS) else f', {entrants} of {len(ENTRANTS)} entrants'}: {', '.join(names)}"
-        for (n, budget, seeds, entrants), names in sorted(found.items())
+        f"{n:,} rows, {budget:g} s, track {track}, {seeds} seed{'s' if seeds > 1 else ''}: {', '.join(names)}"
+        for (n, budget, seeds, track), names in sorted(found.items())
     ]
 
 
@@ -167,7 +180,8 @@ def _charts(own: pd.DataFrame) -> list[dict[str, Any]]:
         done = finished(of)
         if done.empty:
             continue
-        high = float(done["nll"].min()) + SHOWN
+        low, most = float(done["nll"].min()), float(done["nll"].max())
+        high = low + min(SHOWN, 1.1 * (most - low) + 0.05)
         above = sorted(set(done["entrant"]) - set(done[done["nll"] <= high]["entrant"]))
         found.append({"title": f"{data}, n = {n:,}", "svg": stills(pareto_figure(done, high)), "above": above})
     return found
@@ -176,11 +190,12 @@ def _charts(own: pd.DataFrame) -> list[dict[str, Any]]:
 def pareto_figure(done: pd.DataFrame, high: float) -> go.Figure:
     """Return a curve over the budgets for every entrant, and the Pareto front as a dotted line."""
     figure, seen = go.Figure(), done[done["nll"] <= high]
+    least = float(seen["nll"].min())
     for entrant, own in seen.groupby("entrant", sort=False):
-        line, own = LINES.get(str(entrant), {"color": "#000000", "dash": "dot"}), own.sort_values("seconds")
+        line, own = LINES.get(str(entrant), OTHER), own.sort_values("seconds")
         figure.add_scatter(
             x=own["seconds"].tolist(), y=own["nll"].tolist(), mode="lines+markers", name=str(entrant),
-            line={**line, "width": 2}, marker={"color": line["color"], "size": 7, "symbol": "circle"},
+            line={**line, "width": 2}, marker={"color": line["color"], "size": 8, "symbol": SYMBOLS[line["dash"]]},
         )  # fmt: skip
     front = seen.sort_values("seconds")
     front = front[front["nll"] <= front["nll"].cummin()]
@@ -191,7 +206,7 @@ def pareto_figure(done: pd.DataFrame, high: float) -> go.Figure:
     low, most = float(seen["seconds"].min()), float(seen["seconds"].max())
     figure.update_layout(
         xaxis={"type": "log", "title": "processor seconds", "range": [math.log10(0.7 * low), math.log10(1.4 * most)]},
-        yaxis={"title": "NLL (nats)", "range": [float(seen["nll"].min()) - 0.05, high]},
+        yaxis={"title": "NLL (nats)", "range": [least - 0.05 * (high - least), high]},
     )
     return figure
 
@@ -215,7 +230,7 @@ def profiles_figure(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> go.F
         x = np.maximum(np.append(gaps, 2 * max(MOST_GAP, gaps[-1])), LEAST_GAP)
         figure.add_scatter(
             x=np.repeat(x, 2)[1:].tolist(), y=[*np.repeat(shares, 2).tolist(), float(shares[-1])][: 2 * len(x) - 1],
-            mode="lines", name=entrant, line={**LINES.get(entrant, {"color": "#000000", "dash": "dot"}), "width": 2},
+            mode="lines", name=entrant, line={**LINES.get(entrant, OTHER), "width": 2},
         )  # fmt: skip
     figure.update_layout(
         xaxis={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,13 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
         }  # fmt: skip
         found.append(row)
     return pd.DataFrame(found).sort_values([*TASK, "nll"], kind="stable", ignore_index=True)
+
+
+def complete(of: pd.DataFrame, entrants: Iterable[str]) -> pd.DataFrame:
+    """Return the tasks for which all entrants were measured: a part of them would crown a winner too early."""
+    wanted = set(entrants)
+    found: pd.DataFrame = of.groupby(TASK).filter(lambda task: wanted <= set(task["entrant"]))
+    return found.reset_index(drop=True)
 
 
 def finished(of: pd.DataFrame) -> pd.DataFrame:
