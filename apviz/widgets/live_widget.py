@@ -111,6 +111,28 @@ def kernel_choice() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def trait(control: Mapping[str, Any], default: Any = None) -> Any:
+    """Return a trait with the range of a control, shared with the browser.
+
+    Args:
+        control: Description by `slider`, `log_slider`, `choice`, `steps` or `switch`.
+        default: Value of a widget that has no preset yet; the smallest or first if omitted.
+    """
+    if control["kind"] == "switch":
+        return traitlets.Bool(bool(default)).tag(sync=True)
+    if control["kind"] == "choice":
+        known = [value for _, value in control["options"]]
+        return traitlets.Enum(known, known[0] if default is None else default).tag(sync=True)
+    if control["kind"] == "places":
+        low, *_, high = control["places"]
+        numbers = control["places"]
+    else:
+        low, high = control["min"], control["max"]
+        numbers = [low, high, control["step"]]
+    number = traitlets.Int if all(isinstance(each, int) for each in numbers) else traitlets.Float
+    return number(low if default is None else default, min=low, max=high).tag(sync=True)
+
+
 def place(face: Mapping[str, Any], values: Mapping[str, Any], look: Mapping[str, Any]) -> str:
     """Return HTML that the script of a page turns into a live widget."""
     plain = json.dumps({"face": face, "values": values, "look": look}, ensure_ascii=False).replace("<", "\\u003c")

@@ -19,7 +19,7 @@ import {number} from "./plane.js";
  */
 
 /** A value as a control reads. */
-export const reading = ({names}, value) => names?.[value] ?? (Number.isInteger(value) ? String(value) : number(value));
+export const reading = ({names}, value) => names?.[value] ?? (Number.isInteger(value) ? String(value) : number(value, 4, 1e-4, 0));
 
 /**
  * Values that a slider has: a number of steps, or the given places.

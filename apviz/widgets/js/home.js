@@ -5,23 +5,34 @@ import {AnglesView} from "./angles.js";
 import {Bet, letters} from "./bets.js";
 import {CGAgainstProjectionView} from "./cg_against_projection.js";
 import {Sentence, controlRow} from "./controls.js";
+import {couple} from "./coupling.js";
+import {EarlyStoppingView} from "./early_stopping.js";
 import {element} from "./elements.js";
+import {ForecastView} from "./forecast.js";
 import {KappasView} from "./kappas.js";
 import {PhotographView} from "./photograph.js";
+import {PositiveDefiniteView} from "./positive_definite.js";
 import {ProjectionView} from "./projection.js";
 import {ProjectionPlayerView} from "./projection_player.js";
+import {SamplePathsView} from "./sample_paths.js";
 import {State} from "./state.js";
 import {WhichBlockView} from "./which_block.js";
+import {ZigzagView} from "./zigzag.js";
 
-/** A view draws what its values say: `new View(place, state, face)`, `draw(values)`, `resize()`, `limit(name, values)`. */
+/** A view draws what its values say: see `View` of view.js. */
 const VIEWS = {
   Angles: AnglesView,
   CGAgainstProjection: CGAgainstProjectionView,
+  EarlyStopping: EarlyStoppingView,
+  Forecast: ForecastView,
   Kappas: KappasView,
   Photograph: PhotographView,
+  PositiveDefinite: PositiveDefiniteView,
   Projection: ProjectionView,
   ProjectionPlayer: ProjectionPlayerView,
+  SamplePaths: SamplePathsView,
   WhichBlock: WhichBlockView,
+  Zigzag: ZigzagView,
 };
 
 /**
@@ -77,6 +88,7 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
     if (!command) event.stopPropagation();
   });
   body.classList.toggle("lecture", lecture);
+  couple(body);
   place.replaceChildren(body);
   const view = new kind(charts, state, face),
     sentence = new Sentence(said, face.sentence, face.controls, state, limitOf);

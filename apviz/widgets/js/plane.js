@@ -78,18 +78,19 @@ export class Figure {
   /**
    * A place of the drawing that can be dragged; called in every frame, with the same key for the same place.
    * @param {string} key
-   * @param {{x: number, y: number, half?: number, label: string, value: string, tab?: number, size?: number}} spec
+   * @param {{x: number, y: number, half?: number, label: string, value: string, tab?: number, size?: number,
+   *     of?: string}} spec
    *     middle, in pixels; `half` of its width, for a row; what it is, and at which value; its tabindex, where keys
-   *     lead to it otherwise; radius of its ring
+   *     lead to it otherwise; radius of its ring; names of the numbers that light up with it
    * @param {{drag: (x: number, y: number, first: boolean) => void, step: (right: number, up: number) => void,
    *     drop?: () => void}} on
    */
-  handle(key, {x, y, half = 0, label, value, tab = 0, size = 11}, on) {
+  handle(key, {x, y, half = 0, label, value, tab = 0, size = 11, of = null}, on) {
     let grip = this._grips.get(key);
     if (!grip) {
       const reach = element("svg:rect", {class: "reach"}),
         ring = element("svg:rect", {class: "ring"});
-      const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label}, reach, ring);
+      const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label, "data-of": of}, reach, ring);
       grip = {g, reach, ring};
       this._grips.set(key, grip);
       this.layers[2].append(g);
@@ -162,7 +163,7 @@ export class Plane extends Figure {
     }
     const levels = log ? logTicks(y) : ticks(y, Math.max(3, Math.floor((this.bottom - this.top) / (3.2 * em))));
     for (const each of yTicks ?? levels) {
-      const [tick, name] = yTicks ? each : [each, number(each, 4, 1e-3)];
+      const [tick, name] = yTicks ? each : [each, number(each, 4, 1e-3, log ? 0 : 1e-12)];
       const at = this.sy(tick);
       pen.draw("path", {d: `M${this.left} ${at.toFixed(1)}H${this.right}`, class: "grid"});
       const words = {x: this.left - 0.4 * em, y: (at + 0.32 * small).toFixed(1), "text-anchor": "end"};
@@ -197,7 +198,7 @@ export class Plane extends Figure {
   }
 
   /** A curve; NaN is a gap. */
-  line(x, y, {color, width = 2.5, dash = null, opacity = 1}) {
+  line(x, y, {color, width = 2.5, dash = null, opacity = 1, of = null}) {
     let d = "",
       joined = false;
     for (let i = 0; i < x.length; i++) {
@@ -206,7 +207,15 @@ export class Plane extends Figure {
       joined = has;
     }
     const look = {d, stroke: color, "stroke-width": width, "stroke-opacity": opacity, class: "curve"};
-    this.marks.draw("path", dash ? {...look, "stroke-dasharray": dash} : look);
+    this.marks.draw("path", {...look, ...(dash && {"stroke-dasharray": dash}), ...(of && {"data-of": of})});
+  }
+
+  /** What lies between two curves, kept within the chart. */
+  area(x, low, high, {color, opacity, of}) {
+    const place = (i, y) => `${this.sx(x[i]).toFixed(1)} ${Math.min(this.bottom, Math.max(this.top, this.sy(y[i]))).toFixed(1)}`;
+    const there = Array.from(x, (_, i) => place(i, low)),
+      back = Array.from(x, (_, i) => place(i, high)).reverse();
+    this.marks.draw("path", {d: `M${[...there, ...back].join("L")}Z`, fill: color, "fill-opacity": opacity, "data-of": of});
   }
 
   /** A rectangle between values, behind what is drawn after it; `y` of the whole chart where none is given. */
@@ -217,10 +226,10 @@ export class Plane extends Figure {
   }
 
   /** One mark, with what a pointer finds there. */
-  dot(x, y, {color, size = 4, shape = "dot", hollow = false}, title = "") {
+  dot(x, y, {color, size = 4, shape = "dot", hollow = false, of = null}, title = "") {
     if (!Number.isFinite(y)) return;
     const fill = hollow ? {fill: "none", stroke: color, "stroke-width": 2.5} : {fill: color};
-    this.marks.draw("path", {d: outline(shape, this.sx(x), this.sy(y), size), ...fill}, "", title);
+    this.marks.draw("path", {d: outline(shape, this.sx(x), this.sy(y), size), ...fill, ...(of && {"data-of": of})}, "", title);
   }
 }
 
@@ -263,9 +272,9 @@ function logTicks([low, high]) {
   return found;
 }
 
-/** A number with few digits, as one writes it; with a power of ten below `least`. */
-export function number(value, digits = 4, least = 1e-4) {
-  if (Math.abs(value) < 1e-12) return "0";
+/** A number with few digits, as one writes it; with a power of ten below `least`, and 0 below `zero`. */
+export function number(value, digits = 4, least = 1e-4, zero = 1e-12) {
+  if (Math.abs(value) < zero || value === 0) return "0";
   const size = Math.abs(value);
   if (size >= least && size < 1e5) return String(Number(value.toPrecision(digits))).replace("-", "−");
   const [head, power] = value.toExponential(Math.min(digits - 1, 2)).split("e");
@@ -273,6 +282,9 @@ export function number(value, digits = 4, least = 1e-4) {
   const front = Number(head);
   return `${front === 1 ? "" : `${front}·`}10${raised}`.replace("-", "−");
 }
+
+/** The same where what is as small as rounding is meant. */
+export const tiny = (value, digits = 2) => number(value, digits, 1e-4, 0);
 
 const digits = (text, from) => String(text).replace(/\d/g, (each) => from[each]);
 

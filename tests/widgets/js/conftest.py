@@ -18,6 +18,7 @@ GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
     "space.js", "draws.js", "partitions.js", "photograph_solver.js", "packing.js",
     "spectra.js", "kappas.js", "eigen_path.js", "cg_against_projection.js", "rule_comparison.js",
+    "zigzag.js", "positive_definite.js", "sample_paths.js", "forecast.js", "krylov.js", "early_stopping.js",
 )  # fmt: skip
 
 #: situation by situation, arrays as lists
@@ -63,7 +64,9 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     contexts: list[Any] = []
 
     def come(widget: Any, **screen: Any) -> Any:
-        contexts.append(browser.new_context(**({"viewport": {"width": 1200, "height": 1300}} | screen)))
+        # without motion, so that a picture is complete after a frame
+        usual = {"viewport": {"width": 1200, "height": 1300}, "reduced_motion": "reduce"}
+        contexts.append(browser.new_context(**(usual | screen)))
         return open_page(contexts[-1], page_of(widget, tmp_path / "html"), problems)
 
     yield come

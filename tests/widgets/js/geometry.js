@@ -169,6 +169,39 @@
     };
     return {below, permutation: new Draws(seed).permutation(count), random: ruled("random"), shuffled: ruled("shuffled")};
   },
+  zigzag({angle, start, count, share}) {
+    return {residuals: here.zigzag(angle, start, count), legs: here.legsTo(share, angle, start)};
+  },
+  cholesky(values) {
+    const {eigenvalues, ...types} = here.factorised(values),
+      {pivots, factor} = types[values.dtype];
+    return {eigenvalues, pivots, gram: here.gramOf(values), missed: factor && here.missed(factor, values.jitter)};
+  },
+  samples({draws, counts, grid, ...values}) {
+    const found = here.samplePath(values, draws);
+    return {
+      x: found.x,
+      sides: [found.sample, found.sine].map((side) => ({
+        f: side.f,
+        norms: side.norms,
+        shortest: counts.map((n) => here.shortest(found, side, n, Float64Array.from(grid))),
+      })),
+    };
+  },
+  forecast({given, ...values}) {
+    const {grid, mean, ofF, ofY, among, beyond} = here.forecast(values, given);
+    return {grid, mean, ofF, ofY, inside: [among.f, among.y, beyond.f, beyond.y]};
+  },
+  stopping({given, steps, ...values}) {
+    const found = here.filtered(values, given);
+    const fits = (kind) => steps.map((t) => here.fit(found, kind, t));
+    return {
+      values: found.values,
+      fits: ["descent", "krylov", "ridge"].map(fits),
+      zeros: steps.map((t) => here.productOf([...found.krylov.zeros(t)], found.values[2])),
+      left: steps.map((t) => found.krylov.left(2, t)),
+    };
+  },
   decompositions({general, symmetric}) {
     const {svd, symmetricEigen} = here;
     return {svd: svd(general), eigen: symmetricEigen(symmetric)};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ def value_of(words: str) -> float:
     plain = words.translate(str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789"))
     if plain == words.replace("−", "-"):
         return float(plain)
-    head, power = plain.rsplit("10", 1)
-    return float({"": "1", "-": "-1"}.get(head, head.rstrip("·"))) * 10.0 ** int(power)
+    head, power = re.fullmatch(r"(.*?)10(-?\d+)", plain).groups()
+    return float(f"{({'': '1', '-': '-1'}.get(head, head.rstrip('·')))}e{power}")
 
 
 def frame(tab: Any) -> None:

@@ -13,10 +13,26 @@ pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip inst
 import apviz
 from apviz import rkhs
 from apviz.plots._style import THEMES
-from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock
-from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, reads, said
+from apviz.widgets import (
+    Angles,
+    CGAgainstProjection,
+    EarlyStopping,
+    Forecast,
+    Kappas,
+    Photograph,
+    PositiveDefinite,
+    Projection,
+    ProjectionPlayer,
+    SamplePaths,
+    WhichBlock,
+    Zigzag,
+)
+from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, reads, said, value_of
 
-KINDS = [Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock]
+KINDS = [
+    Angles, CGAgainstProjection, EarlyStopping, Forecast, Kappas, Photograph, PositiveDefinite, Projection,
+    ProjectionPlayer, SamplePaths, WhichBlock, Zigzag,
+]  # fmt: skip
 #: all but one are slow
 ONE_QUICK = [pytest.param(kind, marks=pytest.mark.slow) if kind is not Projection else kind for kind in KINDS]
 #: for every control, a value that differs from the first preset
@@ -33,6 +49,11 @@ OTHER = {
         "work": 7, "plane": "the two with most residual", "data": "a curve with noise", "points": 30, "block_size": 5,
         "rule": "cyclic", "overlap": 0.5, "lengthscale": 0.3, "noise": 0.2,
     },
+    EarlyStopping: {"step": 100, "noise": 0.5, "lengthscale": 0.1, "method": "CG", "kernel": "matern12"},
+    Forecast: {"end": 0.8, "lengthscale": 0.5, "noise": 0.2, "drift": "line", "kernel": "rbf"},
+    PositiveDefinite: {"points": 40, "lengthscale": 1.0, "dtype": "float32", "jitter": 1e-8, "kernel": "matern52"},
+    SamplePaths: {"doublings": 4, "waves": 2, "lengthscale": 0.1, "kernel": "matern12", "sample": 2},
+    Zigzag: {"angle": 60, "leg": 20, "start": 70, "share": 0.1},
     Kappas: {"data": "diabetes", "block_size": 60, "lengthscale": 0.5, "noise": 1.0},
     Photograph: {
         "step": 3, "overlap": 1.0, "partition": "principal-axis-tree", "block_size": 150, "rule": "cyclic", "tol": 1e-1,
@@ -51,6 +72,7 @@ OTHER = {
 UNSEEN = {"speed"}
 #: settings without which a control would have no effect
 FIRST = {
+    Forecast: {"drift": {"end": 0.8}},
     Projection: {"rule": {"blocks": "{1} {2} {3}"}},
     ProjectionPlayer: {"overlap": {"step": 3}},
     WhichBlock: {"seed": {"rule": "random", "step": 3}, "rule": {"step": 3}},
@@ -120,7 +142,10 @@ def test_three_controls_are_visible_and_a_preset_sets_the_values_of_python(visit
         for name in values.keys() & kind.controls.keys():
             value = values[name]
             words = value if isinstance(value, str) else str(value) if isinstance(value, bool) else f"{value:g}"
-            assert reads(tab, name) == kind.controls[name].get("names", {}).get(words, words), name
+            named = kind.controls[name].get("names", {}).get(words)
+            is_number = named is None and not isinstance(value, str | bool)
+            read = reads(tab, name)
+            assert value_of(read) == value if is_number else read == (named or words), name
 
 
 @pytest.mark.slow
