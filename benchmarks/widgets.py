@@ -8,9 +8,11 @@
 - *answer*: the same as *frame* from when the browser made the event;
 - *CPU*: seconds that the page's thread computed, ÷ frames: what a frame takes where nothing else runs on the machine,
   whose other work lengthens the two above and hardly this;
-- *first interaction*: from opening the page until a moved slider is shown, median of fresh browsers' contexts;
+- *first paint*: from opening the page until the widget's first chart is drawn, median of fresh browsers' contexts;
+- *first interaction*: the same until a moved slider is shown;
 - *settled*: from a key pressed until nothing is left to compute, where an answer may be computed over several frames;
-- *play*: of a photograph, milliseconds between frames and updates a second, on both sides, from update 0;
+- *play*: of steps that play, milliseconds between frames and steps a second, from step 0; of a photograph on both
+  sides;
 - *bytes*: of the page and its scripts and styles, without plotly.js, which such a page does not ask for.
 
 Each widget is dragged by its handles and its first slider is moved by keys, at its default size and at its largest.
@@ -26,13 +28,26 @@ import json
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nbformat
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock
+from apviz.widgets import (
+    Angles,
+    CGAgainstProjection,
+    EarlyStopping,
+    Forecast,
+    Kappas,
+    Photograph,
+    PositiveDefinite,
+    Projection,
+    ProjectionPlayer,
+    SamplePaths,
+    WhichBlock,
+    Zigzag,
+)
 from apviz.widgets.live_widget import STATIC, LiveWidget
 from benchmarks.dashboard.serving import CHROMIUM, FLAGS
 from benchmarks.machine import RESULTS, keep
@@ -54,15 +69,24 @@ CASES: list[tuple[type[LiveWidget], list[str], dict[str, Any]]] = [
     (Kappas, ["the block size"], {"block_size": 100, "bet": "shown"}),
     (CGAgainstProjection, ["the work"], {"points": 80, "block_size": 20, "bet": "shown"}),
     (Photograph, ["the step"], {"pixels": 13696, "block_size": 200, "overlap": 0.5}),
+    (Zigzag, ["the second line", "the first residual", "the angle"], {"angle": 3, "share": 0.001}),
+    (PositiveDefinite, ["the number of points", "the jitter"], {"points": 100, "kernel": "matern12"}),
+    (SamplePaths, ["the number of points"], {"doublings": 6}),
+    (Forecast, ["the end of the data", "the lengthscale"], {"end": 2.0}),
+    (EarlyStopping, ["the step"], {"step": 10_000}),
 ]
+#: name of the steps of widgets that play
+PLAYERS: dict[type[LiveWidget], str] = {
+    Photograph: "step", Projection: "step", ProjectionPlayer: "step", SamplePaths: "doublings", Zigzag: "leg",
+}  # fmt: skip
 #: what a widget is measured with at its default size, beyond its defaults: results are computed after a bet
 DEFAULTS: dict[type[LiveWidget], dict[str, Any]] = {Kappas: {"bet": "shown"}, CGAgainstProjection: {"bet": "shown"}}
-#: seconds that a photograph plays
+#: seconds that steps play
 PLAYED = 6
-#: keeps when frames came while a photograph plays, and which update stood there
+#: keeps when frames came while steps play, and which step stood there
 PLAY = """() => {
     window.played_ = [];
-    const step = document.querySelector("[data-control=step] output");
+    const step = document.querySelector(".player").parentElement.querySelector("output");
     const keep = (now) => {
         window.played_.push([now, Number(step.textContent)]);
         requestAnimationFrame(keep);
@@ -91,12 +115,13 @@ RECORD = """() => {
     };
     for (const name of ["pointermove", "keydown"]) window.addEventListener(name, hear, {capture: true});
 }"""
-#: when a moved slider is shown, counted from the page's opening
+#: when the first chart is drawn, and a moved slider is shown, counted from the page's opening
 FIRST = """() => {
     const wait = () => {
         const input = document.querySelector(".apviz-live input[type=range]");
         const shown = document.querySelector(".apviz-live svg path");
         if (!input || !shown) return requestAnimationFrame(wait);
+        requestAnimationFrame(() => (window.drawn_ = performance.now()));
         const readout = input.parentElement.querySelector("output"), before = readout.textContent;
         input.value = Number(input.value) + 1;
         input.dispatchEvent(new Event("input", {bubbles: true}));
@@ -132,17 +157,18 @@ def main() -> None:
                 found[size]["a slider by keys"] = pressed(browser, path, asked.moves)
                 if kind in (Kappas, Photograph):
                     found[size]["settled"] = settled(browser, path)
-                if kind is Photograph:
-                    found[size]["play"] = played(browser, page_of(kind(**values | {"step": 0}), path.parent))
+                if kind in PLAYERS:
+                    first = kind(**values | {PLAYERS[kind]: 0})
+                    found[size]["play"] = played(browser, page_of(first, path.parent))
             path = page_of(kind(), Path(place) / kind.__name__ / "page")
-            found["first interaction (s)"] = first_interaction(browser, path, asked.loads)
+            found |= first_seconds(browser, path, asked.loads)
             found["bytes"] = sum(
                 (path.parent / name).stat().st_size for name in (path.name, "page.css", "widgets.css", "widgets.js")
             )
             results["widgets"][kind.__name__] = found
         for path in sorted(asked.pages.glob("*.html")) if asked.pages else []:
             if "apviz-place" in path.read_text("utf-8"):
-                results["pages"][path.stem] = {"first interaction (s)": first_interaction(browser, path, asked.loads)}
+                results["pages"][path.stem] = first_seconds(browser, path, asked.loads)
         browser.close()
     if asked.only:
         print(json.dumps(results, indent=1))
@@ -158,8 +184,10 @@ def page_of(widget: LiveWidget, folder: Path) -> Path:
     return folder / "widget.html"
 
 
-def opened(browser: Browser, path: Path) -> tuple[Page, Thread]:
-    tab = browser.new_context(viewport=SIZE).new_page()
+def opened(browser: Browser, path: Path, *, is_played: bool = False) -> tuple[Page, Thread]:
+    """Open a page; without motion unless steps are played, so that nothing else moves."""
+    motion: Literal["reduce", "no-preference"] = "no-preference" if is_played else "reduce"
+    tab = browser.new_context(viewport=SIZE, reduced_motion=motion).new_page()
     tab.goto(path.as_uri())
     tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
     tab.wait_for_timeout(500)
@@ -249,8 +277,8 @@ def settled(browser: Browser, path: Path, moves: int = 12) -> dict[str, float]:
 
 
 def played(browser: Browser, path: Path) -> dict[str, float]:
-    """Frames and updates while a photograph plays from its first update."""
-    tab, thread = opened(browser, path)
+    """Frames and steps while they play from the first."""
+    tab, thread = opened(browser, path, is_played=True)
     tab.get_by_role("button", name="play").click()
     tab.evaluate(PLAY)
     tab.wait_for_timeout(1000 * PLAYED)
@@ -262,14 +290,14 @@ def played(browser: Browser, path: Path) -> dict[str, float]:
     return {
         "between frames, median (ms)": round(float(np.median(gaps)), 1),
         "between frames, 95% (ms)": round(float(np.percentile(gaps, 95)), 1),
-        "updates a second": round(float((updates[last - 1] - updates[0]) / seconds), 1),
-        "CPU an update, mean (ms)": round(1000 * computed / max(1, updates[-1] - updates[0]), 1),
+        "steps a second": round(float((updates[last - 1] - updates[0]) / seconds), 1),
+        "CPU a step, mean (ms)": round(1000 * computed / max(1, updates[-1] - updates[0]), 1),
         "frames": last,
     }
 
 
-def first_interaction(browser: Browser, path: Path, loads: int) -> float:
-    """Seconds until a page has answered, the median of several openings; a widget farther down is scrolled to."""
+def first_seconds(browser: Browser, path: Path, loads: int) -> dict[str, float]:
+    """Seconds until a page has drawn and has answered, medians of several openings; a low widget is scrolled to."""
     seconds = []
     for _ in range(loads):
         context = browser.new_context(viewport=SIZE)
@@ -280,9 +308,10 @@ def first_interaction(browser: Browser, path: Path, loads: int) -> float:
         tab = context.new_page()
         tab.goto(path.resolve().as_uri(), wait_until="commit")
         tab.wait_for_function("window.answered_")
-        seconds.append(tab.evaluate("window.answered_") / 1000)
+        seconds.append(tab.evaluate("[window.drawn_, window.answered_]"))
         context.close()
-    return round(statistics.median(seconds), 3)
+    drawn, answered = (round(statistics.median(each) / 1000, 3) for each in zip(*seconds, strict=True))
+    return {"first paint (s)": drawn, "first interaction (s)": answered}
 
 
 if __name__ == "__main__":

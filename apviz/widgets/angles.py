@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import traitlets
 
-from apviz.kernels import KERNELS, kernel_named
+from apviz.kernels import kernel_named
 from apviz.rkhs import Span, Trajectory, TwoBlocks, trajectory_on, two_blocks, worst_case_rhs
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider, trait
 
 #: Number of sweeps of a trajectory, with one update on each block; most points per block.
 SWEEPS: Final = 30
@@ -98,13 +98,13 @@ class Angles(LiveWidget):
         "the worst data": {"data": "worst"},
     }  # fmt: skip
 
-    distance = traitlets.Float(min=0.02, max=1.5).tag(sync=True)
+    distance = trait(controls["distance"])
     shared = traitlets.Int(min=0).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.03, max=3.0).tag(sync=True)
-    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
-    points = traitlets.Int(6, min=2, max=MAX_POINTS).tag(sync=True)
-    kernel = traitlets.Enum(list(KERNELS)).tag(sync=True)
-    data = traitlets.Enum(["smooth", "random", "worst"]).tag(sync=True)
+    lengthscale = trait(controls["lengthscale"])
+    noise = trait(controls["noise"])
+    points = trait(controls["points"], 6)
+    kernel = trait(controls["kernel"])
+    data = trait(controls["data"])
 
     @traitlets.validate("shared")
     def _leave_each_block_a_point(self, proposal: Any) -> int:

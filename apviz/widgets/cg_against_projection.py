@@ -10,7 +10,7 @@ import traitlets
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, trajectory
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
 
 #: Number of CG iterations, equal to the work of alternating projection; most points.
 WORK: Final = 24
@@ -46,12 +46,10 @@ class CGAgainstProjection(LiveWidget):
 
     title = "CG against alternating projection"
     text = (
-        "Both reduce the error ‖W−W*‖<sub>K</sub> in every step: CG as far as any polynomial in K times b can, "
-        "alternating projection as far as one block can. The residual r = −K(w−w*) weighs the same error "
-        "differently: with c<sub>i</sub> = √λ<sub>i</sub> v<sub>i</sub>ᵀ(w−w*) along the eigenvectors of K, "
-        "‖W−W*‖²<sub>K</sub> = Σ c<sub>i</sub>², but ‖r‖² = Σ λ<sub>i</sub> c<sub>i</sub>². CG's first step, of length "
-        "1/⟨λ⟩, turns c<sub>i</sub> into (1 − λ<sub>i</sub>/⟨λ⟩) c<sub>i</sub>, and multiplies ‖r‖² by ⟨λ²⟩/⟨λ⟩² − 1, "
-        "with means of λ weighted by (v<sub>i</sub>ᵀb)²."
+        "Both lower the error ‖W−W*‖<sub>K</sub> in every step: alternating projection as far as one block can, CG as "
+        "far as a polynomial can. After t iterations CG has multiplied the error c<sub>i</sub> along every eigenvector "
+        "by p(λ<sub>i</sub>): p(0) = 1, and its t zeros are where they leave least. The residual weighs the same error "
+        "by λ<sub>i</sub>, so it may rise."
     )
     sentence = (
         "After work {work}, on {points} points with lengthscale {lengthscale} and noise σ² = {noise}, where κ is "
@@ -119,15 +117,15 @@ class CGAgainstProjection(LiveWidget):
         "one block: a Cholesky solve": {"block_size": 40, "work": 2},
     }  # fmt: skip
 
-    work = traitlets.Int(min=0, max=WORK).tag(sync=True)
-    block_size = traitlets.Int(min=2, max=MAX_POINTS).tag(sync=True)
-    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.03, max=1.0).tag(sync=True)
-    data = traitlets.Enum([_CURVE, _PROBE]).tag(sync=True)
-    points = traitlets.Int(min=8, max=MAX_POINTS).tag(sync=True)
-    rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
-    plane = traitlets.Enum(list(get_args(Plane))).tag(sync=True)
+    work = trait(controls["work"])
+    block_size = trait(controls["block_size"])
+    noise = trait(controls["noise"])
+    lengthscale = trait(controls["lengthscale"])
+    data = trait(controls["data"])
+    points = trait(controls["points"])
+    rule = trait(controls["rule"])
+    overlap = trait(controls["overlap"])
+    plane = trait(controls["plane"])
     bet = traitlets.Enum(["", "shown", "cg", "ap"]).tag(sync=True)
 
     @classmethod

@@ -48,7 +48,9 @@ class Forecast(LiveWidget):
         "of y, and [inF] in that of f."
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "end": slider("end of data", "Data have xᵢ ≤ this number; everything to the right is a forecast.", 0.3, LAST, 0.05),
+        "end": slider(
+            "end of data", "Data have xᵢ ≤ this number; everything to the right is a forecast.", 0.3, LAST, 0.05
+        ),
         "lengthscale": log_slider(
             "lengthscale", "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so it is how far the data reach.", 0.05, 2
         ),

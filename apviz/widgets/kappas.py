@@ -13,7 +13,7 @@ from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import BoundComparison, Span, compare_with_bound
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, trait
 from apviz.widgets.packing import packed
 
 POINTS: Final = 300
@@ -92,10 +92,10 @@ class Kappas(LiveWidget):
         "much noise: the bound is closer": {"noise": 3.0},
     }  # fmt: skip
 
-    block_size = traitlets.Int(min=10, max=100).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.03, max=5.0).tag(sync=True)
-    noise = traitlets.Float(min=1e-3, max=10.0).tag(sync=True)
-    data = traitlets.Enum(list(DATA)).tag(sync=True)
+    block_size = trait(controls["block_size"])
+    lengthscale = trait(controls["lengthscale"])
+    noise = trait(controls["noise"])
+    data = trait(controls["data"])
     bet = traitlets.Enum(["", "shown", *PARTITIONS]).tag(sync=True)
 
     @classmethod

@@ -157,6 +157,7 @@ class LiveWidget(anywidget.AnyWidget):
         presets: Named values; the first preset sets every trait, and `reset` returns to it.
         betting: Question and its answers by value, for a widget with a trait `bet`. Before the bet, which is an answer
             or `shown`, presets are called A, B, …, and anything that would reveal the answer is hidden.
+        opening: Name of steps that play once, from 0, when a page shows the widget for the first time.
         hidden_until: Trait that reveals the answer, used instead of `betting` if the bet is placed otherwise.
 
     Raises:
@@ -171,6 +172,7 @@ class LiveWidget(anywidget.AnyWidget):
     presets: ClassVar[dict[str, dict[str, Any]]]
     betting: ClassVar[tuple[str, dict[str, str]] | None] = None
     hidden_until: ClassVar[str] = ""
+    opening: ClassVar[str] = ""
 
     _esm = notebook_module()
     _css = style()
@@ -198,7 +200,7 @@ class LiveWidget(anywidget.AnyWidget):
         face = {
             "name": cls.__name__, "title": cls.title, "text": cls.text, "sentence": cls.sentence,
             "controls": cls.controls, "inSight": list(cls.in_sight), "presets": cls.presets,
-            "hiddenUntil": cls.hidden_until, "given": cls.given(),
+            "hiddenUntil": cls.hidden_until, "opening": cls.opening, "given": cls.given(),
         }  # fmt: skip
         if cls.betting is None:
             return face

@@ -16,7 +16,7 @@ from apviz.rkhs import RULES
 from apviz.rkhs.kernels import Floats
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
 from apviz.widgets.packing import packed_bytes
 
 #: Most updates of a solve; milliseconds between two played updates.
@@ -126,6 +126,7 @@ class Photograph(LiveWidget):
         ),
     }  # fmt: skip
     in_sight = ("step", "overlap")
+    opening = "step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "compact blocks, no margin": {
             # after only two updates per block scattered blocks lead, because each covers the complete picture
@@ -138,15 +139,15 @@ class Photograph(LiveWidget):
         "13,696 pixels": {"pixels": 13696, "block_size": 200, "step": 40},
     }  # fmt: skip
 
-    step = traitlets.Int(min=0, max=UPDATES).tag(sync=True)
-    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
-    partition = traitlets.Enum(list(PARTITIONS)).tag(sync=True)
-    block_size = traitlets.Int(min=50, max=500).tag(sync=True)
-    rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    tol = traitlets.Float(min=1e-4, max=0.1).tag(sync=True)
-    pixels = traitlets.Int(PIXELS[0], min=PIXELS[0], max=PIXELS[-1]).tag(sync=True)
-    picture = traitlets.Enum(["residual", "mean"]).tag(sync=True)
-    axis = traitlets.Enum(["work", "updates"]).tag(sync=True)
+    step = trait(controls["step"])
+    overlap = trait(controls["overlap"])
+    partition = trait(controls["partition"])
+    block_size = trait(controls["block_size"])
+    rule = trait(controls["rule"])
+    tol = trait(controls["tol"])
+    pixels = trait(controls["pixels"], PIXELS[0])
+    picture = trait(controls["picture"])
+    axis = trait(controls["axis"])
 
     @traitlets.validate("pixels")
     def _are_a_picture(self, proposal: Any) -> int:

@@ -59,8 +59,8 @@ class PositiveDefinite(LiveWidget):
         ),
         "jitter": {
             "kind": "places", "label": "jitter τ", "places": JITTERS, "names": {"0": "none"},
-            "explanation": "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw: noise that nobody "
-            "measured.",
+            "explanation": "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw: noise that "
+            "nobody measured.",
         },
         "kernel": kernel_choice(),
     }  # fmt: skip
@@ -87,7 +87,7 @@ class PositiveDefinite(LiveWidget):
         """Return K + τI (n, n) in the chosen type."""
         x = np.linspace(0, 1, self.points)[:, None]
         entries = StationaryKernel(self.kernel, self.lengthscale)(x, x).astype(self.dtype)
-        return entries + (self.jitter * np.eye(self.points)).astype(self.dtype)
+        return np.asarray(entries + (self.jitter * np.eye(self.points)).astype(self.dtype))
 
     @property
     def works(self) -> bool:

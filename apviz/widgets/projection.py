@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import traitlets
 
-from apviz.kernels import KERNELS, kernel_named
+from apviz.kernels import kernel_named
 from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
 from apviz.rkhs.rules import chosen_blocks
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps, trait
 
 #: Number of updates of a trajectory.
 STEPS: Final = 20
@@ -105,15 +105,15 @@ class Projection(LiveWidget):
         "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},
     }  # fmt: skip
 
-    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
+    step = trait(controls["step"])
     points = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=3, maxlen=3).tag(sync=True)
     data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=3, maxlen=3).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.03, max=3.0).tag(sync=True)
-    noise = traitlets.Float(min=1e-3, max=1.0).tag(sync=True)
-    picture = traitlets.Enum(["residual", "solution"]).tag(sync=True)
-    blocks = traitlets.Enum(list(BLOCKS)).tag(sync=True)
-    rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    kernel = traitlets.Enum(list(KERNELS)).tag(sync=True)
+    lengthscale = trait(controls["lengthscale"])
+    noise = trait(controls["noise"])
+    picture = trait(controls["picture"])
+    blocks = trait(controls["blocks"])
+    rule = trait(controls["rule"])
+    kernel = trait(controls["kernel"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import traitlets
 
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, Span, Trajectory, trajectory
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
 
 #: Number of updates of a trajectory; most points; largest absolute value of the data.
 STEPS: Final = 30
@@ -98,15 +98,15 @@ class ProjectionPlayer(LiveWidget):
         "with a margin": {"overlap": 0.5},
     }  # fmt: skip
 
-    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
-    points = traitlets.Int(min=8, max=MAX_POINTS).tag(sync=True)
+    step = trait(controls["step"])
+    points = trait(controls["points"])
     data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=MAX_POINTS, maxlen=MAX_POINTS).tag(sync=True)
-    block_size = traitlets.Int(min=1, max=20).tag(sync=True)
-    rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.03, max=1.0).tag(sync=True)
-    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
-    speed = traitlets.Float(min=0.5, max=8.0).tag(sync=True)
+    block_size = trait(controls["block_size"])
+    rule = trait(controls["rule"])
+    overlap = trait(controls["overlap"])
+    lengthscale = trait(controls["lengthscale"])
+    noise = trait(controls["noise"])
+    speed = trait(controls["speed"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 import torch
-import traitlets
 
 from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, RuleComparison, Span, ToyProblem, compare_rules, toy_problem
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch, trait
 
 POINTS: Final = 36
 #: Number of updates of every rule; most points of a block; most seeds.
@@ -133,16 +132,16 @@ class WhichBlock(LiveWidget):
     }  # fmt: skip
     hidden_until = "reveal"
 
-    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
-    bet_rule = traitlets.Enum([NO_BET, *RULES]).tag(sync=True)
-    bet_block = traitlets.Int(min=NO_BLOCK, max=POINTS - 1).tag(sync=True)
-    reveal = traitlets.Bool().tag(sync=True)
-    rule = traitlets.Enum(list(RULES)).tag(sync=True)
-    data = traitlets.Enum(list(SYSTEMS)).tag(sync=True)
-    block_size = traitlets.Int(min=1, max=LARGEST).tag(sync=True)
-    lengthscale = traitlets.Float(min=0.01, max=1.0).tag(sync=True)
-    noise = traitlets.Float(min=1e-3, max=1.0).tag(sync=True)
-    seed = traitlets.Int(min=0, max=SEEDS).tag(sync=True)
+    step = trait(controls["step"])
+    bet_rule = trait(controls["bet_rule"])
+    bet_block = trait(controls["bet_block"])
+    reveal = trait(controls["reveal"])
+    rule = trait(controls["rule"])
+    data = trait(controls["data"])
+    block_size = trait(controls["block_size"])
+    lengthscale = trait(controls["lengthscale"])
+    noise = trait(controls["noise"])
+    seed = trait(controls["seed"])
 
     @classmethod
     @cache

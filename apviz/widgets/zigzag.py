@@ -44,13 +44,16 @@ class Zigzag(LiveWidget):
             1, 90, 1,
         ),
         "leg": steps("leg", "Leg k makes ‖r⁽ᵏ⁾‖ = cos θ · ‖r⁽ᵏ⁻¹⁾‖, after the first.", 60, 600),
-        "start": slider("r⁽⁰⁾", "Direction α of r⁽⁰⁾ from the first line: the first leg leaves ‖r⁽¹⁾‖ = cos α.", 0, 90, 1),
+        "start": slider(
+            "r⁽⁰⁾", "Direction α of r⁽⁰⁾ from the first line: the first leg leaves ‖r⁽¹⁾‖ = cos α.", 0, 90, 1
+        ),
         "share": {
             "kind": "places", "label": "until", "places": [0.001, 0.01, 0.1, 0.5],
             "explanation": "Legs are counted until ‖r⁽ᵏ⁾‖ ≤ this share of ‖r⁽⁰⁾‖.",
         },
     }  # fmt: skip
     in_sight = ("leg", "angle")
+    opening = "leg"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "a small angle": {"angle": 20, "leg": 12, "start": 50, "share": 0.01},
         "twice that angle": {"angle": 40},

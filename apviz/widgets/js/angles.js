@@ -1,20 +1,18 @@
 /** Angles decide the speed: two blocks, the angles between their spans, and the contraction of a sweep. */
 
-import {moved, placesOf} from "./controls.js";
+import {placesOf} from "./controls.js";
 import {kernelNamed} from "./kernels.js";
-import {Figure, Plane, number, outline, placesOfCurve} from "./plane.js";
+import {Figure, number, outline, placesOfCurve} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
 import {Angles, SPACING, sweepsOf, twoBlocks} from "./two_blocks.js";
+import {BLUE as FIRST, ORANGE as SECOND, PURPLE as BOTH, View, half} from "./view.js";
 
 /** sweeps of a trajectory, each an update on either block; points of a curve; share below which an error is rounding */
 const SWEEPS = 30,
   PLACES = 161,
   FLOOR = 1e-12;
-const FIRST = "var(--gauss-southwell)",
-  SECOND = "var(--cyclic)",
-  BOTH = "var(--random)",
-  LIT = "var(--shuffled)";
+const LIT = "var(--shuffled)";
 const degrees = (angle) => (angle * 180) / Math.PI;
 
 /** The two blocks of a state and all that follows from them. */
@@ -31,23 +29,17 @@ export function situation(values, draws) {
   return {blocks, span, angles, sweeps: sweepsOf(found, angles.contraction)};
 }
 
-export class AnglesView {
+export class AnglesView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {state, face});
-    const half = (width) => Math.min(330, Math.max(240, 0.72 * width));
-    this.functions = new Plane(place, "Where the two spans are closest: drag a block", () => 310);
-    this.functions.figure.classList.add("wide");
-    this.fan = new Figure(place, "Principal angles of the two spans: drag the ray", half);
-    this.errors = new Plane(place, "Error per sweep, and its bound", half);
+    super(place, state, face);
+    this.functions = this.plane("Where the two spans are closest: drag a block", () => 310, true);
+    this.fan = this.add(new Figure(place, "Principal angles of the two spans: drag the ray", half));
+    this.errors = this.plane("Error per sweep, and its bound");
   }
 
   /** Of a block that held everything nothing would be left to see. */
   static limit(name, {points}) {
     return name === "shared" ? 2 * points - 2 : Infinity;
-  }
-
-  resize() {
-    return [this.functions, this.fan, this.errors].map((each) => each.resize()).some(Boolean);
   }
 
   draw(values) {
@@ -69,7 +61,7 @@ export class AnglesView {
   _drawFunctions({blocks, span, angles}, {distance}) {
     const plane = this.functions;
     // the axis stands still under a pointer that drags
-    if (!this._held) this._reach = Math.max(SPACING * (span.n / 2 - 1) + 0.4, 1.12 * span.x.at(-1));
+    if (!this.isHeld) this._reach = Math.max(SPACING * (span.n / 2 - 1) + 0.4, 1.12 * span.x.at(-1));
     const reach = this._reach;
     const grid = placesOfCurve(-reach, reach, PLACES, span.x);
     const pair = angles.pair(),
@@ -89,9 +81,9 @@ export class AnglesView {
     for (let i = 0; i < span.n; i++) {
       const unit = new Float64Array(span.n);
       unit[i] = 1;
-      plane.line(grid, span.values(unit, grid), {color: shape(i).color, width: 1, opacity: 0.35});
+      plane.line(grid, span.values(unit, grid), {color: shape(i).color, width: 1, opacity: 0.35, of: "lengthscale"});
     }
-    curves.forEach((each, k) => plane.line(grid, each, {color: [FIRST, SECOND][k], width: 3}));
+    curves.forEach((each, k) => plane.line(grid, each, {color: [FIRST, SECOND][k], width: 3, of: "theta"}));
     const floor = low + 0.12;
     for (let i = 0; i < span.n; i++) plane.dot(span.x[i], floor, {...shape(i), size: 5}, `x = ${number(span.x[i])}`);
     plane.end();
@@ -106,33 +98,22 @@ export class AnglesView {
       `thin: k(xᵢ, ·) of all points · u, v of norm 1 meet at ${degrees(angles.friedrichs).toFixed(1)}° ` +
         "(with σ²δ, which is not drawn)",
     );
-    const half = (SPACING * (span.n / 2 - 1)) / 2;
+    const reached = (SPACING * (span.n / 2 - 1)) / 2;
     for (const [name, side] of [
       ["first", -1],
       ["second", 1],
     ]) {
-      const middle = side * (distance / 2 + half);
-      plane.handle(
-        name,
-        {
-          x: plane.sx(middle),
-          y: plane.sy(floor),
-          half: plane.sx(half) - plane.sx(0),
-          label: `the ${name} block`,
-          value: `distance ${number(distance)}`,
-        },
-        {
-          drag: (x, y, first) => {
-            if (first) [this._held, this._grab] = [true, x - plane.sx(middle)];
-            this._moveTo(2 * (side * plane.fromX(x - this._grab) - half));
-          },
-          drop: () => {
-            this._held = false;
-            this.state.tell();
-          },
-          step: (right, up) => this._step(side * right + up),
-        },
-      );
+      const spec = {
+        key: name,
+        x: plane.sx(side * (distance / 2 + reached)),
+        y: plane.sy(floor),
+        half: plane.sx(reached) - plane.sx(0),
+        label: `the ${name} block`,
+        value: `distance ${number(distance)}`,
+      };
+      const {min} = this.face.controls.distance,
+        distanceAt = (x) => Math.max(min, 2 * (side * plane.fromX(x) - reached));
+      this.grip(plane, "distance", spec, distanceAt, (right, up) => side * right + up);
     }
   }
 
@@ -160,7 +141,7 @@ export class AnglesView {
     const theta = angles.friedrichs,
       {shared} = angles;
     const wedge = `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(theta)}Z`;
-    pen.draw("path", {d: wedge, fill: LIT, "fill-opacity": 0.2});
+    pen.draw("path", {d: wedge, fill: LIT, "fill-opacity": 0.2, "data-of": "theta contraction"});
     const ray = (angle, color, wide, title) => {
       pen.draw("path", {d: `M${x} ${y}L${place(angle)}`, stroke: color, "stroke-width": wide, class: "curve"});
       const [left, top] = at(angle);
@@ -188,10 +169,10 @@ export class AnglesView {
     const [left, top] = at(theta);
     fan.handle(
       "theta",
-      {x: left, y: top, label: "the Friedrichs angle", value: `${degrees(theta).toFixed(1)}°`},
+      {x: left, y: top, label: "the Friedrichs angle", value: `${degrees(theta).toFixed(1)}°`, of: "theta distance"},
       {
         drag: (px, py) => this._moveToAngle(Math.atan2(Math.max(0, y - py), Math.max(0, px - x)), values),
-        step: (right, up) => this._step(up - right),
+        step: (right, up) => this.change("distance", up - right),
       },
     );
   }
@@ -214,8 +195,8 @@ export class AnglesView {
       xLabel: "sweeps k, an update per block each",
       yLabel: "‖r‖ ÷ ‖g‖, both in H",
     });
-    plane.line(sweep, bound, {color: "var(--muted)", dash: "2 5"});
-    plane.line(sweep, errors, {color: LIT});
+    plane.line(sweep, bound, {color: "var(--muted)", dash: "2 5", of: "contraction"});
+    plane.line(sweep, errors, {color: LIT, of: "measured"});
     errors.forEach((each, k) => {
       const ratio = k ? `, ${number(each / errors[k - 1])} of the one before` : "";
       plane.dot(k, each, {color: LIT, size: 4}, `sweep ${k}: ${number(each)}${ratio}`);
@@ -226,17 +207,6 @@ export class AnglesView {
       ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "dots"],
     ]);
     plane.note("after the first sweep, each leaves at most cos²θ");
-  }
-
-  _step(places) {
-    const {distance} = this.face.controls;
-    this.state.set({distance: moved(distance, this.state.values.distance, places)});
-  }
-
-  /** To the place of the slider nearest to a distance. */
-  _moveTo(distance) {
-    const {distance: control} = this.face.controls;
-    this.state.set({distance: moved(control, Math.max(control.min, distance), 0)});
   }
 
   /** To the distance at which the Friedrichs angle is nearest to one, by halving: blocks farther apart open it. */

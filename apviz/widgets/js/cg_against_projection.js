@@ -1,21 +1,24 @@
 /** CG against alternating projection: two paths to one goal, the error by eigenvector, and both over work. */
 
-import {symmetricEigen} from "./algebra.js";
+import {dot, symmetricEigen} from "./algebra.js";
 import {drawnBlocks} from "./draws.js";
 import {EigenPath, conjugateGradient, eigenvectorPair, turned} from "./eigen_path.js";
 import {kernelNamed} from "./kernels.js";
 import {blocksWithMargins, sequential} from "./partitions.js";
-import {Plane, number} from "./plane.js";
+import {KrylovPolynomial, productOf} from "./krylov.js";
+import {number} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory} from "./trajectory.js";
+import {MUTED, PURPLE, View} from "./view.js";
 
-/** iterations of CG, and work of alternating projection; work at which the bet is decided; lowest share that is drawn */
+/** iterations of CG, and work of alternating projection; work at which the bet is decided; lowest share that is drawn;
+    zeros of CG's polynomial that can be drawn */
 const WORK = 24,
   DECIDED = 12,
-  LOWEST = 1e-12;
+  LOWEST = 1e-12,
+  ZEROS = 8;
 const CG = {title: "CG", color: "var(--CG)", mark: "dot"},
   AP = {title: "alternating projection", color: "var(--gauss-southwell)", mark: "square"};
-const MUTED = "var(--muted)";
 const TURN = Array.from({length: 97}, (_, k) => (2 * Math.PI * k) / 96);
 
 /** Points and right-hand side of a state: those of `apviz.rkhs.toy_problem("even", n)`, or a probe. */
@@ -66,22 +69,20 @@ export function paths(values, given) {
     axes,
     blocks.map((each) => each.solved),
   );
-  solved = {key: all, span, cg, ap, bounds: [cg, ap].map((each) => each.bound(span.gram, rule))};
+  const krylov = new KrylovPolynomial(cg.eigen.values, cg.eigen.vectors.map((each) => dot(each, b)), ZEROS);
+  solved = {key: all, span, cg, ap, krylov, bounds: [cg, ap].map((each) => each.bound(span.gram, rule))};
   return solved;
 }
 
-export class CGAgainstProjectionView {
+export class CGAgainstProjectionView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {state, face});
-    const half = (width) => Math.min(360, Math.max(280, 0.85 * width));
-    this.plane = new Plane(place, "Two paths to one solution", half);
-    this.shares = new Plane(place, "Error left along each eigenvector", half);
-    this.errors = new Plane(place, "The error, which both lower: drag the work", half);
-    this.residuals = new Plane(place, "The residual, which may rise", half);
-  }
-
-  resize() {
-    return [this.plane, this.shares, this.errors, this.residuals].map((each) => each.resize()).some(Boolean);
+    super(place, state, face);
+    const half = (width) => Math.min(330, Math.max(260, 0.75 * width));
+    this.errors = this.plane("The error, which both lower: drag the work", half);
+    this.residuals = this.plane("The residual, which may rise", half);
+    this.paths = this.plane("Two paths to one solution", half);
+    this.shares = this.plane("Error left along each eigenvector", half);
+    this.polynomial = this.plane("CG's polynomial over the spectrum: drag a zero", () => 270, true);
   }
 
   draw(values) {
@@ -95,6 +96,7 @@ export class CGAgainstProjectionView {
     this._drawPaths(now, pair);
     this._drawShares(now, pair);
     this._drawOverWork(now, values);
+    this._drawPolynomial(now, isOpen ? 0 : values.work);
     const left = (path, at) => path.errors[Math.max(0, path.at(at))] / path.errors[0];
     const [one, other] = [cg, ap].map((path) => left(path, DECIDED));
     const growth = cg.firstCgStep();
@@ -112,7 +114,7 @@ export class CGAgainstProjectionView {
   }
 
   _drawPaths({cg, ap, places, isOpen}, [j, i]) {
-    const {plane} = this,
+    const plane = this.paths,
       {values} = cg.eigen;
     const start = cg.coordinates(0),
       radius = Math.hypot(start[i], start[j]) || 1,
@@ -258,18 +260,61 @@ export class CGAgainstProjectionView {
       ]);
       plane.note(isOpen ? "the error is shown after your bet" : "an iteration of CG costs 1, an update b/n");
     }
-    this.errors.handle(
-      "work",
-      {x: this.errors.sx(work), y: this.errors.top + 10, label: "the work", value: `work ${work}`},
-      {
-        drag: (x) => this._go(Math.round(this.errors.fromX(x))),
-        step: (right, up) => this._go(this.state.values.work + right + up),
-      },
-    );
+    const spec = {x: this.errors.sx(work), y: this.errors.top + 10, label: "the work", value: `work ${work}`};
+    this.grip(this.errors, "work", spec, (x) => this.errors.fromX(x));
   }
 
-  _go(work) {
-    this.state.set({work: Math.min(WORK, Math.max(0, work))});
+  /** p with p(0) = 1, by which CG has multiplied the error along every eigenvector, and its zeros, which can be moved. */
+  _drawPolynomial({cg, krylov}, work) {
+    const plane = this.polynomial,
+      {values} = cg.eigen,
+      count = Math.min(work, krylov.length),
+      own = count <= ZEROS ? [...krylov.zeros(count)] : [],
+      key = JSON.stringify(own);
+    if (key !== this._own) [this._own, this._zeros] = [key, own];
+    const zeros = this._zeros,
+      ends = [Math.log10(values.at(-1)) - 0.08, Math.log10(values[0]) + 0.08],
+      along = Array.from({length: 241}, (_, i) => ends[0] + ((ends[1] - ends[0]) * i) / 240);
+    const shares = cg.coordinates(0).map((each) => each ** 2 / cg.errors[0]),
+      leftBy = (of) => values.reduce((sum, each, i) => sum + shares[i] * productOf(of, each) ** 2, 0),
+      inside = (each) => (Math.abs(each) <= 1.3 ? each : NaN);
+    plane.begin({x: ends, y: [-1.3, 1.3], powers: true, xLabel: "eigenvalue λ of K", yLabel: "p(λ)"});
+    plane.line(ends, [0, 0], {color: MUTED, width: 1});
+    if (zeros.length || !work) {
+      plane.line(along, along.map((each) => inside(productOf(own, 10 ** each))), {color: CG.color, width: 1.5, dash: "6 4"});
+      plane.line(along, along.map((each) => inside(productOf(zeros, 10 ** each))), {color: PURPLE, of: "cg"});
+      values.forEach((each, i) => {
+        const size = 2 + 6 * Math.sqrt(shares[i]);
+        plane.dot(Math.log10(each), inside(productOf(zeros, each)), {color: CG.color, size}, `λ = ${number(each, 3)} holds ${number(100 * shares[i], 2)}% of the error`);
+      });
+    }
+    plane.end();
+    plane.legend([
+      ["p of your zeros", PURPLE, "line"],
+      ["p of CG", CG.color, "line"],
+      ["eigenvalues; large where much error is", CG.color, "dot"],
+    ]);
+    plane.note(
+      count > ZEROS
+        ? `p has ${count} zeros here: at most ${ZEROS} are drawn, up to work ${ZEROS}`
+        : `${count} iterations, ${count} zeros, and p(0) = 1: yours leave ${number(100 * leftBy(zeros), 3)}% of the error, ` +
+            `CG's ${number(100 * leftBy(own), 3)}%; no other zeros leave less`,
+    );
+    plane.keepHandles(zeros.map((_, k) => `zero ${k}`));
+    zeros.forEach((each, k) => {
+      const at = Math.log10(each),
+        spec = {x: plane.sx(at), y: plane.sy(0), label: `zero ${k + 1}`, value: number(each, 3), size: 9, of: "cg"};
+      const go = (place) => {
+        this._zeros[k] = 10 ** Math.min(ends[1] + 0.3, Math.max(ends[0] - 0.3, place));
+        this.state.tell();
+      };
+      plane.handle(`zero ${k}`, spec, this.held((px) => go(plane.fromX(px)), spec, (right, up) => go(at + 0.01 * (right + up))));
+    });
+  }
+
+  /** Gives the zeros back to CG. */
+  reset() {
+    this._own = null;
   }
 }
 

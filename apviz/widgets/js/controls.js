@@ -51,7 +51,7 @@ export function moved(control, value, places, limit = Infinity) {
 }
 
 /**
- * A row with a control; `show` takes the values of a frame.
+ * A row with a control; `show` takes the values of a frame, and `open` plays steps until a value.
  * @param {string} name
  * @param {Control} control
  * @param {import("./state.js").State} state
@@ -59,12 +59,12 @@ export function moved(control, value, places, limit = Infinity) {
  */
 export function controlRow(name, control, state, limitOf) {
   const make = {range: slider, places: slider, choice, steps, switch: toggle}[control.kind];
-  const {input, show, extras = []} = make(name, control, state, limitOf);
+  const {input, show, extras = [], open} = make(name, control, state, limitOf);
   const label = element("label", {}, element("span", {class: "name"}), ...extras, input);
   label.firstChild.innerHTML = control.label;
   const explanation = element("p", {class: "explanation"});
   explanation.innerHTML = control.explanation;
-  return {row: element("div", {class: "control", "data-control": name}, label, explanation), show};
+  return {row: element("div", {class: "control", "data-control": name}, label, explanation), show, open};
 }
 
 function slider(name, control, state, limitOf) {
@@ -109,7 +109,8 @@ function steps(name, control, state, limitOf) {
       last = limitOf(name, state.values);
     state.set({[name]: Math.min(Math.min(control.max, last), Math.max(0, now))});
   };
-  let playing = 0;
+  let playing = 0,
+    end = Infinity;
   const stop = () => {
     clearTimeout(playing);
     playing = 0;
@@ -123,8 +124,12 @@ function steps(name, control, state, limitOf) {
   };
   const play = button("▶", "play", () => {
     if (playing) return stop();
-    const ended = () => state.values[name] >= Math.min(control.max, limitOf(name, state.values));
+    end = Infinity;
     if (ended()) state.set({[name]: 0});
+    start();
+  });
+  const ended = () => state.values[name] >= Math.min(end, control.max, limitOf(name, state.values));
+  const start = () => {
     play.textContent = "⏸";
     play.setAttribute("aria-label", "pause");
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -137,10 +142,16 @@ function steps(name, control, state, limitOf) {
     };
     const wait = () => setTimeout(tick, every());
     playing = wait();
-  });
+  };
+  // plays once to a value; who takes a hand in it ends that
+  const open = (until) => {
+    end = until;
+    start();
+    return stop;
+  };
   const back = button("‹", "a step back", () => go(-1)),
     on = button("›", "a step on", () => go(1));
-  return {input, show, extras: [element("span", {class: "player"}, back, play, on)]};
+  return {input, show, open, extras: [element("span", {class: "player"}, back, play, on)]};
 }
 
 /**

@@ -46,6 +46,7 @@ const VIEWS = {
  * @property {string[]} inSight names of the controls that are not under "more"
  * @property {Record<string, Record<string, unknown>>} presets the first sets everything
  * @property {string} [hiddenUntil] the value that must be true before presets, which are letters till then, get their names
+ * @property {string} [opening] name of steps that play once, from 0, when they are first seen
  * @property {Record<string, unknown>} given numbers that only Python draws
  * @property {import("./bets.js").Betting} [betting] a bet before the result; `bet` is one of the values
  */
@@ -56,8 +57,9 @@ const VIEWS = {
  * @param {Face} face
  * @param {Record<string, unknown>} values
  * @param {{theme?: string, lecture?: boolean}} look
+ * @param {boolean} isOpening whether steps may play by themselves
  */
-export function mount(place, face, values, {theme = "auto", lecture = false} = {}) {
+export function mount(place, face, values, {theme = "auto", lecture = false} = {}, isOpening = false) {
   const state = new State(values),
     kind = VIEWS[face.name];
   const limitOf = (name, now) => kind.limit?.(name, now, face) ?? Infinity;
@@ -67,9 +69,13 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
     name,
     controlRow(name, control, state, limitOf),
   ]);
-  const presets = presetRow(face, state);
+  const presets = presetRow(face, state, () => {
+    view.reset?.();
+    state.tell();
+  });
   const inSight = rows.filter(([name]) => face.inSight.includes(name)).map(([, {row}]) => row);
   const others = rows.filter(([name]) => !face.inSight.includes(name)).map(([, {row}]) => row);
+  inSight[0].classList.add("first");
   const more = element("details", {class: "more"}, element("summary", {}, "more"), ...others);
   const bet = face.betting && new Bet(face, state);
   const controls = element("div", {class: "controls"}, presets.row, ...(bet ? [bet.row] : []), ...inSight, more);
@@ -110,6 +116,7 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   // a ResizeObserver does not see a page that is printed
   const fit = () => view.resize() && draw();
   addEventListener("beforeprint", fit);
+  if (isOpening && face.opening) playOnce(body, face.opening, Object.fromEntries(rows)[face.opening], state);
   view.resize();
   draw();
   const end = () => {
@@ -119,7 +126,33 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   return {state, body, end};
 }
 
-function presetRow({presets, controls, betting, hiddenUntil}, state) {
+/** Steps begin at 0, and play to where they were once they are seen; a hand or a printer ends that. */
+function playOnce(body, name, {open}, state) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const until = state.values[name];
+  let stop = () => state.set({[name]: until});
+  state.set({[name]: 0});
+  const seen = new IntersectionObserver(
+    ([{isIntersecting}]) => {
+      if (!isIntersecting) return;
+      seen.disconnect();
+      stop = open(until);
+    },
+    {threshold: 0.5},
+  );
+  seen.observe(body.querySelector("figure"));
+  const finish = ({target}) => {
+    seen.disconnect();
+    // the buttons of the player stop it themselves
+    if (!target.closest?.(".player")) stop();
+    for (const each of ["pointerdown", "keydown"]) body.removeEventListener(each, finish);
+    removeEventListener("beforeprint", finish);
+  };
+  for (const each of ["pointerdown", "keydown"]) body.addEventListener(each, finish);
+  addEventListener("beforeprint", finish);
+}
+
+function presetRow({presets, controls, betting, hiddenUntil}, state, onReset) {
   const [first] = Object.keys(presets);
   const own = element("option", {value: "", hidden: true}, "your own");
   const options = Object.keys(presets).map((name) => element("option", {value: name}, name));
@@ -134,6 +167,7 @@ function presetRow({presets, controls, betting, hiddenUntil}, state) {
   reset.addEventListener("click", () => {
     hidden?.forget();
     choose(first);
+    onReset();
   });
   const is = (name, values) => {
     return Object.entries({...presets[first], ...presets[name]}).every(([key, each]) => {
@@ -181,10 +215,11 @@ export function mountAll(page) {
     near.unobserve(target);
     const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
     // the address of a notebook is not its widgets'
-    if (target.closest(".apviz-static")) mount(target, face, values, look);
+    if (target.closest(".apviz-static")) mount(target, face, values, look, true);
     else {
-      const moment = momentOf(location.hash, face) ?? {values, look: {}};
-      const {state} = mount(target, face, moment.values, {...look, ...moment.look});
+      const asked = momentOf(location.hash, face),
+        moment = asked ?? {values, look: {}};
+      const {state} = mount(target, face, moment.values, {...look, ...moment.look}, !asked);
       state.onChange((now) => keep(() => addressOf(now, face)));
     }
   };

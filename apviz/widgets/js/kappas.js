@@ -1,13 +1,13 @@
 /** κ and κ′: eigenvalues of K and of its blocks, Theorem 1 next to the measured error, and a bet on which is faster. */
 
 import {matrix, norm, part, plus, solve} from "./algebra.js";
-import {moved, nearestPlace, placesOf} from "./controls.js";
 import {kernelNamed} from "./kernels.js";
 import {numbersOf} from "./packing.js";
 import {finished, kdTree, sequential} from "./partitions.js";
-import {Plane, number} from "./plane.js";
+import {number} from "./plane.js";
 import {Slices} from "./slices.js";
 import {coupling, eigenvaluesOf, errorsOverBlocks, factorOf, largestOfPart} from "./spectra.js";
+import {MUTED as WHOLE, View} from "./view.js";
 
 /** epochs of a solve; share of ‖W−W*‖²_K to count epochs to; results that are kept */
 const EPOCHS = 15,
@@ -20,7 +20,6 @@ const SIDES = {
   sequential: {title: "consecutive rows", color: "var(--cyclic)", mark: "dot", blocks: sequential},
   "kd-tree": {title: "the k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree},
 };
-const WHOLE = "var(--muted)";
 
 const kept = new Map();
 
@@ -180,24 +179,19 @@ export function wholeSituation(data, of) {
   return found;
 }
 
-export class KappasView {
+export class KappasView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {place, state, face, data: {}, _drawn: {}});
-    const half = (width) => Math.min(330, Math.max(250, 0.72 * width));
-    this.errors = new Plane(place, "", () => 320);
-    this.errors.figure.classList.add("wide");
-    this.growth = new Plane(place, "λ′max grows with the block size: drag it", half);
-    this.spectrum = new Plane(place, "Eigenvalues of K and of its blocks", half);
+    super(place, state, face);
+    Object.assign(this, {data: {}, _drawn: {}});
+    this.errors = this.plane("", () => 320, true);
+    this.growth = this.plane("λ′max grows with the block size: drag it");
+    this.spectrum = this.plane("Eigenvalues of K and of its blocks");
     this._slices = new Slices(place, {
       isOpen: () => this._running !== null,
       next: () => this._next(),
       known: () => [this._seen, this._solved].map((each) => each && `${each.key} ${each.parts}`).join(),
       tell: () => state.tell(),
     });
-  }
-
-  resize() {
-    return [this.errors, this.growth, this.spectrum].map((each) => each.resize()).some(Boolean);
   }
 
   draw(values) {
@@ -245,7 +239,7 @@ export class KappasView {
       const growth = [sides.map((side) => seen.growth(side).length), values.block_size];
       this._fresh("growth", seen, growth, () => this._drawGrowth(seen, values));
     }
-    if (solved) this._fresh("errors", solved, values.bet === "", () => this._drawErrors(solved, values));
+    if (solved) this._fresh("errors", solved, [values.bet === "", Object.keys(solved.couplings)], () => this._drawErrors(solved, values));
     for (const [chart, [of]] of Object.entries(this._drawn)) {
       this[chart].figure.toggleAttribute("data-late", of.key !== this._wanted.key);
     }
@@ -301,7 +295,8 @@ export class KappasView {
         m = now.sets[side].length,
         rate = now.kappaPrime(side);
       const x = errors.map((_, j) => j / m);
-      return {...look, side, x, y: errors, bound: x.map((t) => Math.exp(-t / rate))};
+      const coupled = x.map((t) => Math.exp(-t * (now.couplings[side] ?? NaN)));
+      return {...look, side, x, y: errors, bound: x.map((t) => Math.exp(-t / rate)), coupled};
     });
     const seen = runs.flatMap(({y}) => y.filter((each) => each > FLOOR));
     const low = isOpen ? -3 : Math.floor(2 * Math.log10(Math.min(SHARE / 2, ...seen))) / 2;
@@ -315,7 +310,8 @@ export class KappasView {
     plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
     for (const {x, bound, color} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2});
     if (!isOpen) {
-      for (const {x, y, color, mark, side} of runs) {
+      for (const {x, y, color, mark, side, coupled} of runs) {
+        plane.line(x, coupled, {color, dash: "8 5", width: 1.8});
         plane.line(
           x,
           y.map((each) => (each > FLOOR ? each : NaN)),
@@ -329,8 +325,9 @@ export class KappasView {
     plane.legend([
       ...runs.map(({title, color}) => [title, color, "line"]),
       ["exp(−t/κ′) of each", WHOLE, "dots"],
+      ...(isOpen ? [] : [["exp(−t λmin(D⁻¹K)): random blocks, on average", WHOLE, "line"]]),
     ]);
-    plane.note("gauss-southwell; from W*, exact to rounding; dashed: 1% of the start");
+    plane.note("solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
   }
 
   _drawGrowth(now, {block_size}) {
@@ -338,7 +335,7 @@ export class KappasView {
       lines = Object.entries(SIDES).map(([side, look]) => ({...look, side, y: now.growth(side)}));
     const [largest] = now.eigenvalues;
     const known = lines.flatMap(({y}) => y);
-    if (!this._held || !this._low) this._low = Math.floor(4 * Math.log10(Math.min(largest / 3, ...known))) / 4;
+    if (!this.isHeld || !this._low) this._low = Math.floor(4 * Math.log10(Math.min(largest / 3, ...known))) / 4;
     plane.begin({
       x: [0, 105],
       y: [this._low, Math.log10(largest) + 0.1],
@@ -356,21 +353,9 @@ export class KappasView {
     plane.end();
     plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dots"]]);
     plane.note(`κ′ = λ′max/λmin(K), λmin(K) = ${number(now.eigenvalues.at(-1), 3)}`);
-    const {block_size: control} = this.face.controls;
     const at = Math.max(...now.blockValues("kd-tree").map(([first]) => first));
-    plane.handle(
-      "size",
-      {x: plane.sx(block_size), y: plane.sy(at), label: "the block size", value: `b = ${block_size}`},
-      {
-        drag: (x, y, first) => {
-          this._held = true;
-          const place = nearestPlace(control, Math.min(control.max, Math.max(control.min, plane.fromX(x))));
-          if (!first) this.state.set({block_size: placesOf(control)[place]});
-        },
-        drop: () => (this._held = false),
-        step: (right, up) => this.state.set({block_size: moved(control, this.state.values.block_size, right + up)}),
-      },
-    );
+    const spec = {x: plane.sx(block_size), y: plane.sy(at), label: "the block size", value: `b = ${block_size}`};
+    this.grip(plane, "block_size", spec, (px) => plane.fromX(px));
   }
 
   _drawSpectrum(now) {

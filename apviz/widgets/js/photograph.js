@@ -4,8 +4,9 @@ import {nearestPlace} from "./controls.js";
 import {element} from "./elements.js";
 import {bytesOf} from "./packing.js";
 import {Picture, PictureSolve} from "./photograph_solver.js";
-import {Plane, number} from "./plane.js";
+import {number} from "./plane.js";
 import {Slices} from "./slices.js";
+import {View} from "./view.js";
 
 /** updates at most; solves that are kept, fewer of many pixels; a value that is white */
 const MOST = 1000,
@@ -50,9 +51,16 @@ function solvesOf(values, face) {
   });
 }
 
-export class PhotographView {
+/** The update nearest to a place of the axis; beyond what is solved, as if every update took what the last one took. */
+export function stepAt(place, x) {
+  const last = x.length - 1;
+  if (last > 0 && place > x[last]) return last + Math.round((place - x[last]) / (x[last] - x[last - 1]));
+  return x.reduce((best, each, j) => (Math.abs(each - place) < Math.abs(x[best] - place) ? j : best), 0);
+}
+
+export class PhotographView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {place, state, face});
+    super(place, state, face);
     this.sides = SIDES.map((side) => {
       const canvas = element("canvas", {role: "img"}),
         caption = element("figcaption"),
@@ -60,8 +68,7 @@ export class PhotographView {
       place.append(element("figure", {class: "picture"}, caption, canvas, note));
       return {...side, canvas, caption, note};
     });
-    this.curves = new Plane(place, "Residual of both: drag the step", () => 280);
-    this.curves.figure.classList.add("wide");
+    this.curves = this.plane("Residual of both: drag the step, also beyond the end", () => 280, true);
     this._probe = element("i", {hidden: true});
     place.append(this._probe);
     this._slices = new Slices(place, {
@@ -77,10 +84,6 @@ export class PhotographView {
     if (name !== "step") return Infinity;
     const both = solvesOf(values, face);
     return both.every(({isEnded}) => isEnded) ? Math.max(...both.map(({steps}) => steps.length - 1)) : Infinity;
-  }
-
-  resize() {
-    return this.curves.resize();
   }
 
   draw(values) {
@@ -152,8 +155,9 @@ export class PhotographView {
       y: side.solve.steps.map(({norm}) => norm),
     }));
     const last = Math.max(ofWork ? 1 : 10, ...runs.map(({x}) => x.at(-1)));
-    // in steps, so that the axis stands still for a while
-    const reach = ofWork ? Math.ceil(last * 1.02) : 20 * Math.ceil((last + 1) / 20);
+    // in steps, so that the axis stands still for a while, and with room to drag the step beyond what is solved
+    if (!this.isHeld || !this._reach) this._reach = ofWork ? Math.ceil(last * 1.15) : 20 * Math.ceil((last + 8) / 20);
+    const reach = this._reach;
     const low = Math.min(tol, ...runs.map(({y}) => Math.min(...y)));
     plane.begin({
       x: [0, reach],
@@ -164,7 +168,7 @@ export class PhotographView {
       yLabel: "‖r‖ ÷ ‖b‖",
     });
     plane.line([0, reach], [tol, tol], {color: "var(--muted)", dash: "6 4", width: 1.5});
-    for (const {x, y, color} of runs) plane.line(x, y, {color});
+    for (const {name, x, y, color} of runs) plane.line(x, y, {color, of: name});
     for (const {x, y, color, mark, solve} of runs) {
       plane.dot(x[solve.at], y[solve.at], {color, shape: mark, size: 6}, `update ${solve.at}: ${number(y[solve.at], 3)}`);
     }
@@ -174,18 +178,7 @@ export class PhotographView {
       ["tolerance", "var(--muted)", "dots"],
     ]);
     const {x, y, solve} = runs.find(({solve}) => solve.at === Math.max(...runs.map((each) => each.solve.at)));
-    plane.handle(
-      "step",
-      {x: plane.sx(x[solve.at]), y: plane.sy(y[solve.at]), label: "the step", value: `update ${solve.at}`},
-      {
-        drag: (px) => {
-          const at = plane.fromX(px);
-          let best = 0;
-          x.forEach((each, j) => (best = Math.abs(each - at) < Math.abs(x[best] - at) ? j : best));
-          this.state.set({step: best});
-        },
-        step: (right, up) => this.state.set({step: Math.max(0, Math.min(MOST, this.state.values.step + right + up))}),
-      },
-    );
+    const spec = {x: plane.sx(x[solve.at]), y: plane.sy(y[solve.at]), label: "the step", value: `update ${solve.at}`};
+    this.grip(plane, "step", spec, (px) => stepAt(plane.fromX(px), x));
   }
 }

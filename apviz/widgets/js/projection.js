@@ -3,11 +3,12 @@
 import {dot, norm, plus, scaled, times} from "./algebra.js";
 import {kernelNamed} from "./kernels.js";
 import {NormsPicture} from "./norms.js";
-import {Plane, above, below, number, placesOfCurve} from "./plane.js";
+import {above, below, number, placesOfCurve} from "./plane.js";
 import {Space, arc, rectangle} from "./space.js";
 import {Span} from "./span.js";
 import {stepGeometry} from "./step_geometry.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
+import {BLUE as PROJECTED, INK, MUTED, ORANGE as SPAN, PURPLE as LEFT, View} from "./view.js";
 
 /** updates of a trajectory; points of a curve */
 const STEPS = 20,
@@ -16,11 +17,6 @@ const STEPS = 20,
 const ENDS = [-0.06, 1.06],
   MOST = 2,
   KEYS = [0.01, 0.05];
-const SPAN = "var(--cyclic)",
-  PROJECTED = "var(--gauss-southwell)",
-  LEFT = "var(--random)";
-const INK = "var(--ink)",
-  MUTED = "var(--muted)";
 
 const points = (block) => `{${block.map((i) => i + 1).join(", ")}}`;
 const degrees = (angle) => (Number.isNaN(angle) ? "none, it is 0" : `${((angle * 180) / Math.PI).toFixed(1)}°`);
@@ -36,29 +32,21 @@ export function situation(values, {sets, orders}) {
   return {span, trajectory, j, geometry: stepGeometry(trajectory, j)};
 }
 
-export class ProjectionView {
+export class ProjectionView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {state, face});
-    this.space = new Space(
-      place,
-      "",
-      (width) => Math.min(500, Math.max(320, 0.8 * width)),
-      () => this.draw(state.values),
-    );
-    this.space.figure.classList.add("wide");
-    this.functions = new Plane(place, "", () => 310);
-    this.norms = new NormsPicture(place, () => 310, state);
-  }
-
-  resize() {
-    return [this.space, this.functions, this.norms].map((each) => each.resize()).some(Boolean);
+    super(place, state, face);
+    const height = (width) => Math.min(460, Math.max(320, 0.8 * width));
+    this.space = this.add(new Space(place, "", height, () => this.draw(state.values)));
+    this.functions = this.plane("", height);
+    this.norms = this.add(new NormsPicture(place, () => 250, state), true);
   }
 
   draw(values) {
     const now = situation(values, this.face.given),
-      {geometry, trajectory, j} = now;
-    this._drawSpace(now, values);
-    this._drawFunctions(now, values);
+      {geometry, trajectory, j} = now,
+      passed = j ? this.moving(j, 900) : this.moving(0);
+    this._drawSpace(now, values, passed);
+    this._drawFunctions(now, values, passed);
     this.norms.draw(trajectory, j);
     const start = norm(geometry.goal) || 1;
     return {
@@ -70,11 +58,12 @@ export class ProjectionView {
     };
   }
 
-  _drawSpace({geometry, trajectory, j}, values) {
+  /** In a motion the projection grows, and the rest of r begins at its tip: from r to r − Pr. */
+  _drawSpace({geometry, trajectory, j}, values, passed) {
     const {space} = this,
       {kernels, residuals, goal, block} = geometry,
       ofSolution = values.picture === "solution";
-    if (!this._held) {
+    if (!this.isHeld) {
       this._box = boxOf([
         new Float64Array(3),
         ...kernels,
@@ -85,21 +74,21 @@ export class ProjectionView {
     const [centre, half] = this._box,
       zero = new Float64Array(3);
     const start = ofSolution ? plus(goal, geometry.before, -1) : zero;
-    const corner = plus(start, geometry.projection),
+    const corner = plus(start, geometry.projection, passed),
       tip = plus(start, geometry.before);
     space.begin(centre, half);
     drawAxes(space, half, kernels);
     if (block.length === 2) {
       const held = [zero, ...block.map((i) => kernels[i]), geometry.projection];
       const corners = rectangle(geometry.basis, held, 0.12 * half).map((each) => plus(each, start));
-      space.polygon(corners, {fill: SPAN, "fill-opacity": 0.18, stroke: SPAN, "stroke-width": 1.5});
+      space.polygon(corners, {fill: SPAN, "fill-opacity": 0.18, stroke: SPAN, "stroke-width": 1.5, "data-of": "what"});
     } else if (block.length === 1) {
       const [way] = geometry.basis,
         held = [0, dot(kernels[block[0]], way), dot(geometry.projection, way)];
       const ends = [Math.min(...held) - 0.3 * half, Math.max(...held) + 0.3 * half];
       space.line(
         ends.map((each) => plus(start, way, each)),
-        {stroke: SPAN, "stroke-width": 2},
+        {stroke: SPAN, "stroke-width": 2, "data-of": "what"},
       );
     }
     const shortest = Math.min(...kernels.map(norm));
@@ -109,7 +98,7 @@ export class ProjectionView {
       [1, 2, 0.3],
     ]) {
       const turn = arc(kernels[i], kernels[k], share * shortest);
-      space.line(turn, {stroke: MUTED, "stroke-width": 1.5});
+      space.line(turn, {stroke: MUTED, "stroke-width": 1.5, "data-of": "lengthscale noise"});
       space.text(
         scaled(turn[turn.length >> 1], 1.14),
         `${((geometry.kernelAngles[i][k] * 180) / Math.PI).toFixed(0)}°`,
@@ -123,10 +112,10 @@ export class ProjectionView {
     space.line(path, {stroke: MUTED, "stroke-width": 1.5, "stroke-dasharray": "2 4"});
     path.forEach((each, k) => space.dot(each, MUTED, 2.5, `${ofSolution ? "s" : "r"}${above(k)}`));
     space.arrow(start, tip, INK, 3.5, 0.05);
-    space.arrow(start, corner, PROJECTED, 4.5, 0.1);
+    space.arrow(start, corner, PROJECTED, 4.5, 0.1, "what");
     // drawn where the projection ended, so that the right angle is seen; nothing is left over before a projection
-    if (j) space.arrow(corner, tip, LEFT, 4.5, 0.1);
-    const mark = rightAngle(corner, plus(start, corner, -1), plus(tip, corner, -1), 0.1 * half);
+    if (j) space.arrow(corner, tip, LEFT, 4.5, 0.1, "left");
+    const mark = passed < 1 ? [] : rightAngle(corner, plus(start, corner, -1), plus(tip, corner, -1), 0.1 * half);
     space.line(mark, {stroke: INK, "stroke-width": 2}, 0.2);
     space.text(goal, "g", {class: "name halo"}, outwards(space, goal, 1.3, -0.5));
     if (j > 1 && !ofSolution) space.text(tip, `r${above(j - 1)}`, {class: "name halo"}, outwards(space, tip, 1.3));
@@ -160,47 +149,51 @@ export class ProjectionView {
       "g",
       {x, y, label: "the tip of g", value: `norm ${number(norm(goal))}`},
       {
-        drag: (px, py, first) => {
-          if (first) [this._held, this._from] = [true, {goal, x: px, y: py}];
-          take(space.moveOf(px - this._from.x, py - this._from.y), this._from.goal);
-        },
-        step: (right, up) => {
-          const pixels = 0.04 * half * space.scale;
-          take(space.moveOf(right * pixels, -up * pixels));
-        },
-        drop: () => this._drop(),
+        ...this.held(
+          (px, py, first) => {
+            if (first) this._from = {goal, x: px, y: py};
+            take(space.moveOf(px - this._from.x, py - this._from.y), this._from.goal);
+          },
+          {x, y},
+          (right, up) => {
+            const pixels = 0.04 * half * space.scale;
+            take(space.moveOf(right * pixels, -up * pixels));
+          },
+        ),
       },
     );
   }
 
-  _drawFunctions({span, trajectory, geometry, j}, values) {
+  _drawFunctions({span, trajectory, geometry, j}, values, passed) {
     const plane = this.functions,
       {goal, steps, b} = trajectory;
     const grid = placesOfCurve(...ENDS, PLACES, span.x);
     const now = steps[j].weights,
-      earlier = steps[Math.max(j - 1, 0)].weights;
+      earlier = steps[Math.max(j - 1, 0)].weights,
+      projection = scaled(plus(now, earlier, -1), passed),
+      built = plus(earlier, projection);
     const [was, is] = [above(Math.max(j - 1, 0)), above(j)];
     const curves =
       values.picture === "residual"
         ? [
             [plus(goal, earlier, -1), `r${was}${j <= 1 ? " = g" : ""}`, INK],
-            [plus(now, earlier, -1), "its projection", PROJECTED],
-            [plus(goal, now, -1), `r${is}, the rest`, LEFT],
+            [projection, "its projection", PROJECTED, "what"],
+            [plus(goal, built, -1), `r${is}, the rest`, LEFT, "left"],
           ]
         : [
             [goal, "g", INK],
-            [now, `s${is}`, PROJECTED],
-            [plus(goal, now, -1), `r${is} = g − s${is}`, LEFT],
+            [built, `s${is}`, PROJECTED, "what"],
+            [plus(goal, built, -1), `r${is} = g − s${is}`, LEFT, "left"],
           ];
-    if (!this._held) {
+    if (!this.isHeld) {
       const every = [...b, 0, ...span.values(goal, grid), ...steps.flatMap(({residual}) => [...residual])];
       this._heights = [Math.floor(2 * Math.min(...every) - 0.3) / 2, Math.ceil(2 * Math.max(...every) + 0.3) / 2];
     }
     if (!j) curves.splice(1);
     plane.begin({x: ENDS, y: this._heights, xLabel: "x", yLabel: "function value"});
     plane.line(ENDS, [0, 0], {color: MUTED, width: 1.5});
-    for (const [weights, name, color] of curves) {
-      plane.line(grid, span.values(weights, grid), {color, width: 3});
+    for (const [weights, name, color, of] of curves) {
+      plane.line(grid, span.values(weights, grid), {color, width: 3, of});
       times(span.gram, weights).forEach((each, i) => {
         plane.dot(
           span.x[i],
@@ -231,29 +224,12 @@ export class ProjectionView {
           data: change(this.state.values.data, clipped(datum, -MOST, MOST)),
         });
       };
-      plane.handle(
-        `point ${i}`,
-        {
-          x: plane.sx(span.x[i]),
-          y: plane.sy(b[i]),
-          label: `point ${i + 1}`,
-          value: `x${below(i + 1)} = ${number(span.x[i])}, b${below(i + 1)} = ${number(b[i])}`,
-        },
-        {
-          drag: (px, py, first) => {
-            if (first) [this._held, this._grab] = [true, [px - plane.sx(span.x[i]), py - plane.sy(b[i])]];
-            take(plane.fromX(px - this._grab[0]), plane.fromY(py - this._grab[1]));
-          },
-          step: (right, up) => take(span.x[i] + right * KEYS[0], b[i] + up * KEYS[1]),
-          drop: () => this._drop(),
-        },
-      );
+      const value = `x${below(i + 1)} = ${number(span.x[i])}, b${below(i + 1)} = ${number(b[i])}`,
+        spec = {x: plane.sx(span.x[i]), y: plane.sy(b[i]), label: `point ${i + 1}`, value};
+      const drag = (px, py) => take(plane.fromX(px), plane.fromY(py)),
+        step = (right, up) => take(span.x[i] + right * KEYS[0], b[i] + up * KEYS[1]);
+      plane.handle(`point ${i}`, spec, this.held(drag, spec, step));
     }
-  }
-
-  _drop() {
-    this._held = false;
-    this.state.tell();
   }
 }
 

@@ -2,15 +2,15 @@
 
 import {norm} from "./algebra.js";
 import {blockSpectrum} from "./block_spectrum.js";
-import {moved} from "./controls.js";
 import {drawnOrder} from "./draws.js";
 import {kernelNamed} from "./kernels.js";
 import {MatrixPicture} from "./matrix_picture.js";
 import {NormsPicture} from "./norms.js";
 import {blocksWithMargins, sequential} from "./partitions.js";
-import {Plane, above, below, number, placesOfCurve} from "./plane.js";
+import {above, below, number, placesOfCurve} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory} from "./trajectory.js";
+import {BLUE as BUILT, INK, MUTED, ORANGE as LIT, View} from "./view.js";
 
 /** updates of a trajectory; points of a curve; the ends of x, and of data */
 const STEPS = 30,
@@ -18,10 +18,6 @@ const STEPS = 30,
   ENDS = [-0.03, 1.03],
   MOST = 2,
   KEY = 0.05;
-const BUILT = "var(--gauss-southwell)",
-  LIT = "var(--cyclic)",
-  INK = "var(--ink)",
-  MUTED = "var(--muted)";
 
 const clipped = (value) => Math.min(MOST, Math.max(-MOST, Math.round(value * 100) / 100));
 const heightOf = (residuals) => 1.15 * Math.max(...residuals.flatMap((each) => [...each].map(Math.abs))) || 1;
@@ -45,23 +41,19 @@ export function situation({points, block_size, rule, overlap, lengthscale, noise
   return {order, span, blocks, trajectory, kappaPrime};
 }
 
-export class ProjectionPlayerView {
+export class ProjectionPlayerView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {state, face, _at: 0});
-    this.functions = new Plane(place, "", () => 300);
-    this.residual = new Plane(place, "", () => 190);
-    for (const each of [this.functions, this.residual]) each.figure.classList.add("wide");
-    this.matrix = new MatrixPicture(place, "", (width) => Math.min(300, width));
-    this.norms = new NormsPicture(place, () => 310, state);
+    super(place, state, face);
+    this._at = 0;
+    this.functions = this.plane("", () => 300, true);
+    this.residual = this.plane("", () => 190, true);
+    this.matrix = this.add(new MatrixPicture(place, "", (width) => Math.min(300, width)));
+    this.norms = this.add(new NormsPicture(place, () => 310, state));
   }
 
   /** Blocks that are no larger than all points together. */
   static limit(name, {points}) {
     return name === "block_size" ? points : Infinity;
-  }
-
-  resize() {
-    return [this.functions, this.residual, this.matrix, this.norms].map((each) => each.resize()).some(Boolean);
   }
 
   draw(values) {
@@ -114,7 +106,7 @@ export class ProjectionPlayerView {
       this._grid = placesOfCurve(...ENDS, PLACES, span.x);
       this._goal = span.values(goal, this._grid);
     }
-    if (!this._held) {
+    if (!this.isHeld) {
       const every = [0, ...b, ...this._goal];
       this._heights = [Math.floor(2 * Math.min(...every) - 0.3) / 2, Math.ceil(2 * Math.max(...every) + 0.3) / 2];
     }
@@ -157,7 +149,7 @@ export class ProjectionPlayerView {
       plane.handle(`point ${i}`, {...spec, tab: i === this._at ? 0 : -1}, {
         drag: (px, py, first) => {
           // rings overlap where points are many
-          if (first) [this._held, this._at] = [true, nearest(px, py)];
+          if (first) [this.isHeld, this._at] = [true, nearest(px, py)];
           if (first) this._grab = py - plane.sy(b[this._at]);
           take(this._at, plane.fromY(py - this._grab));
         },
@@ -170,7 +162,7 @@ export class ProjectionPlayerView {
           else this.draw(this.state.values);
         },
         drop: () => {
-          this._held = false;
+          this.isHeld = false;
           this.state.tell();
         },
       });
@@ -180,20 +172,25 @@ export class ProjectionPlayerView {
   _drawResidual(now, j, lit) {
     const plane = this.residual,
       {span, trajectory} = now,
-      {residual} = trajectory.steps[j];
-    if (!this._held) this._most = heightOf(trajectory.steps.map((each) => each.residual));
+      {residual} = trajectory.steps[j],
+      before = trajectory.steps[Math.max(0, j - 1)].residual,
+      passed = this.moving(j),
+      shown = residual.map((each, i) => before[i] + passed * (each - before[i]));
+    if (!this.isHeld) this._most = heightOf(trajectory.steps.map((each) => each.residual));
     plane.begin({x: ENDS, y: [-this._most, this._most], xLabel: "x", yLabel: "residual"});
     this._shadeBlocks(plane, now, j);
     plane.line(ENDS, [0, 0], {color: MUTED, width: 1});
     const places = [...span.x].flatMap((each) => [each, each, each]);
-    const stems = [...residual].flatMap((each) => [0, each, NaN]);
+    const stems = [...shown].flatMap((each) => [0, each, NaN]);
     plane.line(places, stems, {color: MUTED, width: 2});
-    residual.forEach((each, i) => {
+    if (j) before.forEach((each, i) => plane.dot(span.x[i], each, {color: MUTED, size: 5, hollow: true}, `before: ${number(each)}`));
+    shown.forEach((each, i) => {
       const look = lit.includes(i) ? {color: LIT, size: 6} : {color: INK, size: 4};
       plane.dot(span.x[i], each, look, `residual at x${below(i + 1)} = ${number(span.x[i])}: ${number(each)}`);
     });
     plane.end();
     plane.caption.textContent = j ? "The residual b − Kw: zero on the block, moved elsewhere" : "The residual b − Kw";
+    plane.legend(j ? [["before the step", MUTED, "ring"], ["now", INK, "dot"], ["on the block: zero", LIT, "dot"]] : [["residual", INK, "dot"]]);
     plane.note("shades are blocks; drag the ring at the edge of the first to resize them all");
     const edge = this._edges(now)[1];
     const size = (x) => this._setSize([...span.x].filter((each) => each < x).length);
@@ -234,7 +231,6 @@ export class ProjectionPlayerView {
   }
 
   _setSize(size) {
-    const {block_size: control} = this.face.controls;
-    this.state.set({block_size: moved(control, size, 0, this.state.values.points)});
+    this.change("block_size", 0, size);
   }
 }

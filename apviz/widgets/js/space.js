@@ -77,7 +77,7 @@ export class Space extends Figure {
   }
 
   /** An arrow, whose head is never longer than 0.4 of it. */
-  arrow(tail, tip, color, width, nearer = 0) {
+  arrow(tail, tip, color, width, nearer = 0, of = null) {
     const [x0, y0] = this.at(tail),
       [x, y] = this.at(tip),
       long = Math.hypot(x - x0, y - y0);
@@ -88,10 +88,11 @@ export class Space extends Figure {
       side = [-0.38 * size * way[1], 0.38 * size * way[0]];
     this._add([tail, tip], nearer, () => {
       const shaft = `M${pair(x0, y0)}L${pair(foot[0] + 0.2 * size * way[0], foot[1] + 0.2 * size * way[1])}`;
-      this.marks.draw("path", {d: shaft, stroke: color, "stroke-width": width, fill: "none"});
+      const about = of && {"data-of": of};
+      this.marks.draw("path", {d: shaft, stroke: color, "stroke-width": width, fill: "none", ...about});
       const left = pair(foot[0] + side[0], foot[1] + side[1]),
         right = pair(foot[0] - side[0], foot[1] - side[1]);
-      this.marks.draw("path", {d: `M${pair(x, y)}L${left}L${right}Z`, fill: color});
+      this.marks.draw("path", {d: `M${pair(x, y)}L${left}L${right}Z`, fill: color, ...about});
     });
   }
 

@@ -13,7 +13,10 @@ export const MUTED = "var(--muted)";
 /** Height of a chart that has another next to it. */
 export const half = (width) => Math.min(330, Math.max(240, 0.72 * width));
 
-/** `new View(place, state, face)`, `draw(values)`, `resize()`, and a static `limit(name, values, face)` of a control. */
+/**
+ * `new View(place, state, face)`, `draw(values)`, `resize()`, `reset()` of what is not among the values, and a static
+ * `limit(name, values, face)` of a control.
+ */
 export class View {
   constructor(place, state, face) {
     Object.assign(this, {place, state, face, charts: [], isHeld: false});

@@ -1,11 +1,11 @@
 /** Which block next: a bet on the four rules of block selection, and what every block would have removed. */
 
-import {moved} from "./controls.js";
 import {element} from "./elements.js";
 import {kernelNamed} from "./kernels.js";
-import {Plane, number} from "./plane.js";
+import {number} from "./plane.js";
 import {RULES, RuleComparison} from "./rule_comparison.js";
 import {Span} from "./span.js";
+import {INK, MUTED, View} from "./view.js";
 
 /** updates of every rule; bets on none; room for the names of rules, in em; blocks with a number under them */
 const STEPS = 24,
@@ -13,8 +13,6 @@ const STEPS = 24,
   NO_BLOCK = -1,
   MARGIN = 7.6,
   LABELS = 12;
-const INK = "var(--ink)",
-  MUTED = "var(--muted)";
 const colorOf = (rule) => `var(--${rule})`;
 const exactly = (share) => `${number(100 * share, 3)}%`;
 /** Rounding leaves shares of 1e-11 where a block has nothing to give. */
@@ -28,15 +26,15 @@ export function situation({data, block_size, lengthscale, noise, seed}, {systems
   return new RuleComparison(span, b, block_size, STEPS, seed);
 }
 
-export class WhichBlockView {
+export class WhichBlockView extends View {
   constructor(place, state, face) {
-    Object.assign(this, {state, face});
+    super(place, state, face);
     const stack = element("div", {class: "stack"});
     place.append(stack);
-    this.residual = new Plane(stack, "The residual: which block is next?", () => 200);
-    this.removed = new Plane(stack, "", () => 230);
-    this.taken = new Plane(stack, "", () => 200);
-    this.race = new Plane(place, "Four rules, the same system", (width) => Math.min(520, Math.max(300, 1.1 * width)));
+    this.residual = this.plane("The residual: which block is next?", () => 200, false, stack);
+    this.removed = this.plane("", () => 230, false, stack);
+    this.taken = this.plane("", () => 200, false, stack);
+    this.race = this.plane("Four rules, the same system", (width) => Math.min(520, Math.max(300, 1.1 * width)));
     for (const each of [this.removed, this.taken]) {
       each.svg.addEventListener("click", (event) => {
         if (!state.values.reveal) this._bet(this._blockAt(each, each.pointer(event)[0]));
@@ -47,10 +45,6 @@ export class WhichBlockView {
   /** Blocks of 36 points. */
   static limit(name, {data, block_size}, {given}) {
     return name === "bet_block" ? Math.ceil(given.systems[data].x.length / block_size) - 1 : Infinity;
-  }
-
-  resize() {
-    return [this.residual, this.removed, this.taken, this.race].map((each) => each.resize()).some(Boolean);
   }
 
   draw(values) {
@@ -124,7 +118,7 @@ export class WhichBlockView {
     plane.end();
     plane.note(`after ${updates(step)} of ${rule}: ½‖r‖²<sub>H</sub> = ${number(choices.left, 3)}`);
     const size = found.blocks[0].length,
-      set = (to) => this.state.set({block_size: moved(this.face.controls.block_size, to, 0)});
+      set = (to) => this.change("block_size", 0, to);
     const spec = {x: plane.sx(size + 0.5), y: plane.top, label: "the edge of the first block", value: `${size} points a block`};
     plane.handle("size", spec, {
       drag: (px, py, first) => !first && set(Math.round(plane.fromX(px) - 0.5)),

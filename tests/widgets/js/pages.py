@@ -78,7 +78,8 @@ def value_of(words: str) -> float:
     if plain == words.replace("−", "-"):
         return float(plain)
     head, power = re.fullmatch(r"(.*?)10(-?\d+)", plain).groups()
-    return float(f"{({'': '1', '-': '-1'}.get(head, head.rstrip('·')))}e{power}")
+    digits = {"": "1", "-": "-1"}.get(head, head.rstrip("·"))
+    return float(f"{digits}e{power}")
 
 
 def frame(tab: Any) -> None:

@@ -1,4 +1,4 @@
-"""Modules of the widgets on single questions, in a browser, against NumPy: zigzag, Cholesky, samples, forecasts, filters."""
+"""Modules of the widgets on single questions against NumPy: zigzag, Cholesky, samples, forecasts, filters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.widgets.js.test_agreement import CLOSE, apart
 
 
 def test_legs_of_the_zigzag_are_orthogonal_projections(compute):
-    widgets = [Zigzag(angle=angle, start=start, share=share) for angle, start, share in
-               ((20, 50, 0.01), (90, 30, 0.001), (7, 0, 0.1), (45, 80, 0.5), (60, 60, 0.001), (1, 89, 0.01))]  # fmt: skip
+    cases = ((20, 50, 0.01), (90, 30, 0.001), (7, 0, 0.1), (45, 80, 0.5), (60, 60, 0.001), (1, 89, 0.01))
+    widgets = [Zigzag(angle=angle, start=start, share=share) for angle, start, share in cases]
     asked = [
         {"angle": np.radians(each.angle), "start": np.radians(each.start), "share": each.share, "count": 40}
         for each in widgets
@@ -81,7 +81,9 @@ def test_forecasts_bands_and_counts_are_those_of_dense_solves(compute):
     given = Forecast.given()
     x, y = np.array(given["x"]), np.array(given["y"])
     held = np.arange(len(x)) % 3 != 0
-    for found, widget in zip(compute("forecast", [each.values | {"given": given} for each in widgets]), widgets, strict=True):
+    for found, widget in zip(
+        compute("forecast", [each.values | {"given": given} for each in widgets]), widgets, strict=True
+    ):
         mean, sd = widget.predict(np.array(found["grid"]))
         assert apart(found["mean"], mean) < 1e-8 and apart(found["ofF"], sd) < 1e-6
         assert apart(found["ofY"], np.sqrt(sd**2 + widget.noise)) < 1e-6
