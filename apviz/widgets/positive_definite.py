@@ -70,7 +70,7 @@ class PositiveDefinite(LiveWidget):
             "points": 30, "lengthscale": 0.3, "dtype": "float64", "jitter": 0.0, "kernel": "rbf",
         },
         "10 points: it works": {"points": 10},
-        "10 points, in float32": {"points": 10, "dtype": "float32"},
+        "15 points, in float32": {"points": 15, "dtype": "float32"},
         "a shorter lengthscale": {"lengthscale": 0.05},
         "a rough kernel": {"kernel": "matern12", "points": 100},
         "jitter": {"jitter": 1e-10},

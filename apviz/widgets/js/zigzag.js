@@ -121,7 +121,7 @@ export class ZigzagView extends View {
     chart.line(angles, counts, {color: RED});
     chart.dot(angle, legs, {color: RED, size: 6}, `${angle}°: ${legs} legs`);
     chart.end();
-    chart.note("small angles: half the angle takes four times as many legs, because ln cos θ ≈ −θ²/2");
+    chart.note("small angles: half the angle takes about four times as many legs, because ln cos θ ≈ −θ²/2");
     const [x, y] = [chart.sx(angle), chart.sy(legs)];
     this.grip(chart, "angle", {x, y, label: "the angle", value: `${angle}°, ${legs} legs`}, (px) => chart.fromX(px));
   }

@@ -467,7 +467,8 @@ def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
 
 @pytest.mark.slow
 def test_a_photograph_is_solved_like_in_python_and_played_one_frame_per_update(visit):
-    tab = visit(Photograph(pixels=704))
+    tab = visit(Photograph(pixels=704), reduced_motion="no-preference")
+    tab.wait_for_function("document.querySelector('[data-control=step] output').textContent === '30'")
     frame(tab)
     left = {}
     for name, solver in Photograph(pixels=704).solvers.items():
