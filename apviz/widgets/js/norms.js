@@ -60,7 +60,7 @@ export class NormsPicture extends Plane {
     const at = Number.isFinite(both[0][0][j]) ? this.sy(both[0][0][j]) : this.bottom;
     this.handle(
       "step",
-      {x: this.sx(j), y: at, label: "the step", value: `step ${j}`},
+      {x: this.sx(j), y: at, label: "the step", value: `step ${j}`, of: "step left"},
       {
         drag: (px) => go(this.fromX(px)),
         step: (right, up) => go(j + right + up),

@@ -8,7 +8,9 @@ const LEFT = 4.1,
   TOP = 0.7,
   BOTTOM = 2.9;
 
-/** A figure with a caption, a legend and a note, and an SVG as wide as its place. */
+let figures = 0;
+
+/** A figure with a caption, a legend and a note, which name and describe it, and an SVG as wide as its place. */
 export class Figure {
   /**
    * @param {Element} place
@@ -16,12 +18,14 @@ export class Figure {
    * @param {(width: number) => number} heightOf its height for a width, in pixels
    */
   constructor(place, title, heightOf) {
-    this.caption = element("figcaption", {}, title);
+    const id = `apviz-figure-${++figures}`;
+    this.caption = element("figcaption", {id}, title);
     this._legend = element("ul", {class: "legend"});
     this.layers = ["axes", "marks", "handles"].map((name) => element("svg:g", {class: name}));
     [this.axes, this.marks, this._handles] = this.layers.map((each) => new Pen(each));
-    this.svg = element("svg:svg", {role: "group", "aria-label": title}, ...this.layers);
-    this._note = element("p", {class: "note"});
+    const words = {"aria-labelledby": id, "aria-describedby": `${id}-note`};
+    this.svg = element("svg:svg", {role: "group", ...words}, ...this.layers);
+    this._note = element("p", {class: "note", id: `${id}-note`});
     this.figure = element("figure", {}, this.caption, this._legend, this.svg, this._note);
     place.append(this.figure);
     this._heightOf = heightOf;

@@ -23,7 +23,7 @@ export class Space extends Figure {
     this.svg.classList.add("space");
     this.svg.setAttribute("tabindex", "0");
     this.svg.setAttribute("role", "application");
-    this.svg.setAttribute("aria-label", `${title}; arrow keys turn it`);
+    this.svg.setAttribute("aria-roledescription", "picture that arrow keys turn");
     const turn = (azimuth, elevation) => {
       this.azimuth = azimuth;
       this.elevation = Math.min(1.5, Math.max(-1.5, elevation));
