@@ -9,7 +9,7 @@ function made(tag, attributes = {}, ...children) {
 }
 
 export function render({ model }) {
-  const heading = made("h6", {}, model.heading);
+  const heading = made("h2", {}, model.heading);
   const nothing = made("p", { class: "nothing" });
   const open = made("button", { type: "button", class: "open" }, "In words, and as a table");
   const csv = made("button", { type: "button" }, "CSV");

@@ -398,6 +398,7 @@ class Compare(SolvingPage):
         of_one_run = card in [self._cards[name] for name in OF_ONE_RUN]
         if of_one_run:
             card.show([selected] if selected is not None else [], self.shared.theme)
+            card.view.visible = bool(card.drawn)
         elif live and card.traces == self._visible() and card.theme == self.shared.theme:
             card.show_live(live, self.shared.theme)
         else:
