@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | docs | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
+# apviz: make demo | dashboard | notebooks | docs | lite | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks docs lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
+.PHONY: demo dashboard notebooks docs lite lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -30,6 +30,13 @@ docs: $(VENV)/installed-dev notebooks/html/index.html
 
 notebooks/html/index.html: $(wildcard notebooks/*.ipynb notebooks/kit/*.* notebooks/build/*.py notebooks/build/templates/*.*)
 	$(MAKE) notebooks
+
+# a notebook for the browser's Python, docs/build/lite, next to a site to be published: it takes Pyodide from a CDN
+lite: $(VENV)/installed-dev
+	$(PIP) --editable ".[lite]"
+	rm -rf notebooks/lite/pypi
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir notebooks/lite/pypi .
+	cd notebooks/lite && $(abspath $(BIN))/jupyter lite build
 
 lab: $(VENV)/installed-lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00-start-here.ipynb

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +20,27 @@ from apviz.rkhs import Span, blocks_of, trajectory
 from apviz.rkhs.blocks import blocks_with_margins
 from apviz.rkhs.rules import chosen_blocks
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+
 
 def test_importing_the_room_loads_none_of_the_large_libraries():
     code = "import sys, apviz.rkhs; print(*{'torch', 'xarray', 'pandas', 'zarr', 'scipy'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
+
+
+def test_the_notebook_for_the_browser_runs_where_numpy_is_the_only_large_library():
+    runner, notebook = ROOT / "tests/notebooks/run_in_numpy.py", ROOT / "notebooks/lite/files/angles.ipynb"
+    run = subprocess.run([sys.executable, str(runner), str(notebook)], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0 and run.stdout.count("<svg") == 2, run.stderr
+    x = np.linspace(0, 1, 24)
+    distance = np.sqrt(5) * np.abs(x[:, None] - x) / 0.2
+    K = (1 + distance + distance**2 / 3) * np.exp(-distance) + 0.1 * np.eye(24)
+    for name, one in (("neighbours", np.arange(12)), ("scattered", np.arange(0, 24, 2))):
+        other = np.setdiff1d(np.arange(24), one)
+        roots = [np.linalg.inv(np.linalg.cholesky(K[np.ix_(rows, rows)])) for rows in (one, other)]
+        cosine = np.linalg.norm(roots[0] @ K[np.ix_(one, other)] @ roots[1].T, 2)
+        assert f"a sweep leaves {cosine**2:.1%}" in next(line for line in run.stdout.splitlines() if name in line)
 
 
 def system(n: int = 40, d: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
