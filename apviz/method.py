@@ -204,13 +204,19 @@ def distinct_names(methods: Sequence[Method]) -> list[str]:
         >>> distinct_names([PLAIN_CG, *several])
         ['CG', 'Overlapping projections (100 rows a block)', 'Overlapping projections (400 rows a block)']
     """
-    names, places = [method.name for method in methods], dict[str, list[int]]()
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(place)
-    for name, alike in places.items():
+    names = [method.name for method in methods]
+    for name, alike in indices_of(names).items():
         for place, words in zip(alike, _differences([methods[place] for place in alike]), strict=True):
             names[place] = _with(name, words)
     return names
+
+
+def indices_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the indices of each name, in the order in which names first occur."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    return places
 
 
 def _differences(methods: Sequence[Method]) -> list[str]:

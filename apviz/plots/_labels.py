@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apviz.analysis.sweeps import settings
 from apviz.kernels import KERNELS
-from apviz.method import Method, distinct_names
+from apviz.method import Method, distinct_names, indices_of
 from apviz.rkhs import StationaryKernel
 
 if TYPE_CHECKING:
@@ -68,15 +68,12 @@ def run_names(
     heads = distinct_names([trace.method for trace in traces]) if labels is None else list(labels)
     if labels is None and shared_method(traces):
         heads = [""] * len(traces)
-    shared: dict[str, list[int]] = {}
-    for place, head in enumerate(heads):
-        shared.setdefault(head, []).append(place)
     names = list(heads)
-    for head, places in shared.items():
+    for head, places in indices_of(heads).items():
         of_one = [traces[place] for place in places]
         for place, differences in zip(places, _differences(of_one, leave_out), strict=True):
             names[place] = ", ".join(part for part in (head, *differences) if part)
-    for alike in _alike(names):
+    for alike in (places for places in indices_of(names).values() if len(places) > 1):
         found = _last_differences([traces[place] for place in alike], leave_out)
         for place, difference in zip(alike, found, strict=True):
             names[place] = ", ".join(part for part in (names[place], difference) if part)
@@ -114,15 +111,12 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
     for name, who in zip(names, choosers, strict=True):
         takers.setdefault(name, set()).add(who)
     return [
-        ", ".join(
-            [
-                name,
-                *([who] if len(takers[name]) > 1 else []),
-                *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
-            ]
-        )
+        ", ".join([
+            name, *([who] if len(takers[name]) > 1 else []),
+            *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
+        ])
         for trace, name, who in zip(traces, names, choosers, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def legend_entry(name: str, trace: Trace) -> str:
@@ -155,13 +149,6 @@ def _differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[list
             for differences, text in zip(found, texts, strict=True):
                 differences.extend([text] if text is not None else [])
     return found
-
-
-def _alike(names: Sequence[str]) -> list[list[int]]:
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(place)
-    return [each for each in places.values() if len(each) > 1]
 
 
 def _last_differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[str]:

@@ -63,13 +63,9 @@ def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> Non
     called = " (estimate)" if sign == "≈" else ""
     for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
         figure.add_scatter(
-            x=bound["kappa"],
-            y=bound["iterations"],
-            mode="lines",
+            x=bound["kappa"], y=bound["iterations"], mode="lines", row=1, col=1,
             line={"color": method_color(PLAIN_CG, theme.name), "width": 2, "dash": BOUND_DASH},
             name=f"CG: bound ½√κ·log(2√κ/{tol:g}){called}",
             hovertemplate="at most %{y:.4g} iterations of CG<br>"
             f"at κ {sign} %{{x:.4g}}, in exact arithmetic<extra></extra>",
-            row=1,
-            col=1,
-        )
+        )  # fmt: skip
