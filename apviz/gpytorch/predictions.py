@@ -35,14 +35,7 @@ NO_SECOND_DERIVATIVES = (
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """The tensors at training inputs that a prediction depends on, with their graph.
-
-    Args:
-        residual: (n,) y − m.
-        noise: 0-d, or (n,).
-        x: (n, d), the kernel's inputs.
-        tensors: of the kernel, as in `Expression`.
-    """
+    """The tensors at training inputs that a prediction depends on, with their graph; residual: (n,) y − m."""
 
     residual: Tensor
     noise: Tensor
@@ -141,7 +134,7 @@ class _Inverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, posterior: Posterior, solves: Solves, c: Tensor, w: Tensor | None) -> Tensor:
         ctx.posterior, ctx.solves = posterior, solves
-        return (posterior.solve_columns(c.to(posterior.weights), solves.hooks) if w is None else w).to(c)
+        return (posterior.solve(c.to(posterior.weights), solves.hooks) if w is None else w).to(c)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
@@ -222,7 +215,6 @@ class PosteriorCovariance(_Solved):
     and (n, m) and (m, m) arrays. Both are cached.
 
     Args:
-        prior: the tensors in which the covariance is differentiated; None: none.
         part_of: the covariance at more test inputs, and the positions of z in them. Solves of a part are solves of the
             whole, so that both have the same numbers.
     """
@@ -298,13 +290,7 @@ def stacked(values: Sequence[Tensor], places: int, batch: torch.Size) -> Tensor:
 
 
 class Stacked(_Solved):
-    """Covariances (*around, m, m) of a batch of models, stacked to (*around, *batch, m, m); solved for on first use.
-
-    Args:
-        parts: the models' covariances, in the batch's order.
-        places: number of dimensions around.
-        batch: shape of the batch.
-    """
+    """Covariances (*around, m, m) of a batch of models, stacked to (*around, *batch, m, m); solved for on first use."""
 
     def __init__(self, parts: Sequence[Any], places: int, batch: torch.Size) -> None:
         super().__init__(*parts, places=places, batch=batch)

@@ -388,7 +388,6 @@ def test_a_posterior_of_any_kernel_agrees_with_dense_algebra(name):
     np.testing.assert_allclose(posterior.mean(z), 0.2 + c.T @ np.linalg.solve(k, y.numpy() - 0.2), atol=1e-6)
     expected = np.diag(formula(z.numpy(), z.numpy()) - c.T @ np.linalg.solve(k, c))
     np.testing.assert_allclose(posterior.variance(z), expected, atol=1e-6)
-    np.testing.assert_allclose(posterior.prior_variance(z), np.diag(formula(z.numpy(), z.numpy())), atol=1e-12)
 
 
 def test_a_trace_records_its_kernel():

@@ -40,11 +40,7 @@ FACTOR_SHARE = 0.45
 
 
 def weighted_norms(r: Tensor, noises: Noise) -> Tensor:
-    """Compute ‖D^-½ r‖ for each column of r: (n, c), scaled so that no square underflows or overflows.
-
-    Args:
-        noises: the diagonal of D, one σ² or (n,).
-    """
+    """Compute ‖D^-½ r‖ for each column of r: (n, c), D one σ² or (n,), so that no square under- or overflows."""
     noises = torch.as_tensor(noises, dtype=torch.float64, device=r.device)
     scaled = r.double() / noises.sqrt().reshape(-1, 1)
     unit = scaled.abs().amax(0).clamp_min(torch.finfo(torch.float64).tiny)
@@ -59,11 +55,7 @@ def mean_tolerance(system: KernelSystem, accuracy: float) -> float:
 
 
 def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> float:
-    """Return the bound on the error of every mean, in posterior standard deviations. Costs 1.0 work if not converged.
-
-    Args:
-        double: K in float64.
-    """
+    """Bound the error of every mean, in posterior standard deviations. Costs 1.0 work if not converged."""
     b = system.given_b.double()
     if solution.converged and system.operator.noises is None:  # a converged residual was measured in float64
         return solution.residual * float(weighted_norms(b, system.noise))

@@ -30,12 +30,7 @@ SMALL_BOUND = 0.1
 def residual_of(
     system: KernelSystem, operator: CountingOperator, weights: Tensor, correction: Tensor | None = None
 ) -> MeanResidual:
-    """Evaluate y − μ − K(W + δ) in float64, which costs 1.0 work.
-
-    Args:
-        operator: K; counts the entries.
-        weights, correction: (n,) W and δ; no correction: zero.
-    """
+    """Evaluate y − μ − K(W + δ) in float64 for weights and their correction, (n,) each, which costs 1.0 work."""
     b, w = system.given_b.double(), weights if correction is None else weights + correction
     found = residual_for(operator, "operator").residual(b, w[:, None], 0.0)
     return MeanResidual(found.r[:, 0], float(found.rounding[0]), operator.noise_of(), correction)
@@ -69,10 +64,7 @@ def sampled_errors(
     """Return the errors at test points, in batches, until the next batch would exceed the seconds.
 
     Args:
-        order: the points in the order to take them.
-        residual: of the weights, perhaps corrected.
         own: returns the standard deviations as they are predicted, (c,) on the CPU; None: by `exact`.
-        exact: variances by the solver that finds the errors.
         seconds: limit; infinite: take all points.
     """
     errors = []

@@ -40,15 +40,7 @@ class Explained(NamedTuple):
 
 
 class FactorVariances:
-    """Explained variances cᵀK⁻¹c by a factor of K in float64, with a bound on their error.
-
-    Args:
-        factor: L, (n, n), lower.
-        operator: K in float64.
-
-    Attributes:
-        error: estimate of ‖LLᵀ − K‖ in the Frobenius norm, from above.
-    """
+    """Explained variances cᵀK⁻¹c by a lower factor L of K, both in float64; `error` estimates ‖LLᵀ − K‖ from above."""
 
     def __init__(self, factor: Tensor, operator: CountingOperator) -> None:
         self._factor, self._noise = factor, operator.noise
@@ -59,11 +51,7 @@ class FactorVariances:
 
     @classmethod
     def of(cls, prepared: Prepared, operator: CountingOperator) -> FactorVariances | None:
-        """Return the variances by the factor of a solver's set-up; None if it has no factor in float64.
-
-        Args:
-            operator: K in float64.
-        """
+        """Return the variances by the factor of a solver's set-up; None if it has no factor in float64."""
         return cls(prepared.factor, operator) if cls.fits(prepared) else None
 
     @staticmethod
@@ -72,11 +60,7 @@ class FactorVariances:
         return isinstance(prepared, Factored) and prepared.factor.dtype is torch.float64
 
     def explained(self, c: Tensor, *, tightly: bool = False) -> Explained:
-        """Compute cᵀK⁻¹c of each column of c: (n, m).
-
-        Args:
-            tightly: also compute w for the bound, which takes a second triangular solve.
-        """
+        """Compute cᵀK⁻¹c of each column of c: (n, m); `tightly`: bound it by w, by a second triangular solve."""
         v = torch.linalg.solve_triangular(self._factor, c, upper=False)
         found, norms = torch.einsum("nm,nm->m", v, v), torch.linalg.vector_norm(c, dim=0)
         if tightly:

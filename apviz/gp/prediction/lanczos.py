@@ -63,12 +63,7 @@ class LanczosInverse:
         return len(self._basis) if self._basis else 0
 
     def extend(self, rank: int) -> None:
-        """Extend the basis to `rank`, at most n. The start and each new vector cost a product with K, 1.0 work.
-
-        Raises:
-            ValueError: rank is not a whole number of at least 1.
-            MemoryError: up to three copies of n·rank numbers do not fit the free memory.
-        """
+        """Extend the basis to `rank`, at most n. The start and each new vector cost a product with K, 1.0 work."""
         require_whole("rank", rank, 1)
         x = self.operator.x
         rank = min(int(rank), len(x))

@@ -23,12 +23,7 @@ CHUNK = 2**18
 
 
 class MeanProducts:
-    """Products with the weights of a posterior, in float64.
-
-    Args:
-        operator: K of the posterior, which counts.
-        double: the same in float64; if it has Fourier products by the user's choice, these are taken.
-    """
+    """Products with the weights of a posterior, in float64: Fourier products if the user's `double` has them, too."""
 
     def __init__(self, operator: CountingOperator, double: CountingOperator) -> None:
         self._operator, self._double = operator, double
@@ -47,11 +42,7 @@ class MeanProducts:
         return self._products(z, columns, len(z)).reshape(len(z), *weights.shape[1:])
 
     def measure(self, z: Tensor, weights: Tensor, points: int) -> None:
-        """Measure the error of a product at some of this number of points, if it would be approximate.
-
-        Args:
-            z, weights: (m, d) some of the points, and (n,).
-        """
+        """Measure the error of a product at z: (m, d), some of this number of points, if it would be approximate."""
         if self._wanted(points):
             self._products(z, weights[:, None], points)
 

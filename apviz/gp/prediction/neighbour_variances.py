@@ -35,11 +35,7 @@ ROUNDING = 1e-9
 
 
 class NeighbourVariances:
-    """Variances of f given the rows that explain most of a group of test points.
-
-    Args:
-        operator: K in float64; counts the entries.
-    """
+    """Variances of f given the rows that explain most of a group of test points, by K in float64."""
 
     def __init__(self, operator: CountingOperator) -> None:
         self._operator = operator

@@ -41,10 +41,7 @@ FEATURE_ROWS = 1_024
 class PriorSamples:
     """Functions drawn from a Gaussian process with mean 0 and the covariance of random features.
 
-    Args:
-        features: random features of the kernel.
-        count: number of functions.
-        seed: seed of their weights; it must differ from the seed of the features.
+    The seed of their weights must differ from that of the features.
     """
 
     def __init__(self, features: RandomFeatures, count: int, seed: int) -> None:
@@ -65,19 +62,13 @@ class PosteriorSamples:
     The random features approximate the prior's covariance, with an error that falls with the root of their number.
     With 2,000 features it is up to about 3% of the prior's variance, far from data. Near data most of it cancels, but
     the variance is small there too. For Matérn-5/2, a variance of 1% of the prior's is off by a quarter of itself
-    (standard deviation over seeds; an eighth with 8,000 features). One of 0.2%, at σ² = 1e-4 of the prior's variance,
-    is off by nearly all of itself. A Fourier series, for many rows of few inputs, errs by at most 1e-3 of the prior's
+    (standard deviation over seeds). A Fourier series, for many rows of few inputs, errs by at most 1e-3 of the prior's
     variance. `Posterior.covariance`, for fewer test points, has no such error. The data term is exact to the tolerance
     of the solve. One solve serves all samples.
 
     Args:
         posterior: the posterior; its rows may have different noises.
-        count: number of functions.
-        seed: seed of all random numbers.
-        features: number of cosines and sines for each term of the kernel, as in `Kernel.random_features`.
-        prior: how the prior is sampled, as in `Posterior.samples`.
-        around: (m, d) points that the box of a Fourier series must contain too.
-        hooks: hooks of the solve.
+        count, seed, features, prior, around, hooks: as in `Posterior.samples`.
         may_tighten: use a smaller tolerance than that of the posterior's `variance_solver` if it is needed.
 
     Attributes:
@@ -85,9 +76,6 @@ class PosteriorSamples:
         solution: result of the solve.
         error: (count,) float64, ‖r‖/σ of the residual: a bound on the error of each sample due to the solve, in
             posterior standard deviations of f, at any input.
-
-    Raises:
-        ValueError: count or features is below 1, or a part of the kernel has no known spectrum.
     """
 
     prior: PriorSamples | PriorSeries
@@ -145,12 +133,6 @@ class PosteriorSamples:
 
         With z = K⁻¹k(X, x*) and features φ the variance of a sample is ‖φ(x*) − Σᵢ zᵢ φ(xᵢ)‖² + zᵀDz. Costs a solve
         for m right-hand sides.
-
-        Args:
-            hooks: hooks of the solve.
-
-        Raises:
-            TypeError: the prior is drawn by a Fourier series.
         """
         if not isinstance(self.prior, PriorSamples):
             raise TypeError("the prior is a Fourier series, whose error is known: there are no random features")
@@ -198,14 +180,7 @@ def prior_functions(
     operator: Operator, count: int, seeds: Sequence[int], prior: PriorBy = "auto", features: int = FEATURES,
     around: Tensor | None = None,
 ) -> PriorSamples | PriorSeries:  # fmt: skip
-    """Draw functions from the prior of an operator's kernel; arguments as in `Posterior.samples`.
-
-    Args:
-        seeds: of frequencies, and of the other random numbers.
-
-    Raises:
-        ValueError: a part of the kernel has no known spectrum; `series` is not possible.
-    """
+    """Draw functions from an operator's prior, as `Posterior.samples`; seeds: of frequencies, and of weights."""
     if prior == "series" or (prior == "auto" and operator.n >= LEAST_ROWS):
         try:
             return PriorSeries(operator, int(count), seeds[1], around)

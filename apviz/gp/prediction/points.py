@@ -16,15 +16,7 @@ CHUNK = 8192
 
 
 class Points:
-    """Test inputs (m, d) of a system.
-
-    Args:
-        x_star: any object that can be sliced by rows, such as a `numpy.memmap`; it is neither moved nor copied.
-
-    Raises:
-        ValueError: another width, NaN or infinite values, or values so large that squared distances overflow; the
-            message says where.
-    """
+    """Test inputs (m, d) of a system, from any object that can be sliced by rows, which is neither moved nor copied."""
 
     def __init__(self, x_star: Any, system: KernelSystem) -> None:
         if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):

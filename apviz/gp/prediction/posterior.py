@@ -34,7 +34,7 @@ from apviz.gp.prediction.mean_products import MeanProducts
 from apviz.gp.prediction.pathwise import FEATURES, PosteriorSamples, PriorBy
 from apviz.gp.prediction.points import Points
 from apviz.gp.prediction.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy, how_known
-from apviz.gp.prediction.variance_methods import Method, VarianceMethods
+from apviz.gp.prediction.variance_methods import Asked, Known, Method, VarianceMethods
 from apviz.gp.prediction.variances import VARIANCE_TOL, Batch, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
@@ -82,21 +82,14 @@ class Posterior:
     has the proof). Without a given solver, the tolerance keeps this bound below `accuracy`, and cost decides the
     solver: a Cholesky factor in float64 for a few thousand rows, `Automatic` for more. If that fails and memory allows,
     it falls back to the factor. If the bound stays above `accuracy`, a warning gives its value. Errors are usually far
-    below the bound: those of test points whose variances are solved for are known nearly exactly, and
-    `prediction_accuracy` says what they are.
+    below the bound; `prediction_accuracy` says what they are.
 
     **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW recomputed, the variance is
-    k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw = −2h(w), which is below cᵀK⁻¹c by rᵀK⁻¹r for any w. The
-    error is therefore of second order in the residual. A solve that stops early makes the variance too large, never too
-    small, up to rounding; the excess is at most ‖r‖²/σ². Each batch costs one solve and one product with K. The set-up
-    (the factors of the blocks) is built for the first batch and kept. If it is a Cholesky factor L of K in float64, the
-    variance is k(x*, x*) − ‖L⁻¹c‖², without a solve, unless the rounding of L is too large for that.
-
-    Without a given `variance_solver`, the bound should be at most 1% of variance + σ² at every point, and the standard
-    deviation of f at most a tenth too large. Otherwise the solve resumes from its weights with smaller tolerances, for
-    at most ten times the work, and warns if the bound stays large. If K is ill-conditioned, variances need a smaller
-    residual than the mean. With 4,500 points of kin40k (λmax/σ² near 10⁶), a residual of 0.01 left variances, noise
-    included, ten times too large; 0.001 left them twice too large, and 1e-4 by a few per cent.
+    k(x*, x*) − cᵀw − rᵀw, with an error of second order in the residual. A solve that stops early makes the variance
+    too large, never too small, up to rounding; the excess is at most ‖r‖²/σ². A Cholesky factor of K in float64 needs
+    no solve. Without a given `variance_solver`, the bound should be at most 1% of variance + σ² at every point, and the
+    standard deviation of f at most a tenth too large. Otherwise the solve resumes with smaller tolerances, for at most
+    ten times the work, and warns if the bound stays large.
 
     **Variance by Lanczos** (`LanczosInverse`), the paper's method, is cheaper for many test points. It over-estimates
     the variance by an unknown amount that falls with the rank. It costs rank + 1 products with K once and holds n·rank
@@ -137,7 +130,7 @@ class Posterior:
             weights were given.
         operator: the system's operator, which counts the kernel entries of predictions.
         double: the same operator in float64, used for predictions.
-        variance_solves: records of the last call that solved for variances, one for each finished batch. Their
+        variance_solves: records of the solves of the last call for variances, one for each finished batch. Their
             `errors` are those of the predictions.
 
     Raises:
@@ -179,19 +172,15 @@ class Posterior:
             weights is None or initial_weights is None,
             "weights and initial_weights", "both", "one or the other: with weights nothing is solved",
         )  # fmt: skip
-        x, y = tensor_of(x, "x"), tensor_of(y, "y")
-        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
-            raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
-        check_finite(y[:, None], "y")
+        x = tensor_of(x, "x")
+        y = _targets_of(y, x)
         self.hyperparameters, self._accuracy_asked = hyperparameters, accuracy
         self.accuracy_wanted = ACCURACY if accuracy is None else float(accuracy)
         self._asked, self._variances_by, self.batch_size = solver, variance_solver, batch_size
         self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
-        # errors at a sample, and the number of all points, if near rows gave the last variances
-        self._last_sample: tuple[list[PointErrors], int] | None = None
-        self._last_solves: list[VarianceSolve] = []  # those of the last predictions, empty without variances by solves
+        self._known = Known()  # of the last predictions
 
         def system_in(dtype: torch.dtype) -> KernelSystem:
             return KernelSystem(
@@ -253,8 +242,7 @@ class Posterior:
             self._of_mean.append(self.solver.prepare(self.system.operator))
         made = copy.copy(self)
         made.system = self.system.with_right_hand_sides(y.double() - self.hyperparameters.mean)
-        made.variance_solves, made._last_solves, made._last_sample = [], [], None
-        made._solve_work, made._measured = 0.0, None
+        made.variance_solves, made._known, made._solve_work, made._measured = [], Known(), 0.0, None
         made.weights = made._solve(hooks, initial_weights)
         made._warn_of_mean()
         return made
@@ -307,22 +295,19 @@ class Posterior:
         """Kernel entries evaluated or read so far ÷ n², by the solve for the mean and all predictions."""
         return self._solve_work + self._by_batches.work + self.operator.work
 
-    def prior_variance(self, x_star: Any) -> Tensor:
-        """Return the prior variance k(x*, x*): x_star (m, d), to (m,) float64."""
-        points = Points(x_star, self.system)
-        with explained("a prediction", FEWER_AT_ONCE):
-            return self._by_batches.prior(points[:])
-
     def mean(self, x_star: Any) -> Tensor:
         """Predict the mean μ + k(x*, X) W: x_star (m, d), to (m,).
 
         Evaluates mn entries without an n × m array; or, for many points and rows of up to three inputs, a Fourier
         series that was compared with entries at some of the points (`apviz.gp.prediction.mean_products`).
         """
-        self._last_solves, self._last_sample = [], None
+        self._known = Known()
         with explained("a prediction", FEWER_AT_ONCE):
-            found = [data for _, _, data in self.products(x_star, self.weights)]
-            return torch.cat([self.weights[:0], *found]) + self.hyperparameters.mean
+            return self._mean(x_star)
+
+    def _mean(self, x_star: Any) -> Tensor:
+        found = [data for _, _, data in self.products(x_star, self.weights)]
+        return torch.cat([self.weights[:0], *found]) + self.hyperparameters.mean
 
     def products(self, x_star: Any, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Evaluate k(x*, X) weights, for weights (n,) or (n, p) float64: rows, inputs and values of each chunk.
@@ -358,7 +343,7 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
-            for batch in self._variances(points, method, rank, checked_hooks(hooks)):
+            for batch in self._variances(points, method, hooks, rank):
                 out[batch.rows] = batch.variance
             return out + self.hyperparameters.noise if include_noise else out
 
@@ -376,15 +361,13 @@ class Posterior:
             points = Points(x_star, self.system)
             means, variances = (self.weights.new_empty(len(points)) for _ in range(2))
             done = 0
-            for batch in self._variances(points, method, rank, checked_hooks(hooks)):
+            for batch in self._variances(points, method, hooks, rank):
                 variances[batch.rows] = batch.variance
                 if batch.columns is not None:
                     means[batch.rows] = self._mean_of(batch)
                     done += len(batch.points)
             if done < len(points):
-                accuracy = self._last_solves, self._last_sample
-                means = self.mean(x_star)
-                self._last_solves, self._last_sample = accuracy  # of these predictions
+                means = self._mean(x_star)
             return means, variances + self.hyperparameters.noise if include_noise else variances
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
@@ -408,10 +391,10 @@ class Posterior:
         return self._covariances(Points(x_star, self.system), size, hooks)
 
     def _covariances(self, points: Points, size: int, hooks: Iterable[Hook]) -> tuple[Tensor, Tensor]:
-        hooks, z = checked_hooks(hooks), points[:]
+        z = points[:]
         w, c = (self.weights.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.weights.new_empty(len(z))
-        for batch in self._by_solves(points, hooks, keep=(w, c)):
+        for batch in self._variances(points, "solves", hooks, keep=(w, c)):
             variance[batch.rows] = batch.variance
         explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
         out = -0.5 * (explained + explained.mT)
@@ -422,19 +405,12 @@ class Posterior:
         return out, w
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solve K w = b, (n,), by the solver of the mean. Warns if it does not converge."""
-        return self._solved(b, self.solver, hooks).reshape(-1)
-
-    def solve_columns(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
-        """Solve K W = B, (n, p), by the solver of variances. Warns if it does not converge."""
-        return self._solved(b, self.variance_solver, hooks)
-
-    def _solved(self, b: Tensor, solver: Solver, hooks: Iterable[Hook]) -> Tensor:
-        solution = self.attempt(b, solver, hooks)
+        """Solve K w = b, (n,), by the solver of the mean, or K W = B, (n, p), by that of variances; may warn."""
+        solution = self.attempt(b, self.solver if b.ndim == 1 else self.variance_solver, hooks)
         if not solution.converged:
             end = f"(residual {solution.residual:.2e} after {solution.epochs} epochs): it {solution.stop_message}"
             warnings.warn(NotConverged(f"a solve for gradients did not converge {end}", solution), stacklevel=3)
-        return solution.weights.to(self.system.device, torch.float64)
+        return solution.weights.to(self.system.device, torch.float64).reshape(b.shape)
 
     def inverse_diagonal(self, rows: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
         """Return the diagonal entries of K⁻¹ in some rows, (m,) indices to (m,), from near rows or by solves.
@@ -460,7 +436,7 @@ class Posterior:
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points), len(ranks))
             for rows, chunk in points.chunks(self._methods.chunk()):
-                out[rows] = self._by_batches.from_explained(self._methods.inverse.explained(chunk, ranks), chunk)
+                out[rows] = self._methods.by_ranks(chunk, ranks)
         return out + self.hyperparameters.noise if include_noise else out
 
     def predict(
@@ -477,12 +453,9 @@ class Posterior:
         `x_star` may be any object that can be sliced by rows, such as a `numpy.memmap`. All of it is read once to
         check it before any work.
         """
-        points = Points(x_star, self.system)
         added = self.hyperparameters.noise if include_noise else 0.0
-        variances = self._variances(points, method, rank, checked_hooks(hooks))
-        return (
-            Prediction(batch.rows, self._mean_of(batch), batch.variance + added, batch.solve) for batch in variances
-        )
+        batches = self._variances(Points(x_star, self.system), method, hooks, rank)
+        return (Prediction(each.rows, self._mean_of(each), each.variance + added, each.solve) for each in batches)
 
     def accuracy(
         self, x_star: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
@@ -525,10 +498,7 @@ class Posterior:
     @property
     def prediction_accuracy(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if their variances were solved for, else the proven bound."""
-        if self._last_sample is not None:
-            return self._accuracy(*self._last_sample)
-        points = sum(len(each.excess) for each in self._last_solves)
-        return self._accuracy([each.errors for each in self._last_solves], points)
+        return self._accuracy(*self._known.errors)
 
     def samples(
         self, count: int, seed: int = 0, *, prior: PriorBy = "auto", features: int = FEATURES, around: Any = None,
@@ -590,44 +560,30 @@ class Posterior:
         solver = next(ways(self.system, None, False, self.accuracy_wanted))[1]
         return Variances(self.system, self.double, to_tolerance(solver, VARIANCE_TOL), True, self.batch_size)
 
-    def _mean(self, chunk: Tensor) -> Tensor:
-        return self._means.product(chunk, self.weights) + self.hyperparameters.mean
-
     def _mean_of(self, batch: Batch) -> Tensor:
         """Return the means of a batch of variances, without evaluating k(X, x*) again if the batch has it."""
-        if batch.columns is None:
-            return self._mean(batch.points)
-        return batch.columns.T @ self.weights + self.hyperparameters.mean
+        columns, mean = batch.columns, self.hyperparameters.mean
+        if columns is None:
+            return self._means.product(batch.points, self.weights) + mean
+        return columns.T @ self.weights + mean
 
-    def _variances(self, points: Points, method: Method, rank: int, hooks: list[Hook]) -> Iterator[Batch]:
-        """Return an iterator of batches. Settings are checked immediately."""
-        method = self._methods.chosen(method, len(points))
-        self._last_sample = None
-        if method == "lanczos":
-            require_whole("rank", rank, 1)
-            self._last_solves = []
-            return self._methods.by_lanczos(points, rank)
-        if method == "neighbours" and len(points):
-            return self._by_neighbours(points, hooks)
-        return self._by_solves(points, hooks)
-
-    def _by_neighbours(self, points: Points, hooks: list[Hook]) -> Iterator[Batch]:
-        self.variance_solves = self._last_solves = []
-        residual, seconds = self._mean_residual(), 0.0 if self.solution is None else self.solution.seconds
-        variance = self._methods.by_neighbours(points, hooks, self.variance_solves, residual)
-        errors = self._methods.accuracy_of(variance, points, hooks, residual, seconds)
-        self._last_sample = errors, len(points)
-        return (Batch(rows, chunk, variance[rows], None) for rows, chunk in points.chunks(self._methods.chunk()))
-
-    def _by_solves(
-        self, points: Points, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
+    def _variances(
+        self, points: Points, method: Method, hooks: Iterable[Hook], rank: int = 1, keep: Sequence[Tensor] | None = None
     ) -> Iterator[Batch]:
-        """Do as `_variances`, and write W and C + R of all points into `keep`, two (n, m) arrays."""
-        self.variance_solves = self._last_solves = []
-        batches = list(points.slices(self._by_batches.width(len(points))))
-        return self._by_batches.by_solves(
-            batches, points.__getitem__, hooks, self.variance_solves, self._mean_residual(), keep
-        )
+        """Return an iterator of batches. Settings are checked immediately."""
+        self._known = Known()
+        self.variance_solves = self._known.solves
+        seconds = 0.0 if self.solution is None else self.solution.seconds
+        asked = Asked(points, checked_hooks(hooks), self._mean_residual, self._known, seconds, rank, keep)
+        return self._methods.batches(method, asked)
+
+
+def _targets_of(given: Any, x: Tensor) -> Tensor:
+    y: Tensor = tensor_of(given, "y")
+    if y.ndim != 1 or (x.ndim and len(y) != len(x)):
+        raise ValueError(f"y must have shape (n,), one target for each row of x, got {tuple(y.shape)}")
+    check_finite(y[:, None], "y")
+    return y
 
 
 def _check_settings(

@@ -54,11 +54,6 @@ class MeanResidual:
         least = float(torch.as_tensor(self.noises).min())
         return float(weighted_norms(self.r[:, None], self.noises)) + self.rounding / math.sqrt(least)
 
-    def known_errors(self, c: Tensor, z: Tensor) -> Tensor:
-        """Return the known parts of exact mean − mean, (c,): cᵀδ + z̃ᵀr for c = k(X, x*), z̃: (n, c)."""
-        known: Tensor = z.T @ self.r
-        return known if self.correction is None else known + c.T @ self.correction
-
     def errors(self, c: Tensor, z: Tensor, variance: Tensor, excess: Tensor) -> PointErrors:
         """Bound the errors of means and standard deviations at test points.
 
@@ -66,7 +61,9 @@ class MeanResidual:
             c, z: (n, c) k(X, x*) and solutions z̃ of K z = c.
             variance: (c,) predicted variances of f, each too large by at most `excess`: (c,).
         """
-        known, excess = self.known_errors(c, z), excess.to(variance)
+        known, excess = z.T @ self.r, excess.to(variance)
+        if self.correction is not None:
+            known = known + c.T @ self.correction
         noises = torch.as_tensor(self.noises, dtype=torch.float64, device=z.device).reshape(-1, 1)
         # the variance is at least zᵀDz, and ‖D^½(z − z̃)‖² is at most the excess
         of_noise = torch.sum(z.square() * noises, 0).sqrt() - excess.sqrt()
@@ -143,11 +140,7 @@ class PredictionAccuracy:
     def of(
         cls, errors: Iterable[PointErrors], points: int, proven: float, how: str = "proven", product_error: float = 0.0
     ) -> PredictionAccuracy:
-        """Return the accuracy from the errors of batches of sampled points.
-
-        Args:
-            product_error: error of k(x*, X) W in the target's units, where that product is approximate.
-        """
+        """Return the accuracy from errors of batches of sampled points; `product_error` is in the target's units."""
         several = list(errors)
         off, sd, least = (
             np.concatenate([*(getattr(each, name).double().numpy() for each in several), []])
@@ -157,12 +150,7 @@ class PredictionAccuracy:
         return cls(off + of_product, sd, points, proven, how, float(of_product.max(initial=0.0)), product_error > 0)
 
     def with_means_of(self, solution: Solution | None, bound: float) -> PredictionAccuracy:
-        """Return the accuracy of other means at these points, each with the bound that holds for all of them.
-
-        Args:
-            solution: of the solve for these means.
-            bound: on the error that it leaves in every mean, in posterior standard deviations.
-        """
+        """Return the accuracy of other means at these points, from the solve and the bound that hold for all."""
         errors = np.full_like(self.mean_errors, bound + self.product_error)
         return replace(self, mean_errors=errors, proven=bound, how=how_known(solution))
 

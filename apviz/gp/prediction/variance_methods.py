@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Final, Literal, get_args
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -17,7 +18,7 @@ from apviz.gp.prediction.points import CHUNK, Points
 from apviz.gp.prediction.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy
 from apviz.gp.prediction.variances import Batch, Variances, VarianceSolve
 from apviz.operators import CountingOperator
-from apviz.settings import require
+from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 
 Method = Literal["solves", "lanczos", "neighbours", "auto"]
@@ -32,16 +33,53 @@ SAMPLE_SECONDS = 10.0
 SD_ERROR = 0.05
 
 
+@dataclass(eq=False)
+class Known:
+    """What is known of the errors of predictions.
+
+    Args:
+        solves: records of the solves for their variances.
+        sample: if near rows gave the variances, the errors at some of them, and `points`, the number of all.
+    """
+
+    solves: list[VarianceSolve] = field(default_factory=list)
+    sample: list[PointErrors] = field(default_factory=list)
+    points: int = 0
+
+    @property
+    def errors(self) -> tuple[list[PointErrors], int]:
+        """The errors, and the number of points among which they were sampled."""
+        if self.sample:
+            return self.sample, self.points
+        return [each.errors for each in self.solves], sum(len(each.excess) for each in self.solves)
+
+
+class Asked(NamedTuple):
+    """What a method of variances is asked for.
+
+    Args:
+        points: test points.
+        hooks: hooks of the solves.
+        residual: returns the residual of the mean.
+        known: to be filled with what is known of errors.
+        solve_seconds: seconds of the solve for the mean.
+        rank: rank of Lanczos.
+        keep: two (n, m) arrays for the method `solves` to fill with W and C + R of all points.
+    """
+
+    points: Points
+    hooks: list[Hook]
+    residual: Callable[[], MeanResidual]
+    known: Known
+    solve_seconds: float
+    rank: int
+    keep: Sequence[Tensor] | None
+
+
 class VarianceMethods:
     """Variances of test points by any method.
 
-    Args:
-        operator, double: K, and the same in float64; they count the entries.
-        by_solves: variances by solves.
-        batch_size: number of test points in a chunk without n × batch arrays; `auto`: 8,192.
-
-    Attributes:
-        inverse: Lanczos of K.
+    A method is a function from what is asked to batches of variances. Add yours to the table in `__init__`.
     """
 
     def __init__(
@@ -54,6 +92,13 @@ class VarianceMethods:
         self._operator, self._double, self._by_solves, self._batch_size = operator, double, by_solves, batch_size
         self._near: NeighbourVariances | None = None
         self.inverse = LanczosInverse(operator)
+        self._table: dict[str, Callable[[Asked], Iterator[Batch]]] = {
+            "solves": self._solves, "lanczos": self._lanczos, "neighbours": self._neighbours,
+        }  # fmt: skip
+
+    def batches(self, method: Method, asked: Asked) -> Iterator[Batch]:
+        """Return the batches of a method. Settings are checked immediately."""
+        return self._table[self.chosen(method, len(asked.points))](asked)
 
     def chunk(self) -> int:
         """Return the chunk size of products, at most n/4: the dense operator forms k(x*, X) in addition to K."""
@@ -67,30 +112,50 @@ class VarianceMethods:
         many = points >= MANY_POINTS and self._operator.n > MANY_ROWS
         return "neighbours" if many and not self._by_solves.has_factor else "solves"
 
-    def by_lanczos(self, points: Points, rank: int) -> Iterator[Batch]:
-        """Yield the variances by Lanczos of a rank."""
-        for rows, chunk in points.chunks(self.chunk()):
-            explained = self.inverse.explained(chunk, [rank])
-            yield Batch(rows, chunk, self._by_solves.from_explained(explained, chunk)[:, 0], None)
+    def _solves(self, asked: Asked) -> Iterator[Batch]:
+        points, batches = asked.points, list(asked.points.slices(self._by_solves.width(len(asked.points))))
+        return self._by_solves.by_solves(
+            batches, points.__getitem__, asked.hooks, asked.known.solves, asked.residual(), asked.keep
+        )
 
-    def by_neighbours(
-        self, points: Points, hooks: list[Hook], done: list[VarianceSolve], residual: MeanResidual
-    ) -> Tensor:
-        """Return the variances given near rows, (m,), by solves where these have not settled.
+    def _lanczos(self, asked: Asked) -> Iterator[Batch]:
+        require_whole("rank", asked.rank, 1)
+        return (
+            Batch(rows, chunk, self.by_ranks(chunk, [asked.rank])[:, 0], None)
+            for rows, chunk in asked.points.chunks(self.chunk())
+        )
 
-        Args:
-            done: list to which the records of the solves are appended.
-            residual: of the mean.
-        """
+    def by_ranks(self, chunk: Tensor, ranks: Sequence[int]) -> Tensor:
+        """Return variances by Lanczos at several ranks: test inputs (c, d), to (c, len(ranks))."""
+        return self._by_solves.from_explained(self.inverse.explained(chunk, ranks), chunk)
+
+    def _neighbours(self, asked: Asked) -> Iterator[Batch]:
+        """Take variances given near rows, and by solves where these have not settled; warn if a sample is far off."""
+        points, hooks, known, residual = asked.points, asked.hooks, asked.known, asked.residual()
+        if not len(points):
+            return self._solves(asked)
         together = max(CHUNK, GROUPED // self._operator.x.shape[1])
-        found = [self._neighbours().variances(chunk) for _, chunk in points.chunks(together)]
-        variance, settled = (torch.cat(each) for each in zip(*found, strict=True))
+        near = [self._near_rows().variances(chunk) for _, chunk in points.chunks(together)]
+        variance, settled = (torch.cat(each) for each in zip(*near, strict=True))
         # all at once: a solve for one point takes nearly as long as for a hundred
         left, size = (~settled).nonzero()[:, 0].cpu().numpy(), self._by_solves.width()
         batches = [slice(start, min(start + size, len(left))) for start in range(0, len(left), size)]
-        for batch in self._by_solves.by_solves(batches, lambda rows: points[left[rows]], hooks, done, residual):
+        for batch in self._by_solves.by_solves(batches, lambda rows: points[left[rows]], hooks, known.solves, residual):
             variance[left[batch.rows]] = batch.variance
-        return variance
+        order = torch.randperm(len(points), generator=Generator().manual_seed(0))[:SAMPLE].numpy()
+        # as predicted for the groups of all points: a sample on its own would have smaller groups
+        sd, seconds = variance.sqrt().cpu(), max(SAMPLE_SECONDS, asked.solve_seconds)
+        known.points, known.sample = len(points), sampled_errors(
+            points, order, residual, lambda chunk, rows, found: sd[order[rows]], self._by_solves, seconds, hooks
+        )  # fmt: skip
+        found = PredictionAccuracy.of(known.sample, len(points), math.inf)
+        if not found.sd_error() <= SD_ERROR:
+            warnings.warn(
+                f"standard deviations given near rows may be too large: {found.sentence}; the method 'solves' takes "
+                "longer and is more accurate",
+                stacklevel=5,
+            )
+        return (Batch(rows, chunk, variance[rows], None) for rows, chunk in points.chunks(self.chunk()))
 
     def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
         """Return the diagonal entries of K⁻¹ in some rows, (m,) indices to (m,): never too large, up to rounding.
@@ -100,7 +165,7 @@ class VarianceMethods:
         """
         if self._operator.n <= MANY_ROWS or self._by_solves.has_factor:
             return self._inverse_diagonal_by_solves(rows, hooks)
-        variance, settled = self._neighbours().left_out(rows)
+        variance, settled = self._near_rows().left_out(rows)
         found = 1 / variance
         if not settled.all():
             found[~settled] = self._inverse_diagonal_by_solves(rows[~settled], hooks).to(found)
@@ -110,30 +175,7 @@ class VarianceMethods:
         parts = torch.split(rows, self._by_solves.width())
         return torch.cat([self._by_solves.inverse_diagonal(part, hooks) for part in parts])
 
-    def accuracy_of(
-        self, variance: Tensor, points: Points, hooks: list[Hook], residual: MeanResidual, solve_seconds: float
-    ) -> list[PointErrors]:
-        """Return the errors at a random sample of points whose variances, (m,), were predicted; warn if they are large.
-
-        Args:
-            solve_seconds: seconds of the solve for the mean; the sample takes 8 points, and more within these seconds.
-        """
-        order = torch.randperm(len(points), generator=Generator().manual_seed(0))[:SAMPLE].numpy()
-        # as predicted for the groups of all points: a sample on its own would have smaller groups
-        sd, seconds = variance.sqrt().cpu(), max(SAMPLE_SECONDS, solve_seconds)
-        errors = sampled_errors(
-            points, order, residual, lambda chunk, rows, found: sd[order[rows]], self._by_solves, seconds, hooks
-        )
-        found = PredictionAccuracy.of(errors, len(points), math.inf)
-        if not found.sd_error() <= SD_ERROR:
-            warnings.warn(
-                f"standard deviations given near rows may be too large: {found.sentence}; the method 'solves' takes "
-                "longer and is more accurate",
-                stacklevel=4,
-            )
-        return errors
-
-    def _neighbours(self) -> NeighbourVariances:
+    def _near_rows(self) -> NeighbourVariances:
         if self._near is None:
             self._near = NeighbourVariances(self._double)
         return self._near

@@ -101,14 +101,8 @@ class Variances:
     """Variances k(x*, x*) − cᵀK⁻¹c of batches of test points, with a single set-up of the solver.
 
     Args:
-        system: system with K.
-        operator: K in float64; counts the entries evaluated outside the solves.
-        solver: solver of K W = C.
         may_tighten: resume with smaller tolerances if the bound on the excess is large.
         batch_size: number of test points in a solve; `auto`: from the free memory.
-
-    Attributes:
-        work: work of all solves, in kernel entries ÷ n².
     """
 
     def __init__(
@@ -153,12 +147,7 @@ class Variances:
         return self._operator.formula.diagonal(self._operator.scaled(chunk))
 
     def from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
-        """Return prior minus explained variance. Rounding may leave [0, prior], so the result is clipped to it.
-
-        Args:
-            explained: (c,) or (c, ranks).
-            chunk: (c, d) test inputs.
-        """
+        """Return prior minus explained variance, (c,) or (c, ranks), clipped to [0, prior] because of rounding."""
         prior = self.prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
         return (prior - explained).clamp_(min=0.0).minimum(prior)
 
@@ -169,16 +158,14 @@ class Variances:
         hooks: list[Hook],
         done: list[VarianceSolve],
         mean: MeanResidual,
-        keep: tuple[Tensor, Tensor] | None = None,
+        keep: Sequence[Tensor] | None = None,
     ) -> Iterator[Batch]:
         """Solve batch by batch. Warns about the first batch whose variances may be too large.
 
         If the set-up has a Cholesky factor in float64 that is accurate enough, it needs no solve, so no hook is called.
 
         Args:
-            batches: rows of the test inputs.
             chunk_of: returns the test inputs of rows, (c, d).
-            hooks: hooks of the solves.
             done: list to which the records are appended.
             mean: residual of the mean's weights, whose errors are found on the way.
             keep: two (n, m) arrays to fill with W and C + R of all points.
