@@ -20,7 +20,6 @@ from apviz.comparison import compare
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.experiments import Options, run
 from apviz.experiments.running import folder_of
-from apviz.gp.estimator import saved
 from apviz.report.page import find_traces, write_report
 from apviz.solvers import attempt
 from tests.trust.kill import Small
@@ -172,7 +171,7 @@ def _model(rows: int) -> apviz.GaussianProcess:
 
 
 def _model_saved(folder: Path, result: Any, error: OSError | None, said: list[str]) -> None:
-    rows = len(saved.read(folder / "runs" / "m.npz").rows.x)
+    rows = len(apviz.GaussianProcess.load(folder / "runs" / "m.npz").rows_.x)
     assert rows == ROWS or (error is not None and rows == ROWS - 5), "the model there is neither"
 
 

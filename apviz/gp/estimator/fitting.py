@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from apviz.analysis.diagnosis.data import ON_FLOOR_FACTOR
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
 from apviz.gp.estimator.prior import Prior
@@ -26,8 +27,7 @@ from apviz.gp.prediction.variance_methods import METHODS
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import ESTIMATORS
 from apviz.gp.training.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
-from apviz.gp.training.noise_floor import floor_of, require_floor, warn_if_on_floor
-from apviz.gp.training.parametrisation import Parametrisation
+from apviz.gp.training.parametrisation import ABOVE_FLOOR, Parametrisation
 from apviz.gp.training.settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
@@ -35,7 +35,7 @@ from apviz.kernels import Kernel
 from apviz.kernels.own_sklearn import check_entries
 from apviz.operators import OPERATORS
 from apviz.preconditioners import whitening_of
-from apviz.settings import LARGEST_SEED, require, require_whole
+from apviz.settings import LARGEST_SEED, Auto, require, require_number, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem, tensor_of
@@ -55,6 +55,11 @@ START_NOISE = 0.1
 MOST_RESTARTS = 10_000
 # share of nearly equal rows from which a warning says so
 NEAR_SHARE = 0.01
+# Floors as shares of the target's variance. With exact likelihoods in float64, 300 to 1,000 rows without noise trained
+# without a failed factor at 1e-6 and often not at 1e-8. Iterative solves in float32 need the paper's.
+EXACT_FLOOR, ESTIMATED_FLOOR = 1e-6, 1e-4
+# factor by which the warning suggests to lower the floor
+LOWER_BY = 100
 
 
 def check_settings(gp: GaussianProcess) -> None:
@@ -87,7 +92,8 @@ def check_settings(gp: GaussianProcess) -> None:
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
     # A scikit-learn kernel is converted once the number of inputs is known. `auto` means Adam for many rows.
-    require_floor(gp.noise_floor)
+    if gp.noise_floor != "auto":
+        require_number("noise_floor", gp.noise_floor, 0.0, "a number, at least 0, or 'auto'")
     for n in (2, CHOLESKY_ROWS + 1):
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
@@ -165,11 +171,9 @@ def rows_of(x: Tensor, y: Tensor, weights: NDArray[np.float64] | None) -> tuple[
 
 
 def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
-    """Log how many different rows are nearly equal; warn if merging them would save work.
+    """Log how many different rows x: (m, d) are nearly equal; warn if merging them would save work.
 
-    Args:
-        x: (m, d) different rows.
-        numbers: (m,) their numbers in the user's table.
+    `numbers` are their places in the user's table.
     """
     values = x.numpy()
     scales = values.std(axis=0)
@@ -196,7 +200,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
     x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
     kernel, noise, initial = gp.kernel, None, None
-    noise_floor = floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
+    noise_floor = _floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
     if model is not None:
         if model.start.is_evaluated:
             check_entries(model.kernel, x)
@@ -218,12 +222,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
 def train(
     gp: GaussianProcess, rows: DistinctRows, scaling: Scaling, hooks: list[Hook]
 ) -> tuple[Hyperparameters, TrainingTrace | None]:
-    """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled.
-
-    Args:
-        rows: the scaled rows.
-        scaling: the scaling that was applied to them.
-    """
+    """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled."""
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
     if rows.n == 1:
@@ -252,8 +251,30 @@ def train(
             stacklevel=3,
         )
     settings = training.settings
-    warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs")
+    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs")
     return hyperparameters, trace
+
+
+def _floor_of(noise_floor: float | Auto, is_exact: bool, y: Tensor) -> float:
+    """Return the floor of σ² for targets y: (n,) or (n, p), in the units in which they are trained."""
+    if not isinstance(noise_floor, str):
+        return float(noise_floor)
+    variance = float(y.double().var()) if y.numel() > 1 else 0.0
+    return (EXACT_FLOOR if is_exact else ESTIMATED_FLOOR) * (variance or 1.0)
+
+
+def _warn_if_on_floor(h: Hyperparameters, floor: float, is_exact: bool) -> None:
+    """Warn if σ² ended on its floor: the likelihood still rises where σ² is smaller.
+
+    An optimiser with bounds ends on one only if the gradient points beyond it. Adam approaches the floor from above.
+    """
+    if floor and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR):
+        warnings.warn(
+            f"σ² = {h.noise:.2g} is on its lower bound, noise_floor = {floor:.2g}, and the likelihood still rises "
+            f"below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e} may predict better",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:
@@ -291,9 +312,6 @@ def likelihood_of(
     gp: GaussianProcess, theta: Any, with_gradient: bool
 ) -> tuple[float, NDArray[np.float64] | None, float]:
     """Return the log marginal likelihood in the target's units, its gradient in θ, and the value's standard error.
-
-    Args:
-        theta: (p,), or None for the fitted values.
 
     Raises:
         ValueError: theta has another shape or is not finite, or the model has a drift.

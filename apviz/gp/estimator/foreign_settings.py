@@ -38,15 +38,7 @@ def refusing(init: Callable[Given, None]) -> Callable[Given, None]:
 
 
 def refuse(given: Iterable[str], known: Collection[str]) -> None:
-    """Raise an error for the first setting that the estimator does not have.
-
-    Args:
-        given: names of settings.
-        known: names of the estimator's settings.
-
-    Raises:
-        TypeError: says what to use instead.
-    """
+    """Raise a TypeError that says what to use instead of the first setting that the estimator does not have."""
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)

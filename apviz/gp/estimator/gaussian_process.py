@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,8 @@ from torch import Tensor
 
 from apviz.datasets.sphere import AnyEncoding
 from apviz.gp import metrics
-from apviz.gp.estimator import persistence
+from apviz.gp.estimator import saved
 from apviz.gp.estimator.fitting import (
-    DTYPES,
     check_settings,
     fitted_kernel,
     likelihood_of,
@@ -34,7 +33,7 @@ from apviz.gp.estimator.fitting import (
     training_dtype,
 )
 from apviz.gp.estimator.foreign_settings import refuse, refusing
-from apviz.gp.estimator.outputs import Outputs
+from apviz.gp.estimator.posteriors import restore, solved, solved_weights
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sampling import sampled
 from apviz.gp.estimator.tables import array_of, inputs_of, rounding_notes, weights_of
@@ -48,7 +47,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
 from apviz.settings import Auto, in_full_precision, require, require_torch_defaults, require_whole
-from apviz.solvers import Hook, Solver, StopReason, checked_hooks
+from apviz.solvers import Hook, Solver, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
 
@@ -92,9 +91,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
             `apviz.TrainingSettings`. L-BFGS ignores them. `stages=((0.25, 40), (0.5, 20))` takes the first 40 steps on
             a quarter of the rows and 20 on half of them; `max_epochs=1` ends the solve of a step after one epoch.
-            With both, 70 steps from raw parameters of zero took 5 to 8 times less work than 50 without, on five data
-            sets of 8,000 rows. The likelihood was at most 0.005 nat a row lower, the RMSE at most 1% higher
-            (benchmarks/README.md).
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
         variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,
@@ -224,16 +220,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
         with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
             require_torch_defaults()
-            x, y = validate_data(
-                self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True
-            )
-            y = y.astype(np.float64)
-            y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-            require(self.drift is None or y.ndim == 1, "drift", self.drift, "None for several outputs: fit each alone")
-            check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
-            weights, used = weights_of(sample_weight, len(x))
-            if used is not None:
-                x, y = x[used], y[used]
+            x, y, weights, numbers = self._data_of(x, y, sample_weight)
             scaling = scaling_of(self, x, y)
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
             rows, first = rows_of(inputs, targets, weights)
@@ -243,21 +230,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, rows, scaling, hooks)
-            report_near(rows.x, hyperparameters.build_kernel(), first if used is None else used[first])
-            how: torch.dtype | Literal["auto"] = DTYPES.get(self.dtype, "auto")
-            if self.drift is None:
-                drift, posterior = None, persistence.posterior_of(self, rows, hyperparameters, how, hooks=hooks)
-                error = posterior.mean_error
-            else:
-                kriging = persistence.kriging_of(self, rows, hyperparameters, how, hooks=hooks)
-                drift, posterior, error = kriging.fitted_drift, kriging.posterior, kriging.mean_error
-            outputs = None if rows.y.ndim == 1 else Outputs.of(posterior, rows.y, hooks)
-        solution = posterior.solution
-        if outputs is not None:
-            solution, error = outputs.solution, outputs.mean_error
-        assert solution is not None  # without given weights there was a solve
-        if solution.stop_reason is StopReason.DIVERGED:
-            raise RuntimeError(f"the solve for the mean {solution.stop_message}")
+            report_near(rows.x, hyperparameters.build_kernel(), numbers[first])
+            posterior, drift, outputs, solution, error = solved(self, rows, hyperparameters, hooks)
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_, self.mean_error_ = posterior, solution, error
         self.rows_, self._outputs, self.drift_ = rows, outputs, drift
@@ -453,7 +427,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: a solver is not one of apviz's own.
         """
         check_is_fitted(self, "posterior_")
-        persistence.save(self, path)
+        saved.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> GaussianProcess:
@@ -465,7 +439,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             OSError: there is no such file.
             ValueError: the file is not a saved model or is damaged; the message says what is wrong.
         """
-        return persistence.load(cls, path, device)
+        return saved.load(cls, path, device)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -478,6 +452,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _drift(self) -> FittedDrift | None:
         """The drift of a fitted model; None before a fit."""
         return getattr(self, "drift_", None)
+
+    def _data_of(
+        self, x: Any, y: Any, sample_weight: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.intp]]:
+        """Return inputs, targets and weights of rows with positive weights, and the numbers of these rows."""
+        x, y = validate_data(self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True)
+        y = y.astype(np.float64)
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        require(self.drift is None or y.ndim == 1, "drift", self.drift, "None for several outputs: fit each alone")
+        check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
+        weights, used = weights_of(sample_weight, len(x))
+        return (x, y, None, np.arange(len(x))) if used is None else (x[used], y[used], weights, used)
 
     def _of_drift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the deviations that the drift adds at scaled points, (m, p); p is 0 without one."""
@@ -540,14 +526,14 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"], state["_outputs"]
-            state["_solved"] = persistence.weights_of(self), self.posterior_.system.dtype
+            state["_solved"] = solved_weights(self), self.posterior_.system.dtype
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         solved = state.pop("_solved", None)
         super().__setstate__(state)
         if solved is not None:
-            persistence.restore(self, *solved)
+            restore(self, *solved)
 
 
 def _float64(values: Tensor) -> NDArray[np.float64]:

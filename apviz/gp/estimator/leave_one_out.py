@@ -66,14 +66,7 @@ class LeftOut:
 
 
 def leave_one_out(gp: GaussianProcess, count: int, seed: int = 0, hooks: Iterable[Hook] = ()) -> LeftOut:
-    """Predict random training rows from all other rows, at the hyperparameters of all rows.
-
-    Args:
-        gp: a fitted model.
-        count: number of rows; at most all are used.
-        seed: of their choice.
-        hooks: hooks of the solves, one a batch of rows.
-    """
+    """Predict at most `count` random training rows from all other rows, at the hyperparameters of all rows."""
     require_whole("count", count, 1)
     posterior, scaling = gp.posterior_, gp.scaling_
     outputs = 1 if gp.rows_.y.ndim == 1 else gp.rows_.y.shape[1]

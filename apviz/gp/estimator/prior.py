@@ -20,11 +20,7 @@ PRIOR_NOISE = 0.1
 
 
 class Prior:
-    """The prior of f, with the methods of `apviz.Posterior` that the estimator uses.
-
-    Args:
-        hyperparameters: kernel, noise and mean.
-    """
+    """The prior of f, with the methods of `apviz.Posterior` that the estimator uses."""
 
     def __init__(self, hyperparameters: Hyperparameters) -> None:
         self.hyperparameters, self._kernel = hyperparameters, hyperparameters.build_kernel()
@@ -33,10 +29,7 @@ class Prior:
     def of(cls, kernel: str | Kernel | SklearnKernel, given: Hyperparameters | None, d: int) -> Prior:
         """Return the prior of an estimator: with its hyperparameters, or its kernel as given and mean 0.
 
-        Args:
-            kernel: a name has lengthscale and outputscale 1.
-            given: hyperparameters, which have their own kernel.
-            d: number of inputs.
+        A kernel by name has lengthscale and outputscale 1.
         """
         if given is not None:
             return cls(given)

@@ -34,9 +34,6 @@ def sampled(
     Up to 2,000 points use an eigendecomposition of the covariance. More use `Posterior.samples`, whose prior samples
     come from a Fourier series around these points, or from random features; the latter warn if that changes
     standard deviations at some of the points.
-
-    Raises:
-        ValueError: there are more than 2,000 points and the kernel's spectrum is not known.
     """
     if len(points) > COVARIANCE_POINTS:
         drawn = posterior.samples(count, int(random.randint(2**31)), around=points, hooks=hooks)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 import zipfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from apviz.datasets.sphere import AnyEncoding, encoding_from_plain
 from apviz.duplicates import DistinctRows
 from apviz.files import file_made_whole, path_of
 from apviz.gp.estimator import sklearn_kernels
+from apviz.gp.estimator.fitting import DTYPES, check_settings, fitted_kernel
+from apviz.gp.estimator.posteriors import restore, solved_weights
 from apviz.gp.kriging.drift import DEGREES, Basis, FittedDrift, functions_of
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.settings import checked_stages
@@ -31,6 +33,11 @@ from apviz.solvers import Solution, StopReason
 from apviz.solvers.measuring.residuals import Certificate, Kind
 from apviz.solvers.serialization import from_plain, to_plain
 
+if TYPE_CHECKING:
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+
+Estimator = TypeVar("Estimator", bound="GaussianProcess")
+
 FORMAT, VERSION = "apviz.GaussianProcess", 5
 # this entry is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
@@ -40,88 +47,60 @@ OF_DRIFT = ("drift_coefficients", "drift_solved", "drift_root")
 ARRAYS = (*OF_ROWS, "weights", "centre", "half_width", "target", *OF_DRIFT)
 # these settings are solvers
 SOLVERS = ("solver", "training_solver")
+# of a machine and a run, not of the model; the hyperparameters have an entry of their own
+NOT_SETTINGS = {"path", "device", "hyperparameters"}
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """The contents of the file of a saved model.
-
-    Args:
-        settings: settings of the estimator by name: plain values and solvers.
-        rows: the scaled training rows, float64.
-        hyperparameters: in scaled units.
-        given: whether the user gave the hyperparameters, which makes them a setting too.
-        solution: result of the solve for the mean; its `weights` are (n,), or (n, p) of p outputs, on the CPU.
-        mean_error: bound on the error of means, in posterior standard deviations; may be infinite.
-        scaling: maps raw to scaled units.
-        feature_names: d names, or None if the training inputs had none.
-        dtype: dtype in which the model solves and predicts.
-        target_name: name of the target, or None if it had none.
-        columns: how columns of a table become the inputs, or None if the inputs were not of a table.
-        drift: the fitted drift, or None if the model has none.
-    """
-
-    settings: Mapping[str, Any]
-    rows: DistinctRows
-    hyperparameters: Hyperparameters
-    given: bool
-    solution: Solution
-    mean_error: float
-    scaling: Scaling
-    feature_names: tuple[str, ...] | None
-    dtype: torch.dtype
-    target_name: str | None = None
-    columns: tuple[AnyEncoding, ...] | None = None
-    drift: FittedDrift | None = None
-
-
-def write(path: str | Path, saved: Saved) -> None:
-    """Write the file atomically. A model saved at this path before is replaced.
+def save(gp: GaussianProcess, path: str | Path) -> None:
+    """Write a fitted estimator to a file atomically. A model saved at this path before is replaced.
 
     Raises:
         FileExistsError: the path exists and is not a saved Gaussian process.
         OSError: the disk is full or missing. The old file is kept.
         ValueError: a solver is not one of apviz's own.
     """
-    path, solution = path_of(path), saved.solution
+    path, solution, drift = path_of(path), gp.solution_, gp.drift_
     if os.path.lexists(path) and not is_saved(path):
         raise FileExistsError(f"{path} exists and is not a Gaussian process saved by apviz; choose another path")
+    settings = {name: value for name, value in gp.get_params(deep=False).items() if name not in NOT_SETTINGS}
+    if isinstance(gp.random_state, np.random.RandomState):
+        settings["random_state"] = None
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
     measured = {"certificate": asdict(solution.certificate) if solution.certificate else None}
+    names = getattr(gp, "feature_names_in_", None)
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "settings": {name: _plain(name, value) for name, value in saved.settings.items()},
-        "hyperparameters": saved.hyperparameters.as_plain(),
-        "given": saved.given,
+        "settings": {name: _plain(name, value) for name, value in settings.items()},
+        "hyperparameters": gp.hyperparameters_.as_plain(),
+        "given": gp.hyperparameters is not None,
         "solution": summary | words | measured,
-        "feature_names": saved.feature_names,
-        "target_name": saved.target_name,
-        "columns": None if saved.columns is None else [each.as_plain() for each in saved.columns],
-        "dtype": str(saved.dtype).removeprefix("torch."),
+        "feature_names": None if names is None else tuple(names),
+        "target_name": gp.target_name_,
+        "columns": None if gp.columns_ is None else [each.as_plain() for each in gp.columns_],
+        "dtype": str(gp.posterior_.system.dtype).removeprefix("torch."),
         # JSON has no infinity
-        "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
-        "drift_error": saved.drift.error if saved.drift else 0.0,
+        "mean_error": gp.mean_error_ if math.isfinite(gp.mean_error_) else None,
+        "drift_error": drift.error if drift else 0.0,
     }
     # a grid search may set NumPy numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
     arrays = {
-        **{name: each.numpy() for name, each in zip(OF_ROWS, saved.rows.tensors, strict=True)},
-        "weights": solution.weights.numpy(),
-        "centre": saved.scaling.centre,
-        "half_width": saved.scaling.half_width,
-        "target": np.array([saved.scaling.mean, saved.scaling.std]),  # (2,), or (2, p)
-        **dict(zip(OF_DRIFT, _arrays_of(saved.drift, len(saved.rows.x)), strict=True)),
+        **{name: each.numpy() for name, each in zip(OF_ROWS, gp.rows_.tensors, strict=True)},
+        "weights": solved_weights(gp).numpy(),
+        "centre": gp.scaling_.centre,
+        "half_width": gp.scaling_.half_width,
+        "target": np.array([gp.scaling_.mean, gp.scaling_.std]),  # (2,), or (2, p)
+        **dict(zip(OF_DRIFT, _arrays_of(drift, len(gp.rows_.x)), strict=True)),
     }
     with file_made_whole(path, durable=True) as file:
         np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 
-def read(path: str | Path) -> Saved:
-    """Read a file. Nothing in it is executed, and reading takes no more memory than the file is long.
+def load(kind: type[Estimator], path: str | Path, device: str) -> Estimator:
+    """Read an estimator of this class. Nothing in the file is executed, and memory stays below its length.
 
     Raises:
         OSError: there is no such file.
@@ -131,10 +110,27 @@ def read(path: str | Path) -> Saved:
     with path.open("rb") as file:
         try:
             entries = _entries(file)
-            return _checked(_description(entries.pop(DESCRIPTION)), entries)
+            found = _description(entries.pop(DESCRIPTION))
+            settings, fitted, dtype = _checked(found, entries)
         # a forged file can provoke any error
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+    known = set(kind().get_params(deep=False)) - NOT_SETTINGS
+    if set(settings) != known:
+        raise ValueError(f"{path}: the settings must be {', '.join(sorted(known))}")
+    given = fitted["hyperparameters_"] if found["given"] else None
+    gp = kind(**settings, hyperparameters=given, device=device)
+    try:
+        check_settings(gp)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    for name, value in fitted.items():
+        setattr(gp, name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `fit` has warned about values at their bounds
+        gp.kernel_ = fitted_kernel(gp, gp.hyperparameters_, gp.scaling_, gp.n_features_in_)
+    restore(gp, gp.solution_.weights, dtype)
+    return gp
 
 
 def _arrays_of(drift: FittedDrift | None, n: int) -> tuple[NDArray[np.float64], ...]:
@@ -201,7 +197,8 @@ def _refuse_constant(name: str) -> NoReturn:
 _NUMBERS = ("residual", "work", "seconds", "setup_work", "setup_seconds", "energy")
 
 
-def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
+def _checked(found: dict[str, Any], entries: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], torch.dtype]:
+    """Return the settings, the fitted attributes but the posterior, and the dtype in which the model solves."""
     x = entries["x"]
     if not isinstance(x, np.ndarray) or x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, got {getattr(x, 'shape', 'none')}")
@@ -233,20 +230,23 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     if not (target_name is None or isinstance(target_name, str)):
         raise ValueError(f"target_name must be a text, or null, got {target_name!r:.80}")
     rows = DistinctRows(*(torch.from_numpy(entries[name].astype(np.float64)) for name in OF_ROWS))
-    return Saved(
-        settings,
-        rows,
-        _hyperparameters(_get(found, "hyperparameters", dict), d),
-        _get(found, "given", bool),
-        _solution(_get(found, "solution", dict), entries["weights"]),
-        _mean_error(found),
-        Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
-        names,
-        DTYPES[dtype],
-        target_name,
-        _columns(found.get("columns"), names),
-        _drift(settings.get("drift"), rows, entries, _number(found, "drift_error")),
-    )
+    _get(found, "given", bool)
+    centre, half_width = (entries[name].astype(np.float64) for name in ("centre", "half_width"))
+    fitted = {
+        "rows_": rows,
+        "hyperparameters_": _hyperparameters(_get(found, "hyperparameters", dict), d),
+        "solution_": _solution(_get(found, "solution", dict), entries["weights"]),
+        "mean_error_": _mean_error(found),
+        "scaling_": Scaling(centre, half_width, mean, std),
+        "target_name_": target_name,
+        "columns_": _columns(found.get("columns"), names),
+        "drift_": _drift(settings.get("drift"), rows, entries, _number(found, "drift_error")),
+        "n_features_in_": d,
+        "trace_": None,
+    }
+    if names is not None:
+        fitted["feature_names_in_"] = np.array(names, dtype=object)
+    return settings, fitted, DTYPES[dtype]
 
 
 def _drift_name(found: Any, outputs: tuple[int, ...]) -> str:

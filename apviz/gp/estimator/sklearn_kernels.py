@@ -35,18 +35,11 @@ AT_BOUND = 1e-6
 class SklearnModel:
     """A Gaussian process with a scikit-learn kernel in the raw units of inputs and target.
 
-    Args:
-        kernel: the scikit-learn kernel.
-        d: number of input columns.
-
     Attributes:
         kernel: the scikit-learn kernel.
         start: the same kernel as an apviz kernel.
         noise: σ², the sum of its `WhiteKernel`s; None if it has none.
         names: names of the q entries of theta.
-
-    Raises:
-        TypeError, ValueError: as in `from_sklearn`, or a `WhiteKernel` is fixed at 0.
     """
 
     def __init__(self, kernel: SklearnKernel, d: int) -> None:
@@ -134,11 +127,7 @@ class SklearnModel:
 
 
 def to_plain(kernel: Any) -> Any:
-    """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings.
-
-    Raises:
-        ValueError: a class that is not one of scikit-learn's own, or has such a part.
-    """
+    """Convert a scikit-learn kernel to nested plain values for a file: its class and its settings."""
     if isinstance(kernel, SklearnKernel):
         name = type(kernel).__name__
         if CLASSES.get(name) is not type(kernel):
@@ -153,11 +142,7 @@ def to_plain(kernel: Any) -> Any:
 
 
 def from_plain(plain: Any) -> SklearnKernel:
-    """Convert plain values from `to_plain` back to a kernel. Nothing in them is executed.
-
-    Raises:
-        ValueError: the class is unknown, or does not accept the settings.
-    """
+    """Convert plain values from `to_plain` back to a kernel. Nothing in them is executed."""
     name = plain.get(CLASS) if isinstance(plain, dict) else None
     if not isinstance(name, str) or name not in CLASSES:
         raise ValueError(f"a scikit-learn kernel must be one of {', '.join(CLASSES)}, got {plain!r:.80}")

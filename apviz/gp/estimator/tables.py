@@ -20,11 +20,7 @@ MOST_CHARACTERS = 30
 
 
 def array_of(values: Any, name: str) -> Any:
-    """Convert a tensor on any device to an array. Other values are returned unchanged.
-
-    Raises:
-        TypeError: a tensor is not dense, or values are masked.
-    """
+    """Convert a tensor on any device to an array. Other values are returned unchanged."""
     refuse_masked(values, name)
     if not isinstance(values, Tensor):
         return values
@@ -89,11 +85,7 @@ def _is_number(text: str) -> bool:
 
 
 def weights_of(sample_weight: Any, n: int) -> tuple[NDArray[np.float64] | None, NDArray[np.intp] | None]:
-    """Return the positive weights and the rows that have them; None, None: all rows have weight 1.
-
-    Raises:
-        ValueError: a weight is negative, missing or infinite; another shape than (n,); no positive weight.
-    """
+    """Return the positive weights and the rows that have them; None, None: all rows have weight 1."""
     if sample_weight is None:
         return None, None
     given = np.asarray(array_of(sample_weight, "sample_weight"), dtype=np.float64)
@@ -113,14 +105,7 @@ def rounding_notes(
     names: Sequence[str], x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor,
     dtype: torch.dtype,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a note for each column or row whose distinct values became equal by rounding.
-
-    Args:
-        names: names of the columns.
-        x, y: (n, d) and (n,) or (n, p), raw.
-        inputs, targets: scaled values.
-        dtype: dtype of the solve.
-    """
+    """Yield a note for each column or row of raw x, y whose distinct values became equal when scaled and rounded."""
     of_y = ("y",) if y.ndim == 1 else tuple(f"y[:, {output}]" for output in range(y.shape[1]))
     rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype).numpy().reshape(len(y), -1)
     yield from lost(tuple(names), x, rounded_x)

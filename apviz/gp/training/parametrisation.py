@@ -137,12 +137,7 @@ class Parametrisation:
         return Hyperparameters.of(kernel, noise + self.noise_floor, mean, provenance)
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return the raw vector of hyperparameters. A single lengthscale is used for all inputs.
-
-        Raises:
-            ValueError: the kernel has other hyperparameters or another number of them, or the noise is not above its
-                floor.
-        """
+        """Return the raw vector of hyperparameters. A single lengthscale is used for all inputs."""
         h, values = hyperparameters, dict[str, float]()
         if self.constraints is not None:
             factors = self.constraints.factors_of(self.kernel, list(h.build_kernel().numbers.values()))
