@@ -31,9 +31,6 @@ def rotation(angles: Sequence[float], d: int) -> Array:
     Args:
         angles: yaw in 2-d; yaw, pitch and roll in 3-d, in radians; none: no rotation.
 
-    Raises:
-        ValueError: a number of angles that d inputs do not have.
-
     Examples:
         >>> import math
         >>> from apviz.gp.kriging.anisotropy import rotation
@@ -51,11 +48,7 @@ def rotation(angles: Sequence[float], d: int) -> Array:
 
 
 def angles_of(axes: Array) -> list[float]:
-    """Return the angles of a rotation, whose rows may have any sign: radians, as `rotation` takes them.
-
-    Raises:
-        ValueError: more than three inputs.
-    """
+    """Return the angles of a rotation, whose rows may have any sign: radians, as `rotation` takes them."""
     d = len(axes)
     if d not in _ANGLES:
         raise ValueError(f"only axes of up to 3 inputs can be written as angles, got {d} inputs")

@@ -51,11 +51,7 @@ class Basis:
 
     @classmethod
     def of(cls, drift: Drift, x: Array) -> Basis:
-        """Return the basis for training inputs x: (n, d).
-
-        Raises:
-            ValueError: the drift is neither a name of one nor a function.
-        """
+        """Return the basis for training inputs x: (n, d)."""
         require(
             callable(drift) or (isinstance(drift, str) and drift in DEGREES), "drift", drift,
             f"one of {', '.join(DEGREES)}, a function of the inputs, or None",
@@ -108,11 +104,7 @@ class FittedDrift:
         return self.basis(np.asarray(x, dtype=np.float64)) @ self.coefficients
 
     def deviations(self, posterior: Posterior, x: Any) -> Tensor:
-        """Return (f* − FᵀK⁻¹c)ᵀQ at x: (m, d), to (m, p): the sum of its squares is the drift's part of the variance.
-
-        Args:
-            posterior: of what the drift leaves.
-        """
+        """Return (f* − FᵀK⁻¹c)ᵀQ at x: (m, d), to (m, p): its squares sum to the drift's part of the variance."""
         # times Q, products are in the units of the target, in which their error is compared with the noise
         weights = (self.solved @ self.root).to(posterior.system.device)
         parts = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,6 @@ Array = NDArray[np.float64]
 Estimator = Literal["matheron", "cressie"]
 #: largest distance, as a share of the diagonal of the inputs' range: beyond it few pairs are of different rows
 SHARE: Final = 1 / 3
-
-
 #: largest number of bins, and of pairs, which take about 60 bytes each
 MOST_BINS: Final = 10_000
 MOST_PAIRS: Final = 100_000_000
@@ -50,9 +48,7 @@ class EmpiricalVariogram:
     def sentence(self) -> str:
         """Say of how many pairs it is, and of how many."""
         total = self.rows * (self.rows - 1) // 2
-        if self.is_sampled:
-            return f"{self.pairs:,} random pairs of {total:,}"
-        return f"all {total:,} pairs"
+        return f"{self.pairs:,} random pairs of {total:,}" if self.is_sampled else f"all {total:,} pairs"
 
 
 def empirical_variogram(
@@ -95,28 +91,16 @@ def empirical_variogram(
     require_whole("bins", bins, 1, MOST_BINS)
     require_whole("max_pairs", max_pairs, 1, MOST_PAIRS)
     require_seed(seed)
-    require(estimator in ESTIMATORS, "estimator", estimator, f"one of {', '.join(ESTIMATORS)}")
-    inputs, targets = tensor_of(x, "x").double().cpu(), tensor_of(y, "y").double().cpu()
-    inputs = inputs[:, None] if inputs.ndim == 1 else inputs
-    if inputs.ndim != 2 or targets.shape != inputs.shape[:1] or len(targets) < 2:
-        raise ValueError(f"x must have shape (n, d) and y (n,), got {tuple(inputs.shape)} and {tuple(targets.shape)}")
-    check_finite(inputs, "x")
-    check_finite(targets[:, None], "y")
-    points, values, n = inputs.numpy(), targets.numpy(), len(targets)
+    require(estimator in _ESTIMATES, "estimator", estimator, f"one of {', '.join(_ESTIMATES)}")
+    points, values = _arrays(x, y)
     limit = _third_of_diagonal(points) if max_distance is None else positive("max_distance", max_distance)
-    is_sampled = n * (n - 1) // 2 > max_pairs
-    if is_sampled:
-        rng = np.random.default_rng(seed)
-        first = rng.integers(n, size=max_pairs)
-        second = (first + rng.integers(1, n, size=max_pairs)) % n
-    else:
-        first, second = np.triu_indices(n, 1)
+    is_sampled = (n := len(values)) * (n - 1) // 2 > max_pairs
+    first, second = _drawn_pairs(n, max_pairs, seed) if is_sampled else np.triu_indices(n, 1)
     distance = np.linalg.norm(points[first] - points[second], axis=1)
     near = distance <= limit
     place = np.minimum((distance[near] * (bins / limit)).astype(np.int64), bins - 1)
     difference = np.abs(values[first[near]] - values[second[near]])
-    counts = np.bincount(place, minlength=bins)
-    kept = counts > 0
+    kept = (counts := np.bincount(place, minlength=bins)) > 0
     if not kept.any():
         raise ValueError(f"no pair of rows is within the largest distance of {limit:g}: give a larger max_distance")
 
@@ -129,6 +113,22 @@ def empirical_variogram(
     )  # fmt: skip
 
 
+def _arrays(x: Any, y: Any) -> tuple[Array, Array]:
+    inputs, targets = tensor_of(x, "x").double().cpu(), tensor_of(y, "y").double().cpu()
+    inputs = inputs[:, None] if inputs.ndim == 1 else inputs
+    if inputs.ndim != 2 or targets.shape != inputs.shape[:1] or len(targets) < 2:
+        raise ValueError(f"x must have shape (n, d) and y (n,), got {tuple(inputs.shape)} and {tuple(targets.shape)}")
+    check_finite(inputs, "x")
+    check_finite(targets[:, None], "y")
+    return inputs.numpy(), targets.numpy()
+
+
+def _drawn_pairs(n: int, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    first = rng.integers(n, size=count)
+    return first, (first + rng.integers(1, n, size=count)) % n
+
+
 def _third_of_diagonal(points: Array) -> float:
     with np.errstate(over="ignore"):
         diagonal = float(np.linalg.norm(np.ptp(points, axis=0)))
@@ -136,17 +136,8 @@ def _third_of_diagonal(points: Array) -> float:
     return SHARE * diagonal
 
 
-Mean = Callable[[Array], Array]
-
-
-def _matheron(difference: Array, mean: Mean, counts: NDArray[np.int64]) -> Array:
-    return 0.5 * mean(difference**2)
-
-
-def _cressie(difference: Array, mean: Mean, counts: NDArray[np.int64]) -> Array:
-    found: Array = 0.5 * mean(np.sqrt(difference)) ** 4 / (0.457 + 0.494 / counts + 0.045 / counts**2)
-    return found
-
-
-ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
-_ESTIMATES: Final = {"matheron": _matheron, "cressie": _cressie}
+#: from differences of targets, the mean of each bin, and the counts
+_ESTIMATES: Final[dict[str, Callable[[Array, Callable[[Array], Array], NDArray[Any]], Array]]] = {
+    "matheron": lambda each, mean, n: 0.5 * mean(each**2),
+    "cressie": lambda each, mean, n: 0.5 * mean(np.sqrt(each)) ** 4 / (0.457 + 0.494 / n + 0.045 / n**2),
+}

@@ -178,11 +178,6 @@ class Kriging:
     def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Set the weights of what the drift leaves, and bounds on the errors.
 
-        Args:
-            f: F, (n, p).
-            weights: W and K⁻¹y, (n, p + 1).
-            residual: of both, in float64.
-
         Returns:
             W, Q with QQᵀ = (FᵀK⁻¹F)⁻¹, and β.
         """
@@ -192,7 +187,8 @@ class Kriging:
         beta = root @ (root.T @ (f.T @ of_y + w.T @ left))
         of_y, left = of_y - w @ beta, left - r @ beta
         of_mean = float(weighted_norms(left, noises))
-        self.drift_error = float(torch.linalg.matrix_norm(_weighted(r, noises) @ root, 2))
+        deviations = torch.as_tensor(noises, dtype=torch.float64, device=r.device).sqrt().reshape(-1, 1)
+        self.drift_error = float(torch.linalg.matrix_norm((r / deviations) @ root, 2))
         of_beta = float(torch.linalg.vector_norm(root.T @ (f.T @ of_y + w.T @ left))) + self.drift_error * of_mean
         self.mean_error = float(np.hypot(of_mean, of_beta))
         self.posterior.weights, self.posterior.mean_error = of_y[:, 0], of_mean
@@ -214,18 +210,8 @@ class Kriging:
             )
 
 
-def _weighted(r: Tensor, noises: Any) -> Tensor:
-    """Return D^-½ R."""
-    deviations: Tensor = torch.as_tensor(noises, dtype=torch.float64, device=r.device).sqrt()
-    return r / deviations.reshape(-1, 1)
-
-
 def _inverse_root(a: Tensor) -> Tensor:
-    """Return Q with QQᵀ = A⁻¹, (p, p).
-
-    Raises:
-        ValueError: A is not positive definite.
-    """
+    """Return Q with QQᵀ = A⁻¹, (p, p)."""
     values, vectors = torch.linalg.eigh(0.5 * (a + a.T))
     if not bool(values[0] > 0):
         raise ValueError("the solves for the drift are too inaccurate to estimate it: use a smaller tolerance")

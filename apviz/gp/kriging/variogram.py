@@ -333,11 +333,7 @@ class Variogram:
 
 
 def _range(model: str, nu: float | None, convention: str) -> float:
-    """Return the range of a convention ÷ lengthscale.
-
-    Raises:
-        ValueError: the convention has no such model.
-    """
+    """Return the range of a convention ÷ lengthscale."""
     if convention == "effective":
         return _effective(model, nu)
     known = _RANGES[convention]

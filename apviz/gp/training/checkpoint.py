@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,66 +38,46 @@ def can_resume(path: Path) -> bool:
     return os.path.lexists(checkpoint_of(path))
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A file with the arrays and attributes of one training.
+def _write(
+    path: Path, identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any],
+    before_replacing: Callable[[Stamp], None],
+) -> None:  # fmt: skip
+    """Write a checkpoint atomically; `before_replacing` gets the stamp of the new file while the old one is there."""
+    texts = {IDENTITY: np.array(json.dumps(identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
+    with file_made_whole(path, durable=True) as file:
+        np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
+        file.flush()
+        before_replacing(stamp_of(os.fstat(file.fileno())))
+
+
+def _read(path: Path, identity: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays and the attributes of a checkpoint.
 
     Args:
-        path: path of the file.
+        path: of the checkpoint.
         identity: settings and data that must match for a training to resume, as JSON values.
+
+    Raises:
+        ValueError: the file is not a checkpoint, or belongs to another training; the message names the difference.
     """
-
-    path: Path
-    identity: Mapping[str, Any]
-
-    def write(
-        self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], before_replacing: Callable[[Stamp], None]
-    ) -> None:
-        """Write the file atomically.
-
-        Args:
-            before_replacing: called with the stamp of the new file before it replaces the old one.
-
-        Raises:
-            OSError: the disk is full or missing. The old file is kept.
-        """
-        texts = {IDENTITY: np.array(json.dumps(self.identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
-        with file_made_whole(self.path, durable=True) as file:
-            np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
-            file.flush()
-            before_replacing(stamp_of(os.fstat(file.fileno())))
-
-    def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the arrays and the attributes.
-
-        Raises:
-            ValueError: the file is not a checkpoint, or belongs to another training; the message names the difference.
-        """
-        try:
-            with np.load(self.path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            identity, attributes = (json.loads(str(arrays.pop(name))) for name in (IDENTITY, ATTRIBUTES))
-        except Exception as error:
-            raise ValueError(
-                f"{self.path} is not a checkpoint of a training ({error}); move it away to start again"
-            ) from error
-        now = json.loads(json.dumps(self.identity))
-        changed = [name for name in now if identity.get(name) != now[name]]
-        changes = [f"{name} was {identity.get(name)!r}, is {now[name]!r}" for name in changed]
-        if changes:
-            raise ValueError(
-                f"{self.path} belongs to another training: {'; '.join(changes)}. Choose another path, or use the same "
-                "settings"
-            )
-        return arrays, attributes
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        then, attributes = (json.loads(str(arrays.pop(name))) for name in (IDENTITY, ATTRIBUTES))
+    except Exception as error:
+        raise ValueError(f"{path} is not a checkpoint of a training ({error}); move it away to start again") from error
+    now = json.loads(json.dumps(identity))
+    changed = [name for name in now if then.get(name) != now[name]]
+    changes = [f"{name} was {then.get(name)!r}, is {now[name]!r}" for name in changed]
+    if changes:
+        raise ValueError(
+            f"{path} belongs to another training: {'; '.join(changes)}. Choose another path, or use the same settings"
+        )
+    return arrays, attributes
 
 
 class TrainingFiles:
     """The trace and the checkpoint of one training on disk. Files of other programs are never modified.
-
-    Args:
-        path: path of the trace.
-        identity: as in `Checkpoint`.
 
     Attributes:
         path: current path of the trace. It moves to a neighbouring path if another program takes the original one.
@@ -127,7 +106,7 @@ class TrainingFiles:
                 )
             return None
         self._ours = (stamp(checkpoint),)
-        arrays, attributes = Checkpoint(checkpoint, self.identity).read()
+        arrays, attributes = _read(checkpoint, self.identity)
         if os.path.lexists(path) and not is_trace_of(path, attributes):
             raise FileExistsError(
                 f"{path} is not the trace that belongs to {checkpoint.name}, and is left unchanged; move it away so "
@@ -159,8 +138,8 @@ class TrainingFiles:
         """
         assert self._store is not None  # locked
         try:
-            checkpoint = Checkpoint(self._free_checkpoint(self._store), self.identity)
-            checkpoint.write(arrays, attributes, self._about_to_write)
+            path = self._free_checkpoint(self._store)
+            _write(path, self.identity, arrays, attributes, self._about_to_write)
             self._ours = self._ours[-1:]
             self._store.flush()
         except OSError as error:
@@ -199,7 +178,7 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
     if not can_resume(path):
         return
     try:
-        Checkpoint(checkpoint_of(path), {"data": fingerprint(x, y)}).read()
+        _read(checkpoint_of(path), {"data": fingerprint(x, y)})
     except ValueError as error:
         raise ValueError(
             f"the rows found for {path.stem} differ from those it started with: another split, other rows or another "

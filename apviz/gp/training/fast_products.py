@@ -29,9 +29,6 @@ def with_fast_products(operator: CountingOperator, error: float) -> CountingOper
     """Return K with Fourier products in float64, or itself where these are not faster, or not exact enough.
 
     A product of one column and a few entries are timed.
-
-    Args:
-        error: largest error of an entry, relative to k(0).
     """
     plain = operator.uncounted
     if operator.converts_seconds or operator.n < LEAST_ROWS:

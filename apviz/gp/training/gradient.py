@@ -54,16 +54,7 @@ def step_system(
     estimator: Estimator = "standard",
     noises: Noise | None = None,
 ) -> StepSystem:
-    """Build the system of a training step (paper, section 5.1).
-
-    Args:
-        x, y: (n, d) inputs and (n,) or (n, p) targets; the system is on the device of x.
-        dtype: dtype of the system; None: that of x.
-        probes: l, the number of probes.
-        seed: seed of the probes, as from `TrainingSettings.seed_of`.
-        estimator: `standard` draws probes from the law that suits the solver, `pathwise` from N(0, K).
-        noises: (n,) σ² of each row; None: that of the hyperparameters.
-    """
+    """Build the system of a training step (paper, section 5.1), with own noises of rows, (n,), if they are given."""
     h, dtype = hyperparameters, dtype or x.dtype
     targets = KernelSystem(
         x, y.double() - h.mean, h.build_kernel(), noise=h.noise if noises is None else noises, operator=operator,

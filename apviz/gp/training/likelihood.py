@@ -73,7 +73,6 @@ def exact_marginal_likelihood(
     Args:
         x, y: (n, d) inputs and (n,) targets, or (n, p) of p outputs, whose likelihoods are added.
         noises: (n,) σ² of each row; None: that of the hyperparameters.
-        hooks: hooks of the solve.
 
     Raises:
         NotPositiveDefinite: K in float64 has no Cholesky factor without jitter.
@@ -120,12 +119,7 @@ def estimated_marginal_likelihood(
     Args:
         system: system with the targets minus the mean, (n,) or (n, p); the likelihoods of p outputs are added.
         solver: solver; its tolerance is lowered to 1e-4 if it is larger.
-        probes: l, the number of probes.
-        seed: seed of the probes.
         whitening: whitening by a matrix near K.
-
-    Raises:
-        MemoryError: the Lanczos basis, n·l numbers a step, does not fit the free memory.
     """
     solution = attempt(system, to_tolerance(solver, VALUE_TOL), ())
     if not solution.converged:

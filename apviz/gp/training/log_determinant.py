@@ -95,11 +95,7 @@ def lanczos_log_determinant(
 def _krylov(
     operator: Operator, z: Tensor, scale: Tensor, whitening: Whitening | None
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Return the basis Q, a list of m tensors (n, l), and the eigenpairs (l, m) and (l, m, m) of T once they settle.
-
-    Args:
-        scale: (l,) weights of the probes.
-    """
+    """Return the basis Q, a list of m tensors (n, l), and the eigenpairs (l, m) and (l, m, m) of T once they settle."""
     n = len(z)
     q = z / torch.linalg.vector_norm(z, dim=0)
     basis, diagonal, below = [q], [], []

@@ -81,11 +81,7 @@ class Objective(ABC):
 
     @abstractmethod
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        """Evaluate the objective at a raw vector.
-
-        Args:
-            step: number of the step, which selects probes and rows.
-            hooks: hooks of the solve.
+        """Evaluate the objective at a raw vector, with the probes and rows of a step.
 
         Raises:
             SolveStopped: a hook stopped the solve.
@@ -101,13 +97,7 @@ class Objective(ABC):
 
 
 class StochasticGradient(Objective):
-    """A gradient estimate from one batched solve for the targets and l probes (paper, section 2), without a value.
-
-    Args:
-        settings: solver, probes, seed, and whether solves start from the last weights.
-        dtype, operator, dataset: arguments of the systems.
-        rows: as in `Objective`.
-    """
+    """A gradient estimate from one batched solve for the targets and l probes (paper, section 2), without a value."""
 
     transform = "softplus"
 
@@ -144,12 +134,7 @@ class StochasticGradient(Objective):
 
 
 class ExactLikelihood(Objective):
-    """Exact value and gradient by a Cholesky factor of K in float64.
-
-    Args:
-        dataset: name of the data, for the systems.
-        rows: as in `Objective`.
-    """
+    """Exact value and gradient by a Cholesky factor of K in float64."""
 
     transform = "log"
 

@@ -80,12 +80,7 @@ class Optimiser(ABC):
 
 
 class Adam(Optimiser):
-    """Adam (Kingma & Ba, 2015): one gradient a step, which may be an estimate.
-
-    Args:
-        step_size: step size.
-        bounds: least and largest value of each entry of the raw vector; None: unbounded. Steps are clipped to them.
-    """
+    """Adam (Kingma & Ba, 2015): one gradient a step, which may be an estimate. Steps are clipped to the bounds."""
 
     def __init__(self, raw: Tensor, step_size: float, bounds: Sequence[Bounds]) -> None:
         super().__init__(raw)
@@ -117,9 +112,6 @@ class LBFGS(Optimiser):
     """L-BFGS-B of SciPy (Byrd, Lu, Nocedal & Zhu, 1995), for exact values; a step is an iteration.
 
     A checkpoint has no curvature: a resumed run starts L-BFGS again from the last raw vector.
-
-    Args:
-        bounds: least and largest value of each entry of the raw vector; None: unbounded.
     """
 
     def __init__(self, raw: Tensor, bounds: Sequence[Bounds]) -> None:

@@ -113,24 +113,17 @@ class TrainingSettings:
             require_whole("max_epochs", self.max_epochs, 1)
             object.__setattr__(self, "max_epochs", int(self.max_epochs))
             _ = self.solver_of_step  # raises for a budget below the solver's `min_epochs`
-        self._check_stages()
+        object.__setattr__(self, "stages", checked_stages(self.stages))
+        require(not self.stages or self.optimiser == "adam", "stages", self.stages, "(), because L-BFGS uses all rows")
+        require_steps_beyond(self.stages, "steps", self.steps)
         for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
-
-    def _check_stages(self) -> None:
-        object.__setattr__(self, "stages", checked_stages(self.stages))
-        require(
-            not self.stages or self.optimiser == "adam", "stages", self.stages, "(), because L-BFGS uses all rows"
-        )  # fmt: skip
-        require_steps_beyond(self.stages, "steps", self.steps)
 
     def with_less_work(self) -> TrainingSettings:
         """Return settings with the same number of steps but less work: most steps on few rows, one epoch a solve.
 
         Four steps in seven are on a quarter of the rows and two on half of them. If the solver has a minimum number of
-        epochs, that is the budget. On overlapping blocks, 70 such steps took 5 to 8 times less work than 50 full ones,
-        on five data sets of 8,000 rows. The likelihood was at most 0.005 nat a row lower, the RMSE at most 1% higher
-        (`python -m benchmarks.training`).
+        epochs, that is the budget. `python -m benchmarks.training` measures what they gain and cost.
 
         Raises:
             ValueError: the optimiser is L-BFGS, which uses all rows.
@@ -217,11 +210,7 @@ def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
 
 
 def settings_of(trace: TrainingTrace) -> TrainingSettings:
-    """Read the settings of a training from its trace.
-
-    Raises:
-        ValueError: the solver or kernel is not apviz's own, or this version does not know a setting.
-    """
+    """Read the settings of a training from its trace."""
     plain = json.loads(trace.attrs["training_settings"])
     solver = solver_from_plain(json.loads(trace.attrs["solver_settings"]))
     if solver is None:

@@ -39,10 +39,7 @@ def parametrisation_of(
 ) -> Parametrisation:
     """Return the parametrisation of a training: all numbers of a kernel, or lengthscales and outputscale of a name.
 
-    Args:
-        d: number of inputs.
-        initial: hyperparameters whose shape parameters a kernel of the same name keeps.
-        constraints: constraints of a kernel that is not given by name.
+    A kernel by name keeps the shape parameters of `initial`; only a kernel that is not given by name has constraints.
     """
     kernel = settings.kernel
     if isinstance(kernel, Kernel):
@@ -69,10 +66,6 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
 
     The lengthscale of an input is √d times the median distance along it; a lengthscale for all inputs is the median
     distance. The correlation of most pairs is then neither 0 nor 1. The kernel must be stationary.
-
-    Args:
-        x, y: (n, d) and (n,).
-        seed: seed of the rows drawn for the distances.
     """
     generator = torch.Generator().manual_seed(int(seed))
     some = x[torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)].double()
@@ -98,15 +91,9 @@ def _median(x: Tensor) -> Tensor:
 def optimum_of_few(
     whole: Objective, start: Hyperparameters, settings: TrainingSettings
 ) -> tuple[Hyperparameters, float]:
-    """Optimise the exact likelihood of a random subset of the rows from several starts.
+    """Optimise the exact likelihood of a random subset of the rows from several starts, drawn around the first.
 
-    Args:
-        whole: the objective on all rows.
-        start: the first start; the others are drawn around it.
-        settings: numbers of rows and starts, the seed, and the optimiser that the start is for.
-
-    Returns:
-        The best optimum, and the work of all starts, in kernel entries ÷ n².
+    Return the best optimum, and the work of all starts, in kernel entries ÷ n².
     """
     generator = torch.Generator().manual_seed(int(settings.seed))
     x, y, parametrisation = whole.x, whole.y, whole.parametrisation

@@ -125,20 +125,10 @@ class Training:
         constraints: Constraints | None = None,
         rows: DistinctRows | None = None,
     ) -> None:
-        if settings is not None:
-            require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
-        if path is not None:
-            require(bool(Path(path).name), "path", path, "a path with a name, such as 'fit.zarr'")
-        if initial is not None:
-            require_kind("initial", initial, Hyperparameters, "apviz.Hyperparameters")
+        _check(settings, initial, rows, path, operator)
         self.settings = s = settings or TrainingSettings()
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
         self._constraints = constraints
-        require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
-        if torch.is_inference_mode_enabled():
-            raise ValueError(
-                "a training needs gradients, which torch.inference_mode() disables: create it outside of that mode"
-            )
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim not in (1, 2) or (x.ndim and len(y) != len(x)):
             raise ValueError(f"y must have shape (n,) or (n, p), one row for each row of x, got {tuple(y.shape)}")
@@ -146,7 +136,6 @@ class Training:
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         if rows is not None:
-            require_kind("rows", rows, DistinctRows, "apviz.duplicates.DistinctRows, or None")
             require(len(rows.x) == system.n, "rows", f"{len(rows.x):,} rows", f"the {system.n:,} rows of x, or None")
         self._x, self._d, self._rows = system.x, system.d, rows
         self._n = system.n if rows is None else rows.n
@@ -167,8 +156,6 @@ class Training:
         if isinstance(s.kernel, Kernel):
             self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
-        if isinstance(path, str):
-            require("://" not in path, "path", path, "a local path, because the checkpoint is a file next to the trace")
         self._files = None if path is None or not records() else TrainingFiles(Path(path), self._identity())
         found = self._files.read() if self._files else None
         if path is not None and (ranks := current()) is not None:
@@ -340,7 +327,9 @@ class Training:
     def _failure(self, error: Exception) -> TrainingError:
         self._roll_back()
         self._end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
-        return TrainingError(f"training step {self.steps_done + 1}: {error}. {self._kept()}")
+        where = self.path or "this Training's trace and hyperparameters"
+        kept = f"The {self.steps_done} steps before it are kept in {where}"
+        return TrainingError(f"training step {self.steps_done + 1}: {error}. {kept}")
 
     def _take(self, hooks: Sequence[Hook], move: Move) -> bool:
         """Record a step, call hooks, and return whether to continue."""
@@ -383,7 +372,9 @@ class Training:
         for name in ("work", "seconds"):
             taken = np.append(self._record.values().get(("step", name), np.empty(0)), values[name])
             attrs[name] = float(taken.sum()) + attrs.get(f"search_{name}", 0.0)
-        attrs["hyperparameters"] = json.dumps(_as_plain(after))
+        kernel = after.kernel if isinstance(after.kernel, str) else kernel_as_plain(after.kernel)
+        plain = dataclasses.replace(after, kernel="").as_plain() | {"kernel": kernel}
+        attrs["hyperparameters"] = json.dumps(plain)
         if solution.stop_reason is StopReason.STAGNATED:
             attrs["stagnated_steps"] = attrs.get("stagnated_steps", 0) + 1
         # an interruption may happen before or after the record has the step: keep both states
@@ -406,10 +397,6 @@ class Training:
         warnings.warn(NotConverged(message, solution), stacklevel=4)
 
     # --- what is kept ---------------------------------------------------------------------------------------------
-
-    def _kept(self) -> str:
-        where = self.path or "this Training's trace and hyperparameters"
-        return f"The {self.steps_done} steps before it are kept in {where}"
 
     def _resume(self, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> None:
         """Restore the state at the last finished step, from which the trace continues."""
@@ -481,6 +468,26 @@ class Training:
         }
 
 
+def _check(settings: Any, initial: Any, rows: Any, path: str | Path | None, operator: str) -> None:
+    """Check what does not depend on the data."""
+    for name, given, kind, wanted in (
+        ("settings", settings, TrainingSettings, "apviz.TrainingSettings"),
+        ("initial", initial, Hyperparameters, "apviz.Hyperparameters"),
+        ("rows", rows, DistinctRows, "apviz.duplicates.DistinctRows, or None"),
+    ):
+        if given is not None:
+            require_kind(name, given, kind, wanted)
+    if path is not None:
+        require(bool(Path(path).name), "path", path, "a path with a name, such as 'fit.zarr'")
+        local = not isinstance(path, str) or "://" not in path
+        require(local, "path", path, "a local path, because the checkpoint is a file next to the trace")
+    require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "a training needs gradients, which torch.inference_mode() disables: create it outside of that mode"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _State:
     """State from which a step starts: raw parameters, optimiser arrays, initial W, and attributes of the trace."""
@@ -503,8 +510,3 @@ class _Spectrum(Hook):
             found = spectrum(run.system, run.factors.matrices() if run.factors else ())
         self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value
         self.estimated = found.kappa.is_estimate
-
-
-def _as_plain(h: Hyperparameters) -> dict[str, Any]:
-    kernel = h.kernel if isinstance(h.kernel, str) else kernel_as_plain(h.kernel)
-    return dataclasses.replace(h, kernel="").as_plain() | {"kernel": kernel}
