@@ -17,13 +17,7 @@ from apviz.settings import require_seed, require_whole
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """The predictions of one model at test inputs.
-
-    Args:
-        posterior: of the mean.
-        of_variances: of the variances: models that differ in their targets alone share them.
-        z: (m, d) the kernel's test inputs.
-    """
+    """The predictions of one model at (m, d) inputs z: models that differ in their targets alone share variances."""
 
     posterior: Posterior
     of_variances: Posterior

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -49,54 +48,23 @@ def alternating_projection(
 ) -> Iterator[SolverContext]:
     """Train and predict with apviz's solvers for every `ExactGP` inside the context; its code stays unchanged.
 
-    Supported are models, and batches of models, with Gaussian noise (one value, or one a row), any mean, one or several
-    outputs and any kernel, on plain inputs or learned features, in float32 or float64. Kernels of apviz
-    (`apviz.gpytorch.kernels`) and their sums and products are compiled, also sums over a batch (`.sum(dim=-3)`) and
-    independent outputs (`from_batch_mvn`). Other kernels are evaluated tile by tile by
-    GPyTorch's code; a warning says so once, with the cost. An unsupported part raises at once and is named. The n × n
-    matrix is never formed.
-
-    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients. Where `Automatic` takes Cholesky, and with
-      `solver=apviz.Cholesky()`, value and gradient are exact. `log_determinant` sets the value elsewhere. Second
-      derivatives raise.
-    - **Prediction**: the mean is solved for at the call and kept until the model changes. Variances and covariances
-      are solved for on first use. Results are in the order of the test inputs, for all models of a batch.
-      Differentiable once in the model (the mean's gradient takes one more solve, that of variances none) and twice in
-      the test inputs (second derivatives of variances take two solves).
-    - GPyTorch's settings for CG, Cholesky and Lanczos have no effect; `num_trace_samples`, `deterministic_probes`,
-      `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
-    - `get_fantasy_model` and BoTorch's `condition_on_observations` start from the known weights.
-      `LeaveOneOutPseudoLikelihood` computes K⁻¹: from its factor up to 2,000 rows, with n solves above, while n²
-      numbers fit in memory.
-    - Everything that needs the Cholesky factor of all of K, such as the entropy of a marginal, raises.
-
-    The context holds for the current thread; other threads, and all code outside, use GPyTorch unchanged. Contexts may
-    be nested: the innermost counts. Distributions made inside keep apviz's solves after the context ends.
-
-    With `lanczos`, the value and its gradient belong to one function of the hyperparameters, because the whole context
-    uses the same probes: equal parameters give equal values, and a line search can trust the gradient. The price of
-    these common random numbers is that the probes' errors do not average out over the steps, and shift the optimum
-    slightly. Where the value leaves out log det K, as it may for Adam, every step draws its own probes, and errors do
-    average out. `gpytorch.settings.deterministic_probes` then keeps the probes of the first step.
+    The guide lists the models that are supported; an unsupported part raises at once and is named. The n × n
+    matrix is never formed. GPyTorch's settings for CG, Cholesky and Lanczos have no effect; `num_trace_samples`,
+    `deterministic_probes`, `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do. The context holds for
+    the current thread; of nested ones the innermost counts. Distributions made inside keep apviz's solves.
 
     Args:
         block_size: rows that a block owns, or `auto`.
         hooks: called in every solve, such as an `apviz.Recorder`.
         solver: any solver of apviz. None: alternating projection if `block_size` or its settings are given; otherwise
-            `Automatic(tol=1e-2)` in training, and in predictions the choice of `apviz.Posterior`, which keeps each
-            mean within `accuracy`.
-        variance_solver: for variances and covariances, as in `apviz.gp.prediction.posterior.Posterior`.
-        accuracy: largest error of any predicted mean, in posterior standard deviations of f: a stopping rule of the
-            solves for means, in addition to `tol`. None: 0.05 if apviz chooses their solver; other solves stop by their
-            own tolerance, and a warning says if means may be off by more than 0.05.
+            `Automatic(tol=1e-2)` in training, and in predictions the choice of `apviz.Posterior`.
+        variance_solver, accuracy: as in `apviz.Posterior`.
         probes: number of probes of the trace estimate. None: GPyTorch's `num_trace_samples` (10; the paper takes 15).
-            Or an (n, l) tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Unused where K is
-            factored and `log_determinant` is `auto`.
-        log_determinant: how log det K enters the value. `lanczos`: an estimate by stochastic Lanczos quadrature, with
-            20 to several hundred products with K a step, more if K is worse conditioned. `skip`: left out, with one
-            warning; raises inside an optimiser that compares values (L-BFGS, all of `scipy.optimize`,
-            `fit_gpytorch_mll`). `auto`: exact where K is factored; inside such an optimiser, exact up to 2,000 rows
-            and `lanczos` above, with solves to 1e-4; `skip` everywhere else.
+            Or an (n, l) tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact.
+        log_determinant: how log det K enters the value. `lanczos`: estimated by stochastic Lanczos quadrature. `skip`:
+            left out, with one warning; raises inside an optimiser that compares values (L-BFGS, `scipy.optimize`,
+            `fit_gpytorch_mll`). `auto`: exact where K is factored; inside such an optimiser, exact up to 2,000 rows and
+            `lanczos` above, with solves to 1e-4; `skip` everywhere else.
         operator, dataset: as in `apviz.KernelSystem`.
         seed: of the probes.
         settings: of `apviz.AlternatingProjection`; the defaults are overlapping blocks and `tol=1e-2`.
@@ -105,19 +73,15 @@ def alternating_projection(
         a `SolverContext`, which says how accurate the predictions are.
 
     Raises:
-        TypeError, ValueError: a setting is out of range, `solver` is given together with settings of alternating
-            projection, or a model inside is not supported.
+        TypeError, ValueError: a setting is out of range, or `solver` is given with settings of alternating projection.
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
     require_accuracy(accuracy)
-    of_means = solver
-    if solver is None:
-        own = block_size != "auto" or settings
-        of_means = overlapping(block_size=block_size, **settings) if own else None
-        solver = of_means or Automatic()
-    solves = Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed)
-    models = _Models(solves, of_means, accuracy)
+    if block_size != "auto" or settings:
+        solver = overlapping(block_size=block_size, **settings)
+    solves = Solves(solver or Automatic(), hooks, variance_solver, probes, log_determinant, operator, dataset, seed)
+    models = _Models(solves, solver, accuracy)
     with (
         intercepted(ExactGP, "__call__", models.call),
         intercepted(ExactGP, "get_fantasy_model", models.fantasies),
@@ -196,7 +160,7 @@ class _Models:
         flat, around = _in_rows(inputs, train.batch)
         test = prior_at(model, flat, **kwargs)
         targets = _in_one_row(model.train_targets, train)
-        made = list[_Covariance]()
+        made = list[tuple[Posterior, Tensor, Any]]()
         self.context.last.clear()
         found = [
             self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around, made)
@@ -215,11 +179,11 @@ class _Models:
         targets: Tensor,
         noise: Tensor,
         around: torch.Size,
-        made: list[_Covariance],
+        made: list[tuple[Posterior, Tensor, Any]],
     ) -> tuple[Tensor, Any]:
         """Return the mean (*around, m) and covariance (*around, m, m) of one model; priors: at both inputs.
 
-        Models that differ in their targets alone share one covariance, which is kept in `made`.
+        Models that differ in their targets alone share one covariance: `made` has those so far, at which z.
         """
         (member, train), (_, test) = (prior.members[k] for prior in priors)
         of_train, of_test = (member.of(prior.mean, 1) for prior in priors)
@@ -230,14 +194,14 @@ class _Models:
         mean = of_test + means(posterior, self.solves, z, dependence).to(of_test)
         shape = torch.Size((*around, len(z) // max(around.numel(), 1)))
         mean = mean.reshape(shape)
-        if gpytorch_settings.skip_posterior_variances.on():
-            self.context.last.append(Predicted(posterior, posterior, z.detach()))
+        is_skipped = gpytorch_settings.skip_posterior_variances.on()
+        of_same = (m for m in made if m[0].operator is posterior.operator and torch.equal(m[1], z))
+        same = None if is_skipped or dependence is not None else next(of_same, None)
+        self.context.last.append(Predicted(posterior, posterior if same is None else same[0], z.detach()))
+        if is_skipped:
             return mean, ZeroLinearOperator(*shape, shape[-1], dtype=mean.dtype, device=mean.device)
-        same = next((m for m in made if m.posterior.operator is posterior.operator and torch.equal(m.z, z)), None)
-        if same is not None and dependence is None:
-            self.context.last.append(Predicted(posterior, same.posterior, z.detach()))
-            return mean, same.covariance
-        self.context.last.append(Predicted(posterior, posterior, z.detach()))
+        if same is not None:
+            return mean, same[2]
         if around or test.jitter is not None:
             dense = covariances(posterior, self.solves, z, shape[-1], dependence)
             if test.jitter is not None:
@@ -245,7 +209,7 @@ class _Models:
             covariance = to_linear_operator(dense.reshape(*shape, shape[-1]))
         else:
             covariance = PosteriorCovariance(z, posterior, self.solves, dependence)
-        made.append(_Covariance(posterior, z, covariance))
+        made.append((posterior, z, covariance))
         return mean, covariance
 
     def _posterior(self, model: Any, k: int, train: Expression, y: Tensor, noise: Tensor) -> Posterior:
@@ -260,23 +224,13 @@ class _Models:
             if other.hyperparameters == h and _same_noise(other, noise) and torch.equal(other.system.operator.given, x):
                 of_model[k] = other.with_targets(y, self.solves.hooks, start)
                 return of_model[k]
-        found = Posterior(
+        of_model[k] = Posterior(
             x, y, h, self.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
             initial_weights=start, accuracy=self.accuracy,
             variance_solver=self.solves.variance_solver, dtype="auto", device=x.device,
             operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
-        of_model[k] = found
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Covariance:
-    """The covariance at z of a posterior."""
-
-    posterior: Posterior
-    z: Tensor
-    covariance: Any
+        return of_model[k]
 
 
 class _NoCaches:
@@ -328,11 +282,7 @@ def _same_noise(kept: Posterior, noise: Tensor) -> bool:
 
 
 def _check_settings() -> None:
-    """Refuse GPyTorch settings that apviz does not support.
-
-    Raises:
-        ValueError: names the setting.
-    """
+    """Refuse GPyTorch settings that apviz does not support."""
     policy = gpytorch_settings.observation_nan_policy.value()
     if policy != "ignore":
         raise ValueError(f"gpytorch.settings.observation_nan_policy is {policy!r}; drop missing observations instead")

@@ -29,13 +29,7 @@ def evaluated(
 ) -> tuple[Kernel, tuple[Tensor, ...]]:
     """Convert a GPyTorch kernel to an apviz kernel at its current parameters; return it with their tensors.
 
-    Args:
-        where: name of the kernel, for messages.
-        outputs: number of outputs of each input; if there are several, an additional column holds the output.
-        index: position of the model in a batch.
-
-    Raises:
-        TypeError: the kernel has inducing points, or a grid that follows the rows of each call.
+    With several outputs, an additional column holds the output; `index` is the position of the model in a batch.
     """
     if isinstance(kernel, kernels.InducingPointKernel):
         raise TypeError(
@@ -55,16 +49,7 @@ def evaluated(
 
 
 def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str) -> None:
-    """Refuse a kernel whose entries, or their derivatives, depend on rows other than their own two.
-
-    Args:
-        theirs, given: the GPyTorch kernel and its inputs.
-        kernel, x: apviz's version of both, x (n, d).
-        what: beginning of the message.
-
-    Raises:
-        TypeError: entries or derivatives differ between rows evaluated together and separately.
-    """
+    """Refuse a kernel whose entries, or their derivatives, depend on rows other than their own two."""
     rows, outputs = given.detach()[:PROBES], len(x) // max(len(given), 1)
     some, half = x.detach()[: outputs * len(rows)], outputs * (len(rows) // 2)
     try:
@@ -104,15 +89,7 @@ def _let_it_settle(kernel: Any, rows: Tensor) -> None:
 
 
 def check_gradients(kernel: Kernel, x: Tensor, what: str) -> None:
-    """Refuse a kernel whose entries have a gradient although neither inputs nor parameters require one.
-
-    Args:
-        kernel, x: apviz's version of a kernel and its inputs, (n, d), of which two rows or more are enough.
-        what: beginning of the message.
-
-    Raises:
-        TypeError: a gradient in other tensors, which would be lost.
-    """
+    """Refuse a kernel whose entries have a gradient although neither inputs nor parameters require one."""
     x = x.detach()
     lowered = kernel.lowered(x.shape[1])
     features = lowered.features(x, centre_of(x))

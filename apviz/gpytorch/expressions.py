@@ -66,15 +66,6 @@ def expression_of(
     """Read the covariance that a model returned: a kernel's, a sum, product or multiple of such, or a batch of them.
 
     A batch may be summed (`covariance.sum(dim=-3)`), or hold independent outputs (`from_batch_mvn`).
-
-    Args:
-        where: returns the name of a kernel in the model, for messages.
-        made_by: name of the function that returned it, for messages.
-        member: the model of a batch that is read.
-
-    Raises:
-        TypeError: a part that apviz does not support, by name.
-        ValueError: other batch dimensions, or a covariance between two sets of inputs.
     """
 
     def of(part: Any, member: Member = member) -> Expression:
@@ -103,7 +94,8 @@ def expression_of(
             raise TypeError(
                 f"{made_by} adds different values to the diagonal; give them to a FixedNoiseGaussianLikelihood"
             )
-        return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1))
+        inner, jitter = of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1)
+        return replace(inner, jitter=inner.noise_with(jitter.reshape(())))
     raise TypeError(
         f"the covariance that {made_by} returned is {a(covariance)}; apviz takes the covariances that kernels return "
         "for the inputs, and their sums, products and multiples"
@@ -111,19 +103,10 @@ def expression_of(
 
 
 def _parts_of(covariance: Any, member: Member) -> Iterator[tuple[Any, Member]]:
-    """Yield the batched covariance below a block operator with each place in its last batch dimension.
-
-    Args:
-        covariance: of (*batch, k, n, n), summed or interleaved over k.
-        member: the model of a batch that is read.
-    """
+    """Yield the batched covariance below a block operator with each place in its last batch dimension."""
     blocks = covariance.base_linear_op.shape[-3]
     for block in range(blocks):
         yield covariance.base_linear_op, Member(torch.Size((*member.batch, blocks)), (*member.index, block))
-
-
-def _with_jitter(inner: Expression, jitter: Tensor) -> Expression:
-    return replace(inner, jitter=inner.noise_with(jitter.reshape(())))
 
 
 class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]

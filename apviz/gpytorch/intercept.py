@@ -36,18 +36,6 @@ def intercepted(owner: Any, name: str, handler: Handler) -> Iterator[None]:
     after an exception, the attribute is the original function again.
     """
     place = (owner, name)
-    _install(place)
-    before = _handlers.get({})
-    token = _handlers.set({**before, place: (handler, *before.get(place, ()))})
-    try:
-        yield
-    finally:
-        _handlers.reset(token)
-        _restore(place)
-
-
-def _install(place: Place) -> None:
-    owner, name = place
     with _lock:
         if place not in _installed:
             original = vars(owner)[name]
@@ -55,20 +43,22 @@ def _install(place: Place) -> None:
             @functools.wraps(original)
             def led(*args: Any, **kwargs: Any) -> Any:
                 call = original
-                for handler in reversed(_handlers.get({}).get(place, ())):
-                    call = functools.partial(handler, call)
+                for each in reversed(_handlers.get({}).get(place, ())):
+                    call = functools.partial(each, call)
                 return call(*args, **kwargs)
 
             setattr(owner, name, led)
             _installed[place] = _Installed(original)
-        _installed[place].users += 1
-
-
-def _restore(place: Place) -> None:
-    owner, name = place
-    with _lock:
-        found = _installed[place]
-        found.users -= 1
-        if not found.users:
-            setattr(owner, name, found.original)
-            del _installed[place]
+        installed = _installed[place]
+        installed.users += 1
+    before = _handlers.get({})
+    token = _handlers.set({**before, place: (handler, *before.get(place, ()))})
+    try:
+        yield
+    finally:
+        _handlers.reset(token)
+        with _lock:
+            installed.users -= 1
+            if not installed.users:
+                setattr(owner, name, installed.original)
+                del _installed[place]

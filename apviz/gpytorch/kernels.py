@@ -39,12 +39,7 @@ HARMLESS = (
 
 @dataclass(frozen=True)
 class Member:
-    """One model of a batch.
-
-    Args:
-        batch: shape of the batch; empty for a single model.
-        index: position of the model in it.
-    """
+    """One model of a batch of this shape, empty for a single model, and its position in it."""
 
     batch: torch.Size = field(default_factory=torch.Size)
     index: tuple[int, ...] = ()
@@ -60,11 +55,7 @@ ONE = Member()
 
 
 def check_batch(what: str, found: Sequence[int], batch: torch.Size) -> None:
-    """Refuse a batch shape that does not fit the model's.
-
-    Raises:
-        ValueError: names both shapes.
-    """
+    """Refuse a batch shape that does not fit the model's."""
     try:
         fits = torch.broadcast_shapes(tuple(found), batch) == batch  # type: ignore[no-untyped-call]
     except RuntimeError:
@@ -111,15 +102,9 @@ def convert(
     """Convert a GPyTorch kernel of inputs with d columns; the tensors are those of `Expression`.
 
     Args:
-        where: name of the kernel, for messages.
         selected: whether the kernel's active_dims have already selected the columns, as in a covariance it returned.
-        member: the model of a batch for which it is converted.
         outputs: number of outputs of each input; if there are several, an additional last column holds the output.
         strict: refuse kernels that GPyTorch's code would have to evaluate.
-
-    Raises:
-        TypeError: a kernel that apviz does not have and that cannot be evaluated for any pair of rows.
-        ValueError: a kernel with other batch dimensions.
     """
     return _Conversion(member, outputs, strict).of(kernel, d, where, selected)
 

@@ -49,12 +49,9 @@ class Matrix:
 
 
 def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> Matrix:
-    """Describe a matrix as far as it is known.
+    """Describe a matrix K as far as it is known.
 
-    Args:
-        matrix: K.
-        kernel, x: the last evaluated GPyTorch kernel, if any, and its inputs. The matrix is assumed to be its own if
-            the numbers of rows agree.
+    It is assumed to be that of the last evaluated kernel, at inputs x, if the numbers of rows agree.
     """
     n = matrix.shape[-1]
     inner, added = matrix, None
@@ -63,7 +60,11 @@ def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> 
     diagonal = matrix.diagonal(dim1=-1, dim2=-2).double()
     trace, noise = float(diagonal.sum(-1).max()), 0.0 if added is None else float(added._diagonal().min())
     scale, least = float(diagonal.mean()) - noise, noise or torch.finfo(matrix.dtype).eps * trace
-    attrs = _attributes(n, type(inner).__name__, scale, noise)
+    engine = type(inner).__name__
+    attrs: dict[str, Any] = {
+        "n": n, "d": None, "kernel": engine, "lengthscale": [], "outputscale": scale, "noise": noise,
+        "operator": "gpytorch", "engine": f"GPyTorch {engine}",
+    }  # fmt: skip
     if kernel is None or x is None or x.ndim != 2 or len(x) != n:
         return Matrix(attrs, None, trace, least)
     attrs |= {"d": x.shape[1], "kernel": name_of(kernel)}
@@ -85,29 +86,9 @@ def name_of(kernel: Kernel) -> str:
     return type(kernel).__name__ + (f"({', '.join(map(name_of, parts))})" if parts else "")
 
 
-def _attributes(n: int, engine: str, outputscale: float, noise: float) -> dict[str, Any]:
-    return {
-        "n": n,
-        "d": None,
-        "kernel": engine,
-        "lengthscale": [],
-        "outputscale": outputscale,
-        "noise": noise,
-        "operator": "gpytorch",
-        "engine": f"GPyTorch {engine}",
-    }
-
-
 def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
     try:
-        return KernelSystem(
-            x,
-            x.new_ones(len(x)),
-            convert(kernel, x.shape[1], selected=True, strict=True)[0],
-            noise=noise,
-            operator="tiled",
-            dtype=x.dtype,
-            device=x.device,
-        )
+        ours = convert(kernel, x.shape[1], selected=True, strict=True)[0]
+        return KernelSystem(x, x.new_ones(len(x)), ours, noise=noise, operator="tiled", dtype=x.dtype, device=x.device)
     except (TypeError, ValueError):  # a kernel or dtype that apviz does not have; nothing is solved here
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -55,11 +54,7 @@ class Prior:
 
 
 def check_likelihood(likelihood: Any, outputs: int | None) -> None:
-    """Refuse a likelihood that is not Gaussian, or has several outputs where the prior has one.
-
-    Raises:
-        TypeError: names the likelihood.
-    """
+    """Refuse a likelihood that is not Gaussian, or has several outputs where the prior has one."""
     if not isinstance(likelihood, _GaussianLikelihoodBase):
         raise TypeError(
             f"likelihood is {a(likelihood)}; apviz takes Gaussian likelihoods, of one noise or of one for each row"
@@ -69,15 +64,7 @@ def check_likelihood(likelihood: Any, outputs: int | None) -> None:
 
 
 def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
-    """Return the noise σ² that a likelihood adds at the training inputs, differentiable: (*batch, n, n).
-
-    Args:
-        prior: at the training inputs.
-        inputs: of the model.
-
-    Raises:
-        TypeError: a likelihood that is not Gaussian, or does more than add a diagonal.
-    """
+    """Return the noise σ² that a likelihood adds at the training inputs, differentiable: (*batch, n, n)."""
     check_likelihood(likelihood, prior.outputs)
     mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
     n = mean.shape[-1]
@@ -94,11 +81,7 @@ def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
 
 
 def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
-    """Return the noise of one model of a batch: 0-d if it is the same for all rows, otherwise (n,).
-
-    Raises:
-        ValueError: its batch is not the model's.
-    """
+    """Return the noise of one model of a batch: 0-d if it is the same for all rows, otherwise (n,)."""
     check_batch("the likelihood's noise", added.batch_shape, member.batch)
     one = isinstance(added, ConstantDiagLinearOperator)
     noise = member.of(added.diag_values if one else added._diagonal(), 1)
@@ -106,12 +89,7 @@ def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
 
 
 def prior_of(model: Any, output: Any) -> Prior:
-    """Read the prior that `model.forward` returned.
-
-    Raises:
-        TypeError: a distribution, a covariance or a kernel that apviz does not support; names the part.
-        ValueError: a covariance between two sets of inputs, or with another number of rows than the mean.
-    """
+    """Read the prior that `model.forward` returned."""
     forward = f"{type(model).__name__}.forward"
     if type(output) not in (MultivariateNormal, MultitaskMultivariateNormal):
         raise TypeError(f"{forward} returned {a(output)}; apviz takes a MultivariateNormal, also of several outputs")
@@ -124,7 +102,7 @@ def prior_of(model: Any, output: Any) -> Prior:
     batch = torch.Size(torch.broadcast_shapes(output.loc.shape[:-1], covariance.batch_shape))  # type: ignore[no-untyped-call]
     members = tuple(
         (member, expression_of(covariance, lambda kernel: _where(model, kernel), forward, member))
-        for member in _members(batch)
+        for member in (Member(batch, index) for index in product(*map(range, batch)))
     )
     if len(members[0][1].x) != output.loc.shape[-1]:
         raise ValueError(
@@ -133,22 +111,13 @@ def prior_of(model: Any, output: Any) -> Prior:
     return Prior(output.loc, covariance, members, outputs, id(model))
 
 
-def _members(batch: torch.Size) -> Iterator[Member]:
-    for index in product(*map(range, batch)):
-        yield Member(batch, index)
-
-
 def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
     """Return the prior of a model at `inputs`, in training or evaluation mode; raises as `prior_of`."""
     return prior_of(model, super(ExactGP, model).__call__(*inputs, **kwargs))
 
 
 def check_rows(model: Any, prior: Prior, **kwargs: Any) -> None:
-    """Refuse a `forward` that does not treat every row by itself; evaluates some training rows alone.
-
-    Raises:
-        TypeError: names it.
-    """
+    """Refuse a `forward` that does not treat every row by itself; evaluates some training rows alone."""
     rows = min(ROWS, model.train_inputs[0].shape[-2] // 2)
     if not rows:
         return

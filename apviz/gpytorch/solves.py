@@ -74,17 +74,7 @@ class Solved:
 
 
 class Solves:
-    """The solver settings of a context, and the number of training solves.
-
-    Args:
-        solver: any solver of apviz.
-        hooks: called in every solve.
-        variance_solver: as in `Posterior`.
-        probes: l, or (n, l) probes with E[ZZᵀ]/l = I; None: GPyTorch's `num_trace_samples`.
-        log_determinant: `auto`, `lanczos` or `skip`, as in `alternating_projection`.
-        operator, dataset: as in `KernelSystem`.
-        seed: of the probes.
-    """
+    """The solver settings of a context, as in `alternating_projection`, and the number of training solves."""
 
     def __init__(
         self,
@@ -118,18 +108,7 @@ class Solves:
     def train(
         self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor, wants_gradient: bool, model: Hashable = None
     ) -> Solved:
-        """Run the batched solve of a training step.
-
-        Args:
-            model: a key for the model among those trained in the context.
-            noise: σ², 0-d or (n,).
-            residual: (n, 1) y − m.
-            wants_gradient: whether to prepare the gradient in the hyperparameters.
-
-        Raises:
-            RuntimeError: the solve diverged.
-            ValueError: an optimiser compares values that leave out log det K.
-        """
+        """Run the batched solve of a training step, with σ² 0-d or (n,)."""
         self.calls += 1
         system = self._system(x, kernel, noise, residual)
         comparing = _comparing()
@@ -174,18 +153,13 @@ class Solves:
         return found
 
     def inverse(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor) -> tuple[Operator, Tensor]:
-        """Return K and K⁻¹, (n, n): from its factor if the solver computes one or n is small, else by n solves.
-
-        Raises:
-            MemoryError: K⁻¹ does not fit the free memory.
-            RuntimeError: a solve diverged.
-        """
+        """Return K and K⁻¹, (n, n): from its factor if the solver computes one or n is small, else by n solves."""
         system = self._system(x, kernel, noise, residual)
         n = system.n
         what = f"leave-one-out of n = {n:,} rows needs K⁻¹ and two more such matrices, which need"
         require_memory(4 * n**2 * system.x.element_size(), system.device, what, "use ExactMarginalLogLikelihood")
         if n <= CHOLESKY_ROWS or self._factors_all_of(system):
-            return system.operator, torch.cholesky_inverse(self._factored(system).factor)
+            return system.operator, torch.cholesky_inverse(self._factored(system)[1].factor)
         solver = to_tolerance(self.solver, VALUE_TOL)
         prepared = solver.prepare(system.operator, INVERSE_COLUMNS)
         found = system.x.new_empty(n, n)
@@ -204,16 +178,15 @@ class Solves:
             dataset=self.dataset,
         )  # fmt: skip
 
-    def _factored(self, system: KernelSystem) -> Factored:
+    def _factored(self, system: KernelSystem) -> tuple[Solver, Factored]:
         solver = self.solver if self._factors_all_of(system) else Cholesky()
         prepared = solver.prepare(system.operator)
         assert isinstance(prepared, Factored)  # the callers checked it
-        return prepared
+        return solver, prepared
 
     def _exactly(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
         """Return value and gradient from the Cholesky factor of K."""
-        solver = self.solver if self._factors_all_of(system) else Cholesky()
-        prepared = self._factored(system)
+        solver, prepared = self._factored(system)
         w, factor = self._solve(system, solver, system.b[:, :0], None, prepared), prepared.factor
         log_determinant = 2.0 * factor.diagonal().double().log().sum()
         if gpytorch_settings.skip_logdet_forward.on():
@@ -244,11 +217,7 @@ class Solves:
         return solution.weights.to(system.b)
 
     def _left_out(self, system: KernelSystem, comparing: str | None) -> Tensor:
-        """Return 0 instead of log det K, with one warning.
-
-        Raises:
-            ValueError: an optimiser would compare such values.
-        """
+        """Return 0 instead of log det K, with one warning."""
         skipped = gpytorch_settings.skip_logdet_forward.on()
         if comparing:
             how = "gpytorch.settings.skip_logdet_forward is on" if skipped else "log_determinant is 'skip'"
@@ -302,11 +271,7 @@ def _comparing() -> str | None:
 
 
 def report(solution: Solution, solver: Solver) -> None:
-    """Warn about a solve that did not converge.
-
-    Raises:
-        RuntimeError: the solve diverged.
-    """
+    """Warn about a solve that did not converge, and raise for one that diverged."""
     if solution.stop_reason is StopReason.DIVERGED:
         raise RuntimeError(f"the solve by {solver.method.name} {solution.stop_message}")
     if not solution.converged:

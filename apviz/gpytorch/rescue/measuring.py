@@ -173,11 +173,7 @@ def natively(do: Callable[[], Any]) -> Any:
 
 
 def exact(given: Copy) -> Exact:
-    """Solve a model by Cholesky in float64.
-
-    Raises:
-        Exception: GPyTorch's error, if even that fails.
-    """
+    """Solve a model by Cholesky in float64; raises GPyTorch's error if even that fails."""
 
     def solve() -> Exact:
         double = given.double()
@@ -261,13 +257,9 @@ def solved(
     is_apviz: bool = False,
     spectrum: Method | None = "subsample",
 ) -> Solved:
-    """Train one step and predict once, under the current settings and `context`.
+    """Train one step and predict once, under the current settings and `context`, next to the truth if it is known.
 
-    Args:
-        truth: the reference; None if there is none.
-        context: further settings.
-        is_apviz: whether apviz solves inside `context`; otherwise GPyTorch's CG is recorded.
-        spectrum: of the traces, as in a `Recorder`.
+    GPyTorch's CG is recorded unless apviz solves inside `context`.
     """
     recorder = Recorder(spectrum=spectrum)
 
