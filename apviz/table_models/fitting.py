@@ -29,12 +29,7 @@ CHECKED_NUMBERS, FEWEST_CHECKED, MOST_CHECKED = 2_000_000, 200, 1_000
 
 
 class FitProgress(TrainingHook):
-    """A hook that says what a fit does, and how far it is.
-
-    Args:
-        say: called with a sentence after every epoch.
-        doing: what is done now, in words.
-    """
+    """A hook that says what a fit does, and how far it is, after every epoch."""
 
     def __init__(self, say: Callable[[str], None], doing: str) -> None:
         self._say, self.doing = say, doing
@@ -47,22 +42,14 @@ class FitProgress(TrainingHook):
 
 
 def some_rows(raw: RawTable, n: int, seed: int, source: str) -> RawTable:
-    """Return the table with n of its rows, at random.
-
-    Raises:
-        ValueError: the table has fewer rows.
-    """
+    """Return the table with n of its rows, at random."""
     check_enough(len(raw.target), n, source)
     rows = shuffle(len(raw.target), seed)[:n].numpy()
     return replace(raw, inputs=raw.inputs[rows], target=raw.target[rows])
 
 
 def with_varying_inputs(raw: RawTable, source: str) -> RawTable:
-    """Return the table without inputs that do not vary, and with an encoding for each of the others.
-
-    Raises:
-        ValueError: two columns would make inputs with the same name.
-    """
+    """Return the table without inputs that do not vary, and with an encoding for each of the others."""
     varies = varying_inputs(raw)
     varies[: 3 * is_on_sphere(raw.encodings)] = True
     names = tuple(name for name, each in zip(raw.feature_names, varies, strict=True) if each)
@@ -83,13 +70,7 @@ def fit_table(
     *,
     training_rows: int = TRAINING_ROWS,
 ) -> GaussianProcess:
-    """Train the hyperparameters on some rows unless they are given, then fit the model to all rows.
-
-    Args:
-        given: hyperparameters in the units of the table; None: train them.
-        seed: of the choice of the training rows.
-        hooks: further hooks of all solves.
-    """
+    """Train the hyperparameters on some rows unless they are given in the units of the table, then fit all rows."""
     from apviz.gp.estimator.fitting import check_settings, rows_of, scaling_of, train
 
     check_settings(model)

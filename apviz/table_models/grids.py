@@ -50,15 +50,7 @@ class Grid:
 
     @classmethod
     def over(cls, gp: GaussianProcess, steps: Sequence[float], *, setting: str = "steps") -> Grid:
-        """Return the grid that starts at the smallest training value of each input.
-
-        Args:
-            steps: one step, or one for each input.
-            setting: name of the steps in messages.
-
-        Raises:
-            ValueError: an invalid step, more than three inputs, inputs that are texts, or too many points.
-        """
+        """Return the grid that starts at the smallest training value of each input; messages name the setting."""
         names, low, high = _ranges(gp, setting)
         steps, text = _of_each(steps, names, setting), ",".join(f"{step:g}" for step in steps)
         short = [place for place, step in enumerate(steps) if step > high[place] - low[place]]
@@ -79,11 +71,7 @@ class Grid:
 
     @classmethod
     def with_points(cls, gp: GaussianProcess, points: int) -> Grid:
-        """Return the grid with this number of points along each input, from its smallest to its largest training value.
-
-        Raises:
-            ValueError: more than three inputs, or inputs that are texts.
-        """
+        """Return the grid with this number of points along each input, from smallest to largest training value."""
         names, low, high = _ranges(gp, "a grid")
         return cls._of(gp, {name: np.linspace(low[k], high[k], points) for k, name in enumerate(names)})
 
@@ -120,11 +108,7 @@ class Grid:
         return frame
 
     def check_names(self, predicted: Sequence[str], ending: str) -> None:
-        """Refuse names of inputs that a file of this ending cannot hold, before anything is predicted.
-
-        Raises:
-            ValueError: names the input.
-        """
+        """Refuse names of inputs that a file of this ending cannot hold, before anything is predicted."""
         for name in self.coordinates:
             if name in predicted:
                 raise ValueError(f"the input {name} has the name of a predicted column; rename it and fit again")
@@ -132,13 +116,7 @@ class Grid:
                 raise ValueError(f"NetCDF and Zarr allow no / in a name such as {name}; write .csv or .parquet")
 
     def dataset(self, found: Mapping[str, Array], words: Mapping[str, str], attrs: Mapping[str, object]) -> xr.Dataset:
-        """Return predictions at all points as variables over the inputs.
-
-        Args:
-            found: predictions (m,) by name.
-            words: description of each.
-            attrs: of the data set.
-        """
+        """Return predictions (m,) by name at all points as variables over the inputs, with a description of each."""
         shape, dims = [len(each) for each in self.coordinates.values()], list(self.coordinates)
         coordinates = {name: (name, values, self._about(name)) for name, values in self.coordinates.items()}
         variables = {

@@ -33,13 +33,7 @@ MOST_ERRORS: Final = 65_536
 
 @dataclass(frozen=True)
 class Asked:
-    """What is predicted.
-
-    Attributes:
-        observation: whether of an observation y instead of the function f.
-        level: of the interval.
-        sd: whether with standard deviation and interval.
-    """
+    """What is predicted: an observation y or the function f, with sd and an interval of this level or not."""
 
     observation: bool = False
     level: float = 0.95
@@ -81,12 +75,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model that predicts slice by slice, so that memory does not grow with the number of rows.
-
-    Args:
-        hooks: hooks of the solves for standard deviations.
-        reached: accuracies of the slices so far.
-    """
+    """A model that predicts slice by slice, so that memory does not grow with the number of rows."""
 
     gp: GaussianProcess
     asked: Asked
@@ -94,11 +83,7 @@ class Predictor:
     reached: list[PredictionAccuracy] = field(default_factory=list)
 
     def predict(self, inputs: Array, advance: Callable[[int], None]) -> dict[str, Array]:
-        """Predict rows (m, d), by name of the column; NaN for rows with missing inputs.
-
-        Args:
-            advance: called with the number of rows of every finished slice.
-        """
+        """Predict rows (m, d), by name of the column; NaN where inputs are missing. `advance` gets numbers of rows."""
         gp, asked = self.gp, self.asked
         found = {name: np.full(len(inputs), np.nan) for name in asked.names}
         complete = np.flatnonzero(~np.isnan(inputs).any(axis=1))
@@ -169,12 +154,7 @@ def to_predict(predictor: Predictor, rows: NewRows) -> tuple[ToPredict, list[str
 def write_rows(
     predictor: Predictor, rows: ToPredict, file: BinaryIO, ending: str, advance: Callable[[int], None]
 ) -> None:
-    """Predict rows batch by batch, and write each batch to a CSV or Parquet file.
-
-    Args:
-        ending: `.csv` or `.parquet`.
-        advance: called with the number of rows of every finished slice.
-    """
+    """Predict rows batch by batch, and write each batch to a CSV or Parquet file."""
     with _writer(file, ending, rows.schema, predictor) as write:
         for frame, inputs in rows.batches():
             write(frame, predictor.predict(inputs, advance))

@@ -23,12 +23,7 @@ NEGLIGIBLE: Final = 1e-6
 
 
 def load_model(path: Path, device: str) -> GaussianProcess:
-    """Load a model whose inputs have names.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a model, a damaged file or another version; or inputs without names.
-    """
+    """Load a model whose inputs have names."""
     from apviz.gp.estimator.gaussian_process import GaussianProcess
 
     if not path.is_file():
@@ -65,11 +60,7 @@ def ranges_of(gp: GaussianProcess) -> dict[str, tuple[float, float]]:
 
 
 def accuracy_of(gp: GaussianProcess, found: PredictionAccuracy | None = None) -> str:
-    """Say how far means may be off because the solve ended, in posterior standard deviations of f.
-
-    Args:
-        found: the accuracy of predictions; None: only what is known of the solve.
-    """
+    """Say how far means may be off because the solve ended, in posterior standard deviations of f."""
     ended = "" if gp.solution_.converged else f"; it did not converge: it {gp.solution_.stop_message}"
     if found is not None and found.sampled >= found.points and max(found.mean_error(), found.sd_error()) < NEGLIGIBLE:
         return f"Accuracy: the solver's error is negligible, below a millionth of the uncertainty{ended}"
