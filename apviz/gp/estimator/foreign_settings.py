@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable
-from typing import ParamSpec
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
-Given = ParamSpec("Given")
+Kind = TypeVar("Kind")
 
 #: what to use instead of each setting of scikit-learn
 INSTEAD = {
@@ -25,16 +25,18 @@ INSTEAD = {
 }
 
 
-def refusing(init: Callable[Given, None]) -> Callable[Given, None]:
-    """Decorate a constructor, so that unknown settings raise the error of `refuse`; its signature stays explicit."""
+def refusing(kind: type[Kind]) -> type[Kind]:
+    """Decorate a class, so that unknown settings raise the error of `refuse`; its signature stays explicit."""
+    init: Any = kind.__init__
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 
     @functools.wraps(init)
-    def checked(*args: Given.args, **given: Given.kwargs) -> None:
+    def checked(self: Kind, *args: Any, **given: Any) -> None:
         refuse(given, known)
-        init(*args, **given)
+        init(self, *args, **given)
 
-    return checked
+    kind.__init__ = checked  # type: ignore[assignment]
+    return kind
 
 
 def refuse(given: Iterable[str], known: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
 
 
+@refusing
+@dataclass(eq=False, repr=False)
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian process regression on many rows, trained and evaluated by apviz's solvers.
 
@@ -139,59 +141,31 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True
     """
 
-    @refusing
-    def __init__(
-        self,
-        kernel: str | Kernel | SklearnKernel = "matern52",
-        *,
-        ard: bool = True,
-        drift: str | None = None,
-        solver: Solver | None = None,
-        accuracy: float | None = None,
-        training_solver: Solver | None = None,
-        hyperparameters: Hyperparameters | None = None,
-        optimiser: str = "auto",
-        max_steps: int = 200,
-        n_restarts: int = 0,
-        step_size: float = 0.1,
-        probes: int = 15,
-        noise_floor: float | Auto = "auto",
-        stages: tuple[tuple[float, int], ...] = (),
-        max_epochs: int | None = None,
-        trace_estimator: Estimator = "standard",
-        scale: bool = True,
-        variance: Method = "auto",
-        rank: int = PAPER_LANCZOS_RANK,
-        dtype: str = "auto",
-        device: str = "auto",
-        operator: str = "auto",
-        random_state: int | np.random.RandomState | None = 0,
-        path: str | Path | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.ard = ard
-        self.drift = drift
-        self.solver = solver
-        self.accuracy = accuracy
-        self.training_solver = training_solver
-        self.hyperparameters = hyperparameters
-        self.optimiser = optimiser
-        self.max_steps = max_steps
-        self.n_restarts = n_restarts
-        self.step_size = step_size
-        self.probes = probes
-        self.noise_floor = noise_floor
-        self.stages = stages
-        self.max_epochs = max_epochs
-        self.trace_estimator = trace_estimator
-        self.scale = scale
-        self.variance = variance
-        self.rank = rank
-        self.dtype = dtype
-        self.device = device
-        self.operator = operator
-        self.random_state = random_state
-        self.path = path
+    kernel: str | Kernel | SklearnKernel = "matern52"
+    _: KW_ONLY
+    ard: bool = True
+    drift: str | None = None
+    solver: Solver | None = None
+    accuracy: float | None = None
+    training_solver: Solver | None = None
+    hyperparameters: Hyperparameters | None = None
+    optimiser: str = "auto"
+    max_steps: int = 200
+    n_restarts: int = 0
+    step_size: float = 0.1
+    probes: int = 15
+    noise_floor: float | Auto = "auto"
+    stages: tuple[tuple[float, int], ...] = ()
+    max_epochs: int | None = None
+    trace_estimator: Estimator = "standard"
+    scale: bool = True
+    variance: Method = "auto"
+    rank: int = PAPER_LANCZOS_RANK
+    dtype: str = "auto"
+    device: str = "auto"
+    operator: str = "auto"
+    random_state: int | np.random.RandomState | None = 0
+    path: str | Path | None = None
 
     def fit(self, x: Any, y: Any, sample_weight: Any = None, *, hooks: Iterable[Hook] = ()) -> GaussianProcess:
         """Train the hyperparameters unless they are given, then solve for the mean.
