@@ -211,7 +211,7 @@ class _Run:
         return Spectrum(
             Eigenvalue(float(values[-1]), how, False, float(values[-1] + off)),
             Eigenvalue(float(values[0]), how, False, float(values[0] - off)),
-            Eigenvalue(math.nan, how, True, math.nan),
+            unknown_spectrum().lambda_max_block,
             torch.empty(0),
         )
 

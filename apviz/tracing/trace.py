@@ -118,7 +118,7 @@ def certificate_words(kind: str) -> str:
 
 
 #: reasons of a stop in words
-_REASONS: Final = {"max_epochs": "epoch limit", "stopped": "stopped by a hook"}
+_REASONS: Final = {"max_epochs": "epoch limit", "stopped": "stopped early"}
 
 
 def status_words(reason: str, residual: str = "") -> str:

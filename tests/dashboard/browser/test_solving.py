@@ -53,7 +53,7 @@ def test_a_run_is_drawn_while_it_grows_and_stop_keeps_its_record(visit, server):
     assert trace.outcome == "stopped" and not trace.converged
     assert trace["epoch"].sizes["epoch"] > 1
     listed = someone.tab.get_by_role("table", name="Runs, the best first", exact=True)
-    listed.get_by_role("cell", name="Not converged: stopped by a hook").wait_for()
+    listed.get_by_role("cell", name="Not converged: stopped early").wait_for()
 
 
 @pytest.mark.slow
