@@ -126,5 +126,7 @@ def finish(record: Record, reason: StopReason, message: str, rows: Iterations) -
         "residual": residual if math.isfinite(residual) else str(residual), "epochs": int(rows.numbers[-1]),
         "work": float(rows.work[-1]),
     }  # fmt: skip
+    if rows.rounding and math.isfinite(rows.rounding[-1][0]):
+        record.attrs["certificate"] = "exact"
     if math.isfinite(seconds := float(rows.seconds[-1])):
         record.attrs["seconds"] = seconds

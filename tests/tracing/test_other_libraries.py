@@ -81,7 +81,9 @@ def test_residuals_of_gmres_are_marked_as_estimates_and_its_last_is_recomputed()
     assert "estimate" in trace["epoch"]["residual"].attrs["how"]
     checked = float(trace["epoch"]["checked_residual"][-1])
     assert checked == pytest.approx(np.linalg.norm(b - a @ found.x) / np.linalg.norm(b))
-    assert apviz.record(solvers.cg, a, b).trace.residual_is_measured
+    measured = apviz.record(solvers.cg, a, b).trace
+    assert measured.residual_is_measured and measured.attrs["certificate"] == "exact"
+    assert "certificate" not in trace.attrs
 
 
 def test_work_counts_the_products_of_the_solver_and_not_those_of_the_recorder():
