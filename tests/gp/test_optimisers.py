@@ -179,7 +179,7 @@ def test_the_trace_records_the_cost_of_the_search_for_a_start_outside_its_steps(
     assert trace.attrs["search_seconds"] > 0 and trace.work == trace.search_work + float(trace["step"]["work"].sum())
     # as lists of runs show it
     assert trace.attrs["work"] == pytest.approx(trace.work) and trace.attrs["seconds"] == pytest.approx(trace.seconds)
-    assert f"{trace.search_work:.3g} of them in the search for a start" in trace.work_words
+    assert f"{trace.search_work:.3g} of it in the search for a start" in trace.work_words
     plain = training(**of_adam)
     plain.run()
     assert plain.trace.search_work == 0 and plain.trace.work == float(plain.trace["step"]["work"].sum())
