@@ -25,12 +25,12 @@ def test_a_fit_predicts_a_dropped_table_and_a_grid_and_the_downloads_equal_dense
     someone.press("Use this table")
     someone.edit("Data set").says("Your table: 48 rows to train on. Target: z.")
     someone.press("Fit")
-    someone.says("60 rows were each predicted from all others")
+    someone.says("Each of 60 rows was predicted from the other 59")
     someone.chart("Predicted against observed")
 
     NEW.to_csv(tmp_path / "new.csv", index=False)
     someone.tab.locator("input[type=file]").last.set_input_files(tmp_path / "new.csv")
-    someone.says("posterior sd of the exact GP")
+    someone.says("the solver's error is negligible")
     someone.chart("Predicted standard deviation")
     found = {name: read(download(someone, name, tmp_path)) for name, read in READERS.items()}
     x, y, points = (table.to_numpy() for table in (TABLE[["east", "north"]], TABLE["z"], NEW[["east", "north"]]))

@@ -142,7 +142,7 @@ def _other_cards(lecture: bool) -> dict[str, ChartCard]:
             "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
             lambda traces, theme: plots.update_times(traces, theme=theme),
             takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
-            table=times_table, sentence=time_sentence, lecture=lecture,
+            table=times_table, sentence=time_sentence, axes=460, lecture=lecture,
         ),
     }  # fmt: skip
 
