@@ -28,8 +28,8 @@ from apviz.table_models.describing import LEVEL
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 #: Two cards side by side, also next to the settings on a small screen.
 HALF = {"flex": "1 1 420px", "min-width": "min(100%, 340px)"}
-#: Pixels of the axes of the charts.
-_AXES = 380
+#: Pixels of the axes of the charts, and of maps, which are lower where their pixels are square.
+_AXES, _MAP_AXES = 380, 640
 _FORMATS = {".csv": "CSV", ".parquet": "Parquet", ".nc": "NetCDF"}
 
 
@@ -120,6 +120,7 @@ class PredictionsView:
         for key, card in self.charts.items():
             card.view.visible = picture is not None and (is_map or key == "mean")
             if card.view.visible:
+                card.chart.axes = _MAP_AXES if is_map else _AXES
                 found: Any = [picture, tuple(model.data) or None]
                 card.show(found, self._shared.theme)
 
