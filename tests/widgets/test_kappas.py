@@ -17,6 +17,27 @@ def matern52(x: np.ndarray, lengthscale: float) -> np.ndarray:
     return (1 + r + r**2 / 3) * np.exp(-r)
 
 
+def test_a_block_drawn_at_random_removes_on_average_the_share_that_the_dashed_bound_promises():
+    """From any error, E ‖e′‖²_K ≤ (1 − λmin(D⁻¹K)/m) ‖e‖²_K, so that m of them leave at most exp(−λmin(D⁻¹K))."""
+    draw = np.random.default_rng(0)
+    k = matern52(draw.uniform(size=(40, 2)), 0.3) + 0.05 * np.eye(40)
+    blocks = np.arange(40).reshape(5, 8)
+    d = np.zeros_like(k)
+    for rows in blocks:
+        d[np.ix_(rows, rows)] = k[np.ix_(rows, rows)]
+    least, vectors = scipy.linalg.eigh(k, d, subset_by_index=[0, 0])
+    for e in (*draw.standard_normal((20, 40)), vectors[:, 0]):
+        left = []
+        for rows in blocks:
+            after = e.copy()
+            after[rows] -= np.linalg.solve(k[np.ix_(rows, rows)], (k @ e)[rows])
+            left.append(after @ k @ after)
+        assert np.mean(left) / (e @ k @ e) <= (1 - least[0] / 5) * (1 + 1e-12)
+    # reached by the last error
+    assert np.mean(left) / (e @ k @ e) == pytest.approx(1 - least[0] / 5)
+    assert (1 - least[0] / 5) ** 5 <= np.exp(-least[0])
+
+
 def test_on_the_first_preset_the_kd_tree_has_the_larger_kappa_prime_and_is_faster():
     """The oracle recomputes κ′ and the solve from the data, and uses only the blocks of the library."""
     widget = Kappas()

@@ -5,8 +5,7 @@ import {Plane, number} from "./plane.js";
 /** share below which a norm is rounding */
 const FLOOR = 1e-12;
 const NORM = "var(--gauss-southwell)",
-  EUCLIDEAN = "var(--CG)",
-  MUTED = "var(--muted)";
+  EUCLIDEAN = "var(--CG)";
 
 export class NormsPicture extends Plane {
   /** @param {import("./state.js").State} state whose `step` is dragged */
@@ -18,9 +17,8 @@ export class NormsPicture extends Plane {
   /**
    * @param {import("./trajectory.js").Trajectory} trajectory
    * @param {number} j the step that is shown
-   * @param {(step: number) => number} [bound] on ‖r‖_H after a step, as a share of that at the start
    */
-  draw(trajectory, j, bound) {
+  draw(trajectory, j) {
     const both = [
       [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot"],
       [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond"],
@@ -38,7 +36,6 @@ export class NormsPicture extends Plane {
       xLabel: "step j",
       yLabel: "relative to the start",
     });
-    if (bound) this.line(steps, steps.map(bound), {color: MUTED, dash: "2 5"});
     const rises = [];
     for (const [norms, name, color, shape] of both) {
       this.line(steps, norms, {color});
@@ -46,14 +43,10 @@ export class NormsPicture extends Plane {
         const words = `${name.replace(/<[^>]*>/g, "")} after step ${k}: ${number(each)}`;
         this.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5}, words);
       });
-      const up = steps.filter((k) => k && norms[k] > norms[k - 1] * (1 + 1e-9));
-      rises.push(up.length);
-      const ring = {color, size: 9, shape: "triangle", hollow: true};
-      if (shape === "diamond") for (const k of up) this.dot(k, norms[k], ring, "a rise");
+      rises.push(steps.filter((k) => k && norms[k] > norms[k - 1] * (1 + 1e-9)).length);
     }
     this.end();
-    const guarantee = bound ? [["guaranteed ‖r‖ in H (Theorem 1)", MUTED, "dots"]] : [];
-    this.legend([...both.map(([, name, color, shape]) => [name, color, shape]), ...guarantee]);
+    this.legend(both.map(([, name, color, shape]) => [name, color, shape]));
     const times = (many) => ["never", "once"][many] ?? `${many} times`;
     this.note(`in ${count} steps ‖r‖ in H rose ${times(rises[0])}, Euclidean ‖r‖ ${times(rises[1])}`);
     const go = (step) => this._state.set({step: Math.min(count, Math.max(0, Math.round(step)))});

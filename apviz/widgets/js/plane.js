@@ -242,7 +242,6 @@ export function outline(shape, x, y, size) {
   const at = (dx, dy) => `${(x + dx * size).toFixed(1)} ${(y + dy * size).toFixed(1)}`;
   if (shape === "square") return `M${at(-1, -1)}L${at(1, -1)}L${at(1, 1)}L${at(-1, 1)}Z`;
   if (shape === "diamond") return `M${at(0, -1.4)}L${at(1.4, 0)}L${at(0, 1.4)}L${at(-1.4, 0)}Z`;
-  if (shape === "triangle") return `M${at(0, -1.3)}L${at(1.2, 0.9)}L${at(-1.2, 0.9)}Z`;
   return `M${at(-1, 0)}A${size} ${size} 0 1 0 ${at(1, 0)}A${size} ${size} 0 1 0 ${at(-1, 0)}Z`;
 }
 

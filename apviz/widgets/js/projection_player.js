@@ -1,7 +1,6 @@
 /** A regression of few points, one block after another: functions, residual, matrix and norms of one step. */
 
 import {norm} from "./algebra.js";
-import {blockSpectrum} from "./block_spectrum.js";
 import {drawnOrder} from "./draws.js";
 import {kernelNamed} from "./kernels.js";
 import {MatrixPicture} from "./matrix_picture.js";
@@ -34,11 +33,7 @@ export function situation({points, block_size, rule, overlap, lengthscale, noise
   const blocks = blocksWithMargins(places, sequential(points, Math.min(points, block_size)), overlap);
   const b = order.map((i) => data[i]);
   const trajectory = new Trajectory(span, b, blocks, drawnOrder(rule, blocks.length, STEPS), STEPS);
-  const {kappaPrime} = blockSpectrum(
-    span,
-    blocks.map(({solved}) => solved),
-  );
-  return {order, span, blocks, trajectory, kappaPrime};
+  return {order, span, blocks, trajectory};
 }
 
 export class ProjectionPlayerView extends View {
@@ -61,16 +56,14 @@ export class ProjectionPlayerView extends View {
       key = JSON.stringify({...values, step: 0, speed: 0});
     if (key !== this._key) [this._key, this._now] = [key, situation(values, this.face.given)];
     const now = this._now,
-      {trajectory, blocks, kappaPrime} = now;
+      {trajectory, blocks} = now;
     const j = Math.min(step, trajectory.steps.length - 1),
       {block, residual} = trajectory.steps[j];
     const lit = block < 0 ? [] : blocks[block].solved;
     this._drawFunctions(now, j, lit);
     this._drawResidual(now, j, lit);
     this._drawMatrix(now, block, lit);
-    // ‖r‖²_H falls by exp(−1/κ′) an epoch, of as many updates as there are blocks
-    const guarantee = (step) => Math.exp(-step / (2 * kappaPrime * blocks.length));
-    this.norms.draw(trajectory, j, values.rule === "gauss-southwell" ? guarantee : undefined);
+    this.norms.draw(trajectory, j);
     const errors = trajectory.errors(),
       share = (each, start) => number(start ? each / start : 0, 3);
     return {
@@ -212,7 +205,7 @@ export class ProjectionPlayerView extends View {
       ["K[I, I]", LIT, "line"],
       ["blocks", MUTED, "line"],
     ]);
-    matrix.note(`κ′ = ${number(now.kappaPrime, 3)}; the stronger a shade, the larger k(xᵢ, xⱼ)`);
+    matrix.note("the stronger a shade, the larger k(xᵢ, xⱼ)");
     const corner = matrix.at(blocks[0].owned.length);
     this._dragSize(matrix, now, {x: matrix.left + corner, y: corner}, (px, py) => {
       this._setSize(Math.round(Math.max(px - matrix.left, py) / matrix.cell));
