@@ -193,6 +193,20 @@ def test_files_of_a_page_other_than_images_are_below_two_megabytes(visit, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation_on_any_kind_of_page(site, visit, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    lessons = [f"lessons/{name}.html" for name in ("03-which-block-next", "06-overlap", "kit/handouts", "kit/exam")]
+    found = []
+    for name in (*KINDS, *(each for each in lessons if (site / each).exists())):
+        page = visit(name)
+        page.emulate_media(color_scheme=theme)
+        answer = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        found += [f"{name}: {each['id']}: {node['html'][:200]}" for each in answer for node in each["nodes"]]
+    assert found == []
+
+
+@pytest.mark.slow
 def test_the_home_page_plays_its_picture_and_shows_a_still_to_who_asked_for_less_motion(visit):
     page = visit("index.html", width=390)
     box = page.locator("img.plays").bounding_box()

@@ -126,7 +126,8 @@ def _small(figure: go.Figure) -> go.Figure:
     small.layout.title, small.layout.updatemenus, small.layout.sliders = None, (), ()
     kept = [each for each in small.layout.annotations if each.xref != "paper" and each.yref != "paper"]
     small.layout.annotations, small.layout.height, small.layout.width = kept, None, None
-    return small.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8, "autoexpand": True})
+    small.update_xaxes(title=None).update_yaxes(title=None)
+    return small.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 
 
 def _write_still(figure: go.Figure, path: str, width: float, height: float) -> None:

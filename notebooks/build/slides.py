@@ -31,7 +31,7 @@ def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_shared(folder)
-    for file in (REVEAL / "reveal.js", REVEAL / "notes.js", TEMPLATES / "slides.css"):
+    for file in (REVEAL / "reveal.js", REVEAL / "notes.js", TEMPLATES / "slides.css", TEMPLATES / "fit.js"):
         shutil.copy(file, folder)
     # our widgets use the class .controls too
     text = (REVEAL / "reveal.css").read_text("utf-8").replace(".reveal .controls", ".reveal>.controls")

@@ -163,6 +163,25 @@ def test_every_widget_fits_a_slide_of_a_small_projector(on_screen):
         assert tall <= 720 and size >= 17, name
 
 
+def test_a_tall_figure_and_a_long_text_fit_a_slide_and_stay_readable(on_screen):
+    notebook = typed(
+        made("1", ("text", "## Much to say\n\n" + "Eight short words are here for one line. " * 60)),
+        "slide",
+        "slide",
+        "slide",
+    )
+    show(notebook.cells[1], {PLOTLY: {"data": [{"y": [1, 3, 2]}], "layout": {"height": 800}}})
+    tab = on_screen(notebook)
+    tall = "Reveal.getCurrentSlide().scrollHeight"
+    tab.evaluate("Reveal.slide(1)")
+    tab.locator("section.present .figure[data-drawn]").wait_for()
+    tab.wait_for_function(f"{tall} <= 720")
+    assert tab.locator("section.present .main-svg").first.bounding_box()["height"] > 400
+    tab.evaluate("Reveal.slide(2)")
+    assert tab.evaluate(tall) <= 720
+    assert tab.evaluate("parseFloat(getComputedStyle(Reveal.getCurrentSlide().querySelector('p')).fontSize)") >= 16
+
+
 def test_the_window_for_the_speaker_shows_the_notes(on_screen):
     tab = on_screen(typed(made("1", ("text", "Ask the third row.")), "slide", "skip", "notes"))
     assert not tab.get_by_text("Ask the third row.").is_visible()
