@@ -199,8 +199,7 @@ def test_axe_finds_no_violation_on_any_kind_of_page(site, visit, theme):
     lessons = [f"lessons/{name}.html" for name in ("03-which-block-next", "06-overlap", "kit/handouts", "kit/exam")]
     found = []
     for name in (*KINDS, *(each for each in lessons if (site / each).exists())):
-        page = visit(name)
-        page.emulate_media(color_scheme=theme)
+        page = visit(name, theme=theme)
         answer = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         found += [f"{name}: {each['id']}: {node['html'][:200]}" for each in answer for node in each["nodes"]]
     assert found == []
