@@ -80,7 +80,11 @@ PLAYERS: dict[type[LiveWidget], str] = {
     Photograph: "step", Projection: "step", ProjectionPlayer: "step", SamplePaths: "doublings", Zigzag: "leg",
 }  # fmt: skip
 #: what a widget is measured with at its default size, beyond its defaults: results are computed after a bet
-DEFAULTS: dict[type[LiveWidget], dict[str, Any]] = {Kappas: {"bet": "shown"}, CGAgainstProjection: {"bet": "shown"}}
+DEFAULTS: dict[type[LiveWidget], dict[str, Any]] = {
+    Kappas: {"bet": "shown"},
+    CGAgainstProjection: {"bet": "shown"},
+    WhichBlock: {"reveal": True},
+}
 #: seconds that steps play
 PLAYED = 6
 #: keeps when frames came while steps play, and which step stood there

@@ -62,6 +62,11 @@ export class WhichBlockView extends View {
       step = Math.min(values.step, found.steps),
       choices = found.choices(rule, step);
     this._highest[rule] ??= 1.1 * found.largestShare(rule);
+    // nothing is to be seen there before the bet
+    if (this.race.figure.hidden === reveal) {
+      this.race.figure.hidden = !reveal;
+      this.resize();
+    }
     const now = {found, choices, step, rule, reveal, bet: values.bet_block, betRule: values.bet_rule};
     this._drawResidual(now);
     this._drawRemoved(now);
@@ -145,7 +150,7 @@ export class WhichBlockView extends View {
     } else ask(plane, "what would each remove?");
     plane.end();
     plane.caption.textContent = "Share of ½‖r‖² in H that each block would remove";
-    plane.legend([["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]]);
+    plane.legend(reveal ? [["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]] : []);
     const greedy = taken["gauss-southwell"],
       share = (k) => percent(decreasePerBlock[k] / left);
     const honest =
@@ -157,7 +162,7 @@ export class WhichBlockView extends View {
 
   _drawTaken(now) {
     const plane = this.taken,
-      {choices, reveal, bet} = now,
+      {choices, reveal, bet, betRule} = now,
       {taken, decreasePerBlock, left} = choices;
     const lanes = [...RULES, "your bet"],
       height = (name) => lanes.length - 1 - lanes.indexOf(name);
@@ -172,6 +177,9 @@ export class WhichBlockView extends View {
     };
     if (reveal) {
       for (const rule of RULES) mark(rule, taken[rule], {color: colorOf(rule), size: 6}, `${rule}: block ${taken[rule]}`);
+    } else if (RULES.includes(betRule)) {
+      const at = {x: (plane.left + 14).toFixed(1), y: (plane.sy(height(betRule)) + 0.3 * plane.em).toFixed(1)};
+      plane.marks.draw("text", {...at, class: "name halo"}, "your bet: the smallest error in the end");
     }
     if (bet !== NO_BLOCK) mark("your bet", bet, {color: INK, size: 6, shape: "diamond"}, `your bet: block ${bet}`);
     plane.end();
@@ -215,7 +223,7 @@ export class WhichBlockView extends View {
         const words = `${rule}, ${updates(step)}: ${percent(errors[rule][step])} left`;
         plane.dot(step, errors[rule][step], {color: colorOf(rule), size: 6}, words);
       }
-    } else ask(plane, betRule === NO_BET ? "bet on a rule, then reveal" : `you bet on ${betRule}: reveal`);
+    }
     plane.end();
     plane.legend(RULES.map((rule) => [rule === betRule ? `<b>${rule}, your bet</b>` : rule, colorOf(rule), "line"]));
     const leads = step ? `after ${updates(step)} ${found.ranking(step)[0]} leads` : "before the first update all are equal";

@@ -186,7 +186,7 @@ def test_larger_blocks_are_fewer_to_bet_on_and_their_edge_can_be_dragged(visit):
 
 
 def test_dragging_the_step_along_the_race_changes_the_residual(visit):
-    tab = visit(WhichBlock())
+    tab = visit(WhichBlock(reveal=True))
     before = titles(tab, 0)
     drag(tab, "the step", 90, 0)
     step = int(reads(tab, "step"))
