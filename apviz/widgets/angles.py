@@ -109,7 +109,8 @@ class Angles(LiveWidget):
     @traitlets.validate("shared")
     def _leave_each_block_a_point(self, proposal: Any) -> int:
         # a block with all points would leave the other nothing to show
-        return min(int(proposal["value"]), 2 * self.points - 2)
+        limit: int = 2 * self.points - 2
+        return min(int(proposal["value"]), limit)
 
     @traitlets.observe("points")
     def _limit_shared(self, change: Any) -> None:
