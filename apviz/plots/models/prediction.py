@@ -61,20 +61,17 @@ def prediction(
     axes = axes[::-1] if is_image else axes
     if not 1 <= len(axes) <= 2:
         raise ValueError(f"a prediction is drawn over one or two inputs, not over {len(axes)}: {', '.join(axes)}")
-    figure = go.Figure()
+    figure, titles = go.Figure(), [_title(predictions[each], each) for each in (*axes, name)]
     if len(axes) == 1:
         _add_curve(figure, drawn, name, observed, style)
     else:
         _add_map(figure, drawn, name, axes)
-    titles = [_title(predictions[each], each) for each in (*axes, name)]
-    figure.update_xaxes(title_text=titles[0])
-    figure.update_yaxes(title_text=titles[1])
-    if len(axes) == 2:
         bar = {
             "orientation": "h", "x": 0, "xanchor": "left", "xpad": 0, "y": 0.9999, "yanchor": "bottom", "ypad": 10,
             "thickness": 14, "len": 1, "title": {"text": titles[2], "side": "top", "font": {"size": CAPTION_SIZE}},
         }  # fmt: skip
         figure.update_layout(coloraxis={"colorscale": "Viridis", "colorbar": bar})
+    figure.update_layout(xaxis_title_text=titles[0], yaxis_title_text=titles[1])
     notes = []
     if any(drawn.sizes[each] < size for each, size in predictions.sizes.items()):
         notes.append(f"every k-th point, at most {max(drawn.sizes.values()):,} along a dimension")
