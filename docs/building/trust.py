@@ -65,7 +65,7 @@ def _table(columns: tuple[str, ...], rows: list[list[str]]) -> str:
 def _mutants_row(name: str, found: dict[str, Any]) -> list[str]:
     killed, path = found["how"].get("killed", 0), Path(name)
     # figures are of the day they were measured; a file may have moved since
-    where = f"[{path.name}]({_UP}{name})" if (ROOT / name).exists() else path.name
+    where = f"[{path.name}]({_UP}{name})" if (ROOT / name).exists() else name
     return [
         where, f"{killed / found['mutants']:.0%}", f"{killed:,}", f"{found['mutants']:,}",
         f"{found['made']:,}", path.parent.name,
