@@ -77,12 +77,14 @@ export function paths(values, given) {
 export class CGAgainstProjectionView extends View {
   constructor(place, state, face) {
     super(place, state, face);
-    const half = (width) => Math.min(330, Math.max(260, 0.75 * width));
+    const half = (width) => Math.min(330, Math.max(200, 0.52 * width));
     this.errors = this.plane("The error, which both lower: drag the work", half);
     this.residuals = this.plane("The residual, which may rise", half);
     this.paths = this.plane("Two paths to one solution", half);
     this.shares = this.plane("Error left along each eigenvector", half);
-    this.polynomial = this.plane("CG's polynomial over the spectrum: drag a zero", () => 270, true);
+    this.polynomial = this.plane("CG's polynomial: drag a zero", () => 215, true);
+    // what a slide has no room for
+    for (const each of [this.residuals, this.shares]) each.figure.classList.add("detail");
   }
 
   draw(values) {
@@ -225,7 +227,7 @@ export class CGAgainstProjectionView extends View {
       residuals: each.path.residuals.map((one) => Math.sqrt(one / cg.residuals[0])),
     }));
     for (const [plane, what, yLabel] of [
-      [this.errors, "errors", "squared K-norm of W − W*, ÷ start"],
+      [this.errors, "errors", "‖W − W*‖² in K, ÷ start"],
       [this.residuals, "residuals", "‖r‖ ÷ ‖b‖"],
     ]) {
       const known = runs.flatMap((each) => each[what]).filter((each) => each > LOWEST);
