@@ -219,7 +219,7 @@ def test_the_snippet_with_a_cluster_compares_methods_on_it(tmp_path):
 
 def test_the_make_commands_are_targets_of_the_makefile():
     made = [line.split()[1] for line in commands() if line.startswith("make")]
-    assert made == ["demo", "test", "dashboard", "lab", "notebooks", "bench"]
+    assert made == ["demo", "test", "dashboard", "lab", "notebooks", "lite", "bench"]
     named = re.findall(r"`make ([a-z-]+)", README + GUIDE + BENCHMARKS)
     for target in {*made, *named}:
         done = run(["make", "--dry-run", target], ROOT)

@@ -210,7 +210,8 @@ def dark_colors() -> dict[str, str]:
     light, dark = (vars(theme) for theme in THEMES.values())
     pairs = [(light[part], dark[part]) for part in ("paper", "ink", "muted", "grid", "button")]
     pairs += [*COLORS.values(), *OTHERS]
-    for count in range(1, _ORDERED + 1):
+    # where two positions round to one colour, that of fewer curves counts, which is easier to compare
+    for count in range(_ORDERED, 0, -1):
         pairs += zip(sequential_colors(count), sequential_colors(count, "dark"), strict=True)
     return {_hex(one): _hex(other) for one, other in pairs}
 

@@ -112,7 +112,7 @@ def test_chips_show_the_values_of_the_settings(session):
     chips = {label: value for _, label, value in session._editors.bar.chips}
     assert (chips["Rows"], chips["Kernel"], chips["Noise σ²"]) == ("500", "RBF", "0.25")
     session._tabs.active = list(PAGES).index("runs")
-    assert [label for _, label, _ in session._editors.bar.chips] == ["Columns, marks, import, restore"]
+    assert [label for _, label, _ in session._editors.bar.chips] == ["Table settings"]
 
 
 def test_a_bad_value_blocks_every_page_with_its_field(session):
@@ -122,7 +122,7 @@ def test_a_bad_value_blocks_every_page_with_its_field(session):
             session._editors.open(editor)
     fields = {field.widget.label: field.widget for field in session.shared.system_panel.fields._all()}
     ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
-    fields["Seed of split and probes"].value_input = "-1"
+    fields["Seeds of split and probes, such as 0, 1, 2"].value_input = "-1"
     assert {name for name in ready if ready[name]()} == {"training", "predict"}
     fields["Training rows"].value_input = "many"
     assert not ready["training"]() and not ready["predict"]()

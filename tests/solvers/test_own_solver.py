@@ -21,7 +21,7 @@ N, NOISE = 120, 0.5
 @pytest.fixture(scope="module")
 def heavy_ball():
     found = {"__name__": "guide"}
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     exec(compile(code, str(GUIDE), "exec"), found)
     assert str(found["solution"].stop_reason) == "converged"
     return found["HeavyBall"]

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
+from scipy.sparse.linalg import cg
 
 import apviz
 from apviz import datasets, gp, partitions, plots, preconditioners, rkhs, rules, solvers
@@ -279,6 +281,12 @@ def recipes() -> tuple[Recipe, ...]:
             "diagnose",
             lambda **given: calls.call_with(apviz.diagnose, {"trace": calls.good_trace()}, **given),
             _of(apviz.diagnose),
+        ),
+        Recipe(
+            "record",
+            lambda **given: calls.call_with(apviz.record, {"solver": cg, "a": np.eye(8), "b": np.ones(8)}, **given),
+            {"a": "x", "b": "y", "x0": "y", "noise": "number", "path": "text"},
+            ("A", "b", "x0", "array", "shape", "file"),
         ),
         Recipe("open_trace", apviz.open_trace, {"path": "text"}, ("trace", "file")),
         Recipe(

@@ -53,7 +53,7 @@ class SystemChoice(param.Parameterized):
     outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
     noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
     rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides, target included")
-    seed = Seeds([0], most=MOST_SEEDS, label="Seed of split and probes")
+    seed = Seeds([0], most=MOST_SEEDS, label="Seeds of split and probes, such as 0, 1, 2")
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
     def __init__(self, limits: Limits, own: OwnData | None = None, **params: object) -> None:

@@ -102,6 +102,19 @@ def click(page, card, curve, epoch):
     chart.clicked = {"x": point[1], "y": 1.0, "values": point, "group": group, "count": count}
 
 
+# --- whose runs these are -----------------------------------------------------------------------------------------
+
+
+def test_the_headline_names_its_data_set_where_another_is_chosen(runs):
+    page = opened(runs, runs=["gs", "cg"])
+    verdict = page._answer._headline.object
+    page.tick()
+    assert page.shared.system.dataset == "china"
+    assert page._answer._headline.object == f"made: {verdict}"
+    page._answer.name_data("")
+    assert page._answer._headline.object == verdict
+
+
 # --- a click ------------------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,7 @@ class Answer:
         self._finished: dict[str, list[Cell]] = {}
         #: Headline, and the text after it.
         self.said: tuple[str, str] = ("", "")
+        self._data = ""
 
     @property
     def ordered(self) -> list[str]:
@@ -140,6 +141,17 @@ class Answer:
         if not verdict:
             headline, rest = "Solving: the verdict comes with the first run that ends.", parts[-1]
         self.said = (headline, rest)
+        self._write()
+
+    def name_data(self, name: str) -> None:
+        """Begin the headline with the data set of the runs, where a visitor has chosen another; empty: do not."""
+        if name != self._data:
+            self._data = name
+            self._write()
+
+    def _write(self) -> None:
+        headline, rest = self.said
+        headline = f"{self._data}: {headline}" if self._data and headline else headline
         self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
 
     def _propose(self, found: Verdict | None, *, solving: bool) -> None:

@@ -180,6 +180,8 @@ class Compare(SolvingPage):
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
         self._suggest_a_step()
+        shown = {str(trace.attrs["dataset"]) for trace in self._traces.values()}
+        self._answer.name_data("" if self.shared.system.dataset in shown else ", ".join(sorted(shown)))
         self.show_differences()
         self._cards["residuals"].text.empty = SOLVING if self.has_running else NOTHING_YET
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
