@@ -107,6 +107,16 @@ def recipes() -> tuple[Recipe, ...]:
             ("latitude", "longitude"),
         ),
         Recipe(
+            "plots.predicted_against_observed",
+            lambda **given: calls.call_with(
+                plots.predicted_against_observed,
+                {"observed": calls.good_y(), "mean": calls.good_y(), "sd": calls.good_y() ** 2 + 1},
+                **given,
+            ),
+            _of(plots.predicted_against_observed, observed="y", mean="y", sd="y"),
+            ("observed", "mean", "sd"),
+        ),
+        Recipe(
             "plots.variogram",
             lambda **given: calls.call_with(plots.variogram, {"empirical": calls.good_variogram()}, **given),
             _of(plots.variogram),
@@ -321,7 +331,7 @@ def recipes() -> tuple[Recipe, ...]:
                 ("trace",),
             )
             for name in plots.__all__
-            if name not in ("FittedFunction", "ResidualMap", "method_color", "variogram")
+            if name not in ("FittedFunction", "ResidualMap", "method_color", "predicted_against_observed", "variogram")
         ),
         *(
             Recipe(
