@@ -19,6 +19,7 @@ from apviz.places import Place
 from apviz.settings import require, require_number
 from apviz.solvers.interface import StopReason
 from apviz.spectrum import Eigenvalue, Spectrum
+from apviz.system import tensor_of
 from apviz.tracing.iterations import ESTIMATED, MEASURED, Iterations, finish, put, record_of, unknown_spectrum
 from apviz.tracing.recorder import Recorder
 from apviz.tracing.trace import Trace
@@ -94,12 +95,12 @@ def record(
     require_number("noise", noise, 0.0, "a number, at least 0")
     if not callable(getattr(a, "matvec", None)) or scipy.sparse.issparse(a):
         a = a if scipy.sparse.issparse(a) else np.asarray(a)
-    b = np.asarray(b)
     require(a.ndim == 2 and a.shape[0] == a.shape[1], "the shape of A", a.shape, "(n, n)")
-    require(b.shape == (a.shape[0],), "the shape of b", b.shape, f"({a.shape[0]},)")
-    require(bool(np.isfinite(b).all() and b.any()), "b", "zero or not finite", "finite numbers that are not all zero")
+    b = _vector(b, "b", a.shape[0])
+    require(bool(b.any()), "b", "zeros", "numbers that are not all zero")
+    x0 = None if x0 is None else _vector(x0, "x0", a.shape[0])
     require("callback_type" not in settings, "callback_type", settings.get("callback_type"), "None: apviz sets it")
-    require(not np.iscomplexobj(b) and np.dtype(a.dtype).kind != "c", "A and b", "complex", "real")
+    require(np.dtype(a.dtype).kind != "c", "A", "complex", "real")
     run = _Run(name, a, b, x0, noise, settings)
     recorder = Recorder(path)
     recorder.adopt(run.record)
@@ -112,6 +113,15 @@ def record(
     run.finish(found, int(info))
     recorder.flush()
     return Recorded(found, int(info), recorder.trace)
+
+
+def _vector(values: Any, name: str, n: int) -> Vector:
+    """Return values as (n,) finite numbers, in their own precision if that is float32 or float64."""
+    tensor = tensor_of(values, name).cpu()
+    require(tensor.shape == (n,), f"the shape of {name}", tuple(tensor.shape), f"({n},)")
+    require(bool(torch.isfinite(tensor).all()), name, "not finite", "finite numbers")
+    found: Vector = (tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.double()).numpy()
+    return found
 
 
 def _name_of(solver: Any) -> str:

@@ -12,6 +12,7 @@ from apviz.plots._labels import escaped
 from apviz.plots._style import COLORS, ThemeName, theme_named, translucent
 from apviz.plots.models.prediction import LINE
 from apviz.settings import require
+from apviz.system import tensor_of
 
 
 def predicted_against_observed(
@@ -41,8 +42,10 @@ def predicted_against_observed(
         [('inside its 95% interval', 2), ('outside', 1)]
     """
     style = theme_named(theme)
+    require(isinstance(name, str), "name", name, "a text, such as y")
     require(0 < level < 1, "level", level, "a number between 0 and 1")
-    y, m, s = (np.asarray(each, dtype=float) for each in (observed, mean, sd))
+    given = {"observed": observed, "mean": mean, "sd": sd}
+    y, m, s = (tensor_of(values, each).double().cpu().numpy() for each, values in given.items())
     if not (y.ndim == 1 and len(y) and y.shape == m.shape == s.shape):
         raise ValueError(f"observed, mean and sd must have one shape (m,), got {y.shape}, {m.shape} and {s.shape}")
     half = float(norm.ppf(0.5 + level / 2)) * s
