@@ -59,8 +59,8 @@ class PositiveDefinite(LiveWidget):
         ),
         "jitter": {
             "kind": "places", "label": "jitter τ", "places": JITTERS, "names": {"0": "none"},
-            "explanation": "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw: noise that "
-            "nobody measured.",
+            "explanation": "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw, as if they had "
+            "noise.",
         },
         "kernel": kernel_choice(),
     }  # fmt: skip

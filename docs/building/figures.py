@@ -121,7 +121,7 @@ def _browser() -> tuple[Any, Any, Any]:
 
 
 def _small(figure: go.Figure) -> go.Figure:
-    """The figure without the words and controls that nobody could read or use on a thumbnail."""
+    """The figure without titles, buttons and sliders, which are too small on a thumbnail."""
     small = go.Figure(figure)
     small.layout.title, small.layout.updatemenus, small.layout.sliders = None, (), ()
     kept = [each for each in small.layout.annotations if each.xref != "paper" and each.yref != "paper"]
