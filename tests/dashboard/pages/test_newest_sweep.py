@@ -55,3 +55,12 @@ def test_of_a_long_sweep_every_second_or_third_run_is_shown(runs, monkeypatch):
     for size in (10, 20, 30, 40, 50):
         solve(runs, f"b{size}", size, max_epochs=1)
     assert newest_sweep(runs, "block_size") == ["b10", "b40"]
+
+
+def test_examples_of_another_machine_are_no_part_of_a_sweep_made_here(runs):
+    solve(runs, "example a", 10)
+    solve(runs, "example b", 20)
+    solve(runs, "here", 30)
+    assert newest_sweep(runs, "block_size") == ["example a", "example b"]
+    solve(runs, "here too", 40)
+    assert newest_sweep(runs, "block_size") == ["here", "here too"]

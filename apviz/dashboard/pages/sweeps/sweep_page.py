@@ -21,7 +21,7 @@ from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.store.examples import examples_in_words
+from apviz.dashboard.store.examples import PREFIX, examples_in_words
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.method import Method
 from apviz.solvers import Solver
@@ -175,7 +175,8 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
     A sweep has every method with at least two values of the setting. All runs are on the system of the newest such run,
-    and have its epoch limit. Of equal runs the last counts, and of more than `MAX_RUNS` runs every second, third, …
+    and have its epoch limit; examples do not mix with others. Of equal runs the last counts, and of more than
+    `MAX_RUNS` runs every second, third, …
     Only root attributes are read, because opening a trace takes ten times as long.
     """
     found: dict[str, dict[Method, dict[float, str]]] = {}
@@ -184,7 +185,8 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
         attrs = _attributes(runs.path_of(name))
         if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
             continue
-        system = f"{system_of(attrs, over)} {_cap(attrs)}"
+        # seconds of another machine do not compare
+        system = f"{system_of(attrs, over)} {_cap(attrs)} {name.startswith(PREFIX)}"
         # the newest system comes last
         found[system] = found.pop(system, {})
         found[system].setdefault(method_of(attrs, over), {})[value] = name
