@@ -17,6 +17,8 @@ from tests.ports import free_port, opens, wait_until
 PATIENCE = 180
 #: selects visible elements only, because other pages are prepared in the background
 SHOWN = "visible=true"
+#: a recorded run that has blocks, which the best one need not have
+WITH_BLOCKS = "china-n400-alternating-projection-greedy-b-50"
 #: a solve that runs until it is stopped: nearly singular, and no residual is small enough
 ENDLESS = {
     "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",

@@ -11,7 +11,7 @@ import pytest
 import apviz
 from apviz.dashboard import entrance, login
 from apviz.dashboard.pages import PAGES
-from tests.dashboard.browser.server import SHOWN, Server
+from tests.dashboard.browser.server import SHOWN, WITH_BLOCKS, Server
 from tests.dashboard.browser.test_first_look import TOO_NARROW
 from tests.dashboard.screenshots import wait_until_quiet
 
@@ -155,7 +155,7 @@ def test_chips_are_moved_through_by_arrows_and_the_drawer_takes_and_returns_the_
 
 @pytest.mark.slow
 def test_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(visit):
-    someone = visit().go(methods="cg", more="true")
+    someone = visit().go(methods="cg", more="true", selected=WITH_BLOCKS)
     someone.chart("Residual on each block")
     seen = set()
     for _ in range(150):
@@ -170,7 +170,7 @@ def test_every_chart_can_be_reached_by_the_tab_key_with_visible_focus(visit):
 
 @pytest.mark.slow
 def test_every_chart_has_a_description_and_a_table(visit):
-    someone = visit().go(more="true")
+    someone = visit().go(more="true", selected=WITH_BLOCKS)
     someone.chart("Time per update")
     # tables behind charts are plain; others have a description of sorting
     tables = someone.tab.locator("table:not([aria-describedby])")

@@ -12,7 +12,7 @@ import pytest
 import apviz
 from apviz.dashboard.pages import PAGES
 from tests.dashboard.browser.pointer import click, hover
-from tests.dashboard.browser.server import SHOWN
+from tests.dashboard.browser.server import SHOWN, WITH_BLOCKS
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
 WITH_MOMENTS = (*CURVES, "Which block", "Residual on each block")
@@ -168,7 +168,7 @@ def test_the_table_is_the_legend_of_the_first_chart_and_its_image_has_one(visit)
 
 @pytest.mark.slow
 def test_hovering_a_method_fades_the_others_in_every_chart(visit):
-    someone = visit(height=2600).go(more="true")
+    someone = visit(height=2600).go(more="true", selected=WITH_BLOCKS)
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
     # the last chart, so that nothing moves away from the pointer
     someone.chart("Residual on each block")
@@ -241,7 +241,7 @@ def test_an_address_changed_while_the_page_loads_is_written_again(visit):
     [("light", "dark", "#14171C"), pytest.param("dark", "light", "#FFFFFF", marks=pytest.mark.slow)],
 )
 def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address(visit, begins, ends, paper):
-    someone = visit().go(theme=begins, more="true")
+    someone = visit().go(theme=begins, more="true", selected=WITH_BLOCKS)
     chart = someone.chart("Residual.")
     assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") != paper
     someone.press("Toggle theme")
@@ -258,7 +258,7 @@ def test_a_theme_chosen_while_charts_load_applies_to_all_of_them_and_the_address
 
 @pytest.mark.slow
 def test_a_page_shown_again_has_the_theme_chosen_meanwhile(visit):
-    someone = visit().go(more="true")
+    someone = visit().go(more="true", selected=WITH_BLOCKS)
     someone.chart("Residual on each block")
     someone.tab.get_by_role("tab", name="Training").click()
     someone.tab.get_by_text("Start a training").locator(SHOWN).first.wait_for()
