@@ -13,6 +13,7 @@ import apviz
 from apviz import AlternatingProjection, ColouredProjection, Matern12, Matern32, Matern52
 from apviz.analysis.diagnosis.causes import conditioning
 from apviz.operators import make_operator
+from apviz.solvers.choosing import automatic
 from apviz.solvers.coloured.colours import colours_of
 from apviz.solvers.coloured.local_solves import ExactSolve, LocalSolves, LowRankSolve
 from tests.device import DEVICE, only_on_the_cpu
@@ -139,11 +140,12 @@ def test_small_noise_is_solved_in_float64_by_exact_blocks():
     assert apviz.solve(system_of(x, y, Matern32(lengthscale=0.3), 1e-6), solver).converged
 
 
-def test_smooth_kernels_get_large_blocks_of_low_rank():
-    x, _ = maps(20_000, 2)
+@pytest.mark.parametrize(("n", "size"), [(20_000, 8192), (30_000, 16384)])
+def test_smooth_kernels_get_large_blocks_of_low_rank(n, size):
+    x, _ = maps(n, 2)
     operator = make_operator("tiled", torch.from_numpy(x), Matern52(lengthscale=0.5), 0.1)
     resolved, _ = ColouredProjection().resolve(operator)
-    assert (resolved.block_size, resolved.rank) == (8192, 300)
+    assert (resolved.block_size, resolved.rank) == (size, 300)
 
 
 def test_a_sweep_is_recorded_and_named(tmp_path):
@@ -314,6 +316,16 @@ def test_auto_takes_sweeps_for_many_rows_of_two_inputs(large):
     resolved, reasons = apviz.Automatic().resolve(large.operator)
     assert isinstance(resolved, ColouredProjection)
     assert "with Fourier products" in reasons["method"]
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_auto_says_if_sweeps_would_be_faster_but_do_not_fit_the_memory(large, monkeypatch):
+    monkeypatch.setattr(automatic, "free_memory", lambda device: 2**26)
+    resolved, reasons = apviz.Automatic().resolve(large.operator)
+    assert isinstance(resolved, apviz.AlternatingProjection)
+    assert re.search(
+        r"coloured projections would take about .* but need about .* GiB, 0.1 GiB are free", reasons["method"]
+    )
 
 
 @only_on_the_cpu("the Fourier operator runs there")

@@ -38,9 +38,10 @@ REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
 # take the usual time; with more than MANY_INPUTS the sweep takes longer than it saves.
 SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
 # Share of the free memory for coloured projections.
-MEMORY_SHARE = 0.6
+MEMORY_SHARE = 0.9
 # Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
 WORTH = 0.6
+GIB = 2**30
 
 
 @SOLVERS.register("automatic")
@@ -111,12 +112,14 @@ class Automatic(Solver):
         settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
         costs = cost_model(operator, columns)
         usual, direct = usual_work(n, self.tol), cholesky_work(operator, costs)
-        sweeps = of_sweeps(operator, columns, self.tol)
-        if sweeps is not None and sweeps.memory <= MEMORY_SHARE * free_memory(operator.x.device):
-            seconds = sweeps.seconds()
-            if seconds <= WORTH * min(usual, direct) * costs.work:
-                solver = ColouredProjection(products="fourier", seed=self.seed, **settings)
-                return solver, f"about {_rounded(seconds)} s with Fourier products, {_of_blocks(usual, costs)}"
+        sweeps, unfit = of_sweeps(operator, columns, self.tol), ""
+        if sweeps is not None and (seconds := sweeps.seconds()) <= WORTH * min(usual, direct) * costs.work:
+            free = free_memory(operator.x.device)
+            why = f"about {_rounded(seconds)} s with Fourier products, {_of_blocks(usual, costs)}"
+            if sweeps.memory <= MEMORY_SHARE * free:
+                return ColouredProjection(products="fourier", seed=self.seed, **settings), why
+            needed = f"{sweeps.memory / GIB:.1f} GiB, {free / GIB:.1f} GiB are free"
+            unfit = f"; coloured projections would take {why}, but need about {needed}"
         rank = coarse_rank(n)
         ranks = [rank, rank // 2, rank // 4, 0]
         rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
@@ -125,7 +128,7 @@ class Automatic(Solver):
         if plan is not None:
             low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
             how = f"with rank {plan.rank} would take" if plan.rank else "would take"
-            why = f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
+            why = f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks{unfit}"
             return ConjugateGradient(preconditioner=low_rank, **settings), why
         blocks = overlapping(seed=self.seed, **settings)
         most = max(1.0, -math.log10(self.tol))
@@ -133,10 +136,10 @@ class Automatic(Solver):
             usual *= min(most, slowness(blocks, operator, columns, like))
         if direct <= usual:
             why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
-            return Cholesky(tol=self.tol), why
+            return Cholesky(tol=self.tol), why + unfit
         within = affordable_iterations(operator, columns, rank, usual)
         why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
-        return blocks, why
+        return blocks, why + unfit
 
 
 def slowness(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:

@@ -43,7 +43,7 @@ DISTANCE = 2.0
 #: largest number of past sweeps
 MOST_SWEEPS = 12
 #: sizes of blocks that are tried, and the number of trials of each
-SIZES, TRIALS = (8192, 4096, 2048, 1024, 512, 256), 2
+SIZES, TRIALS = (32768, 16384, 8192, 4096, 2048, 1024, 512, 256), 2
 #: size of blocks that are solved exactly, and the share of the free memory for their factors
 EXACT_SIZE, MEMORY_SHARE = 1024, 0.45
 #: largest rank of a block, as a share of its rows: above it exact factors cost less
