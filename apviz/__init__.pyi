@@ -11,7 +11,9 @@ from . import rkhs as rkhs
 from . import rules as rules
 from . import solvers as solvers
 from .advice import Advice as Advice
+from .advice import ModelAdvice as ModelAdvice
 from .advice import advise as advise
+from .advice import advise_models as advise_models
 from .analysis.diagnosis import diagnose as diagnose
 from .gp.estimator.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.kriging.kriging import Kriging as Kriging

@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
+from apviz.advice import ModelAdvice, advise_models, can_forecast
 from apviz.advice import advise as advise_on
-from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli import options
@@ -34,6 +34,7 @@ from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks, 
 from apviz.datasets.tables.reading import FORMATS
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
+from apviz.duplicates import count_distinct
 from apviz.hyperparameters import Hyperparameters
 from apviz.method import distinct_names
 from apviz.methods import choices_in_words
@@ -231,6 +232,7 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
     epilog=options.examples(
         "apviz advise houses.csv --target price --rhs 16",
         "apviz advise airquality --n 14000 --solve --out runs/advised",
+        "apviz advise houses.csv --target price --minutes 5",
     )
 )
 def advise(
@@ -253,6 +255,10 @@ def advise(
     max_epochs: options.MaxEpochs = 1000,
     dtype: options.Dtype = "float32",
     device: options.Device = "auto",
+    minutes: Annotated[
+        float | None,
+        options.option(options.RUN, "MINUTES", "Recommend a model too, for this many minutes of a core."),
+    ] = None,
     solve: Annotated[bool, options.option(options.RUN, None, "Solve with the advised method.", "--solve")] = False,
     out: Annotated[
         Path, options.option(options.OUTPUT, "FOLDER", "Write the trace and the report of --solve here.")
@@ -271,17 +277,16 @@ def advise(
             data, chosen, rhs=rhs, seed=seed, dtype=precision, device=device,
             duplicates="merge" if duplicates == "merge" else "keep",
         )  # fmt: skip
+        if minutes is not None:
+            rows = len(data.train_y)
+            _say_model(advise_models(rows, system.d, minutes=minutes, distinct=count_distinct(data.train_x)))
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
     except (ValueError, OSError, ImportError, MemoryError) as error:
         fail(error)
     console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)
     _note(data, system)
     _say(advice.headline, advice.reason)
-    rows = advice.rows()
-    table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for row in rows:
-        table.add_row(*map(escape, row.values()))
-    console.print(table)
+    console.print(_table(advice.rows()))
     for each in advice.alternatives:
         console.print(each.sentence, highlight=False, markup=False)
     for sentence in (*advice.left_out, advice.origin):
@@ -292,6 +297,22 @@ def advise(
         recording = comparison.Recording(data, chosen.mean)
         outcomes = comparison.compare(system, [advice.best.solver], out, recording, [progress, shown])
         raise typer.Exit(_present(outcomes, out))
+
+
+def _say_model(advice: ModelAdvice) -> None:
+    """Print which model to fit, and a table of all."""
+    _say(advice.headline, advice.reason, advice.action)
+    console.print(_table(advice.rows()))
+    for name, why in advice.left_out.items():
+        console.print(f"{name} was left out: it {why}.", highlight=False, markup=False)
+    console.print(f"{advice.origin}\n", highlight=False, markup=False)
+
+
+def _table(rows: Sequence[dict[str, str]]) -> Table:
+    table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    return table
 
 
 def _note(data: datasets.Dataset, system: KernelSystem) -> None:

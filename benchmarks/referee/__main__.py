@@ -2,7 +2,7 @@
 
 python -m benchmarks.referee [--data NAME]... [--n 1000]... [--budget 10]... [--seed 0]... [--track same|own]
                              [--entrant NAME_OR_FILE]... [--within SECONDS] [--again]
-python -m benchmarks.referee page | readme
+python -m benchmarks.referee page | readme | advice
 """
 
 from __future__ import annotations
@@ -167,6 +167,14 @@ def readme() -> None:
     from benchmarks.referee.readme import write
 
     write(FOLDER)
+
+
+@app.command()
+def advice() -> None:
+    """Write what the advice on models is learned from, and judge it."""
+    from benchmarks.referee.advice import write
+
+    typer.echo(write(FOLDER))
 
 
 if __name__ == "__main__":
