@@ -122,7 +122,7 @@ class ModelAdvice:
     def headline(self) -> str:
         """Return the recommended model and what it is expected to cost."""
         best = self.best
-        said = f"Fit {best.name}: about {in_words(best.seconds)}, {_loss_in_words(best.loss)}."
+        said = f"Use {_in_words(best.name)}: about {in_words(best.seconds)}, {_loss_in_words(best.loss)}."
         return f"Merge rows with equal inputs first. {said}" if self.merged_rows > self.n else said
 
     @property
@@ -262,6 +262,11 @@ def _mean(values: Iterable[tuple[float, float]]) -> float:
     for value, weight in values:
         total, weights = total + value * weight, weights + weight
     return total / weights if weights else math.inf
+
+
+def _in_words(name: str) -> str:
+    model, _, library = name.rpartition(", ")
+    return f"{'the exact GP' if model == 'exact' else model} by {library}"
 
 
 def _loss_in_words(loss: float) -> str:

@@ -83,6 +83,10 @@ def test_equal_inputs_are_to_be_merged_first_and_the_advice_is_for_what_is_left(
     assert advice.models == apviz.advise_models(1_000, 1, minutes=10 / 60).models
 
 
+def test_the_headline_names_the_model_its_library_and_its_seconds():
+    assert apviz.advise_models(1_000, 8, minutes=10 / 60).headline.startswith("Use the exact GP by apviz: about ")
+
+
 def test_no_model_is_expected_to_take_longer_than_the_minutes():
     for minutes in (0.1, 1.0, 5.0):
         advice = apviz.advise_models(20_000, 9, minutes=minutes)
