@@ -128,6 +128,7 @@ def machine() -> Iterator[Finding]:
         if free < LITTLE_MEMORY else "",
     )  # fmt: skip
     yield _compiler()
+    yield Finding("CPU engine", native.origin())
     yield _gpu()
     yield Finding("apviz on GPUs", gpu_summary())
 
@@ -168,10 +169,11 @@ def _compiler() -> Finding:
     try:
         found = " ".join(native_build.compiler())
     except OSError as error:
+        faster = "products with sums of kernels" if native.prebuilt(None) else "products with the kernel"
         return Finding(
             "C++ compiler", str(error),
-            "install one (Debian: apt install g++; macOS: xcode-select --install): products with the kernel become 4 "
-            "to 46 times as fast",
+            f"install one (Debian: apt install g++; macOS: xcode-select --install): {faster} become 4 to 46 times as "
+            "fast",
         )  # fmt: skip
     if native.library() is None:
         return Finding("C++ compiler", f"{found}, which does not build apviz's engine", "see the warning above")

@@ -79,6 +79,21 @@ def test_a_compiler_that_fails_gives_no_compiled_engine(monkeypatch):
     assert "compiled tiles" not in engines(CPU, keops=False)
 
 
+@pytest.mark.parametrize(
+    ("prebuilt", "library", "said"),
+    [
+        (object(), object(), "prebuilt for AVX2"),
+        (None, object(), "compiled on this machine"),
+        (None, None, "torch tiles, as there is no compiled engine"),
+    ],
+)
+def test_the_doctor_says_where_the_engine_comes_from(prebuilt, library, said, monkeypatch):
+    monkeypatch.setattr(native, "prebuilt", lambda structure: prebuilt)
+    monkeypatch.setattr(native, "library", lambda structure=None: library)
+    monkeypatch.setattr(native, "instruction_set", lambda: "avx2")
+    assert of(machine(), "CPU engine").found.startswith(said)
+
+
 def test_little_memory_few_threads_and_missing_packages_get_advice(monkeypatch):
     monkeypatch.setattr(doctor, "free_memory", lambda device: 2**29)
     monkeypatch.setattr(doctor.psutil.Process, "cpu_affinity", lambda self: list(range(16)), raising=False)

@@ -1,4 +1,4 @@
-"""The compiled CPU engine: calls the library of each form of kernel, which `native_build.py` builds once.
+"""The compiled CPU engine: calls the library of each form of kernel, from the wheel or built once by `native_build.py`.
 
 Rows are split over OpenMP threads. They are PyTorch's own, because the loader finds its libgomp already loaded, so the
 two never compete for cores. ctypes releases the interpreter's lock.
@@ -7,6 +7,9 @@ two never compete for cores. ctypes releases the interpreter's lock.
 from __future__ import annotations
 
 import ctypes
+import logging
+import os
+import platform
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +21,9 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Formula, Gradients
-from apviz.operators.native_build import Structure, build, loaded, path_of
+from apviz.operators.native_build import FAMILIES, Structure, build, loaded, path_of, prebuilt_path
+
+log = logging.getLogger("apviz")
 
 #: the functions in `native_forms.h`; those of a template are followed by its arguments
 FORMS = frozenset({
@@ -39,9 +44,39 @@ ROW_GROUP = 128
 
 def is_built(formula: Formula | None = None) -> bool:
     """Test whether the library is built already, for a kernel or without one, so that its use needs no compiling."""
-    if formula is not None and not (_has_forms(formula) and path_of(formula.structure).exists()):
+    if formula is not None and not (_has_forms(formula) and _is_ready(formula.structure)):
         return False
-    return path_of(None).exists()
+    return _is_ready(None)
+
+
+def _is_ready(structure: Structure | None) -> bool:
+    return prebuilt(structure) is not None or path_of(structure).exists()
+
+
+def instruction_set() -> str:
+    """Return the best of the instruction sets in `native_build.INSTRUCTION_SETS` that this processor has.
+
+    PyTorch tests the processor, and the operating system's support for its registers.
+    """
+    if FAMILIES.get(platform.machine().lower()) == "arm":
+        return "neon"
+    return {"AVX512": "avx512", "AVX2": "avx2"}.get(torch.backends.cpu.get_cpu_capability(), "sse2")
+
+
+def prebuilt(structure: Structure | None) -> ctypes.CDLL | None:
+    """Load the library that the wheel brings for a kernel or without one; None without, and where CXX is set."""
+    return None if os.environ.get("CXX") else _of_the_wheel(prebuilt_path(structure, instruction_set()))
+
+
+@cache
+def _of_the_wheel(path: Path) -> ctypes.CDLL | None:
+    if not path.exists():
+        return None
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        log.info("the prebuilt CPU engine does not load, and is compiled instead: %s", error)
+        return None
 
 
 #: the engine that `kept` sets for this thread
@@ -71,6 +106,8 @@ def is_wanted(formula: Formula | None = None, expected_entries: float = 0.0) -> 
 @cache
 def library(structure: Structure | None = None) -> ctypes.CDLL | None:
     """Load the compiled engine of a kernel or without one, built if necessary; None, with one warning, on failure."""
+    if (ready := prebuilt(structure)) is not None:
+        return ready
     path = path_of(structure)
     try:
         if not path.exists():
@@ -89,6 +126,15 @@ def library(structure: Structure | None = None) -> ctypes.CDLL | None:
             stacklevel=2,
         )
         return None
+
+
+def origin() -> str:
+    """Return in words where the compiled engine comes from, after building it if necessary."""
+    if library() is None:
+        return "torch tiles, as there is no compiled engine"
+    if prebuilt(None) is None:
+        return "compiled on this machine"
+    return f"prebuilt for {instruction_set().upper()}; sums and products of kernels are compiled on this machine"
 
 
 def supports(formula: Formula) -> bool:

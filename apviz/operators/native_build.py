@@ -1,5 +1,8 @@
 """Building the compiled CPU engine: a library for each form of kernel, by the machine's C++ compiler, once.
 
+Wheels bring libraries of the common forms, compiled by `prebuild` for several instruction sets. The build of a wheel
+reads this file alone, without the packages that apviz needs, so other imports stand in the functions that use them.
+
 The source of a kernel is a few lines about its parts (`source`), around the loops of `native_loops.h`. Its numbers are
 passed at run time, so that a training compiles once. `native.cpp` has the functions that need no kernel. A library is
 kept in the user's cache. Its name contains hashes of the sources, the flags and the processor, so that a change of any
@@ -18,11 +21,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-
-import pooch
 
 log = logging.getLogger("apviz")
 
@@ -38,6 +39,34 @@ FLAGS = (
     (*COMMON, "-march=native", "-fopenmp"),
     (*COMMON, "-march=native", "-fopenmp-simd"),
     COMMON,
+)
+
+# as above, but linked to no OpenMP: its functions are those of the library that PyTorch has loaded for all. Elsewhere
+# than on Linux there is one thread, as with the compilers there; vectors of Windows are in code without -fPIC
+_OF_WHEELS = {
+    "linux": (*COMMON, "-fopenmp"),
+    "darwin": (*COMMON, "-fopenmp-simd"),
+    "win32": (*(flag for flag in COMMON if flag != "-fPIC"), "-fopenmp-simd"),
+}
+_AVX2 = ("-mavx2", "-mfma")
+_AVX512 = (*_AVX2, *(f"-mavx512{part}" for part in ("f", "vl", "bw", "dq")), "-mprefer-vector-width=512")
+#: flags of the instruction sets of a family of processors; PyTorch's names of capabilities stand for the same
+INSTRUCTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86": {"avx512": _AVX512, "avx2": _AVX2, "sse2": ()},
+    "arm": {"neon": ()},
+}
+#: families by the names of machines
+FAMILIES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
+#: libraries in a wheel, in a folder for each instruction set
+PREBUILT = Path(__file__).with_name("prebuilt")
+#: what wheels have libraries of; other kernels, such as sums, are compiled when they are first used
+PREBUILT_STRUCTURES: tuple[Structure | None, ...] = (
+    None,
+    SOURCE.parent / "fourier" / "cell_list.cpp",
+    *(
+        ((form,), (form == "inner_product",), ((0,),))
+        for form in ("matern12", "matern32", "matern52", "rbf", "rational_quadratic", "spherical", "inner_product")
+    ),
 )
 
 
@@ -123,8 +152,12 @@ def _key(structure: Structure | None) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         processor += next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "")
+    return _digest_of_sources(structure, repr(FLAGS) + processor)
+
+
+def _digest_of_sources(structure: Structure | None, more: str = "") -> str:
     read = [_source(structure).encode(), *(header.read_bytes() for header in HEADERS)]
-    return hashlib.sha256(b"".join(read) + repr(FLAGS).encode() + processor.encode()).hexdigest()[:16]
+    return hashlib.sha256(b"".join(read) + more.encode()).hexdigest()[:16]
 
 
 def path_of(structure: Structure | None = None) -> Path:
@@ -135,6 +168,8 @@ def path_of(structure: Structure | None = None) -> Path:
 @cache
 def _folder(home: str | None) -> Path:
     """Return the folder of libraries, below XDG_CACHE_HOME; finding it takes longer than predicting a row."""
+    import pooch
+
     return Path(pooch.os_cache("apviz")) / "native"
 
 
@@ -181,3 +216,41 @@ def build(path: Path, structure: Structure | None = None) -> None:
                 return
             error = (done.stderr.strip().splitlines() or ["no message"])[-1]
     raise OSError(f"{cxx[0]} failed: {error}")
+
+
+def prebuilt_path(structure: Structure | None, instruction_set: str) -> Path:
+    """Return the path of a wheel's library; its name contains a hash of the sources, so that both fit together."""
+    return PREBUILT / instruction_set / f"tiles_{_digest_of_sources(structure)}.so"
+
+
+def prebuild(folder: Path, *, system: str, machine: str, more: Sequence[str] = ()) -> Iterator[Path]:
+    """Compile the libraries of a wheel into `folder`, and yield their paths.
+
+    Args:
+        folder: takes the place of `PREBUILT`.
+        system, machine: of the wheel, as `sys.platform` and `platform.machine()` name them.
+        more: flags of the compiler, such as `-arch arm64`.
+
+    Raises:
+        OSError: there is no compiler, it fails, or wheels are not built for this system or machine.
+    """
+    family = FAMILIES.get(machine.lower())
+    if system not in _OF_WHEELS or family is None:
+        raise OSError(f"no engine is prebuilt for {system} on {machine}: use one of {', '.join(FAMILIES)}")
+    for name, flags in INSTRUCTION_SETS[family].items():
+        for structure in PREBUILT_STRUCTURES:
+            path = folder / prebuilt_path(structure, name).relative_to(PREBUILT)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            compiled = [flag for flag in (*_OF_WHEELS[system], *flags, *more) if flag != "-shared"]
+            with tempfile.TemporaryDirectory() as scratch:
+                text, part = Path(scratch) / "tiles.cpp", Path(scratch) / "tiles.o"
+                text.write_text(_source(structure), "utf-8")
+                _run([*compiler(), *compiled, f"-I{SOURCE.parent}", "-c", "-o", str(part), str(text)])
+                _run([*compiler(), "-shared", *more, "-o", str(path), str(part)])
+            yield path
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"{command[0]} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")

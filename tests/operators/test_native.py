@@ -1,10 +1,14 @@
 """The compiled engine is optional: whatever fails while it is built, tiled operators still solve."""
 
+import importlib.util
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,9 +62,12 @@ def fresh(tmp_path, monkeypatch):
     """Return the folder of an empty cache, with the engine forgotten."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    native.library.cache_clear()
+    forgotten = (native.library, native._of_the_wheel)
+    for each in forgotten:
+        each.cache_clear()
     yield tmp_path
-    native.library.cache_clear()
+    for each in forgotten:
+        each.cache_clear()
 
 
 #: the formula of the kernel of `prepared`
@@ -238,6 +245,145 @@ def test_the_number_of_threads_changes_no_bit(threads):
         assert torch.equal(operator.matmul(v), expected)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def wheel(fresh, compiled, monkeypatch):
+    """Return the folder of a wheel's libraries for this processor; PATH has no compiler."""
+    folder = fresh / "site-packages" / "prebuilt"
+    monkeypatch.setattr(native_build, "PREBUILT", folder)
+    for structure in (None, FORMULA.structure):
+        path = native_build.prebuilt_path(structure, native.instruction_set())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(compiled / native.path_of(structure).name, path)
+    monkeypatch.setenv("PATH", str(fresh / "nothing"))
+    return folder
+
+
+def test_the_libraries_of_a_wheel_need_no_compiler_and_no_cache(wheel, fresh):
+    assert native.is_built(FORMULA) and prepared().startswith("compiled")
+    assert not (fresh / "apviz").exists()
+    assert native.origin().startswith(f"prebuilt for {native.instruction_set().upper()}")
+
+
+def test_a_compiler_named_by_cxx_comes_before_the_libraries_of_a_wheel(wheel, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not native.is_built()
+    with pytest.warns(UserWarning, match="CXX='no-such-compiler'"):
+        assert prepared().startswith("in-place torch tiles")
+
+
+def test_a_library_of_a_wheel_that_does_not_load_stays_and_is_not_used(wheel):
+    path = native_build.prebuilt_path(None, native.instruction_set())
+    path.write_bytes(b"of another system")
+    assert native.prebuilt(None) is None and not native.is_built()
+    with pytest.warns(UserWarning, match="no C\\+\\+ compiler was found"):
+        assert prepared().startswith("in-place torch tiles")
+    assert path.read_bytes() == b"of another system"
+
+
+def test_a_library_of_other_sources_is_not_used(wheel, monkeypatch):
+    changed = wheel.parent / "native.h"
+    changed.write_text("// changed\n" + native_build.HEADERS[0].read_text())
+    monkeypatch.setattr(native_build, "HEADERS", [changed, *native_build.HEADERS[1:]])
+    assert native.prebuilt(None) is None
+
+
+RECORDING = """#!/bin/sh
+printf '%s ' "$@" >> '{arguments}'; echo >> '{arguments}'
+while [ "$1" != -o ]; do shift; done
+: > "$2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "sets"),
+    [
+        ("linux", "x86_64", ["avx2", "avx512", "sse2"]),
+        ("linux", "aarch64", ["neon"]),
+        ("darwin", "arm64", ["neon"]),
+        ("win32", "AMD64", ["avx2", "avx512", "sse2"]),
+    ],
+)
+def test_wheels_have_every_library_for_every_instruction_set_linked_to_no_openmp(
+    system, machine, sets, tmp_path, monkeypatch
+):
+    script, arguments = tmp_path / "c++", tmp_path / "arguments"
+    script.write_text(RECORDING.format(arguments=arguments))
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setattr(native_build, "PREBUILT_STRUCTURES", (None, FORMULA.structure))
+    found = list(native_build.prebuild(tmp_path / "wheel", system=system, machine=machine))
+    assert found == [
+        tmp_path / "wheel" / native_build.prebuilt_path(structure, each).relative_to(native_build.PREBUILT)
+        for each in native_build.INSTRUCTION_SETS[native_build.FAMILIES[machine.lower()]]
+        for structure in (None, FORMULA.structure)
+    ]
+    assert sorted({path.parent.name for path in found}) == sets
+    lines = arguments.read_text().splitlines()
+    compiling, linking = [line for line in lines if " -c " in line], [line for line in lines if "-shared" in line]
+    assert len(compiling) == len(linking) == len(found)
+    assert not any("openmp" in line for line in linking) and not any("-march=native" in line for line in lines)
+    assert all(("-fopenmp " in line) == (system == "linux") for line in compiling)
+    assert all(("-fPIC" in line) == (system != "win32") for line in compiling)
+
+
+def test_a_wheel_for_an_unknown_processor_or_without_a_compiler_is_an_error(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match="no engine is prebuilt for linux on ppc64le"):
+        next(native_build.prebuild(tmp_path, system="linux", machine="ppc64le"))
+    monkeypatch.setenv("CXX", "/bin/false")
+    with pytest.raises(OSError, match="/bin/false failed: no message"):
+        next(native_build.prebuild(tmp_path, system="linux", machine="x86_64"))
+
+
+def test_the_hook_of_the_build_makes_a_platform_wheel_only_where_it_is_asked(tmp_path, monkeypatch):
+    pytest.importorskip("hatchling")
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("hatch_build", root / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    built = SimpleNamespace(prebuild=lambda folder, **_: [folder / "avx2" / "tiles.so"])
+    monkeypatch.setattr(module, "build_module", lambda root: built)
+    hook = module.PrebuiltEngine(str(root), {}, None, None, str(tmp_path), "wheel", SimpleNamespace(display_info=print))
+    for version, wanted in (("standard", "0"), ("standard", ""), ("editable", "1")):
+        monkeypatch.setenv("APVIZ_PREBUILD", wanted)
+        data = {"force_include": {}, "pure_python": True}
+        hook.initialize(version, data)
+        assert data == {"force_include": {}, "pure_python": True}
+    monkeypatch.setenv("APVIZ_PREBUILD", "1")
+    hook.initialize("standard", data)
+    hook.finalize("standard", data, "")
+    assert list(data["force_include"].values()) == ["apviz/operators/prebuilt"] and not data["pure_python"]
+    assert data["tag"].startswith("py3-none-linux_") and not Path(*data["force_include"]).exists()
+
+
+@pytest.mark.slow
+def test_every_instruction_set_of_this_processor_gives_the_numbers_of_the_compiler_here(fresh, monkeypatch):
+    if not has_compiler():
+        pytest.skip("no C++ compiler on this machine")
+    structures = (None, FORMULA.structure)
+    monkeypatch.setattr(native_build, "PREBUILT_STRUCTURES", structures)
+    best = native.instruction_set()
+    monkeypatch.setattr(native_build, "PREBUILT", fresh / "prebuilt")
+    assert list(native_build.prebuild(native_build.PREBUILT, system=sys.platform, machine=platform.machine()))
+    generator = torch.Generator().manual_seed(0)
+    x, v = torch.rand(701, 3, generator=generator), torch.rand(701, 5, generator=generator)
+    names = list(native_build.INSTRUCTION_SETS[native_build.FAMILIES[platform.machine().lower()]])
+    for dtype in (torch.float32, torch.float64):
+        found = {}
+        for name in ["here", *names[names.index(best) :]]:
+            with pytest.MonkeyPatch.context() as there:
+                there.setattr(native, "instruction_set", lambda name=name: name)
+                for cached in (native.library, native._function, native._counted):
+                    cached.cache_clear()
+                assert (native.prebuilt(None) is None) == (name == "here")
+                operator = TiledOperator(x, Matern32(lengthscale=0.5), 0.1, dtype, compiled=True)
+                operator.prepare()
+                found[name] = operator.matmul(v.to(dtype))
+        for product in found.values():
+            torch.testing.assert_close(product, found["here"], rtol=50 * torch.finfo(dtype).eps, atol=0)
+    for cached in (native.library, native._function, native._counted):
+        cached.cache_clear()
 
 
 PRODUCTS = """
