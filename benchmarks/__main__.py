@@ -21,7 +21,7 @@ LEADERBOARD_WITHIN = ("--within", "480")
 # and this one its own limit
 HIGP_WITHIN = ("--within", "270")
 PARTS = (
-    "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
+    "columns_matmul", "engine", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
     "training", *SOLVERS, "leaderboard", "higp", "ranks",
 )  # fmt: skip
 

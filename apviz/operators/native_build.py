@@ -243,10 +243,11 @@ def prebuild(folder: Path, *, system: str, machine: str, more: Sequence[str] = (
             path.parent.mkdir(parents=True, exist_ok=True)
             compiled = [flag for flag in (*_OF_WHEELS[system], *flags, *more) if flag != "-shared"]
             with tempfile.TemporaryDirectory() as scratch:
-                text, part = Path(scratch) / "tiles.cpp", Path(scratch) / "tiles.o"
+                text, part, built = (Path(scratch) / name for name in ("tiles.cpp", "tiles.o", path.name))
                 text.write_text(_source(structure), "utf-8")
                 _run([*compiler(), *compiled, f"-I{SOURCE.parent}", "-c", "-o", str(part), str(text)])
-                _run([*compiler(), "-shared", *more, "-o", str(path), str(part)])
+                _run([*compiler(), "-shared", *more, "-o", str(built), str(part)])
+                shutil.copyfile(built, path)  # alone: a linker of Windows writes more next to a library
             yield path
 
 
