@@ -43,7 +43,7 @@ def libraries(name: str) -> Iterator[None]:
         os.environ.pop("CXX", None)
         if name == HERE:
             os.environ["CXX"] = " ".join(native_build.compiler())
-        for cached in (native.library, native._function, native._counted):
+        for cached in (native.library, native._of_the_wheel, native._function, native._counted):
             cached.cache_clear()
         assert (native.prebuilt(STRUCTURES[-1]) is None) == (name == HERE)
         yield

@@ -53,6 +53,7 @@ def _is_ready(structure: Structure | None) -> bool:
     return prebuilt(structure) is not None or path_of(structure).exists()
 
 
+@cache
 def instruction_set() -> str:
     """Return the best of the instruction sets in `native_build.INSTRUCTION_SETS` that this processor has.
 
@@ -65,11 +66,12 @@ def instruction_set() -> str:
 
 def prebuilt(structure: Structure | None) -> ctypes.CDLL | None:
     """Load the library that the wheel brings for a kernel or without one; None without, and where CXX is set."""
-    return None if os.environ.get("CXX") else _of_the_wheel(prebuilt_path(structure, instruction_set()))
+    return None if os.environ.get("CXX") else _of_the_wheel(structure, instruction_set())
 
 
-@cache
-def _of_the_wheel(path: Path) -> ctypes.CDLL | None:
+@cache  # predicting a row asks for it, and takes less than a millisecond
+def _of_the_wheel(structure: Structure | None, instructions: str) -> ctypes.CDLL | None:
+    path = prebuilt_path(structure, instructions)
     if not path.exists():
         return None
     try:
@@ -134,7 +136,7 @@ def origin() -> str:
         return "torch tiles, as there is no compiled engine"
     if prebuilt(None) is None:
         return "compiled on this machine"
-    return f"prebuilt for {instruction_set().upper()}; sums and products of kernels are compiled on this machine"
+    return f"prebuilt for {instruction_set().upper()}; other kernels, such as sums and products, need a compiler"
 
 
 def supports(formula: Formula) -> bool:

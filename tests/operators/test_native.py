@@ -285,7 +285,9 @@ def test_a_library_of_a_wheel_that_does_not_load_stays_and_is_not_used(wheel):
 def test_a_library_of_other_sources_is_not_used(wheel, monkeypatch):
     changed = wheel.parent / "native.h"
     changed.write_text("// changed\n" + native_build.HEADERS[0].read_text())
+    assert native.prebuilt(None) is not None
     monkeypatch.setattr(native_build, "HEADERS", [changed, *native_build.HEADERS[1:]])
+    native._of_the_wheel.cache_clear()
     assert native.prebuilt(None) is None
 
 
