@@ -41,8 +41,9 @@ FLAGS = (
     COMMON,
 )
 
-# as above, but linked to no OpenMP: its functions are those of the library that PyTorch has loaded for all. Elsewhere
-# than on Linux there is one thread, as with the compilers there; vectors of Windows are in code without -fPIC
+# Libraries of wheels are not linked to OpenMP: on Linux its functions are found in the library that PyTorch has loaded,
+# so there is one pool of threads. macOS and Windows get one thread, as their usual compilers have no OpenMP. Clang
+# rejects -fPIC for Windows.
 _OF_WHEELS = {
     "linux": (*COMMON, "-fopenmp"),
     "darwin": (*COMMON, "-fopenmp-simd"),
