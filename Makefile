@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | docs | lite | lab | check | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | gpu-kit | screenshots
+# apviz: make demo | dashboard | notebooks | docs | lite | lab | check | test | test-slow | test-gpu | test-trust | mutants | coverage | audit | lint | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks docs lite lab check test test-slow test-gpu test-trust test-sanitized mutants audit lint bench gpu-kit screenshots clean
+.PHONY: demo dashboard notebooks docs lite lab check test test-slow test-gpu test-trust test-sanitized mutants coverage audit lint bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -71,6 +71,15 @@ test-sanitized: $(VENV)/installed-dev
 mutants: $(VENV)/installed-dev
 	$(PIP) "mutmut>=3.8"
 	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)') $(if $(SAMPLE),--sample $(SAMPLE))
+
+# branches of the core that its tests take; [tool.coverage] in pyproject.toml says which files, and how much is needed
+coverage: $(VENV)/installed-dev
+	$(PIP) "coverage>=7.10"
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -p no:xdist -m "not slow" tests/test_rules.py tests/test_partitions.py \
+	  tests/preconditioners tests/solvers tests/operators
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 # known vulnerabilities of everything that is installed, PyTorch's build by its version; asks the index of packages, and
 # fails where that does not answer

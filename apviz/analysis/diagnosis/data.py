@@ -160,13 +160,13 @@ def outliers(e: Evidence) -> Answer:
         )
         return Diagnosis(Limit.OUTLIERS, evidence, "Correct the value that set the scale, or leave out its row.")
     said = e.odd("outlier in inputs", "outlier in targets")
-    return (said and Diagnosis(Limit.OUTLIERS, said, "Correct these values, or leave out their rows.")) or None
+    return Diagnosis(Limit.OUTLIERS, said, "Correct these values, or leave out their rows.") if said else None
 
 
 def equal_columns(e: Evidence) -> Answer:
     """Test whether columns are equal."""
     said = e.odd("equal columns")
-    return (said and Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep only one of these columns.")) or None
+    return Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep only one of these columns.") if said else None
 
 
 def duplicates(e: Evidence) -> Answer:
