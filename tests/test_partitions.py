@@ -307,6 +307,8 @@ def test_a_partitioner_may_be_given_by_name_or_as_an_object_and_an_unknown_name_
     assert partitioner_named(mine) is mine
     with pytest.raises(ValueError, match=r"partition must be one of sequential, shuffled, kd-tree.*, got 'ball-tree'"):
         partitioner_named("ball-tree")
+    with pytest.raises(ValueError, match=r"partition must be an object, such as KDTree\(\), got the class"):
+        partitioner_named(KDTree)
 
 
 @EVERY_PARTITIONER

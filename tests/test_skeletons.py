@@ -48,6 +48,10 @@ def test_near_rows_are_the_solved_rows_and_those_nearest_to_the_owned_ones():
         distance = torch.cdist(stored, stored[partition.owned(block)]).amin(1)
         nearest = [row for row in distance.argsort().tolist() if row not in owned][: 130 - len(owned)]
         assert near.tolist() == sorted(owned | solved | set(nearest))
+    # no more than a block solves on
+    assert [near.tolist() for near in near_rows(partition, stored, 1)] == [
+        sorted(partition.solved(block).tolist()) for block in range(len(partition))
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

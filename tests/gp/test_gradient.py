@@ -138,6 +138,8 @@ def test_derivatives_weighted_by_a_matrix_equal_those_weighted_by_its_factors(na
     assert operator.entries == 2 * len(x) ** 2
     with pytest.raises(ValueError, match="m must have shape"):
         operator.weighted_derivatives(a)
+    with pytest.raises(ValueError, match="a and b must have the same shape"):
+        operator.bilinear_derivatives(a, b[:, :2])
 
 
 @pytest.mark.parametrize("kernel", [apviz.Matern52, apviz.RationalQuadratic])

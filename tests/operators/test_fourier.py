@@ -5,12 +5,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.spatial.distance import cdist
+from scipy.special import j0
 
 import apviz
 from apviz import RBF, Matern12, Matern32, Matern52, RationalQuadratic
-from apviz.operators import CountingOperator, FourierOperator, make_operator
+from apviz.operators import CountingOperator, DenseOperator, FourierOperator, make_operator
 from apviz.operators.fourier import near_far
+from apviz.operators.fourier.engine import with_fourier_products
 from apviz.operators.tiled import TiledOperator
 from tests.device import only_on_the_cpu
 from tests.textbook import CORRELATIONS
@@ -254,6 +257,47 @@ def test_a_product_counts_as_the_entries_that_its_seconds_would_have_evaluated()
 def test_what_is_not_supported_is_refused_with_what_to_take(kernel, d, message):
     with pytest.raises(ValueError, match=message):
         make_operator("fourier", torch.rand(20, d), kernel, 0.1)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_spectrum_of_near_is_its_fourier_transform(d):
+    kernel, x = Matern12(lengthscale=0.1), torch.from_numpy(points("uniform", 1000, d))
+    (split,) = FourierOperator(x, kernel, 0.1).splits
+    wave = {1: np.cos, 2: j0, 3: lambda u: np.sinc(u / np.pi)}[d]
+    area = {1: 2.0, 2: 2.0 * np.pi, 3: 4.0 * np.pi}[d]
+    w = split.band * np.array([0.05, 0.5, 2.0])
+    expected = [
+        quad(lambda r, v=v: area * r ** (d - 1) * wave(v * r) * split.near.values(np.array([r]))[0], 0,
+             split.near.cutoff, limit=200, epsabs=1e-12)[0]
+        for v in w
+    ]  # fmt: skip
+    np.testing.assert_allclose(split.near_spectrum(w), expected, atol=1e-6 * split.spectrum(w).max())
+    alone = near_far.Split(split.radial, split.band, None, 0.0)
+    assert not alone.near_spectrum(w).any()
+    np.testing.assert_array_equal(alone.remaining_slopes(w), split.radial.slopes(w))
+
+
+def test_points_that_are_all_outside_are_evaluated_exactly_and_others_must_have_the_same_inputs():
+    x, v = torch.from_numpy(points("uniform", 300, 2)), torch.ones(300, 1, dtype=torch.float64)
+    operator, z = FourierOperator(x, Matern52(lengthscale=0.3), 0.1), 2.0 + x[:7]
+    expected = entries(operator.kernel, z.numpy(), x.numpy()).sum(1, keepdims=True)
+    np.testing.assert_allclose(operator.cross_matmul(z, v).numpy(), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"z must have shape \(m, 2\), got \(7, 1\)"):
+        operator.cross_matmul(z[:, :1], v)
+
+
+def test_fourier_products_of_an_operator_are_of_the_same_matrix_or_none_where_it_has_none():
+    x, kernel = torch.from_numpy(points("uniform", 400, 2)), Matern52(lengthscale=0.3)
+    fourier = with_fourier_products(TiledOperator(x, kernel, 0.1))
+    assert worst(fourier, x.numpy()) <= allowed(fourier) and fourier.x.dtype == torch.float32
+    assert with_fourier_products(fourier, torch.float64).x.dtype == torch.float64
+    four = torch.rand(20, 4, dtype=torch.float64)
+    for without in (
+        TiledOperator(four, kernel, 0.1),
+        TiledOperator(x, apviz.Linear(), 0.1),
+        DenseOperator(x, kernel, 0.1),
+    ):
+        assert with_fourier_products(without) is None
 
 
 @pytest.mark.parametrize(("error", "dtype"), [(1e-6, torch.float32), (1e-13, torch.float64), (0.1, torch.float64)])

@@ -134,6 +134,33 @@ def test_all_derivatives_are_on_the_device_of_the_points(monkeypatch):
     assert {part.device.type for part in operator._gradients(features, features, v, v)} == {"meta"}
 
 
+def test_a_product_of_no_rows_and_an_empty_block_launch_nothing(monkeypatch):
+    def launched(*_, **__):
+        raise AssertionError("launched")
+
+    monkeypatch.setattr(fused, "is_interpreted", lambda: True)
+    monkeypatch.setattr(fused.FusedOperator, "_launch", launched)
+    operator, none = fused.FusedOperator(torch.rand(5, 2), Matern52(), 0.1), torch.rand(0, 2)
+    assert operator.cross_matmul(none, torch.rand(5, 3)).shape == (0, 3)
+    assert operator._fill(none, operator.inputs).shape == (0, 5)
+    gradients = operator._gradients(none, operator.inputs, torch.rand(0, 3), torch.rand(5, 3))
+    assert gradients.features.shape == (0, 2) and not any(part.any() for part in gradients[1:])
+
+
+def test_compensated_sums_are_of_float64_vectors(monkeypatch):
+    monkeypatch.setattr(fused, "is_interpreted", lambda: True)
+    operator = fused.FusedOperator(torch.rand(5, 2), Matern52(), 0.1).compensated()
+    with pytest.raises(ValueError, match=r"v must be \(5, p\) in float64 on cpu, got \(5, 1\) in torch.float32"):
+        operator.matmul(torch.rand(5, 1))
+
+
+def test_without_triton_the_engine_is_not_used_and_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(fused, "is_installed", lambda: False)
+    assert not fused.is_trusted(torch.rand(5, 2), Matern52(), 0.1)
+    with pytest.raises(ImportError, match="pip install 'apviz\\[gpu\\]', or use operator='tiled'"):
+        fused.FusedOperator(torch.rand(5, 2), Matern52(), 0.1)
+
+
 def test_without_a_gpu_and_without_the_interpreter_the_error_names_an_alternative():
     script = (
         "import torch, apviz; x = torch.rand(10, 2)\n"

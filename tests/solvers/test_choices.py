@@ -188,6 +188,20 @@ def test_auto_and_the_advisor_predict_the_same_seconds_of_a_factorisation(monkey
     assert advised.seconds.likely == pytest.approx(seconds) and advised.memory == 3 * 2001**2 * 4
 
 
+def test_the_factors_of_coloured_blocks_are_in_the_dtype_of_the_recursion_unless_one_is_named():
+    one = system(600, d=2)
+    for asked, found in (("auto", "recursion"), ("float16", "float16")):
+        solver, _ = apviz.ColouredProjection(precision=Precision(recursion="auto", factors=asked)).resolve(one.operator)
+        assert solver.precision.factors == found
+
+
+def test_costs_in_the_same_dtype_are_the_same_and_in_another_those_of_its_operator():
+    costs = cost_model(system().operator, 3)
+    assert costs.in_float32 is costs
+    other = costs.in_dtype(torch.float64)
+    assert other is not costs and other.in_dtype(torch.float64) is other and other.entry > 0
+
+
 def test_auto_never_factors_a_matrix_that_does_not_fit_or_whose_noise_is_below_rounding(monkeypatch):
     def work(**settings):
         operator = many_inputs(3, **settings)

@@ -125,6 +125,28 @@ def test_alternating_projection_is_read_back_unchanged(solver):
 
 
 @pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        ({"type": "Bisection"}, r"solver must be one of .*AlternatingProjection.*, got 'Bisection'"),
+        ({"type": "Cholesky", "speed": 3}, "Cholesky has no setting 'speed'"),
+        ("Cholesky", "solver must be a dictionary of settings or null, got 'Cholesky'"),
+        ({"type": "AlternatingProjection", "seed": "many"}, "seed must"),
+    ],
+)
+def test_a_saved_solver_that_is_not_one_is_refused_by_name(plain, said):
+    with pytest.raises(ValueError, match=said):
+        from_plain(plain)
+
+
+def test_a_solver_with_a_part_of_its_own_is_described_but_not_saved():
+    solver = apviz.ConjugateGradient(tol=np.float64(0.5), preconditioner=Diagonal(power=2.0))
+    with pytest.raises(ValueError, match=r"preconditioner = Diagonal\(power=2.0\) cannot be saved; those that can are"):
+        to_plain(solver)
+    described = to_plain(solver, strict=False)
+    assert described["preconditioner"] == "Diagonal(power=2.0)" and json.loads(json.dumps(described))["tol"] == 0.5
+
+
+@pytest.mark.parametrize(
     ("setting", "value", "accepted"),
     [
         ("step", "nope", "plain, subspace"), ("step", apviz.solvers.Subspace, "plain, subspace"),

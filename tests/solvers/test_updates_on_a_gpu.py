@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,7 +24,7 @@ from apviz.solvers.choosing.automatic import overlapping, survives_rounding
 from apviz.solvers.conjugate_gradient import _inner, _ratio
 from apviz.solvers.measuring.decreases import settled
 from apviz.solvers.state import column_squares
-from apviz.solvers.steps import PlainUpdates, SubspaceUpdates, WaitingUpdates
+from apviz.solvers.steps import MOST_WAITING, PlainUpdates, SubspaceUpdates, WaitingUpdates
 from apviz.stacked_factors import StackedFactors
 from tests.device import DEVICE, only_on_a_gpu, only_on_the_cpu
 from tests.solvers.dispatches import InEpochs
@@ -234,3 +235,25 @@ def test_memory_that_pytorch_caches_counts_as_free():
     assert free_memory(device) <= before - 2**30
     del large
     assert free_memory(device) >= before - 2**22
+
+
+def test_updates_that_wait_are_added_to_the_weights_before_too_many_do():
+    """A few, more than may wait, and none at all; rows of overlapping blocks repeat."""
+
+    class Nothing:
+        def subtract_(self, r, block, u):
+            pass
+
+    generator = torch.Generator().manual_seed(0)
+    step, w = WaitingUpdates(Nothing()), torch.zeros(20, 2, dtype=torch.float64)
+    r, expected = torch.zeros_like(w), w.numpy().copy()
+    step.flush_to_weights_(w)
+    assert not w.any() and step.with_waiting(w) is w
+    for _ in range(MOST_WAITING + 3):
+        rows, u = torch.randperm(20, generator=generator)[:6], torch.rand(6, 2, generator=generator, dtype=w.dtype)
+        step.project_(w, r, None, rows, u)
+        np.add.at(expected, rows.numpy(), u.numpy())
+    np.testing.assert_allclose(step.with_waiting(w).numpy(), expected, rtol=1e-12)
+    assert not np.allclose(w.numpy(), expected)
+    step.flush_to_weights_(w)
+    np.testing.assert_allclose(w.numpy(), expected, rtol=1e-12)
