@@ -92,7 +92,8 @@ def dashboard(
         str, _option(ACCESS, "ADDRESS", "Listen on this interface; others need --basic-auth or --no-auth.")
     ] = "127.0.0.1",
     basic_auth: Annotated[
-        str | None, _option(ACCESS, "PASSWORD", "Ask for a password, or those of a JSON file of users.")
+        str | None,
+        _option(ACCESS, "PASSWORD", "Ask for a password, or those of a JSON file of users.", envvar="APVIZ_PASSWORD"),
     ] = None,
     no_auth: Annotated[bool, _option(ACCESS, None, "Admit everyone who can reach the address.", "--no-auth")] = False,
     allow_origin: Annotated[
