@@ -1,4 +1,4 @@
-"""The files of `binder/` agree with the package, with each other and with the links of the README."""
+"""The files of `binder/` and `.devcontainer/` agree with the package, each other and the links of the README."""
 
 from __future__ import annotations
 
@@ -99,10 +99,46 @@ def test_the_post_build_script_installs_existing_files():
         assert (ROOT / name).is_file()
 
 
+def test_binder_and_codespaces_install_the_wheel_as_users_do():
+    script = (BINDER / "postBuild").read_text("utf-8")
+    assert "pip wheel --no-cache-dir --no-deps" in script and "editable" not in script
+    assert script.index("apviz-*.whl") < script.index("python -I -c")  # -I: not from the repository
+
+
+CODESPACE = ROOT / ".devcontainer"
+
+
+def test_a_codespace_has_the_python_and_the_packages_of_binder():
+    container = json.loads((CODESPACE / "devcontainer.json").read_text("utf-8"))
+    runtime = (BINDER / "runtime.txt").read_text("utf-8").strip().removeprefix("python-")
+    assert container["image"] == f"mcr.microsoft.com/devcontainers/python:{runtime}"
+    for when in ("postCreateCommand", "postStartCommand"):
+        script = ROOT / container[when]
+        assert os.access(script, os.X_OK) and script.parent == CODESPACE
+    create = (ROOT / container["postCreateCommand"]).read_text("utf-8")
+    assert "pip install --no-cache-dir -r binder/requirements.txt\n" in create and "\nbinder/postBuild\n" in create
+
+
+def test_a_codespace_forwards_the_port_of_the_dashboard_and_admits_its_own_address():
+    from typer.main import get_command
+
+    from apviz.cli import app
+
+    container = json.loads((CODESPACE / "devcontainer.json").read_text("utf-8"))
+    start = (ROOT / container["postStartCommand"]).read_text("utf-8")
+    options = {each.opts[0]: each for each in get_command(app).commands["dashboard"].params}
+    port = options["--port"].default
+    assert container["forwardPorts"] == [port] and list(container["portsAttributes"]) == [str(port)]
+    used = set(re.findall(r"--(?:no-)?[a-z]+(?:-[a-z]+)*", start))
+    known = {name for each in options.values() for name in each.opts + each.secondary_opts}
+    assert {"--no-show", "--allow-origin"} <= used <= known
+    assert f"$CODESPACE_NAME-{port}.$GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN" in start
+
+
 def in_post_build() -> str:
     """Return the Python code at the end of the script, after the shell."""
     script = (BINDER / "postBuild").read_text("utf-8")
-    (found,) = re.findall(r"^python -c '\n(.*)'\n\Z", script, re.DOTALL | re.MULTILINE)
+    (found,) = re.findall(r"^python -I -c '\n(.*)'\n\Z", script, re.DOTALL | re.MULTILINE)
     return found
 
 
@@ -173,5 +209,5 @@ def test_the_address_of_the_repository_is_in_one_place():
 
 
 def test_no_file_names_this_machine():
-    for path in BINDER.iterdir():
+    for path in [*BINDER.iterdir(), *CODESPACE.iterdir()]:
         assert not re.search(r"/(work|tmp|root|home)/", path.read_text("utf-8")), path.name
