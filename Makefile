@@ -67,11 +67,6 @@ test-sanitized: $(VENV)/installed-dev
 	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
 	  $(BIN)/python -m pytest -s tests/operators/test_operators.py tests/operators/test_accuracy.py
 
-# one thing after another in the core is changed, and a test must fail: make mutants ONLY='apviz.rules*' SAMPLE=40
-mutants: $(VENV)/installed-dev
-	$(PIP) "mutmut>=3.8"
-	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)') $(if $(SAMPLE),--sample $(SAMPLE))
-
 # branches of the core that its tests take, at least 95%; [tool.coverage] in pyproject.toml says which files
 coverage: $(VENV)/installed-dev
 	$(PIP) "coverage>=7.10"
@@ -86,6 +81,11 @@ coverage: $(VENV)/installed-dev
 	$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
 	$(BIN)/python -c "import json; of = json.load(open('$(VENV)/coverage.json'))['totals']['percent_branches_covered']; \
 	  print(f'branches: {of:.1f}%'); raise SystemExit(of < 95)"
+
+# one thing after another in the core is changed, and a test must fail: make mutants ONLY='apviz.rules*' SAMPLE=40
+mutants: $(VENV)/installed-dev
+	$(PIP) "mutmut>=3.8"
+	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)') $(if $(SAMPLE),--sample $(SAMPLE))
 
 # known vulnerabilities of everything that is installed, PyTorch's build by its version; asks the index of packages, and
 # fails where that does not answer
