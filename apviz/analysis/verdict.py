@@ -82,6 +82,7 @@ class Verdict:
         others: Reason: further facts about the runs and κ; may be empty.
         change: Action; empty if there is nothing to do.
         diagnosis: Diagnosis of the fastest run, or if none converged, of the one with the smallest residual.
+        named: Runs that the headline names.
     """
 
     standings: tuple[Standing, ...]
@@ -91,6 +92,7 @@ class Verdict:
     others: str
     change: str
     diagnosis: Diagnosis | None
+    named: tuple[Standing, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -136,7 +138,8 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
     headline = _won(ordered, best, more_to_come) if best else _unconverged(ordered, looked_at)
     left_out = len(given) - len(ordered)
     others = _others(ordered, looked_at, left_out)
-    return Verdict(tuple(ordered), left_out, best, headline, others, _change(diagnosis), diagnosis)
+    named = (best, *_rivals(ordered)) if best else (looked_at,)
+    return Verdict(tuple(ordered), left_out, best, headline, others, _change(diagnosis), diagnosis, named)
 
 
 def _with_faster(runs: list[Standing], groups: Iterable[list[Standing]]) -> list[Standing]:
@@ -237,13 +240,19 @@ def _ordered(runs: Sequence[Standing]) -> list[Standing]:
 
 def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str:
     """Return the headline: the fastest run, the next one and plain CG."""
-    rivals = list(ordered[1:2])
-    if not any(run.trace.method.is_plain_cg for run in ordered[:2]):
-        rivals += [run for run in ordered[2:] if run.trace.method.is_plain_cg][:1]
+    rivals = _rivals(ordered)
     parts = [f"{best.name} solved it in {time_words(best.seconds)}", *(_compared(run, best) for run in rivals)]
     if not rivals:
         parts.append("no other run has ended yet" if more_to_come else "no other method ran")
     return sentences(parts)
+
+
+def _rivals(ordered: Sequence[Standing]) -> list[Standing]:
+    """Return the runs with which the headline compares the fastest one."""
+    rivals = list(ordered[1:2])
+    if not any(run.trace.method.is_plain_cg for run in ordered[:2]):
+        rivals += [run for run in ordered[2:] if run.trace.method.is_plain_cg][:1]
+    return rivals
 
 
 def sentences(parts: Sequence[str]) -> str:

@@ -191,6 +191,7 @@ class Session:
     def _show_page(self) -> None:
         page = self.page
         self._bodies.show(page.name, partial(self._main, page.name))
+        self._browser.page = page.name
         self._editors.close()
         page.open()
         self._editors.update()

@@ -57,6 +57,8 @@ def material_theme(theme: ThemeName, *, lecture: bool) -> dict[str, Any]:
             }},
         }},
         "MuiTab": {"styleOverrides": {"root": {"&.Mui-selected": {"color": f"{of['accent']} !important"}}}},
+        # a tooltip below the player would cover the title of a chart
+        "MuiTooltip": {"defaultProps": {"placement": "top"}},
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible": focus}}},
         # a message next to its icon, and no space for an empty title
         "MuiAlert": {"styleOverrides": {

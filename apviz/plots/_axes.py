@@ -37,8 +37,14 @@ LEGEND: Final = 32
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
+#: Heights in pixels of a row with a name above what is drawn, and of the name.
+_NAMED_ROW, _NAME = 52, 24
+#: Length of a colour bar, as a fraction of the chart's width.
+_BAR: Final = 0.94
 #: Height in pixels of a panel, if there are more than two.
 _PANEL: Final = 260
+#: Number of shadows on top of each other that make a halo around text.
+_HALO: Final = 8
 #: Classes of title lines, by the separator between a line and the one before it.
 _LINE_CLASS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
 #: Norm in H or by K: as written in a line whose characters are counted, and as plotly draws it.
@@ -111,20 +117,33 @@ def add_level(
     figure.add_annotation(
         # on a log axis, shapes take values, annotations take their logarithm
         xref="x domain", x=0.99 if right else 0.01, y=math.log10(value), text=text, showarrow=False,
-        xanchor="right" if right else "left", yanchor="top" if below else "bottom",
-        font={"size": CAPTION_SIZE, "color": theme.muted}, **place,
+        xanchor="right" if right else "left", yanchor="top" if below else "bottom", **on_paper(theme), **place,
     )  # fmt: skip
 
 
-def name_rows(figure: go.Figure, texts: Sequence[str], below: float) -> None:
-    """Write a text above what is drawn at each whole y: next to it a name would not fit a phone."""
+def on_paper(theme: Theme) -> dict[str, Any]:
+    """Return the look of small text in a plot, with a halo where lines would strike it through."""
+    halo = ", ".join([f"0 0 3px {theme.paper}"] * _HALO)
+    return {"font": {"size": CAPTION_SIZE, "color": theme.muted, "shadow": halo}}
+
+
+def name_rows(figure: go.Figure, texts: Sequence[str], theme: Theme, levels: Sequence[float]) -> None:
+    """Write a text at each whole y, above what is drawn below it: next to it a name would not fit a phone.
+
+    Args:
+        levels: Heights of what is drawn, each with a thin line from the left, as distances below the text from 0 to 1.
+    """
+    first, last = -0.5 * _NAME / _NAMED_ROW, len(texts) - 0.5 * _NAME / _NAMED_ROW
     figure.update_yaxes(
-        range=(len(texts) - 1 + below, below - 1.3), showticklabels=False, ticks="", showgrid=False, fixedrange=True
-    )
+        range=(last, first), showticklabels=False, ticks="", fixedrange=True,
+        tickvals=[place + level for place in range(len(texts)) for level in levels],
+    )  # fmt: skip
+    figure.update_layout(meta={"axes": _NAMED_ROW * len(texts)})
     for place, text in enumerate(texts):
         figure.add_annotation(
-            text=text, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False, font={"size": TEXT_SIZE}
-        )
+            text=text, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False, font={"size": TEXT_SIZE},
+            bgcolor=theme.paper, borderpad=1,
+        )  # fmt: skip
 
 
 def frame(
@@ -191,6 +210,9 @@ def finish(
     entries = [each.name for each in figure.data if each.name and each.showlegend is not False]
     around = frame(traces, theme, title, uirevision, notes, rows=max(rows, 1), entries=entries)
     own, bar = figure.layout.height, figure.layout.coloraxis.colorbar
+    if figure.layout.meta:
+        # the height of the axes alone, for pages that decide on the rest
+        own = around["height"] - _AXES - _ROW * max(rows, 1) + figure.layout.meta["axes"]
     figure.update_layout(around | {"height": own or around["height"]})
     if bar.thickness:
         # the margins of these charts have a known size; plotly would add its own room to it
@@ -205,19 +227,23 @@ def finish(
 
 
 def horizontal_bar(title: str, places: Sequence[float], labels: Sequence[str], gap: int) -> dict[str, Any]:
-    """Return a colour bar as wide as the chart, `gap` pixels above it, with a label at each place."""
+    """Return a colour bar above the chart, with a label at each place.
+
+    It is `gap` pixels above the chart and slightly narrower, so that the labels at its ends stay within the chart.
+    """
     return {
         "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
         "orientation": "h",
-        "x": 0,
-        "xanchor": "left",
+        "x": 0.5,
+        "xanchor": "center",
         "xpad": 0,
         # at exactly 1, plotly would shift every other title of the figure to make room
         "y": 0.9999,
         "yanchor": "bottom",
         "ypad": gap,
         "thickness": 14,
-        "len": 1,
+        "len": _BAR,
+        "tickfont": {"size": CAPTION_SIZE},
         "tickvals": places,
         "ticktext": labels,
     }
@@ -302,9 +328,10 @@ def x_buttons(
 
 
 def without_buttons(figure: go.Figure) -> go.Figure:
-    """Remove the buttons from a figure, for a page that switches the x axis of all its charts itself."""
-    figure.layout.updatemenus = ()
-    figure.layout.margin.t -= BUTTONS
+    """Remove the buttons and their room, for a page that switches the x axis of all its charts itself."""
+    if figure.layout.updatemenus:
+        figure.layout.updatemenus = ()
+        figure.layout.margin.t -= BUTTONS
     return figure
 
 

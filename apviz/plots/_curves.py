@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from apviz.methods import CHOLESKY
-from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, positive, x_buttons
+from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, on_paper, positive, x_buttons
 from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
 from apviz.plots._outliers import Reach
 from apviz.plots._style import (
-    CAPTION_SIZE,
     CHECK,
     CONVERGED_SIZE,
     NOT_CONVERGED,
@@ -282,8 +281,14 @@ class Curves:
             self._ends.pop(0)()
 
     def add_checks(self, trace: Trace, color: str, name: str) -> bool:
-        """Draw the residuals recomputed from B − KW as separate markers; return whether there are any."""
-        checked = positive(trace["epoch"]["checked_residual"].values)
+        """Draw the residuals recomputed from B − KW as separate markers; return whether there are any.
+
+        The marker at the end of a converged run stands for the last one, because only a pass can say *converged*.
+        """
+        checked, residual = (trace["epoch"][name].values for name in ("checked_residual", "residual"))
+        checked = positive(checked)
+        if trace.converged and math.isclose(checked[-1], residual[-1], rel_tol=1e-2):
+            checked[-1] = np.nan
         at = self.thin(checked, np.flatnonzero(np.isfinite(checked)))
         marker = {"color": color, "symbol": CHECK, "size": 13, "line": {"width": 2}}
         if len(at):
@@ -356,8 +361,7 @@ class Curves:
             self.grid.add_line(row, column, value, {"color": self.theme.muted, "width": 1.5})
         # on a log axis, shapes take values, annotations take their logarithm
         self.grid.add_text(
-            row, 1, x=0.01, y=math.log10(value), text=text, xanchor="left", yanchor="bottom",
-            font={"size": CAPTION_SIZE, "color": self.theme.muted},
+            row, 1, x=0.01, y=math.log10(value), text=text, xanchor="left", yanchor="bottom", **on_paper(self.theme),
         )  # fmt: skip
 
     def _end(self, trace: Trace, look: Look) -> dict[str, Any]:

@@ -44,7 +44,7 @@ SUFFICIENT: Final = "star-diamond"
 _ORDERED: Final = 20
 
 VARIANTS: Final = (
-    "circle", "square", "triangle-up", "pentagon", "hexagram", "triangle-right", "star", "triangle-left",
+    "circle", "square", "triangle-up", "pentagon", "bowtie", "triangle-right", "hourglass", "triangle-left",
 )  # fmt: skip
 
 #: Colours of a family of methods, of one hue: on white, on black.

@@ -274,7 +274,7 @@ def _of_blocks(traces: Sequence[Trace]) -> Iterator[_Drawn]:
         yield (
             f"The residual as a picture: {trace.method_name}",
             "The residual of the targets after each recorded update: play, or drag the slider.",
-            partial(plots.residual_image, trace, values=PICTURED_VALUES // len(pictured)),
+            partial(plots.residual_image, trace, compared_with=pictured, values=PICTURED_VALUES // len(pictured)),
         )
 
 

@@ -57,6 +57,26 @@ def test_an_estimate_is_marked_with_a_dotted_line_to_a_valid_bound():
     assert line.x[1] >= np.linalg.cond(k) and line.x[0] == float(trace["spectrum"]["kappa"])
 
 
+def test_the_end_of_a_dotted_line_is_marked_so_that_the_axis_reaches_beyond_it():
+    """An axis ends exactly where a line without a marker ends."""
+    (trace,) = recorded(apviz.ConjugateGradient(), spectrum="subsample", spectrum_rows=40)
+    (line,) = [c for c in plots.condition_numbers(trace).data if c.line.dash == BOUND_DASH and c.x[0] is not None]
+    assert line.mode == "lines+markers" and line.marker.size[0] == 0 < line.marker.size[1]
+
+
+def test_names_of_runs_are_nearer_to_their_own_numbers_than_to_others_and_cover_none():
+    traces = recorded(*(apviz.AlternatingProjection(block_size=b) for b in (15, 20, 30, 40)))
+    figure = plots.condition_numbers(traces)
+    low, high = figure.layout.yaxis.range
+    pixels = figure.layout.meta["axes"] / (low - high)
+    for note, trace in zip(figure.layout.annotations, traces, strict=True):
+        own = [c.y[0] for c in figure.data if c.mode == "markers" and c.y[0] is not None and c.name in note.text]
+        assert len(own) == 2 and note.text.endswith(trace.condition("kappa_prime"))
+        for y in own:
+            # half a line of text and half a marker
+            assert (y - note.y) * pixels > 10 + 6 and (y - note.y) * pixels + 10 + 6 < pixels
+
+
 def test_exact_values_have_no_line_to_a_bound():
     (trace,) = recorded(apviz.ConjugateGradient(), spectrum="exact")
     assert not [c for c in plots.condition_numbers(trace).data if c.line.dash == BOUND_DASH and c.x[0] is not None]

@@ -90,6 +90,24 @@ def test_the_colours_show_the_recorded_residual_on_one_scale_for_all_updates(tra
         assert len(scales) == 1
 
 
+def test_maps_that_are_compared_share_a_colour_scale(traces):
+    """One colour is then one residual in both."""
+    tree = traces["plane"].tree.copy(deep=True)
+    tree["snapshot"]["residual"] *= 3
+    pair = apviz.Trace(tree), traces["many"]
+    figures = [plots.residual_map(trace, 1, compared_with=pair) for trace in pair]
+    limits = {figure.layout.coloraxis.colorbar.ticktext[-1] for figure in figures}
+    largest = max(np.abs(trace["snapshot"]["residual"].values).max() for trace in pair)
+    assert len(limits) == 1
+    limit = float(limits.pop())
+    assert largest <= limit < 1.1 * largest
+    for trace, figure in zip(pair, figures, strict=True):
+        marker = figure.data[1].marker
+        residual = trace["snapshot"]["residual"].sel(update=1).values
+        np.testing.assert_allclose(marker.color / marker.cmax * limit, residual, atol=limit / 1000)
+    assert plots.residual_map(pair[1], 1).layout.coloraxis.colorbar.ticktext[-1] != f"{limit:.2g}"
+
+
 def test_rings_mark_the_rows_of_the_block_and_a_halo_its_margin(traces):
     trace = traces["many"]
     owner, pairs = trace["rows"]["owner"].values, trace["rows"]["membership"].values
@@ -105,13 +123,13 @@ def test_rings_mark_the_rows_of_the_block_and_a_halo_its_margin(traces):
 
 
 @pytest.mark.parametrize("name", ["line", "plane"])
-def test_compact_blocks_are_outlined_and_their_margins_are_shaded(traces, name):
+def test_compact_blocks_are_outlined_and_their_margins_are_hatched(traces, name):
     trace = traces[name]
     x, owner, pairs = (trace["rows"][key].values for key in ("coordinates", "owner", "membership"))
     figure = plots.residual_map(trace, 3)
     shade, _, outline = figure.data[:3]
-    assert "outline: block · shade: margin" in figure.layout.title.text
-    assert shade.fill == "toself" and outline.mode == shade.mode == "lines"
+    assert "outline: block · hatched: margin" in figure.layout.title.text
+    assert shade.fill == "toself" and shade.fillpattern.shape and outline.mode == shade.mode == "lines"
     block = int(trace["update"]["block"][2])
     solved = pairs[pairs[:, 1] == block, 0]
     angles = np.linspace(0, 2 * np.pi, 60)
@@ -125,7 +143,7 @@ def test_compact_blocks_are_outlined_and_their_margins_are_shaded(traces, name):
     assert all(len(plots.residual_map(trace, 0).data[k].x) < 2 for k in (0, 2))
 
 
-def test_without_a_margin_nothing_is_shaded():
+def test_without_a_margin_nothing_is_hatched():
     trace = solved(
         inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="kd-tree", max_epochs=1)
     )

@@ -24,6 +24,28 @@ def test_batch_sizes_appear_once_each_in_order_whatever_the_order_of_the_traces(
     assert named == ["b = 50 — Converged", "b = 100 — Converged"]
 
 
+def test_a_run_has_one_colour_in_both_figures_over_b(runs, edited):
+    """The two figures are next to each other on the page Block size."""
+    cyclic = edited(runs["ap100"], {"method": runs["ap100"].attrs["method"] | {"rule": "cyclic"}})
+    for traces in ([runs["ap"], runs["ap100"]], [runs["ap"], runs["ap100"], cyclic]):
+        sweep, curves = plots.batch_size_sweep(traces), plots.batch_sizes(traces)
+        points = {
+            (trace.block_size, trace.method.rule): {
+                color
+                for curve in sweep.data
+                if curve.yaxis == "y" and curve.mode == "lines+markers"
+                for place, color in zip(curve.customdata[:, 0], curve.marker.color, strict=True)
+                if traces[int(place)] is trace
+            }
+            for trace in traces
+        }
+        ordered = sorted(traces, key=lambda trace: trace.block_size)
+        lines = [curve for curve in curves.data if curve.xaxis == "x" and "lines" in curve.mode]
+        for trace, line in zip(ordered, lines, strict=True):
+            assert points[trace.block_size, trace.method.rule] == {line.line.color}
+        assert len({(line.line.color, line.line.dash) for line in lines}) == len(traces)
+
+
 def test_a_run_without_a_batch_size_is_an_error_that_names_it(runs):
     with pytest.raises(ValueError, match=r"CG has none"):
         plots.batch_sizes([runs["ap"], runs["cg"]])

@@ -265,7 +265,16 @@ def test_each_step_states_block_residual_and_work(picture):
 
 def test_the_title_states_system_method_outcome_and_marks(picture, scattered):
     title = plots.residual_image(picture).layout.title.text
-    for stated in ("china", "n = 600", "d = 2", "b = 90", "σ² = 0.05", "outline: block", "shade: margin"):
+    for stated in (
+        "china",
+        "n = 600",
+        "d = 2",
+        "b = 90",
+        "σ² = 0.05",
+        "outline: block",
+        "hatched: margin",
+        "grey: no row",
+    ):
         assert stated in title
     assert "Not converged" in plots.residual_image(scattered).layout.title.text
     assert "dots: block · faint dots: margin" in plots.residual_image(scattered).layout.title.text

@@ -96,10 +96,21 @@ def test_the_end_marker_is_at_the_last_epoch_and_states_the_stop_reason(runs):
 def test_recomputed_residuals_are_open_diamonds_separate_from_the_curve(runs):
     checked = runs["ap"]["epoch"]["checked_residual"].values
     figure = plots.residuals(runs["ap"])
-    (drawn,) = [each for each in figure.data if each.marker.symbol == "diamond-open" and each.x[0] is not None]
-    np.testing.assert_array_equal(drawn.y, checked[np.isfinite(checked)])
+    (drawn,) = diamonds(figure)
+    # the last one is the end marker, because only a recomputed residual ends a converged run
+    np.testing.assert_array_equal([*drawn.y, end_marker(figure, runs["ap"]).y[0]], checked[np.isfinite(checked)])
     assert drawn.mode == "markers"
     assert "recomputed from B − KW" in entries(figure)
+
+
+def diamonds(figure):
+    return [each for each in figure.data if each.marker.symbol == "diamond-open" and each.x[0] is not None]
+
+
+def test_no_diamond_hides_the_end_of_a_converged_run(runs):
+    figure = plots.residuals([runs["ap"], runs["cg"], runs["cholesky"]])
+    ends = {(end_marker(figure, runs[name]).x[0], end_marker(figure, runs[name]).y[0]) for name in ("ap", "cg")}
+    assert not ends & {point for each in diamonds(figure) for point in zip(each.x, each.y, strict=True)}
 
 
 def test_nothing_is_drawn_over_the_cross_at_the_end_of_a_run(runs):

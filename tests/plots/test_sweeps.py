@@ -46,6 +46,13 @@ def test_a_curve_over_b_shows_epochs_seconds_condition_and_memory_of_every_run(r
         np.testing.assert_allclose(np.asarray(curve.y, float), expected)
 
 
+def test_every_panel_has_labels_on_its_axis(runs):
+    """The lowest panel may be far below the window."""
+    sweep, noise = plots.batch_size_sweep([runs["ap"], runs["ap100"]]), plots.noise_sweep([runs["cg"]])
+    for figure in (sweep, noise):
+        assert all(axis.showticklabels for axis in figure.select_xaxes())
+
+
 def test_the_ring_marks_the_fastest_converged_run(runs):
     # `cut` took the least time by far, and did not converge
     traces = [runs["ap"], runs["ap100"], runs["cut"]]

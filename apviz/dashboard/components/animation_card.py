@@ -42,7 +42,7 @@ class AnimationCard(ChartCard):
         self,
         heading: str,
         text: str,
-        animation: Callable[[Trace, ThemeName], Animation],
+        animation: Callable[[Trace, ThemeName, Sequence[Trace]], Animation],
         *,
         takes: Callable[[Trace], bool],
         table: Callable[[Trace, int], pd.DataFrame],
@@ -53,7 +53,8 @@ class AnimationCard(ChartCard):
         self.animation: Animation | None = None
         #: Animation whose figure is in the chart.
         self._in_chart: Animation | None = None
-        self._key: tuple[int, ThemeName] | None = None
+        self._key: tuple[int, ThemeName, list[int]] | None = None
+        self._others: Sequence[Trace] = ()
         self._wanted = self._shown = 0
         self._drawn, self._sent = -1, 0.0
         super().__init__(
@@ -72,18 +73,23 @@ class AnimationCard(ChartCard):
         """Return whether the chart shows the run that is open."""
         return self.animation is not None and self._in_chart is self.animation
 
-    def open(self, trace: Trace | None, theme: ThemeName) -> list[int]:
-        """Open a run and return the updates that can be shown, without drawing."""
-        key = None if trace is None else (id(trace), theme)
+    def open(self, trace: Trace | None, theme: ThemeName, others: Sequence[Trace] = ()) -> list[int]:
+        """Open a run and return the updates that can be shown, without drawing.
+
+        Args:
+            others: Runs next to it, with which it shares a colour scale.
+        """
+        self._others = others
+        key = None if trace is None else (id(trace), theme, [id(each) for each in others])
         if key != self._key:
             self._key, self.animation = key, None
             if trace is not None and self._takes_trace(trace):
-                self.animation = self._make(trace, theme)
+                self.animation = self._make(trace, theme, others)
         return [] if self.animation is None else self.animation.updates
 
     def draw(self, trace: Trace | None, theme: ThemeName, update: int) -> None:
         """Draw the whole figure after an update."""
-        self.open(trace, theme)
+        self.open(trace, theme, self._others)
         self._in_chart = self.animation
         self._wanted = self._shown = self._nearest(update)
         self.show([] if trace is None else [trace], theme)

@@ -41,7 +41,12 @@ function layOutSeldom(root) {
   };
 }
 
-export function render({ model, view }) {
+// Scroll to the top of the page, which scrolls inside itself.
+function toTop(el) {
+  for (let at = el; at; at = at.parentNode || at.host) if (at.scrollTop) at.scrollTop = 0;
+}
+
+export function render({ model, view, el }) {
   layOutSeldom(view.root);
   const take = () => {
     const { server, jobs, drawing, is_heard: isHeard } = model;
@@ -52,6 +57,7 @@ export function render({ model, view }) {
   const paint = () => (document.documentElement.dataset.theme = model.theme);
   model.on("theme", paint);
   paint();
+  model.on("page", () => toTop(el));
   model.lost = lost();
   model.visitor = visitor();
   model.pixels = window.innerWidth;

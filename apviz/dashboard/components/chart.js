@@ -91,12 +91,18 @@ function placeOf(element) {
   return place;
 }
 
-// Return the height of a figure. The space below the axes grows with the legend; the axes scale only with the font.
+// Return the width of an element in whole pixels, rounded down: a chart that is wider covers the border of its card.
+function widthOf(element) {
+  return Math.floor(element.getBoundingClientRect().width);
+}
+
+// Return the height of a figure. The space below the axes grows with the legend; the axes scale only with the font. A
+// figure with a row for every run says how high its axes are.
 function heightOf(figure, width, axes) {
   if (figure.layout.height) return figure.layout.height;
   const { margin, xaxis, yaxis } = figure.layout;
   const scale = figure.layout.template.layout.font.size / TYPE_SIZE;
-  axes *= scale;
+  axes = (figure.layout.meta?.axes ?? axes) * scale;
   if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
     // Limit the height of a picture to its aspect ratio.
     const span = ([low, high]) => Math.abs(high - low);
@@ -307,7 +313,7 @@ export async function render({ model, el }) {
       finished -= live.data.length;
       figure = withRoom(figure, live);
     }
-    const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
+    const layout = { ...figure.layout, autosize: true, width: widthOf(holder) || undefined };
     place = placeOf(holder);
     const height = (axes) => heightOf(figure, holder.clientWidth, axes);
     layout.height = height(model.axes);

@@ -18,10 +18,11 @@ const FORMS = {
 // The parts of a cell that pairs a number with its sign, such as ≈.
 const bare = (cell) => (Array.isArray(cell) ? cell[0] : cell);
 const sign = (cell) => (Array.isArray(cell) ? cell[1] : "");
-// Characters that stand for plotly's marker symbols of runs.
+// Outlines of plotly's marker symbols of runs, around the origin.
 const SYMBOLS = {
-  circle: "●", square: "■", "triangle-up": "▲", "triangle-left": "◀", "triangle-right": "▶", pentagon: "⬟",
-  hexagram: "✶", star: "★",
+  circle: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z", square: "M-4-4H4V4H-4Z", pentagon: "M0-5L5-1.5 3 4.5H-3L-5-1.5Z",
+  "triangle-up": "M-5 4H5L0-5Z", "triangle-left": "M4-5V5L-5 0Z", "triangle-right": "M-4-5V5L5 0Z",
+  bowtie: "M-5-4.5L5 4.5V-4.5L-5 4.5Z", hourglass: "M-4.5-5L4.5 5H-4.5L4.5-5Z",
 };
 // What headings mean, shown where the pointer rests.
 const HINTS = {
@@ -47,8 +48,8 @@ function made(tag, attributes = {}, ...children) {
 function swatch([color, dash, symbol]) {
   const holder = made("span", { class: "swatch", "aria-hidden": "true" });
   const stroke = `stroke="${color}" stroke-width="2.5" stroke-dasharray="${dash === "solid" ? "none" : dash}"`;
-  const letter = `<text x="20" y="11.5" fill="${color}" text-anchor="middle" font-size="13">${SYMBOLS[symbol] || ""}</text>`;
-  holder.innerHTML = `<svg width="40" height="14"><path d="M0 7H40" ${stroke}/>${letter}</svg>`;
+  const marker = `<path transform="translate(20 7)" fill="${color}" d="${SYMBOLS[symbol] || ""}"/>`;
+  holder.innerHTML = `<svg width="40" height="14"><path d="M0 7H40" ${stroke}/>${marker}</svg>`;
   return holder;
 }
 

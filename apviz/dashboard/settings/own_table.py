@@ -112,7 +112,9 @@ class OwnTablePanel:
             {"column": "text", "type": "text", "missing": "integer", "what is in it": "text", "first rows": "text"},
             caption="Columns of the file; ticked ones are inputs", can_tick=True, page_rows=_SHOWN_COLUMNS, **_WIDE,
         )  # fmt: skip
-        self.target = pmui.Select(label="Column to predict", options=[], styles={"flex": "1 1 220px"})
+        self.target = pmui.Select(
+            label="Column to predict", options=[], styles={"flex": "1 1 220px"}, margin=(14, 10, 5, 10)
+        )
         self.header = pmui.Checkbox(label="The first line holds the names of the columns")
         self.marks = server_owned(pn.Column(visible=False, **_WIDE))
         self.missing = pmui.RadioBoxGroup(

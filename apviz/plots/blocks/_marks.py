@@ -1,4 +1,4 @@
-"""Marks of the block of an update: outline and shade if its rows lie together, otherwise dots, rings and halos.
+"""Marks of the block of an update: outline and hatching if its rows lie together, otherwise dots, rings and halos.
 
 Rows are pixels of a regular grid or points of a plane, as `places` decides. On a grid, edges of cells are outlined; in
 a plane, the convex hull.
@@ -25,10 +25,16 @@ GRID_SHARE: Final = 0.25
 #: Share of neighbouring pixel pairs that must have one owner for blocks to be outlined.
 COMPACT: Final = 0.6
 
-#: Colours of outline and shade, the same in both themes, because white means zero.
+#: Colours of the marks, the same in both themes, because white means zero.
 INK: Final = "#111111"
-SHADE: Final = "rgba(17,17,17,0.25)"
 _HALO: Final = "rgba(17,17,17,0.28)"
+#: Fill of a margin. A plain grey would hide the residuals, and look like the colour of cells without a row.
+_HATCHED: Final[dict[str, Any]] = {
+    "mode": "lines", "line": {"width": 0}, "fill": "toself", "fillcolor": "rgba(0,0,0,0)",
+    "fillpattern": {
+        "shape": "/", "size": 6, "solidity": 0.25, "fgcolor": "rgba(17,17,17,0.7)", "bgcolor": "rgba(0,0,0,0)",
+    },
+}  # fmt: skip
 _QUIET: Final[dict[str, Any]] = {"hoverinfo": "skip", "cliponaxis": False}
 
 
@@ -100,7 +106,7 @@ def _joined(lines: list[tuple[Floats, ...]]) -> NDArray[np.float32]:
 
 
 class BlockMarks:
-    """Marks of a block on pixels: outline and shade if blocks are compact on the grid, otherwise dots.
+    """Marks of a block on pixels: outline and hatching if blocks are compact on the grid, otherwise dots.
 
     Attributes:
         owner: (n,) block of each row; None for a solver without blocks.
@@ -111,14 +117,14 @@ class BlockMarks:
         rows = trace["rows"]
         self.owner = rows["owner"].values if "owner" in rows else None
         self._x, self._y = x, y
-        words = [] if shape is None else ["pale grey: no row"]
+        words = [] if shape is None else ["grey: no row"]
         if self.owner is not None:
             pairs = rows["membership"].values
             self._margins = pairs[self.owner[pairs[:, 0]] != pairs[:, 1]]
             self._empty = None if shape is None else np.full(shape, -1)
             if self._empty is not None and not self._compact(self._empty):
                 self._empty = None
-            block, margin = ("dots", "faint dots") if self._empty is None else ("outline", "shade")
+            block, margin = ("dots", "faint dots") if self._empty is None else ("outline", "hatched")
             words = [f"{block}: block", *([f"{margin}: margin"] if len(self._margins) else []), *words]
         self.key = " · ".join(words)
 
@@ -148,11 +154,9 @@ class BlockMarks:
         cells[self._y[margin], self._x[margin]] = 1
         cells[self._y[owned], self._x[owned]] = 2
         cells = filled(cells)
-        shade, line = rectangles(cells == 1), outline(cells == 2)
+        area, line = rectangles(cells == 1), outline(cells == 2)
         return [
-            go.Scatter(
-                x=shade[0], y=shade[1], mode="lines", line={"width": 0}, fill="toself", fillcolor=SHADE, **_QUIET
-            ),
+            go.Scatter(x=area[0], y=area[1], **_HATCHED, **_QUIET),
             go.Scatter(x=line[0], y=line[1], mode="lines", line={"color": INK, "width": 2.5}, **_QUIET),
         ]
 
@@ -188,7 +192,7 @@ def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
 class PointMarks:
     """Marks of a block on points, above and below them.
 
-    If the hulls of blocks contain mostly their own rows, the hull of the owned rows is outlined, the margin shaded.
+    If the hulls of blocks contain mostly their own rows, the hull of the owned rows is outlined, the margin hatched.
     Otherwise an outline would enclose rows of all blocks, as is common in a plane of two out of many inputs. Then owned
     rows have rings and rows of the margin have halos.
 
@@ -210,7 +214,7 @@ class PointMarks:
         if self._owner is not None:
             self._pairs = rows["membership"].values
             self._outlined = self._lie_together()
-            block, margin = ("outline", "shade") if self._outlined else ("rings", "grey halo")
+            block, margin = ("outline", "hatched") if self._outlined else ("rings", "grey halo")
             has_margin = bool((self._owner[self._pairs[:, 0]] != self._pairs[:, 1]).any())
             self.key = f"{block}: block" + (f" · {margin}: margin" if has_margin else "")
 
@@ -226,7 +230,7 @@ class PointMarks:
             inner = outer = np.empty((0, 2))
         # the inner ring in the opposite direction makes it a hole
         line = np.concatenate([outer, np.full((1, 2), np.nan), inner[::-1]])
-        return _along(line, line={"width": 0}, fill="toself", fillcolor=SHADE)
+        return _along(line, **_HATCHED)
 
     def over(self, block: int, x: Any, y: Any) -> go.Scatter:
         """Return the block itself, drawn above the points."""
@@ -236,7 +240,7 @@ class PointMarks:
             ring = {"symbol": "circle-open", "color": INK, "line": {"width": 1.5 if self._size > 6 else 1}}
             at = owned[self._drawn]
             return go.Scatter(x=x[at], y=y[at], mode="markers", marker={"size": self._size + 3, **ring}, **_QUIET)
-        return _along(self._ring(owned), line={"color": INK, "width": 2.5})
+        return _along(self._ring(owned), mode="lines", line={"color": INK, "width": 2.5})
 
     def _of(self, block: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the masks of the rows that a block owns, and of those that it solves on."""
@@ -264,4 +268,4 @@ class PointMarks:
 
 def _along(points: Floats, **line: Any) -> go.Scatter:
     x, y = points.astype(np.float32).T
-    return go.Scatter(x=x, y=y, mode="lines", **line, **_QUIET)
+    return go.Scatter(x=x, y=y, **line, **_QUIET)

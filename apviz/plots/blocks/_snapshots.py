@@ -6,6 +6,7 @@ Residuals run from blue to red by the square root, so that small ones show. All 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from plotly.colors import sample_colorscale
 
 from apviz.plots._axes import Floats, horizontal_bar
 from apviz.plots._style import CAPTION_SIZE, Theme
-from apviz.tracing.trace import Trace, require_trace
+from apviz.tracing.trace import Trace, require_trace, traces_in
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,8 +28,8 @@ Integers = NDArray[np.int16]
 #: Blue, white and red of ColorBrewer's RdBu, without its darkest ends, where an outline would be invisible. Both themes
 #: share them, because white means zero.
 _COLORS: Final = ("#2166AC", "#67A9CF", "#D1E5F0", "#F7F7F7", "#FDDBC7", "#EF8A62", "#B2182B")
-#: Colour behind the pixels or points.
-NO_ROW: Final = "#D9DEE4"
+#: Colour behind the pixels or points, dark enough to differ from white and from the palest colours.
+NO_ROW: Final = "#B4BBC5"
 
 
 def require_snapshots(trace: Trace, figure: str) -> None:
@@ -115,11 +116,20 @@ class Quantized:
         return f" × 10<sup>{-self.power}</sup>".replace("-", "−") if self.power else ""
 
 
-def quantized(values: Floats) -> Quantized:
-    """Quantize the residuals of all updates on one scale."""
-    limit = rounded_up(float(np.abs(values).max()))
+def quantized(values: Floats, compared_with: Trace | Sequence[Trace] = ()) -> Quantized:
+    """Quantize the residuals of all updates on one scale, which covers those of other traces too."""
+    largest = [largest_residual(trace) for trace in traces_in(compared_with)]
+    limit = rounded_up(max([float(np.abs(values).max()), *largest]))
     power = math.floor(math.log10(np.iinfo(np.int16).max / limit))
     return Quantized(np.rint(values * 10.0**power).astype(np.int16), limit, power)
+
+
+def largest_residual(trace: Trace) -> float:
+    """Return the largest absolute residual of all recorded updates that are finite; 0 if there are none."""
+    if "snapshot" not in trace:
+        return 0.0
+    values = trace["snapshot"]["residual"].values
+    return float(np.abs(values[np.isfinite(values).all(axis=1)]).max(initial=0.0))
 
 
 def rounded_up(largest: float) -> float:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: Distance of the numbers of a run below its name, where names are 1 apart.
-_BELOW: Final = {"kappa": 0.42, "kappa_prime": 0.62}
+_BELOW: Final = {"kappa": 0.4, "kappa_prime": 0.65}
 _SYMBOLS: Final = {"kappa": "diamond", "kappa_prime": "circle"}
 _NAMES: Final = {"kappa": "κ of K, for CG", "kappa_prime": "κ′ of the blocks, for Theorem 1"}
+#: Mark at a bound, the end of its dotted line.
+_AT_BOUND: Final[dict[str, Any]] = {"symbol": ["circle", "line-ns-open"], "size": [0, 11], "opacity": 1}
 #: Relative distance below which two numbers are drawn as one point.
 _SEEN: Final = 1e-6
 #: Bounds on λmax and λ′max, which need the bound on λmin too.
@@ -62,7 +64,8 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
         marker = {"color": colors.muted, "symbol": _SYMBOLS[which], "size": 11}
         figure.add_scatter(x=[None], y=[None], mode="markers", name=_NAMES[which], hoverinfo="skip", marker=marker)
     words = [", ".join(map(trace.condition, each)) for trace, each in zip(several, known, strict=True)]
-    name_rows(figure, [f"{name}: {numbers}" for name, numbers in zip(names, words, strict=True)], 0.9)
+    labels = [f"{name}: {numbers}" for name, numbers in zip(names, words, strict=True)]
+    name_rows(figure, labels, colors, [*_BELOW.values()])
     figure.add_scatter(
         x=[None], y=[None], mode="lines", name="up to the certain bound", hoverinfo="skip",
         line={"color": colors.muted, "width": 2, "dash": BOUND_DASH},
@@ -80,9 +83,11 @@ def _add(figure: go.Figure, trace: Trace, name: str, which: str, y: float, theme
     if bound is not None:
         words += f"<br>at most {bound:.3g}"
         line = {"color": color, "width": 2, "dash": BOUND_DASH}
+        at_bound = _AT_BOUND | {"color": color, "line": {"color": color, "width": 2}}
         figure.add_scatter(
-            x=[value, bound], y=[y, y], mode="lines", line=line, name=f"{name}: bound", hoverinfo="skip", **shared
-        )
+            x=[value, bound], y=[y, y], mode="lines+markers", line=line, marker=at_bound, name=f"{name}: bound",
+            hoverinfo="skip", **shared,
+        )  # fmt: skip
     figure.add_scatter(
         x=[value], y=[y], mode="markers", marker={"color": color, "symbol": _SYMBOLS[which], "size": 11}, name=name,
         hovertemplate=f"{words}<extra></extra>", **shared,

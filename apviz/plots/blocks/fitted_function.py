@@ -11,7 +11,6 @@ from apviz.analysis import geometry
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
-from apviz.plots.blocks._marks import SHADE
 from apviz.plots.blocks._snapshots import line_above, place_of, require_snapshots, step
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class FittedFunction:
         figure = go.Figure()
         figure.add_scatter(
             x=self._input[margin], y=self._target[margin], mode="markers", name="margin of the block",
-            marker={"size": 13, "color": SHADE if theme.name == "light" else "rgba(255,255,255,0.25)"},
+            marker={"size": 13, "color": translucent(theme.ink, 0.25)},
             hoverinfo="skip",
         )  # fmt: skip
         figure.add_scatter(

@@ -39,18 +39,25 @@ _CONTROLS: Final = 122
 _PAUSE: Final = 450
 
 
-def residual_image(trace: Trace, *, values: int = DRAWN_VALUES, theme: ThemeName = "light") -> go.Figure:
+def residual_image(
+    trace: Trace,
+    *,
+    compared_with: Trace | Sequence[Trace] = (),
+    values: int = DRAWN_VALUES,
+    theme: ThemeName = "light",
+) -> go.Figure:
     """Draw the residual of the first right-hand side after each recorded update, with a slider and a play button.
 
     Inputs on a regular grid are pixels, with the first input downwards and the second to the right, like rows and
     columns of a photograph; cells of the grid without a row stay empty. Other inputs are points, with the first input
-    to the right. The block of the update is outlined and its margin shaded; the rows of scattered blocks have dots. All
-    updates share one colour scale, by the square root so that small residuals show.
+    to the right. The block of the update is outlined and its margin hatched; the rows of scattered blocks have dots.
+    All updates share one colour scale, by the square root so that small residuals show.
 
     Residuals are sent as 16-bit multiples of a power of ten, which lies between 1/3,277 and 1/32,767 of the largest.
     Frames do not play in a FigureWidget.
 
     Args:
+        compared_with: Traces whose pictures are compared with this one; the colour scale covers their residuals too.
         values: Largest number of residuals in all pictures together. Beyond it fewer updates are drawn, including the
             first and the last, and the figure says so.
 
@@ -79,7 +86,7 @@ def residual_image(trace: Trace, *, values: int = DRAWN_VALUES, theme: ThemeName
     require_snapshots(trace, "residual_image")
     require_whole("values", values, 1)
     snapshots, notes = _drawn(trace, values)
-    scale = quantized(snapshots["residual"].values)
+    scale = quantized(snapshots["residual"].values, compared_with)
     x, y, shape = places(trace["rows"]["coordinates"].values)
     blocks = BlockMarks(trace, x, y, shape)
     figure = go.Figure(picture(x, y, scale.codes[0], scale, blocks.owner, on_grid=shape is not None))

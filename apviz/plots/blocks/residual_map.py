@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,8 +46,11 @@ class ResidualMap:
 
     Pixels and blocks are drawn as in `apviz.plots.residual_image`. One input is drawn against the residual, two inputs
     as x and y, more inputs by their first two principal axes in lengthscales. There the block is outlined and its
-    margin shaded; if blocks overlap in the plane, their rows have rings and halos. At most `DRAWN_ROWS` rows are drawn,
-    the same share of every block, and the figure says so.
+    margin hatched; if blocks overlap in the plane, their rows have rings and halos. At most `DRAWN_ROWS` rows are
+    drawn, the same share of every block, and the figure says so.
+
+    Args:
+        compared_with: Traces whose maps are compared with this one; the colour scale covers their residuals too.
 
     Attributes:
         updates: Numbers of the updates that can be drawn.
@@ -70,12 +74,14 @@ class ResidualMap:
         True
     """
 
-    def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
+    def __init__(
+        self, trace: Trace, *, compared_with: Trace | Sequence[Trace] = (), theme: ThemeName = "light"
+    ) -> None:
         self._trace, self._theme = trace, theme_named(theme)
         require_snapshots(trace, "residual_map")
         snapshots, self._notes = drawable(trace)
         self.updates: list[int] = snapshots["update"].values.tolist()
-        self._scale = quantized(snapshots["residual"].values)
+        self._scale = quantized(snapshots["residual"].values, compared_with)
         self._rows: Any = slice(None)
         coordinates = trace["rows"]["coordinates"].values
         self._shape: tuple[int, int] | None = None
@@ -198,8 +204,13 @@ class ResidualMap:
             figure.update_yaxes(range=(-self._top(), self._top()), zeroline=True, zerolinecolor=self._theme.muted)
 
 
-def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
+def residual_map(
+    trace: Trace, update: int, *, compared_with: Trace | Sequence[Trace] = (), theme: ThemeName = "light"
+) -> go.Figure:
     """Draw the residual of the first right-hand side after one recorded update; see `ResidualMap`.
+
+    Args:
+        compared_with: Traces whose maps are compared with this one; the colour scale covers their residuals too.
 
     Raises:
         ValueError: An update that was not recorded; no rows or no snapshots; an unknown theme.
@@ -216,4 +227,4 @@ def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go
         >>> figure.data[0].type, len(figure.data[0].z)
         ('heatmap', 64)
     """
-    return ResidualMap(trace, theme=theme).figure(update)
+    return ResidualMap(trace, compared_with=compared_with, theme=theme).figure(update)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 
-#: Distance of a box below its name, where names are 1 apart.
-_BELOW: Final = 0.5
+#: Distance of a box below its name, where names are 1 apart, and its height.
+_BELOW, _HEIGHT = 0.46, 0.3
 
 
 def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
@@ -50,12 +50,12 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
         low, q1, median, q3, high = quantiles[place].tolist()
         color, entry = method_color(trace.method, theme), legend_entry(name, trace)
         figure.add_box(
-            y=[place + _BELOW], width=0.36, q1=[q1], median=[median], q3=[q3], lowerfence=[low], upperfence=[high],
+            y=[place + _BELOW], width=_HEIGHT, q1=[q1], median=[median], q3=[q3], lowerfence=[low], upperfence=[high],
             orientation="h", name=entry, legendgroup=entry, showlegend=False, line={"color": color, "width": 2},
             fillcolor="rgba(0,0,0,0)", hoverinfo="x+name",
         )  # fmt: skip
     figure.update_xaxes(title_text="time per update (s)", type="log", **log_ticks(quantiles))
-    name_rows(figure, names, 0.8)
+    name_rows(figure, names, colors, [_BELOW])
     return finish(figure, several, colors, "Time of one update, or of one iteration of CG", "update_times", notes)
 
 

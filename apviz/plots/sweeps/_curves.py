@@ -13,8 +13,19 @@ import plotly.graph_objects as go
 from apviz.analysis.sweeps import Over, method_of, series, sweep_table
 from apviz.method import distinct_names
 from apviz.plots._axes import log_ticks, positive
-from apviz.plots._labels import entry_saying, escaped, run_names
-from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, looks
+from apviz.plots._labels import entry_saying, escaped, run_names, shared_method
+from apviz.plots._style import (
+    CONVERGED_SIZE,
+    DASHES,
+    NOT_CONVERGED,
+    UNFINISHED,
+    Look,
+    Theme,
+    ThemeName,
+    looks,
+    method_symbols,
+    sequential_colors,
+)
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -36,9 +47,12 @@ def add_curves(
     curves = series(traces, over)
     methods = [method_of(runs[0].attrs, over) for runs in curves]
     names = run_names([runs[0] for runs in curves], distinct_names(methods), leave_out=[over])
+    own = [look.color for look in looks_over_sizes(traces, theme.name)] if over == "block_size" else []
     for runs, name, look in zip(curves, names, looks(methods, theme.name), strict=True):
         rows = table.iloc[[places[id(trace)] for trace in runs]]
-        color, entry = look.color, _entry(name, runs)
+        entry = _entry(name, runs)
+        # over b, a run has one colour here and in `batch_sizes`
+        points = np.array([own[places[id(trace)]] if own else look.color for trace in runs])
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
         for row, panel in enumerate(panels, start=1):
             y = positive(rows[panel])
@@ -46,15 +60,27 @@ def add_curves(
             on_curve = rows["converged"].to_numpy() | ~needs
             _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
                  mode="lines+markers", line=look.line(), showlegend=row == 1,
-                 marker={"color": color, "symbol": look.symbol, "size": 9}, **belonging)  # fmt: skip
+                 marker={"color": points.tolist(), "symbol": look.symbol, "size": 10}, **belonging)  # fmt: skip
             for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
                 at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
                 if len(at):
-                    marker = {"color": color, "symbol": sign, "size": 12, "line": {"color": color, "width": 2}}
+                    shown = points[at].tolist()
+                    marker = {"color": shown, "symbol": sign, "size": 12, "line": {"color": shown, "width": 2}}
                     _add(figure, runs, rows, at, x, y[at], row, mode="markers", marker=marker, showlegend=False,
                          **belonging)  # fmt: skip
     for row, (panel, title) in enumerate(panels.items(), start=1):
         log_axis(figure, table[panel], title, row)
+
+
+def looks_over_sizes(traces: Sequence[Trace], theme: ThemeName) -> list[Look]:
+    """Return the look of each run in figures over b: for one method the colour is that of b, else of the method."""
+    methods = [trace.method for trace in traces]
+    if len(traces) > 1 and not shared_method(traces):
+        return looks(methods, theme)
+    sizes = [trace.block_size or 0 for trace in traces]
+    palette = dict(zip(sorted(set(sizes)), sequential_colors(len(set(sizes)), theme), strict=True))
+    symbols = method_symbols(methods)
+    return [Look(palette[size], DASHES[0], symbol) for size, symbol in zip(sizes, symbols, strict=True)]
 
 
 def mark_run(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:

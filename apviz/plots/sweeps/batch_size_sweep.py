@@ -27,7 +27,7 @@ PANELS: Final = {
     "epochs": "epochs", "seconds": "time (s)", "kappa_prime": "κ′ ≈ λ′max/λmin", "factor_bytes": "factor memory",
 }  # fmt: skip
 #: Heights in pixels: of the figure, and of one more panel.
-HEIGHT, PANEL = 920, 180
+HEIGHT, PANEL = 1000, 200
 #: Factor of free room above and below the data on the axis of memory.
 _ROOM: Final = 2.5
 #: Most labels on the axis of b, and smallest ratio of two labelled neighbours.
@@ -67,7 +67,7 @@ def batch_size_sweep(
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_size_sweep")
     panels = PANELS if all(trace.converged for trace in several) else REACHED | PANELS
-    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.035)
+    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.05)
     add_curves(figure, several, "block_size", "block_size", panels, colors)
     for tol in sorted({trace.attrs["tol"] for trace in several}) if len(panels) > len(PANELS) else ():
         add_level(figure, tol, f"tolerance {tol:g}", colors, row=1, col=1)
@@ -86,7 +86,8 @@ def batch_size_sweep(
         text = f"limit {memory_limit / 1e9:g} GB"
         add_level(figure, memory_limit, text, colors, right=True, below=True, row=len(panels), col=1)
     sizes = sorted({trace.block_size or 0 for trace in several})
-    figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
+    # all panels have labels, because the lowest may be below the window
+    figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes), showticklabels=True)
     figure.update_xaxes(title_text="block size b", row=len(panels), col=1)
     figure.update_layout(height=HEIGHT + PANEL * (len(panels) - len(PANELS)))
     return finish(

@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import as_traces, require_all
 from apviz.plots._curves import RESIDUAL, Curves, Grid
-from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import DASHES, Look, ThemeName, method_symbols, sequential_colors, theme_named
+from apviz.plots._labels import legend_entry, run_names, shared_method
+from apviz.plots._style import ThemeName, theme_named
+from apviz.plots.sweeps._curves import looks_over_sizes
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -21,9 +22,9 @@ _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
     """Draw the residual of alternating projection for several block sizes b (paper, Figure 3).
 
-    The left panel is against epochs, the right one against seconds, on one log axis. Colours follow the order of b,
-    from the smallest to the largest, and all lines are solid. Runs with the same b and different methods share the
-    colour and differ in the symbol.
+    The left panel is against epochs, the right one against seconds, on one log axis. For runs of one method, colours
+    follow the order of b, from the smallest to the largest, and all lines are solid. For runs of several methods, the
+    colour is the method and the dash the block size, as in other figures.
 
     Raises:
         ValueError: No trace; a trace without a block size; an unknown theme.
@@ -43,13 +44,10 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     require_block_sizes(several, "batch_sizes")
     several.sort(key=lambda trace: trace.block_size or 0)
     sizes = [trace.block_size or 0 for trace in several]
-    ordered = sorted(set(sizes))
-    palette = dict(zip(ordered, sequential_colors(len(ordered), theme), strict=True))
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.04), colors, "epochs")
-    alone = len(ordered) == len(several)
+    alone = len(set(sizes)) == len(several) and (len(several) == 1 or bool(shared_method(several)))
     names = [f"b = {size:,}" for size in sizes] if alone else run_names(several)
-    for trace, name, symbol in zip(several, names, method_symbols([each.method for each in several]), strict=True):
-        look = Look(palette[trace.block_size or 0], DASHES[0], symbol)
+    for trace, name, look in zip(several, names, looks_over_sizes(several, theme), strict=True):
         for column, (unit, _) in enumerate(_PANELS, start=1):
             curves.add_run(
                 trace, trace["epoch"]["residual"].values, "residual", look, legend_entry(name, trace), column=column,

@@ -44,12 +44,12 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         ['CG: bound ½√κ·log(2√κ/0.01)']
     """
     several, colors = as_traces(traces), theme_named(theme)
-    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.1)
     add_curves(figure, several, "noise", "kappa", PANELS, colors)
     _add_bounds(figure, several, colors)
     kappa = sweep_table(several)["kappa"]
     # full numbers side by side would overlap
-    figure.update_xaxes(type="log", **log_ticks(kappa) | {"tickformat": "~s"})
+    figure.update_xaxes(type="log", showticklabels=True, **log_ticks(kappa) | {"tickformat": "~s"})
     sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in several)
     figure.update_xaxes(title_text=f"κ {sign} λmax/λmin of K, by σ²", row=len(PANELS), col=1)
     notes = {"≈": ["κ is an estimate"], "≤": ["κ is a bound"]}.get(sign, [])

@@ -72,6 +72,8 @@ class Answer:
         self.table.on_click(select)
         self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
         self._finished: dict[str, list[Cell]] = {}
+        #: Names of the runs in the headline.
+        self.named: list[str] = []
         #: Headline, and the text after it.
         self.said: tuple[str, str] = ("", "")
         self._data = ""
@@ -99,6 +101,7 @@ class Answer:
         self._say(found.headline if has_verdict else "", [found.others, found.change, remark], solving)
         self._propose(found, solving=solving)
         keys = {id(trace): key for key, trace in traces.items()}
+        self.named = [keys[id(each.trace)] for each in found.named]
         ordered = {keys[id(each.trace)]: _row(each) for each in found.standings}
         # Runs of other systems come last.
         rest = [(key, name) for key, name in zip(traces, names, strict=True) if key not in ordered]

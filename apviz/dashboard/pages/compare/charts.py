@@ -35,10 +35,11 @@ _TOP = 34
 BELOW, BELOW_LECTURE = 190, 208
 #: Called with the runs in a chart and the looks of their curves.
 StandingOut = Callable[[Sequence[Trace], list[list[str]]], Collection[int] | None]
+InOrder = Callable[[Sequence[Trace]], Sequence[Trace]]
 
 
 def compare_cards(
-    x: Callable[[], X], is_log: Callable[[], bool], standing_out: StandingOut, *, lecture: bool
+    x: Callable[[], X], is_log: Callable[[], bool], standing_out: StandingOut, in_order: InOrder, *, lecture: bool
 ) -> dict[str, ChartCard]:
     """Return the cards of the page by name, in their order.
 
@@ -47,6 +48,7 @@ def compare_cards(
         is_log: Function that returns whether that axis is logarithmic.
         standing_out: Called with the runs in the first chart and the looks of their curves. It returns the places of
             those that stand out; None if all do, without names.
+        in_order: Called with the runs of a chart that has a row for each; it returns them in the order of the table.
     """
 
     def scaled(figure: go.Figure) -> go.Figure:
@@ -57,7 +59,7 @@ def compare_cards(
     return {
         "residuals": _residuals_card(x, scaled, standing_out, curves),
         **_cards_of_curves(x, scaled, curves),
-        **_other_cards(lecture),
+        **_other_cards(in_order, lecture),
     }
 
 
@@ -127,22 +129,22 @@ def _cards_of_curves(
     }
 
 
-def _other_cards(lecture: bool) -> dict[str, ChartCard]:
+def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
     """Return the cards without curves over work or time."""
     return {
         "kappas": ChartCard(
             "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 on κ′; either may be loose. ≈ is an estimate, "
             "and a dotted line leads to the bound that is certain.",
-            lambda traces, theme: plots.condition_numbers(traces, theme=theme), takes=has_kappa,
-            table=kappas_table, sentence=kappa_sentence, axes=460, lecture=lecture,
+            lambda traces, theme: plots.condition_numbers(in_order(traces), theme=theme), takes=has_kappa,
+            table=kappas_table, sentence=kappa_sentence, lecture=lecture,
         ),
         "timeline": timeline_card("One mark per update of the selected run; the colour: energy removed.", lecture),
         "blocks": norms_card("Residual norm of every block after every epoch of the selected run.", lecture),
         "time": ChartCard(
             "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
-            lambda traces, theme: plots.update_times(traces, theme=theme),
+            lambda traces, theme: plots.update_times(in_order(traces), theme=theme),
             takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
-            table=times_table, sentence=time_sentence, axes=460, lecture=lecture,
+            table=times_table, sentence=time_sentence, lecture=lecture,
         ),
     }  # fmt: skip
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import log_ticks
-from apviz.plots._style import TEXT_SIZE, Theme, ThemeName, readable, theme_named, translucent
+from apviz.plots._style import (
+    CHECK,
+    NOT_CONVERGED,
+    TEXT_SIZE,
+    Theme,
+    ThemeName,
+    readable,
+    theme_named,
+    translucent,
+)
 
 #: Most curves that stand out.
 MOST = 4
@@ -23,6 +33,8 @@ SIZE, SIZE_LECTURE = (1100, 400), (900, 200)
 _MARGIN = 48
 #: Most characters of a line of a label; parts of a name that stay on one line, and the space inside them.
 _LABEL, _SHORT, _FIXED = 27, re.compile(r"\(.{1,12}\)"), "\N{NO-BREAK SPACE}"
+#: Pixels between two points of a curve that labels avoid.
+_STEP = 4.0
 #: Pixels by which a label is shifted at most.
 _FARTHEST = 5 * _LINE
 #: Opacity and width of a grey curve.
@@ -36,6 +48,8 @@ def highlight(
 ) -> go.Figure:
     """Return the figure with these curves in front, named at their ends, and the others thin and grey behind them.
 
+    Grey curves have no residuals recomputed from B − KW, which would hide their ends.
+
     Args:
         names: Label of each curve that stands out, by its group in the legend.
         pixels: Assumed width and height of the plot without its margins.
@@ -44,14 +58,16 @@ def highlight(
     grey = translucent(colors.muted, _GREY)
     behind, front = list[Any](), list[Any]()
     for curve in figure.data:
-        if curve.legendgroup and curve.legendgroup not in names:
-            curve.marker.update(color=grey, size=6, line={"width": 0})
+        if not curve.legendgroup or curve.legendgroup in names:
+            front.append(curve)
+        elif curve.marker.symbol != CHECK:
+            # without an outline, and not translucent, a cross is legible over other curves
+            is_cross = curve.marker.symbol == NOT_CONVERGED
+            curve.marker.update(color=colors.muted, size=9 if is_cross else 6, line={"width": 0})
             if "lines" in (curve.mode or ""):
                 curve.line.update(color=grey, width=_THIN, dash="solid")
                 curve.mode = "lines"
             behind.append(curve)
-        else:
-            front.append(curve)
     figure.data = [*behind, *front]
     figure.layout.yaxis.autorangeoptions.update(_room_below(figure))
     labels, room = _labels(figure, names, colors, pixels)
@@ -80,7 +96,7 @@ def _room_below(figure: go.Figure) -> dict[str, Any]:
 def _labels(
     figure: go.Figure, names: Mapping[str, str], colors: Theme, pixels: tuple[int, int]
 ) -> tuple[list[dict[str, Any]], float]:
-    """Return annotations at the ends of curves, where they cover neither each other nor a curve.
+    """Return annotations at the ends of curves, where they cover neither each other nor, if possible, anything else.
 
     Returns:
         Annotations, and the pixels that they need to the right of the axes.
@@ -92,18 +108,28 @@ def _labels(
     every = np.concatenate([points for _, points in curves.values()])
     low, span = every.min(0), np.maximum(np.ptp(every, axis=0), 1e-9)
     size = np.array(pixels)
-    lines_of = [_dense((points - low) / span * size) for *_, points in found]
-    labels, taken = [], list[_Box]()
+
+    def placed(several: Iterable[np.ndarray]) -> np.ndarray:
+        return np.concatenate([_dense((points - low) / span * size) for points in several])
+
+    named, levels = placed(points for *_, points in found), _levels(figure)
+    ends = np.concatenate([points[-1:] for _, points in curves.values()])
+    lines = [np.array([[low[0], level], [low[0] + 2 * span[0], level]]) for level in levels]
+    marks = np.concatenate([named, (ends - low) / span * size, *(placed([line]) for line in lines)])
+    obstacles = [np.concatenate([marks, placed(points for _, points in curves.values())]), marks, named]
+    # the text at the left end of each line
+    taken: list[_Box] = [(0.0, (level - low[1]) / span[1] * size[1] + _LINE / 2, 110, _LINE) for level in levels]
+    labels = []
     # from right to left, because a label lies to the right of its end
     for name, curve, points in sorted(found, key=lambda each: -each[2][-1, 0]):
-        end, lines = points[-1], textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
+        end, words = points[-1], textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
         x, y = (end - low) / span * size
-        width, height = _CHARACTER * max(map(len, lines)), float(_LINE * len(lines))
-        left, shift = _free_place((x, y, width, height), taken, np.concatenate(lines_of))
+        width, height = _CHARACTER * max(map(len, words)), float(_LINE * len(words))
+        left, shift = _free_place((x, y, width, height), taken, obstacles)
         taken.append((left, y + shift, width, height))
         is_right = left > x
         labels.append({
-            "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(lines),
+            "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(words),
             "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
             "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right",
             "bgcolor": translucent(colors.paper, 0.7),
@@ -137,17 +163,24 @@ def _drawn(curve: Any, figure: go.Figure) -> np.ndarray:
 
 def _dense(points: np.ndarray) -> np.ndarray:
     """Return points in pixels along a curve, dense enough that none of its lines passes a label unnoticed."""
-    steps = np.linspace(0, len(points) - 1, 40 * len(points))
-    return np.column_stack([np.interp(steps, np.arange(len(points)), points[:, k]) for k in (0, 1)])
+    along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(points, axis=0)).max(axis=1))])
+    steps = np.linspace(0, along[-1], 2 + int(along[-1] / _STEP))
+    return np.column_stack([np.interp(steps, along, points[:, k]) for k in (0, 1)])
 
 
-def _free_place(box: _Box, taken: Sequence[_Box], curves: np.ndarray) -> tuple[float, float]:
+def _levels(figure: go.Figure) -> list[float]:
+    """Return the heights of the horizontal lines of a figure, such as the tolerance, on its log axis."""
+    return [math.log10(shape.y0) for shape in figure.layout.shapes if shape.y0 == shape.y1 and shape.y0 > 0]
+
+
+def _free_place(box: _Box, taken: Sequence[_Box], obstacles: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the left end of a label, and its shift in pixels up, at which it covers no other.
 
-    It covers no curve either, if that is possible. The right of the end and small shifts are preferred.
+    It covers no obstacle either, if that is possible. The right of the end and small shifts are preferred.
 
     Args:
         box: End of the curve, and width and height of its label.
+        obstacles: Points in pixels: all that should be free, then the more important ones among them.
     """
     x, y, width, height = box
 
@@ -159,7 +192,7 @@ def _free_place(box: _Box, taken: Sequence[_Box], curves: np.ndarray) -> tuple[f
             for other in taken
         )  # fmt: skip
 
-    for lines in (curves, curves[:0]):
+    for lines in (*obstacles, obstacles[-1][:0]):
         for step in range(0, _FARTHEST, _LINE // 2):
             for left in (x + _GAP, x - _GAP - width):
                 for shift in (step, -step):

@@ -91,8 +91,9 @@ class Compare(SolvingPage):
         )  # fmt: skip
         self._pinned = Pinned()
         self._cards = compare_cards(
-            lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, lecture=shared.lecture
-        )
+            lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, self._in_order,
+            lecture=shared.lecture,
+        )  # fmt: skip
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
         # Filled as charts are drawn, so that the browser gets the first one soon.
@@ -422,9 +423,15 @@ class Compare(SolvingPage):
         self._answer.name_curves(self._styles)
         if any(name not in self._traces for name in drawn):
             return None  # solves that are running
-        first = dict.fromkeys([*self.choice.pinned, *self._answer.ordered, *drawn])
+        first = dict.fromkeys([*self.choice.pinned, *self._answer.named, *self._answer.ordered, *drawn])
         best = [name for name in first if name in drawn][: max(MOST, len(self.choice.pinned))]
         return [place for place, trace in enumerate(traces) if names.get(id(trace)) in best]
+
+    def _in_order(self, traces: Sequence[Trace]) -> list[Trace]:
+        """Return runs in the order of the table."""
+        ordered = [self._traces[name] for name in self._answer.ordered if name in self._traces]
+        places = {id(trace): place for place, trace in enumerate(ordered)}
+        return sorted(traces, key=lambda trace: places.get(id(trace), len(places)))
 
     def _clicked(self, chart: str, point: dict[str, Any]) -> None:
         """Select the run whose curve was clicked."""

@@ -189,8 +189,9 @@ class Replay(SolvingPage):
 
     def _changed(self) -> None:
         self._runs.value = self.choice.run or None
-        updates = self._open(self._first, self.choice.run)
-        self._open(self._second, self.choice.other if self._first.trace is not None else "")
+        first, second = self._trace(self.choice.run), self._trace(self.choice.other)
+        updates = self._open(self._first, first, second)
+        self._open(self._second, second if self._first.trace is not None else None, first)
         trace = self._first.trace
         if updates and self.choice.update not in updates:
             self._bar.refuse(f"update {self.choice.update:,} of {self.choice.run} was not recorded; the one before is")
@@ -204,11 +205,19 @@ class Replay(SolvingPage):
         self._updated(self._player.update)
         self._draw_all()
 
-    def _open(self, side: Side, name: str) -> list[int]:
-        """Open a run on one side, or none, and return the updates that have pictures."""
+    def _trace(self, name: str) -> Trace | None:
+        """Open a run of the folder; return None for no name, and with a message if it does not open."""
         try:
-            return side.open(self.shared.runs.open(name) if name else None, self.shared.theme)
+            return self.shared.runs.open(name) if name else None
         except (ValueError, OSError) as error:
+            self._bar.refuse(str(error))
+            return None
+
+    def _open(self, side: Side, trace: Trace | None, other: Trace | None) -> list[int]:
+        """Open a run on one side, or none, next to another; return the updates that have pictures."""
+        try:
+            return side.open(trace, self.shared.theme, [] if other is None else [other])
+        except ValueError as error:
             self._bar.refuse(str(error))
             return []
 

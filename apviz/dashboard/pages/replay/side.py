@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -60,15 +60,18 @@ class Side:
         """Return the cursor at the update."""
         return cursor_at(self.trace, self.update)
 
-    def open(self, trace: Trace | None, theme: ThemeName) -> list[int]:
+    def open(self, trace: Trace | None, theme: ThemeName, others: Sequence[Trace] = ()) -> list[int]:
         """Open a solve, or none, without drawing; return the updates that have pictures.
+
+        Args:
+            others: Solves next to it, whose maps have the same colour scale.
 
         Raises:
             ValueError: No recorded residual is finite.
         """
         self.trace = None
         self._show_cards()
-        updates = self.map.open(trace, theme)
+        updates = self.map.open(trace, theme, others)
         self.trace = trace
         self._show_cards()
         return updates
@@ -145,7 +148,7 @@ def map_card(*, lecture: bool) -> AnimationCard:
         "Where the residual is",
         "Red and blue: the residual of the target, white: none. The block of the update is marked, and around it the "
         "margin that it solves on as well.",
-        lambda trace, theme: ResidualMap(trace, theme=theme),
+        lambda trace, theme, others: ResidualMap(trace, compared_with=others, theme=theme),
         takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460, lecture=lecture,
     )  # fmt: skip
 
@@ -155,7 +158,7 @@ def function_card(*, lecture: bool) -> AnimationCard:
     return AnimationCard(
         "The function so far",
         "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
-        lambda trace, theme: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
+        lambda trace, theme, others: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
         axes=400, lecture=lecture,
     )  # fmt: skip
 

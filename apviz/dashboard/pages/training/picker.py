@@ -137,7 +137,7 @@ class TrainingPicker:
         self._selected = selected
         wide = {"sizing_mode": "stretch_width"}
         self.list = pmui.Select(
-            label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
+            label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(12, 12, 8, 12), **wide
         )
         self.list.param.watch(
             lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
