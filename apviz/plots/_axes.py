@@ -101,6 +101,7 @@ def stacked(entries: Sequence[str], *, titles: bool = True) -> go.Figure:
     )  # fmt: skip
     figure.update_annotations(font_size=TEXT_SIZE)
     if count > 2:
+        figure.update_xaxes(showticklabels=True)
         figure.update_layout(height=_PANEL * count + 200)
     return figure
 
@@ -123,7 +124,7 @@ def add_level(
 
 def on_paper(theme: Theme) -> dict[str, Any]:
     """Return the look of small text in a plot, with a halo where lines would strike it through."""
-    halo = ", ".join([f"0 0 3px {theme.paper}"] * _HALO)
+    halo = ", ".join([f"0 0 5px {theme.paper}"] * _HALO)
     return {"font": {"size": CAPTION_SIZE, "color": theme.muted, "shadow": halo}}
 
 

@@ -103,10 +103,12 @@ function heightOf(figure, width, axes) {
   const { margin, xaxis, yaxis } = figure.layout;
   const scale = figure.layout.template.layout.font.size / TYPE_SIZE;
   axes = (figure.layout.meta?.axes ?? axes) * scale;
+  let ticks = 50;
   if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
     // Limit the height of a picture to its aspect ratio.
     const span = ([low, high]) => Math.abs(high - low);
     axes = Math.min(axes, ((width - margin.l - margin.r) * span(yaxis.range)) / span(xaxis.range));
+    if (xaxis.showticklabels === false) ticks = margin.b;
   }
   const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
@@ -116,7 +118,7 @@ function heightOf(figure, width, axes) {
   const columns = Math.max(1, Math.floor((width - margin.l - margin.r) / entry));
   const hasNone = figure.layout.coloraxis?.colorbar || figure.layout.showlegend === false;
   const legend = hasNone ? 0 : Math.ceil(names.length / columns) * (lines > 1 ? 52 : 22) + 20;
-  return margin.t + axes + scale * (50 + legend);
+  return margin.t + axes + scale * (ticks + legend);
 }
 
 // Return the finite numbers of a value, which plotly gives as a typed array, a plain array or a number.

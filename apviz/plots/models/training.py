@@ -58,7 +58,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     """
     several, colors = trainings(traces, "training", ", or draw it with apviz.plots.residuals"), theme_named(theme)
     panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
-    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.09)
     for trace, name, look in with_looks(several, theme):
         color, entry = look.color, entry_of(name, trace)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
@@ -73,6 +73,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
                  mode="markers", marker=cross, showlegend=False, **belonging)  # fmt: skip
     for row, panel in enumerate(panels, start=1):
         _axis(figure, several, panel, row)
+    figure.update_xaxes(showticklabels=True)
     figure.update_xaxes(title_text=step_title(several), row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -39,8 +39,26 @@ _STEP = 4.0
 _FARTHEST = 5 * _LINE
 #: Opacity and width of a grey curve.
 _GREY, _THIN = 0.4, 1.2
-#: Left end, middle, width and height of a label, in pixels.
-_Box = tuple[float, float, float, float]
+#: Sizes of a plot, relative to the assumed one, at which labels stay apart.
+_STRETCHES = (0.7, 2.2)
+
+
+class _Box(NamedTuple):
+    """Box of a label in pixels: the end of its curve, its left edge and its middle from there, its size."""
+
+    x: float
+    y: float
+    left: float
+    up: float
+    width: float
+    height: float
+
+    def is_apart(self, other: _Box) -> bool:
+        """Test whether two labels have no point in common, whatever the size of the plot."""
+        across = [stretch * (self.x - other.x) + self.left - other.left for stretch in _STRETCHES]
+        upright = [stretch * (self.y - other.y) + self.up - other.up for stretch in _STRETCHES]
+        high = (self.height + other.height) / 2
+        return min(across) >= other.width or max(across) <= -self.width or min(upright) >= high or max(upright) <= -high
 
 
 def highlight(
@@ -118,24 +136,24 @@ def _labels(
     marks = np.concatenate([named, (ends - low) / span * size, *(placed([line]) for line in lines)])
     obstacles = [np.concatenate([marks, placed(points for _, points in curves.values())]), marks, named]
     # the text at the left end of each line
-    taken: list[_Box] = [(0.0, (level - low[1]) / span[1] * size[1] + _LINE / 2, 110, _LINE) for level in levels]
+    taken = [_Box(0.0, (level - low[1]) / span[1] * size[1], 0.0, _LINE / 2, 110, _LINE) for level in levels]
     labels = []
     # from right to left, because a label lies to the right of its end
     for name, curve, points in sorted(found, key=lambda each: -each[2][-1, 0]):
         end, words = points[-1], textwrap.wrap(_SHORT.sub(lambda found: found[0].replace(" ", _FIXED), name), _LABEL)
         x, y = (end - low) / span * size
         width, height = _CHARACTER * max(map(len, words)), float(_LINE * len(words))
-        left, shift = _free_place((x, y, width, height), taken, obstacles)
-        taken.append((left, y + shift, width, height))
-        is_right = left > x
+        box = _free_place(x, y, width, height, taken, obstacles)
+        taken.append(box)
+        is_right = box.left > 0
         labels.append({
             "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(words),
             "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
-            "yanchor": "middle", "yshift": shift, "align": "left" if is_right else "right",
+            "yanchor": "middle", "yshift": box.up, "align": "left" if is_right else "right",
             "bgcolor": translucent(colors.paper, 0.7),
             "font": {"color": readable(curve.line.color, colors), "size": TEXT_SIZE - 1},
         })  # fmt: skip
-    return labels, max(left + width for left, _, width, _ in taken) - pixels[0]
+    return labels, max(box.x + box.left + box.width for box in taken) - pixels[0]
 
 
 def _most(axis: Any) -> float:
@@ -173,29 +191,27 @@ def _levels(figure: go.Figure) -> list[float]:
     return [math.log10(shape.y0) for shape in figure.layout.shapes if shape.y0 == shape.y1 and shape.y0 > 0]
 
 
-def _free_place(box: _Box, taken: Sequence[_Box], obstacles: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the left end of a label, and its shift in pixels up, at which it covers no other.
+def _free_place(
+    x: float, y: float, width: float, height: float, taken: Sequence[_Box], obstacles: Sequence[np.ndarray]
+) -> _Box:
+    """Return the place of a label at the end x, y of its curve, at which it covers no other.
 
     It covers no obstacle either, if that is possible. The right of the end and small shifts are preferred.
 
     Args:
-        box: End of the curve, and width and height of its label.
         obstacles: Points in pixels: all that should be free, then the more important ones among them.
     """
-    x, y, width, height = box
 
-    def is_free(left: float, shift: float, lines: np.ndarray) -> bool:
-        covers = (lines[:, 0] > left) & (lines[:, 0] < left + width) & (np.abs(lines[:, 1] - y - shift) < height / 2)
-        return not covers.any() and all(
-            abs(y + shift - other[1]) >= (height + other[3]) / 2
-            or left >= other[0] + other[2] or other[0] >= left + width
-            for other in taken
-        )  # fmt: skip
+    def is_free(box: _Box, lines: np.ndarray) -> bool:
+        across, up = lines[:, 0] - x - box.left, lines[:, 1] - y - box.up
+        covers = (across > 0) & (across < width) & (np.abs(up) < height / 2)
+        return not covers.any() and all(map(box.is_apart, taken))
 
     for lines in (*obstacles, obstacles[-1][:0]):
         for step in range(0, _FARTHEST, _LINE // 2):
-            for left in (x + _GAP, x - _GAP - width):
-                for shift in (step, -step):
-                    if is_free(left, shift, lines):
-                        return left, float(shift)
-    return x + _GAP, 0.0
+            for left in (float(_GAP), -_GAP - width):
+                for up in (float(step), -float(step)):
+                    box = _Box(x, y, left, up, width, height)
+                    if is_free(box, lines):
+                        return box
+    return _Box(x, y, float(_GAP), 0.0, width, height)
