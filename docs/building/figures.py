@@ -25,6 +25,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 WIDTH, HEIGHT, DENSITY = 720, 450, 1.5
 #: pixels of a thumbnail
 THUMBNAIL = (360, 240)
+#: most rows of panels with labels on a thumbnail
+ROWS = 2
 
 
 def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -127,6 +129,10 @@ def _small(figure: go.Figure) -> go.Figure:
     kept = [each for each in small.layout.annotations if each.xref != "paper" and each.yref != "paper"]
     small.layout.annotations, small.layout.height, small.layout.width = kept, None, None
     small.update_xaxes(title=None).update_yaxes(title=None)
+    # panels one above the other are too low for the labels of each
+    small.update_xaxes(showticklabels=False, selector=lambda axis: axis.matches is not None)
+    if len({axis.domain for axis in small.select_yaxes()}) > ROWS:
+        small.update_yaxes(showticklabels=False)
     return small.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 
 
