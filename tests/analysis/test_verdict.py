@@ -55,6 +55,16 @@ def problem():
 # --- which was best -----------------------------------------------------------------------------------------------
 
 
+def test_the_named_runs_are_those_in_the_headline(problem):
+    """Their curves have names and colours on the page Compare."""
+    rules = {"cyclic": 0.1, "random": 0.2, "gauss-southwell": 0.3}
+    plain = cg(problem, 9.0, tol=0.05)
+    found = judge([*(ap(problem, seconds, rule=rule, tol=0.05) for rule, seconds in rules.items()), plain])
+    assert plain in [each.trace for each in found.named] and len(found.named) == 3
+    for each in found.standings:
+        assert (each.name in found.headline) == (each in found.named)
+
+
 def test_the_best_run_is_the_fastest_converged_one(problem):
     quick, slow, cut = cg(problem, 0.1), ap(problem, 5.0), ap(problem, 1e-6, max_epochs=3)
     found = judge([slow, cut, quick])

@@ -20,7 +20,7 @@ def test_a_frame_waits_for_the_previous_one_and_the_last_is_never_lost(tmp_path)
     apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-6), hooks=[recorder])
     trace = recorder.trace
     card = AnimationCard(
-        "f", "t", lambda trace, theme: FittedFunction(trace, theme=theme), takes=lambda trace: True,
+        "f", "t", lambda trace, theme, others: FittedFunction(trace, theme=theme), takes=lambda trace: True,
         table=lambda trace, update: pd.DataFrame(), axes=300, lecture=False,
     )  # fmt: skip
     card.draw(trace, "light", 0)

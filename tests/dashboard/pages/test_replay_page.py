@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import numpy as np
@@ -123,6 +124,21 @@ def pair(shared):
     page.choice.param.update(run=first, other=second)
     page.open()
     return drawn(page), shared.runs.open(first), shared.runs.open(second)
+
+
+def test_two_maps_have_one_scale_and_one_map_its_own(pair):
+    """Side by side one colour is one residual; each figure has ± its largest residual at both ends of its axis."""
+    page, *traces = pair
+
+    def ends(side):
+        return tuple(json.loads(side.map.chart.base)["layout"]["yaxis"]["range"])
+
+    largest = [float(np.abs(trace["snapshot"]["residual"].values).max()) for trace in traces]
+    assert ends(page._first) == ends(page._second) and max(largest) <= ends(page._first)[1] < 1.2 * max(largest)
+    for name, most in zip((page.choice.run, page.choice.other), largest, strict=True):
+        page.choice.param.update(run=name, other="")
+        drawn(page)
+        assert most <= ends(page._first)[1] < 1.2 * most
 
 
 def test_a_second_solve_has_at_most_the_work_seconds_or_number_of_an_update(shared):
