@@ -20,6 +20,8 @@ Over = Literal["block_size", "noise"]
 _HYPERPARAMETERS: Final = ("kernel", "kernel_parameters", "lengthscale", "outputscale", "noise")
 #: For runs recorded before traces had a fingerprint of their data; the seed also determines the split.
 _POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
+#: Seconds of two machines, or of two numbers of threads, do not compare.
+_MACHINE: Final = ("device_name", "threads")
 
 #: Attributes that are results, or settings under another name.
 _NOT_SETTINGS: Final = frozenset({
@@ -53,10 +55,15 @@ def method_of(attrs: Mapping[str, Any], over: Over) -> Method:
 def system_of(attrs: Mapping[str, Any], over: Over) -> str:
     """Return a key of everything that the runs of a series share, except the swept setting and the seed.
 
-    The key has the data (by name, otherwise by fingerprint), hyperparameters, dtype and tolerance.
+    The key has the data (by name, otherwise by fingerprint), hyperparameters, dtype, tolerance and the machine.
     """
     points = _POINTS if attrs.get("dataset") else (*_POINTS, "data")
-    return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS, "dtype", "tol") if key != over])
+    return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS, "dtype", "tol", *_MACHINE) if key != over])
+
+
+def machine_of(attrs: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what the seconds of a run depend on apart from the solve: processor or GPU, and threads."""
+    return tuple(attrs.get(key) for key in _MACHINE)
 
 
 def system_key(attrs: Mapping[str, Any]) -> str:
@@ -103,7 +110,9 @@ def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
-    """Group runs that share method and system except for `over`, each series sorted by it; omit runs without it.
+    """Group runs that share machine, method and system except for `over`, each series sorted by it.
+
+    Runs without the setting are omitted. A series has several runs at one value if these differ in the seed.
 
     Examples:
         >>> import torch, apviz
@@ -125,7 +134,7 @@ def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
 
 
 def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
-    """Return the runs on the most frequent system and tolerance, which are comparable; of two, the first."""
+    """Return the runs on the most frequent system, tolerance and machine, which are comparable; of two, the first."""
     found: dict[str, list[Trace]] = {}
     for trace in traces:
         found.setdefault(system_of(trace.attrs, over), []).append(trace)
@@ -149,6 +158,32 @@ def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
 def fastest(traces: Iterable[Trace]) -> Trace | None:
     """Return the converged run that took the fewest seconds, set-up included; None if none converged."""
     return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
+
+
+def fastest_over_seeds(traces: Iterable[Trace], over: Over) -> list[Trace]:
+    """Return the runs at the value of a setting with the shortest median time over seeds, if all of them converged.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x, recorder = torch.linspace(0, 1, 60), apviz.Recorder()
+        >>> system = apviz.KernelSystem(x, x.sin(), apviz.Matern52(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> for size in (10, 20, 10):
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
+        >>> len({trace.block_size for trace in fastest_over_seeds(recorder.traces, "block_size")})
+        1
+    """
+    converged = [runs for runs in repeats(traces, over) if all(trace.converged for trace in runs)]
+    return min(converged, key=lambda runs: float(np.median([*map(_seconds, runs)])), default=[])
+
+
+def repeats(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
+    """Group runs of one method at one value of a setting, which differ only in the seed; by rising value."""
+    found: dict[Any, list[Trace]] = {}
+    for runs in series(traces, over):
+        for trace in runs:
+            key = (method_of(trace.attrs, over), system_of(trace.attrs, over), swept(trace.attrs, over))
+            found.setdefault(key, []).append(trace)
+    return list(found.values())
 
 
 def nearest(traces: Iterable[Trace]) -> Trace | None:

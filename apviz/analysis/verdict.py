@@ -22,7 +22,7 @@ import numpy as np
 
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.analysis.errors import conjugate_gradient_iterations
-from apviz.analysis.sweeps import system_key
+from apviz.analysis.sweeps import machine_of, system_key
 from apviz.method import distinct_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
@@ -76,7 +76,7 @@ class Verdict:
 
     Args:
         standings: Compared runs, best first: converged runs by seconds, then the others.
-        left_out: Number of runs of another system, or to another tolerance.
+        left_out: Number of runs of another system, to another tolerance, or on another machine.
         best: Fastest converged run; None if none converged.
         headline: Answer: which was fastest, and how others compare.
         others: Reason: further facts about the runs and κ; may be empty.
@@ -101,7 +101,7 @@ class Verdict:
 
 
 def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_to_come: bool = False) -> Verdict:
-    """Compare runs of one system to one tolerance; if there are several systems, runs of the most frequent one.
+    """Compare runs of one system to one tolerance on one machine; if there are several, the most frequent one.
 
     A run that converged to a smaller tolerance met this one too. It is compared if it was the fastest.
 
@@ -125,7 +125,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
     shown = [(trace, name) for trace, name in zip(given, called, strict=True) if "epoch" in trace]
     groups: dict[str, list[Standing]] = {}
     for trace, name in shown:
-        groups.setdefault(f"{trace.attrs.get('tol')} {system_key(trace.attrs)}", []).append(standing(trace, name))
+        groups.setdefault(f"{trace.attrs.get('tol')} {_comparable(trace)}", []).append(standing(trace, name))
     # of two groups of equal size, the later
     runs = max(reversed(groups.values()), key=len, default=[])
     ordered = _ordered(_with_faster(runs, groups.values()))
@@ -146,15 +146,20 @@ def _with_faster(runs: list[Standing], groups: Iterable[list[Standing]]) -> list
     """Add the fastest run of the same system that converged to a smaller tolerance, if it was faster than all."""
     if not runs:
         return runs
-    tol, key = runs[0].trace.attrs.get("tol"), system_key(runs[0].trace.attrs)
+    tol, key = runs[0].trace.attrs.get("tol"), _comparable(runs[0].trace)
     tighter = [
         run for group in groups for run in group
         if run.basis is Basis.MEASURED and tol and (run.trace.attrs.get("tol") or math.inf) < tol
-        and system_key(run.trace.attrs) == key
+        and _comparable(run.trace) == key
     ]  # fmt: skip
     fastest = min(tighter, key=lambda run: run.seconds, default=None)
     rivals = [run.seconds for run in runs if run.basis is Basis.MEASURED]
     return [*runs, fastest] if fastest is not None and fastest.seconds < min(rivals, default=math.inf) else runs
+
+
+def _comparable(trace: Trace) -> str:
+    """Return a key that runs share whose seconds compare."""
+    return f"{system_key(trace.attrs)} {machine_of(trace.attrs)}"
 
 
 def standing(trace: Trace, name: str = "") -> Standing:
@@ -314,8 +319,8 @@ def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> 
     if math.isfinite(_kappa(trace := _best_known_kappa(ordered))):
         said.append(f"Condition number {_condition(trace)}")
     if left_out:
-        verb = "run solves" if left_out == 1 else "runs solve"
-        said.append(f"{left_out} other {verb} another system, or to another tolerance")
+        verb = "run does not compare: it has" if left_out == 1 else "runs do not compare: they have"
+        said.append(f"{left_out} other {verb} another system, tolerance or machine")
     return " ".join(f"{each}." for each in said)
 
 

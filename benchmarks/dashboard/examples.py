@@ -5,6 +5,7 @@ python -m benchmarks.dashboard.examples
 
 from __future__ import annotations
 
+import json
 import tempfile
 import zipfile
 from pathlib import Path
@@ -25,6 +26,8 @@ DATA = "china"
 SMALL_N, SMALL_BLOCK = 300, 100
 #: Updates of the two replayed solves that get a picture.
 PICTURES = 30
+#: Addition to the name of the machine in the examples.
+MACHINE = " (stored example)"
 
 
 def train(folder: Path) -> None:
@@ -60,6 +63,14 @@ def compare_methods(folder: Path) -> None:
         list(compare(system, solvers, folder, Recording(data, chosen.mean, pictures)))
 
 
+def mark_machine(folder: Path) -> None:
+    """Mark the machine in all traces, so that no claim joins their seconds with those of a machine of the same name."""
+    for path in folder.glob("*.zarr/zarr.json"):
+        root = json.loads(path.read_bytes())
+        root["attributes"]["device_name"] += MACHINE
+        path.write_text(json.dumps(root, separators=(",", ":")), "utf-8")
+
+
 def main() -> None:
     """Record the examples, and write them into the package."""
     with tempfile.TemporaryDirectory() as place:
@@ -67,6 +78,7 @@ def main() -> None:
         train(folder)
         sweep_noise(folder)
         compare_methods(folder)
+        mark_machine(folder)
         with zipfile.ZipFile(PATH, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             for path in sorted(folder.rglob("*")):
                 if path.is_file():

@@ -201,7 +201,16 @@ def test_runs_of_another_system_or_to_another_tolerance_are_left_out_and_counted
     others = [cg(problem, 1e-6, tol=0.5), cg(system(noise=0.5), 1e-6)]
     found = judge([others[0], *ours, others[1]])
     assert [each.trace for each in found.standings] == ours and found.left_out == 2
-    assert "2 other runs solve another system, or to another tolerance" in found.others
+    assert "2 other runs do not compare: they have another system, tolerance or machine." in found.others
+
+
+def test_the_fastest_run_is_one_of_a_single_machine(problem):
+    ours = [cg(problem, 0.1), ap(problem)]
+    elsewhere = cg(problem, 1e-6)
+    elsewhere.attrs["device_name"] = "another"
+    found = judge([*ours, elsewhere])
+    assert [each.trace for each in found.standings] == ours and found.left_out == 1
+    assert "1 other run does not compare: it has another system, tolerance or machine." in found.others
 
 
 def test_a_run_to_a_smaller_tolerance_is_named_if_it_was_the_fastest(problem):

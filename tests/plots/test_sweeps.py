@@ -249,3 +249,20 @@ def test_kappa_prime_from_power_iteration_is_marked(runs):
     figure = plots.batch_size_sweep(runs["ap"])
     assert figure.layout.yaxis3.title.text.startswith("κ′ ≈ ")
     assert "κ′ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]
+
+
+def test_over_seeds_the_ring_and_the_line_are_at_medians_and_seconds_of_machines_stay_apart(edited, runs):
+    seconds = runs["ap"]["epoch"]["seconds"].values / runs["ap"]["epoch"]["seconds"].values[-1]
+    # one seed of b = 50 is the fastest of all runs; its median is not
+    several = [edited(runs["ap"], {"seed": seed}, seconds=took * seconds) for seed, took in enumerate((0.1, 5.0, 6.0))]
+    last = runs["ap100"]["epoch"]["seconds"].values
+    other = [edited(runs["ap100"], {"seed": seed}, seconds=2.0 * last / last[-1]) for seed in range(3)]
+    figure = plots.batch_size_sweep([*several, *other])
+    assert {ring.x[0] for ring in rings(figure) if ring.mode == "markers"} == {100}
+    assert "ring: b = 100, 2 s in the median of 3 seeds, the fastest of 2 converged" in words(figure)
+    lines = [each for each in figure.data if each.mode == "lines" and each.yaxis == "y2"]
+    assert [(each.x.tolist(), each.y.tolist()) for each in lines] == [([50.0, 100.0], [5.0, 2.0])]
+    elsewhere = [edited(each, {"device_name": "another"}) for each in other]
+    apart = plots.batch_size_sweep([*several, *elsewhere])
+    assert [each.x.tolist() for each in apart.data if each.mode == "lines" and each.yaxis == "y2"] == [[50.0], [100.0]]
+    assert "on one system and machine" in words(apart)

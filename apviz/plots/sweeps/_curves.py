@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from apviz.analysis.sweeps import Over, method_of, series, sweep_table
+from apviz.analysis.sweeps import Over, method_of, series, sweep_table, swept
 from apviz.method import distinct_names
 from apviz.plots._axes import log_ticks, positive
 from apviz.plots._labels import entry_saying, escaped, run_names, shared_method
@@ -39,6 +39,7 @@ def add_curves(
 ) -> None:
     """Add a curve per series to every panel, and a cross or an open circle for each run that did not converge.
 
+    Where a series has several seeds, the curve goes through their medians, and each run is a point.
     The first number of a point's `customdata` is the index of its run in `traces`. `x` and the keys of `panels`, from
     top to bottom with the titles of their axes, are columns of `sweep_table`.
     """
@@ -58,8 +59,12 @@ def add_curves(
             y = positive(rows[panel])
             needs = np.full(len(rows), panel in TO_TOLERANCE)
             on_curve = rows["converged"].to_numpy() | ~needs
+            values = [swept(trace.attrs, over) for trace in runs]
+            if over_seeds := len(set(values)) < len(values):
+                _add_medians(figure, values, positive(rows[x]), np.where(on_curve, y, np.nan), row, line=look.line(),
+                             **belonging)  # fmt: skip
             _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
-                 mode="lines+markers", line=look.line(), showlegend=row == 1,
+                 mode="markers" if over_seeds else "lines+markers", line=look.line(), showlegend=row == 1,
                  marker={"color": points.tolist(), "symbol": look.symbol, "size": 10}, **belonging)  # fmt: skip
             for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
                 at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
@@ -83,9 +88,16 @@ def looks_over_sizes(traces: Sequence[Trace], theme: ThemeName) -> list[Look]:
     return [Look(palette[size], DASHES[0], symbol) for size, symbol in zip(sizes, symbols, strict=True)]
 
 
-def mark_run(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:
-    """Mark a run with a thin line through all panels and a ring around its points."""
-    row_of = sweep_table([best]).iloc[0]
+def _add_medians(figure: go.Figure, values: Sequence[Any], x: Any, y: Any, row: int, **scatter: Any) -> None:
+    """Add a line through the medians of the points at each value of the swept setting."""
+    points = pd.DataFrame({"value": values, "x": x, "y": y}).groupby("value").median()
+    figure.add_scatter(x=points["x"], y=points["y"], mode="lines", showlegend=False, hoverinfo="skip", row=row, col=1,
+                       **scatter)  # fmt: skip
+
+
+def mark_runs(figure: go.Figure, best: Sequence[Trace], x: str, panels: Mapping[str, str], theme: Theme) -> None:
+    """Mark a run, or the median of several seeds, with a thin line through all panels and a ring around its points."""
+    row_of = sweep_table(best).median(numeric_only=True)
     for row, panel in enumerate(panels, start=1):
         figure.add_vline(row_of[x], line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
         if np.isfinite(positive([row_of[panel]])).all():

@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.analysis.sweeps import factor_bytes, fastest, nearest, of_one_system
+from apviz.analysis.sweeps import factor_bytes, fastest_over_seeds, nearest, of_one_system, repeats
 from apviz.analysis.verdict import what_next
 from apviz.plots._axes import add_level, as_traces, finish, log_ticks
 from apviz.plots._style import ThemeName, theme_named
-from apviz.plots.sweeps._curves import add_curves, mark_run
+from apviz.plots.sweeps._curves import add_curves, mark_runs
 from apviz.plots.sweeps.batch_sizes import require_block_sizes
 from apviz.settings import require_number
 
@@ -43,9 +44,10 @@ def batch_size_sweep(
     If a run did not converge, a panel at the top shows the final residual of each run, with the tolerance as a line. If
     none converged, the caption names the b with the smallest residual, and the next step.
 
-    A ring and a thin line mark the b with the shortest time, set-up included, among converged runs. With several
-    systems or tolerances, only the runs on the most frequent one compete. A cross marks the end of a run that did not
-    converge, an open circle the end of one that still runs or was interrupted. Neither is a point of the curve.
+    A ring and a thin line mark the b with the shortest time, set-up included, among converged runs; of several seeds,
+    the median counts. With several systems, tolerances or machines, only runs on the most frequent one compete. A cross
+    marks the end of a run that did not converge, an open circle the end of one that still runs or was interrupted.
+    Neither is a point of the curve.
 
     Args:
         memory_limit: Limit in bytes, drawn with the memory.
@@ -79,9 +81,8 @@ def batch_size_sweep(
     ticks = {**log_ticks(memory), "tickformat": "~s", "ticksuffix": "B", "range": room}
     figure.update_yaxes(**ticks, row=len(panels), col=1)
     compared = of_one_system(several, "block_size")
-    best = fastest(compared)
-    if best is not None:
-        mark_run(figure, best, "block_size", panels, colors)
+    if best := fastest_over_seeds(compared, "block_size"):
+        mark_runs(figure, best, "block_size", panels, colors)
     if memory_limit is not None:
         text = f"limit {memory_limit / 1e9:g} GB"
         add_level(figure, memory_limit, text, colors, right=True, below=True, row=len(panels), col=1)
@@ -106,14 +107,15 @@ def _labels(sizes: Sequence[int]) -> list[str]:
     return labels
 
 
-def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | None) -> list[str]:
-    if best is None:
+def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Sequence[Trace]) -> list[str]:
+    if not best:
         return reached(compared)
-    seconds = float(best["epoch"]["seconds"][-1])
-    converged = sum(trace.converged for trace in compared)
-    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fastest of {converged} converged"]
+    seconds = float(np.median([float(trace["epoch"]["seconds"][-1]) for trace in best]))
+    over = f" in the median of {len(best)} seeds" if len(best) > 1 else ""
+    sizes = sum(all(trace.converged for trace in runs) for runs in repeats(compared, "block_size"))
+    notes = [f"ring: b = {best[0].block_size:,}, {seconds:.3g} s{over}, the fastest of {sizes} converged"]
     if len(compared) < len(traces):
-        notes.append(f"on one system, to tolerance {best.attrs['tol']:g}")
+        notes.append(f"on one system and machine, to tolerance {best[0].attrs['tol']:g}")
     return notes
 
 

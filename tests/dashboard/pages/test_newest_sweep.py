@@ -19,10 +19,10 @@ def runs(tmp_path):
     return RunsFolder(tmp_path)
 
 
-def solve(runs, name, block_size, noise=0.1, max_epochs=50):
+def solve(runs, name, block_size, noise=0.1, max_epochs=50, seed=0):
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     system = apviz.KernelSystem(
-        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=noise, operator="dense", dataset="made", seed=0
+        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=noise, operator="dense", dataset="made", seed=seed
     )
     solver = apviz.AlternatingProjection(block_size=block_size, max_epochs=max_epochs)
     apviz.solve(system, solver, hooks=[apviz.Recorder(runs.path_of(name))])
@@ -64,3 +64,10 @@ def test_examples_of_another_machine_are_no_part_of_a_sweep_made_here(runs):
     assert newest_sweep(runs, "block_size") == ["example a", "example b"]
     solve(runs, "here too", 40)
     assert newest_sweep(runs, "block_size") == ["here", "here too"]
+
+
+def test_a_sweep_has_all_seeds_of_a_value(runs):
+    for seed in (1, 0, 2):
+        solve(runs, f"b10 seed {seed}", 10, seed=seed)
+    solve(runs, "b20", 20)
+    assert newest_sweep(runs, "block_size") == ["b10 seed 0", "b10 seed 1", "b10 seed 2", "b20"]

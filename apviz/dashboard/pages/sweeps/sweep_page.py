@@ -77,6 +77,10 @@ class SweepPage(SolvingPage):
     def shown_runs(self) -> list[Trace]:
         return list(self.traces.values())
 
+    @property
+    def shows_examples_only(self) -> bool:
+        return all(name.startswith(PREFIX) for name in self.traces)
+
     def _aside(self) -> list[Viewable]:
         """Return the views next to the sweep, above the diagnosis."""
         return []
@@ -174,12 +178,12 @@ MAX_SEARCHED = 200
 def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
-    A sweep has every method with at least two values of the setting. All runs are on the system of the newest such run,
-    and have its epoch limit; examples do not mix with others. Of equal runs the last counts, and of more than
-    `MAX_RUNS` runs every second, third, …
+    A sweep has every method with at least two values of the setting, and all seeds. All runs are on the system and the
+    machine of the newest such run, and have its epoch limit; examples do not mix with others. Of equal runs the last
+    counts, and of more than `MAX_RUNS` runs every second, third, …
     Only root attributes are read, because opening a trace takes ten times as long.
     """
-    found: dict[str, dict[Method, dict[float, str]]] = {}
+    found: dict[str, dict[Method, dict[tuple[float, int], str]]] = {}
     # from the oldest, so that the last of equal runs stays
     for name in reversed(runs.names()[:MAX_SEARCHED]):
         attrs = _attributes(runs.path_of(name))
@@ -189,11 +193,11 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
         system = f"{system_of(attrs, over)} {_cap(attrs)} {name.startswith(PREFIX)}"
         # the newest system comes last
         found[system] = found.pop(system, {})
-        found[system].setdefault(method_of(attrs, over), {})[value] = name
+        found[system].setdefault(method_of(attrs, over), {})[value, attrs.get("seed") or 0] = name
     for methods in reversed(found.values()):
-        sweeps = [values for values in methods.values() if len(values) > 1]
+        sweeps = [runs for runs in methods.values() if len({value for value, _ in runs}) > 1]
         if sweeps:
-            names = [name for values in sweeps for _, name in sorted(values.items())]
+            names = [name for runs in sweeps for _, name in sorted(runs.items())]
             return names[:: math.ceil(len(names) / MAX_RUNS)]
     return []
 
