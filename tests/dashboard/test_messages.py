@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import logging
 import tracemalloc
 import zlib
 
@@ -151,3 +152,18 @@ def test_uploaded_bytes_are_counted_only_as_uploads(monkeypatch):
         says(socket, header(), "{}", json.dumps({"events": [], "more": "x" * 900}))
     assert socket.handled == 100 and not socket.closed
     assert 0 < messages._sent[document] < 10_000
+
+
+def test_a_rejected_message_is_one_short_line_of_the_log(caplog):
+    """Formatting megabytes of an attack and a traceback would hold up all visitors."""
+    log = logging.getLogger("bokeh.server.protocol_handler")
+    for error in (DeserializationError("bytes that unpack to more than 4 MB"), KeyError("x")):
+        try:
+            raise error
+        except (DeserializationError, KeyError) as raised:
+            log.error("error handling message\n message: %r \n error: %r", "A" * 10**6, raised, exc_info=True)
+    rejected, failed = caplog.records
+    assert (
+        rejected.getMessage() == "message rejected: bytes that unpack to more than 4 MB" and rejected.exc_info is None
+    )
+    assert len(failed.getMessage()) < 400 and failed.exc_info

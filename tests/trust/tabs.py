@@ -31,14 +31,16 @@ class Tab:
     Args:
         url: of the server.
         visitor: the identifier of the browser, 32 hexadecimal digits.
+        refusal: part of the server's errors that are expected; any other error fails the test.
 
     Attributes:
+        refused: number of expected errors.
         models: of the page, by their identity; as the server has last said, and the tab itself.
         received: bytes.
     """
 
-    def __init__(self, url: str, visitor: str) -> None:
-        self.url, self.visitor = url, visitor
+    def __init__(self, url: str, visitor: str, refusal: str | None = None) -> None:
+        self.url, self.visitor, self._refusal, self.refused = url, visitor, refusal, 0
         self.models: dict[str, dict[str, Any]] = {}
         self.received = self._sent = 0
         self._connection: WebSocketClientConnection | None = None
@@ -196,7 +198,9 @@ class Tab:
             elif header["msgtype"] == "ACK":
                 self._welcomed.set()
             elif header["msgtype"] == "ERROR":
-                raise AssertionError(f"the server says {parts[2][:2000]!r}")
+                if self._refusal is None or self._refusal not in json.loads(parts[2])["text"]:
+                    raise AssertionError(f"the server says {parts[2][:2000]!r}")
+                self.refused += 1
             parts = []
 
     def _take(self, found: Any) -> None:

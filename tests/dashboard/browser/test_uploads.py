@@ -25,7 +25,7 @@ def test_uploads_beyond_the_limit_are_rejected_and_use_neither_memory_nor_disk(r
         return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
     async def attack() -> None:
-        tab = Tab(server.url, secrets.token_hex(16))
+        tab = Tab(server.url, secrets.token_hex(16), "bytes that unpack to more than 4 MB")
         await tab.open({})
         before = memory().rss
         for number in range(1, 9):
@@ -35,6 +35,7 @@ def test_uploads_beyond_the_limit_are_rejected_and_use_neither_memory_nor_disk(r
         await tab.drop("pieces.csv", bytes(2 * MB), 2, 3)
         await tab.drop("pieces.csv", bytes(2 * MB), 3, 3)
         await tab.says("pieces.csv is too large; up to 5 MB are accepted")
+        assert tab.refused == 8
         await tab.drop("unfinished.csv", bytes(2 * MB), 1, 2)
         async with asyncio.timeout(PATIENCE):
             while on_disk() != 2 * MB:
