@@ -164,7 +164,7 @@ def test_advice_on_your_own_csv_names_a_method_and_the_cost_of_each(tmp_path, ap
     assert "2,458 rows (merged from 2,560), 2 inputs, 1 right-hand side, Matérn-5/2, float32, σ² = 0.1, to 0.01" in said
     assert "2,560 training rows at 2,458 distinct inputs: merged, solved as 2,458 rows" in said
     assert "Use " in said and "Cholesky" in said and "Overlapping" in said
-    assert "All numbers are estimates from short tests on this machine, made in" in said
+    assert "All forecasts are estimates from short tests on this machine, made in" in said
     assert not (tmp_path / "runs").exists()
 
 

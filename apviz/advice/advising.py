@@ -94,7 +94,9 @@ class Advice:
         if best.chance < 0.5:
             action = "Allow more epochs, a larger tolerance, more noise, or float64."
             return f"{name} comes closest: {best.reason}. {action}"
-        return f"{name} needs about {best.work.likely:.2g} work (1 work: all of K once): {best.reason}."
+        if isinstance(best.solver, Cholesky):
+            return f"It {best.reason}: exact, {best.memory / 1e6:,.0f} MB."
+        return f"{name} needs about {best.work.likely:.2g} work (1 = every kernel entry once): {best.reason}."
 
     @property
     def sentence(self) -> str:
@@ -137,7 +139,7 @@ class Advice:
     @property
     def origin(self) -> str:
         """Return a sentence on the origin of the numbers."""
-        return f"All numbers are estimates from short tests on this machine, made in {in_words(self.seconds)}."
+        return f"All forecasts are estimates from short tests on this machine, made in {in_words(self.seconds)}."
 
     def __str__(self) -> str:
         lines = [f"{self.system}, to {self.tol:g}", self.sentence]
@@ -242,7 +244,7 @@ def _begin(
             unfit[name] = f"it needs {what}, and a kernel with Fourier products"
             continue
         if only_one and candidates:
-            unfit[name] = f"up to {CHOLESKY_ROWS:,} rows, Cholesky finishes before other methods could be tested"
+            unfit[name] = f"with up to {CHOLESKY_ROWS:,} rows, Cholesky is so fast that others were not tested"
             continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:

@@ -36,6 +36,8 @@ class Band(NamedTuple):
         return Band(self.likely, self.likely, math.inf)
 
     def __format__(self, spec: str) -> str:
+        if self.low == self.likely == self.high:
+            return _digits(self.likely)
         return f"{_digits(self.likely)} ({_digits(self.low)}–{_digits(self.high)})"
 
 
@@ -106,7 +108,7 @@ def without_rehearsal(solver: Solver, operator: Operator, columns: int, costs: C
     seconds = cost.seconds()
     band = Band(seconds, seconds / SPREAD, seconds * SPREAD)
     if isinstance(solver, Cholesky):
-        why = f"one factor of all {operator.n:,} rows, with about n³ multiplications and three n × n arrays"
+        why = f"factors the {operator.n:,} × {operator.n:,} matrix once"
         return Forecast(solver, band, Band(2.0, 2.0, 2.0), cost.memory, 0.99, why)
     work = Band(*(each / (operator.n**2 * operator.seconds_of_entry(columns)) for each in band))
     why = f"{cost.epochs:.1f} sweeps of {in_words(cost.epoch)}, each a few products whose cost grows with n"

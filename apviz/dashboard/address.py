@@ -17,10 +17,10 @@ _COMMA, _SEPARATOR = r"\,", re.compile(r"(?<!\\),")
 
 
 class Seeds(param.List):
-    """Parameter of one or several seeds: whole numbers from 0 on."""
+    """Parameter of one or several seeds: whole numbers from 0 on. `doc` is shown below its field."""
 
-    def __init__(self, default: list[int], *, most: int, label: str) -> None:
-        super().__init__(default, item_type=int, bounds=(1, most), label=label)
+    def __init__(self, default: list[int], *, most: int, label: str, doc: str) -> None:
+        super().__init__(default, item_type=int, bounds=(1, most), label=label, doc=doc)
 
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
@@ -105,7 +105,10 @@ def read(text: str, parameter: param.Parameter) -> Any:
         return _finite(text)
     if isinstance(parameter, param.List | param.ListSelector):
         if _has_counts(parameter):
-            return [_count(word, _least(parameter)) for word in text.replace(",", " ").split()]
+            words = text.replace(",", " ").split()
+            if isinstance(parameter, Seeds):
+                words = [each for word in words for each in _in_range(word, parameter.bounds[1])]
+            return [_count(word, _least(parameter)) for word in words]
         words = [word.replace(_COMMA, ",").strip() for word in _SEPARATOR.split(text)]
         return [word for word in words if word]
     return text
@@ -117,8 +120,9 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
         options = list(map(str, parameter.objects))
         return f"use {'one of ' if len(options) > 1 else ''}{', '.join(options)}"
     if _has_counts(parameter):
-        most = f"up to {parameter.bounds[1]} " if isinstance(parameter, Seeds) else ""
-        return f"use {most}whole numbers {'from' if most else 'above'} 0, separated by commas"
+        if isinstance(parameter, Seeds):
+            return f"use up to {parameter.bounds[1]} whole numbers from 0, separated by commas, or a range such as 0-4"
+        return "use whole numbers above 0, separated by commas"
     if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
         (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
         upper = "below" if not with_high else "to" if with_low else "and at most"
@@ -135,6 +139,16 @@ def _whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?(\d+|\d{1,3}(,\d{3})+)", text.strip(), re.ASCII):
         raise ValueError("use a whole number")
     return int(text.replace(",", ""))
+
+
+def _in_range(word: str, most: int) -> list[str]:
+    """Return the numbers of a range such as 0-4 as words, or the word itself."""
+    ends = re.fullmatch(r"(\d{1,18})[-–](\d{1,18})", word, re.ASCII)
+    if ends is None:
+        return [word]
+    first, last = map(int, ends.groups())
+    # one number too many is enough for a refusal
+    return [str(number) for number in range(first, min(last, first + most) + 1)]
 
 
 def _finite(text: str) -> float:

@@ -36,8 +36,6 @@ from apviz.dashboard.tokens import STYLE, material_theme
 TICK_MS = 120
 #: Idle seconds after which part of a page is built before the visitor opens it.
 IDLE_SECONDS = 0.7
-#: Seconds after its end during which a job is shown again on a reloaded page.
-ENDED_SECONDS = 60.0
 #: A run written within this many seconds before the connection was lost counts as running then.
 WRITTEN_SECONDS = 60.0
 _HERE = Path(__file__).parent
@@ -276,10 +274,9 @@ class Session:
             self._adopt_jobs(name)
 
     def _adopt_jobs(self, name: str) -> None:
-        """Give a page the visitor's job that runs there, or whose end is recent or unseen."""
-        now = time.monotonic()
+        """Give a page the visitor's job that runs there, or whose end they have not seen."""
         for job in self.shared.visitor.jobs:
-            if job.page == name and (job.is_active or not job.seen or now - job.ended < ENDED_SECONDS):
+            if job.page == name and (job.is_active or not job.seen):
                 self._pages[name].adopt(job)
 
     def _show_elsewhere(self) -> None:

@@ -292,7 +292,7 @@ class Curves:
         at = self.thin(checked, np.flatnonzero(np.isfinite(checked)))
         marker = {"color": color, "symbol": CHECK, "size": 13, "line": {"width": 2}}
         if len(at):
-            self._add_markers(trace, checked[at], "residual recomputed from B − KW", at, name, marker)
+            self._add_markers(trace, checked[at], "residual checked on all rows", at, name, marker)
         return bool(len(at))
 
     def _add_markers(

@@ -228,8 +228,8 @@ def _of_errors(traces: Sequence[Trace]) -> Iterator[_Drawn]:
     yield (
         "Error in the K-norm, and theory's bound",
         "The error follows from recorded energies; the band is what the last residual leaves uncertain. Dotted: "
-        "theory, in exact arithmetic. In float32 and with skeletons, the error is known only where the residual "
-        "is computed from all rows.",
+        "theory, in exact arithmetic. In float32, or where far blocks are approximated, the error is known only where "
+        "the residual is computed from all rows.",
         partial(plots.k_norm_error, traces),
     )
     if any("eigenvalues" in t for t in traces):

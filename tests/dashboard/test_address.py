@@ -88,3 +88,12 @@ def test_the_beginning_of_a_long_or_unprintable_text_is_shown_in_one_line(text):
         (problem,) = address.apply(f"{quote(name)}={quote(text)}", [model])
         assert problem.startswith(name[:7]) and "in the address is" in problem
         assert len(problem) < 600 and problem.isprintable()
+
+
+def test_seeds_may_be_a_range_which_is_bounded_before_it_is_written_out():
+    system = SystemChoice(Limits())
+    assert address.apply("seed=0-4", [system]) == [] and system.seed == [0, 1, 2, 3, 4]
+    assert address.apply("seed=7,1–2", [system]) == [] and system.seed == [7, 1, 2]
+    (problem,) = address.apply("seed=0-99999999999", [system])
+    assert problem.endswith("use up to 20 whole numbers from 0, separated by commas, or a range such as 0-4")
+    assert system.seed == [7, 1, 2]

@@ -122,7 +122,7 @@ def test_a_bad_value_blocks_every_page_with_its_field(session):
             session._editors.open(editor)
     fields = {field.widget.label: field.widget for field in session.shared.system_panel.fields._all()}
     ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
-    fields["Seeds of split and probes, such as 0, 1, 2"].value_input = "-1"
+    fields["Seeds, such as 0, 1, 2"].value_input = "-1"
     assert {name for name in ready if ready[name]()} == {"training", "predict"}
     fields["Training rows"].value_input = "many"
     assert not ready["training"]() and not ready["predict"]()

@@ -290,6 +290,6 @@ def test_every_command_that_solves_a_table_selects_its_columns(tmp_path, command
     code, said = run(path, "--ids", "drop")
     assert code == 0 and "left out because it only counts the rows: id" in said
     code, said = run(path, "--inputs", "day")
-    assert code == 0 and "left out, as chosen: id, a" in said
+    assert code == 0 and "not an input: id (counts the rows), a" in said
     code, said = run("diabetes", "--ids", "drop")
     assert code == 2 and "--inputs and --ids are for your own tables" in said

@@ -134,7 +134,7 @@ def test_without_samples_the_proven_bound_is_said():
     nothing = np.zeros(0)
     assert (
         PredictionAccuracy(nothing, nothing, 0, 0.05).sentence
-        == "No mean is off by more than 0.05 posterior sd (proven)"
+        == "No mean is off by more than 0.05 posterior sd (proven by its residual)"
     )
     assert "not known" in PredictionAccuracy(nothing, nothing, 0, np.inf).sentence
 

@@ -122,7 +122,7 @@ def test_errors_known_at_passes_are_bars_joined_by_a_line_marked_as_an_estimate(
     assert line.mode == "lines" and "estimate" in line.hovertemplate and line.line.width == 1
     on_a_log_axis = errors.k_norm_error(trace)["estimate"].values > 0
     np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"][on_a_log_axis])
-    assert upper.mode == lower.mode == "markers" and "error at passes" in figure.layout.title.text
+    assert upper.mode == lower.mode == "markers" and "error where all rows were checked" in figure.layout.title.text
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
     np.testing.assert_array_equal(upper.x, [0, *exact])
     np.testing.assert_allclose(upper.y - upper.error_y.arrayminus, lower.y, rtol=1e-6)

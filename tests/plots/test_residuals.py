@@ -58,7 +58,7 @@ def test_the_legend_marks_an_unconverged_run(runs):
     # the final pass of a solve is a separate point
     residual = f"{runs['cut']['epoch']['residual'].values[-1]:.2g}"
     ended = f"Not converged: epoch limit (residual {residual})"
-    expected = [f"{runs['cut'].method_name}<br>{ended}", "recomputed from B − KW"]
+    expected = [f"{runs['cut'].method_name}<br>{ended}", "checked on all rows"]
     assert entries(plots.residuals(runs["cut"])) == expected
 
 
@@ -100,7 +100,7 @@ def test_recomputed_residuals_are_open_diamonds_separate_from_the_curve(runs):
     # the last one is the end marker, because only a recomputed residual ends a converged run
     np.testing.assert_array_equal([*drawn.y, end_marker(figure, runs["ap"]).y[0]], checked[np.isfinite(checked)])
     assert drawn.mode == "markers"
-    assert "recomputed from B − KW" in entries(figure)
+    assert "checked on all rows" in entries(figure)
 
 
 def diamonds(figure):

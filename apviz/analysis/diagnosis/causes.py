@@ -200,8 +200,11 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         return None
     keeps = "does not lower the whole residual" if kept >= 1 else "lowers the whole residual by less than 0.5%"
     if kept < ALL_KEPT_PER_EPOCH:
-        keeps = f"leaves {share(kept)} of the whole residual"
-    evidence = f"The blocks do not overlap. Each update zeroes the residual on its own block, but an epoch {keeps}."
+        keeps = f"removes only {share(1 - kept)} of the whole residual"
+    evidence = (
+        "The blocks do not overlap. Each update zeroes the residual on its own block, but an epoch, a pass over all "
+        f"blocks, {keeps}."
+    )
     advice = "Use overlapping blocks of neighbouring rows."
     return Diagnosis(Limit.BLOCKS, evidence, advice, OVERLAP)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -181,17 +182,18 @@ class ChartCard:
     def _say_empty(self, is_empty: bool) -> None:
         self.text.is_empty = is_empty
 
-    def words(self) -> str:
-        """Return a summary of the chart, run by run."""
-        sentences = [self._sentence(trace) for trace in self._traces[:TOLD_RUNS]]
+    def words(self, separator: str = "; ") -> str:
+        """Return a summary of the chart, run by run, the best first."""
         if all(isinstance(trace, Trace) for trace in self._traces):
             # these names distinguish runs of one method, by their seed for example
+            named = sorted(zip(self._traces, full_names(self._traces), strict=True), key=lambda run: _rank(run[0]))
             sentences = [
-                name + said.removeprefix(trace.method_name)
-                for trace, name, said in zip(self._traces, full_names(self._traces), sentences, strict=False)
+                name + self._sentence(trace).removeprefix(trace.method_name) for trace, name in named[:TOLD_RUNS]
             ]
+        else:
+            sentences = [self._sentence(trace) for trace in self._traces[:TOLD_RUNS]]
         more = len(self._traces) - len(sentences)
-        runs = "; ".join([*sentences, *([f"and {more} runs more"] if more else [])])
+        runs = separator.join([*sentences, *([f"and {more} runs more"] if more else [])])
         return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."
 
     def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
@@ -211,15 +213,25 @@ class ChartCard:
                 self.view[2:] = []
             return
         table = self._table(self._traces) if self._traces else pd.DataFrame()
-        words = [pmui.Typography(escape(self.words()), variant="body2")]
+        # one line a run
+        lines = "  \n".join(map(escape, self.words("\n").splitlines()))
+        words = [pmui.Typography(lines, variant="body2")]
         if len(table) > SHOWN_ROWS:
             words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
-        shown = plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)
+        readable = table.head(SHOWN_ROWS).rename(columns=lambda name: str(name).replace("_", " "))
+        shown = plain_table(readable, index=False, max_height=320, na_rep="")
         self.view[2:] = [pn.Column(*words, shown, sizing_mode="stretch_width", margin=(0, 12))]
 
     def csv(self) -> str:
         """Return the plotted numbers as CSV."""
         return str(without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(index=False))
+
+
+def _rank(trace: Trace) -> tuple[bool, float]:
+    """Return the sort key of a run: converged solves by their seconds, then the others."""
+    if "epoch" not in trace or not trace["epoch"].sizes["epoch"]:
+        return True, math.inf
+    return not trace.converged, float(trace["epoch"]["seconds"][-1])
 
 
 def describe(trace: Trace) -> str:
@@ -228,7 +240,8 @@ def describe(trace: Trace) -> str:
         return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
     return (
-        f"{trace.method_name}: residual {trace.residual_in_words('.2g')} after {int(last['epoch']):,} epochs and "
+        f"{trace.method_name}: residual {trace.residual_in_words('.2g')} after {int(last['epoch']):,} "
+        f"epoch{'s' * (int(last['epoch']) != 1)} and "
         f"{float(last['work']):.3g} work, {trace.status(with_residual=False).lower()}"
     )
 

@@ -10,6 +10,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from apviz.analysis.diagnosis import Diagnosis, diagnose
+from apviz.analysis.diagnosis.causes import OVERLAP
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
@@ -87,6 +88,8 @@ def _diagnose(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
 
 def rerun_label(found: Diagnosis) -> str:
     """Return the label of the button that tries the change of a diagnosis."""
+    if found.change == OVERLAP:
+        return "Run again with overlapping blocks of neighbours"
     return f"Run again with {', '.join(map(_setting, found.change.items()))}"
 
 

@@ -30,9 +30,9 @@ def error_card(draw: Draw, curves: Mapping[str, Any]) -> ChartCard:
     """
     return ChartCard(
         "Error in the K-norm, and theory's bound",
-        "The band is what the last residual leaves uncertain. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in "
-        "exact arithmetic. In float32 and with skeletons, the error is known only where the residual is computed "
-        "from all rows.",
+        "The band is what the last residual leaves uncertain. Dotted: the bounds of Theorem 1 (κ′; Wu et al., AISTATS "
+        "2024) and of CG (κ), in exact arithmetic. In float32, or where far blocks are approximated, the error is "
+        "known only where all rows are checked.",
         draw, takes=has_error, table=errors_table, sentence=error_sentence, **curves,
     )  # fmt: skip
 

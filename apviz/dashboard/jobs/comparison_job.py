@@ -18,7 +18,7 @@ from apviz.comparison import Outcome, Recording, compare
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import LiveHook, duration
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.systems import FROM_CARD, Loaded, SystemSpec, spec_of
+from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
 from apviz.dashboard.store.own_data import OwnTable
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.partitions import with_overlap
@@ -151,11 +151,17 @@ class ComparisonJob(Job):
     def _grew(self) -> None:
         self.version += 1
 
+    @property
+    def dataset(self) -> str:
+        """Return the name of the data set."""
+        return self._spec.dataset
+
     def _summary(self, loaded: Loaded) -> str:
-        runs = f"{len(self.done)} of {self._count} runs recorded"
-        # those of a data set, or of the first of several seeds, may name another seed than the runs have
-        once = " fitted once" if self._more_seeds or (self._spec.source == FROM_CARD and self._spec.own is None) else ""
-        return f"{runs}. Hyperparameters{once}: {loaded.hyperparameters.provenance}"
+        """Return what was recorded; the origin of hyperparameters that were not fitted here is next to the kernel."""
+        done = f"{len(self.done)}" if len(self.done) == self._count else f"{len(self.done)} of {self._count}"
+        said = f"{done} run{'s' * (self._count > 1)} recorded."
+        provenance = loaded.hyperparameters.provenance
+        return f"{said} Hyperparameters {provenance}." if provenance.startswith("fitted here") else said
 
     def _affordable(self, system: KernelSystem) -> list[Solver]:
         """Return the solvers whose factors fit into memory, if block sizes are known; add the others to the failures.

@@ -65,6 +65,11 @@ class JobBar:
         """Show why no job was started."""
         appear(self._text, object=_verbatim(message), severity="error")
 
+    def withdraw(self) -> None:
+        """Hide how the job ended, because other data than its own are chosen."""
+        if self._state not in ("", "queued", "running") and self._shown and self._text.severity == self._shown[1]:
+            self._text.visible = False
+
     def show_problems(self, problems: Sequence[str]) -> None:
         """Show the problems to fix before a job can run; hide the message if there are none."""
         lines = "  \n".join(f"{_verbatim(each[:1].upper() + each[1:])}." for each in problems)

@@ -279,6 +279,11 @@ class SolvingPage(Page):
         if runs := self.shown_runs():
             adopt(self.shared.system, runs[0].attrs)
 
+    @property
+    def shows_examples_only(self) -> bool:
+        """Return whether all runs shown are stored examples."""
+        return False
+
     def own_differences(self) -> list[str]:
         """Return the settings of the page itself that differ from what is shown."""
         return []
@@ -287,12 +292,18 @@ class SolvingPage(Page):
         """Show which settings differ from what is shown; called repeatedly, and compares only after a change."""
         runs, system = self.shown_runs(), self.shared.system
         settings = [*system.param.values().values()], self.own_differences()
-        compared = [id(trace) for trace in runs], settings, self.has_running
+        compared = [id(trace) for trace in runs], settings, self.has_running, self.notice.run
         if compared == self._compared:
             return
         self._compared = compared
+        if self.job is not None and not self.job.is_active and self.job.dataset != system.dataset:
+            self._bar.withdraw()
         attrs = [] if self.has_running else [trace.attrs for trace in runs]
-        self.notice.show([*differences(system, attrs), *self.own_differences()] if attrs else [])
+        found = [*differences(system, attrs), *self.own_differences()] if attrs else []
+        shown = sorted({str(each["dataset"]) for each in attrs})
+        self.notice.show(
+            found, data="" if system.dataset in shown else ", ".join(shown), is_example=self.shows_examples_only
+        )
 
     @property
     def is_drawing(self) -> bool:

@@ -66,7 +66,11 @@ class _Field:
     def __init__(self, parameter: param.Parameter, changed: Callable[[], None], look: dict[str, Any]) -> None:
         self.model, self.name, self._changed = parameter.owner, parameter.name, changed
         self.problem = ""
-        self.widget = pmui.TextInput(label=parameter.label, value=self._text(), **look)
+        #: Explanation below a valid field, if there is one.
+        self._about = (parameter.doc or "").strip()
+        self.widget = pmui.TextInput(
+            label=parameter.label, value=self._text(), **{"helper_text": self._about} if self._about else {}, **look
+        )
         self.widget.param.watch(lambda event: self.take(event.new), "value")
         self.widget.param.watch(lambda event: changed(), "visible")
         self.model.param.watch(lambda event: self._follow(), self.name)
@@ -101,7 +105,7 @@ class _Field:
 
     def _say(self, problem: str, hint: str) -> None:
         self.problem = problem
-        self.widget.param.update(error_state=bool(problem), helper_text=hint)
+        self.widget.param.update(error_state=bool(problem), helper_text=hint or self._about)
         self._changed()
 
     def _follow(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import panel_material_ui as pmui
 import param
@@ -14,13 +17,14 @@ from apviz.methods import METHODS, PARTITION_WORDS, RULE_WORDS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.rules import RULES
 from apviz.solvers import Solver
+from apviz.tracing import Trace
 
 _CAP = SETTINGS["max_epochs"]
 #: Registered names by the words that a person says, for widgets.
 RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES if name != "shuffled"}
 RULE_OPTIONS["shuffled (new order every epoch)"] = "shuffled"
 # data sets are shuffled before they are solved, so consecutive rows are not near each other
-PARTITION_OPTIONS = {"consecutive rows (of shuffled data)": "sequential"} | {
+PARTITION_OPTIONS = {"scattered rows (shuffled)": "sequential"} | {
     PARTITION_WORDS.get(name, name): name for name in PARTITIONS if name != "sequential"
 }
 
@@ -46,6 +50,10 @@ def number(name: str, default: float, *, above: bool = False) -> param.Number:
     return param.Number(default, bounds=bounds, inclusive_bounds=(not above, True), label=setting.label)
 
 
+#: Settings over which methods are swept, and the names of their lists of values.
+_LISTS = {"rule": "rules", "partition": "partitions", "block_size": "block_sizes", "rank": "ranks"}
+
+
 class MethodChoice(param.Parameterized):
     """Settings of the selected methods."""
 
@@ -59,6 +67,38 @@ class MethodChoice(param.Parameterized):
     ranks = param.List(default=[100], item_type=int, label=SETTINGS["rank"].label)
     tol = number("tol", 0.01, above=True)
     max_epochs = param.Integer(100, bounds=(1, int(_CAP.high or 0)), label=_CAP.label)
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._initial = self.param.values()
+
+    @property
+    def is_untouched(self) -> bool:
+        """Return whether all settings have their initial values."""
+        return bool(self.param.values() == self._initial)
+
+    def adopt(self, traces: Sequence[Trace]) -> None:
+        """Select the methods of runs, with their settings, as far as this page offers them."""
+        methods = [trace.method for trace in traces]
+        keys = {entry.name: key for key, entry in METHODS.items()}
+        known = {each: keys[each.kind] for each in methods if each.kind in keys}
+        if not known:
+            return
+        found: dict[str, Any] = {"methods": [key for key in METHODS if key in known.values()]}
+        for setting, name in _LISTS.items():
+            values = {getattr(each, setting) for each, key in known.items() if setting in METHODS[key].sweeps}
+            if values and None not in values:
+                options = getattr(self.param[name], "objects", None) or sorted(values)
+                found[name] = [each for each in options if each in values]
+        solvers = [json.loads(trace.attrs.get("solver_settings", "{}")) for trace in traces]
+        for name in ("tol", "max_epochs"):
+            values = {each[name] for each in solvers if each.get(name) is not None}
+            if len(values) == 1:
+                found[name] = values.pop()
+        try:
+            self.param.update(**found)
+        except ValueError:
+            return  # solved in Python with settings that this page does not offer
 
     def solvers(self, seed: int) -> list[Solver]:
         """Return the solvers, one for every combination of the settings.

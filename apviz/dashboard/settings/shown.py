@@ -100,7 +100,8 @@ class Notice:
     """
 
     def __init__(self, use_shown: Callable[[], None], run: str = "Run") -> None:
-        self._run = run
+        #: Label of the button that solves with the settings.
+        self.run = run
         self._words = server_owned(pmui.Typography("", variant="body2", margin=(6, 12), styles={"flex": "1 1 260px"}))
         look: dict[str, Any] = {"variant": "text", "margin": (2, 8)}
         self.view = pn.FlexBox(
@@ -110,11 +111,16 @@ class Notice:
         )  # fmt: skip
         self.said: list[str] = []
 
-    def show(self, found: Sequence[str]) -> None:
-        """Show differences; hide the bar if there are none."""
-        if list(found) == self.said:
-            return
+    def show(self, found: Sequence[str], *, data: str = "", is_example: bool = False) -> None:
+        """Show differences; hide the bar if there are none.
+
+        Args:
+            data: Data set that is shown, if another is chosen.
+            is_example: Whether only stored examples are shown.
+        """
         self.said = list(found)
         if found:
-            self._words.object = escape(f"Not in the charts yet: {'; '.join(found)}. Press {self._run}.")
+            shown = "the stored example" if is_example else "runs with other settings"
+            said = f"The charts still show {data}" if data else f"The charts show {shown}; you have {'; '.join(found)}"
+            self._words.object = escape(f"{said}. Press {self.run}.")
         self.view.visible = bool(found)

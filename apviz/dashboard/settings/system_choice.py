@@ -30,8 +30,8 @@ from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 
-#: Value of hyperparameters on their chips before a solve.
-LATER = "fitted when you run"
+#: Value of the noise on its chip before a fit.
+LATER = "to be fitted"
 #: Most seeds of one comparison.
 MOST_SEEDS = 20
 #: Default limit on training rows of a user's own table; a comparison then takes about a minute.
@@ -52,8 +52,11 @@ class SystemChoice(param.Parameterized):
     lengthscale = param.String("0.2", label="Lengthscale (one number, or one per input)")
     outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
     noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
-    rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides, target included")
-    seed = Seeds([0], most=MOST_SEEDS, label="Seeds of split and probes, such as 0, 1, 2")
+    rhs = param.Integer(4, bounds=(1, 64), label="Target and random vectors")
+    seed = Seeds(
+        [0], most=MOST_SEEDS, label="Seeds, such as 0, 1, 2",
+        doc="Every method runs once per seed: the seed decides split, random vectors and random block orders.",
+    )  # fmt: skip
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
     def __init__(self, limits: Limits, own: OwnData | None = None, **params: object) -> None:
@@ -245,7 +248,7 @@ def hyperparameter_words(system: SystemChoice) -> tuple[str, str]:
     """Return the kernel and the noise of the next solve, in words."""
     known = known_hyperparameters(system)
     if known is None:
-        return KERNELS[system.kernel].title if system.source == FITTED else LATER, LATER
+        return f"{KERNELS[system.kernel].title}, {LATER}", LATER
     return _title(known), f"{known.noise:.3g}"
 
 
@@ -272,4 +275,6 @@ def describe_hyperparameters(system: SystemChoice) -> str:
     if system.source == FITTED or system.own.find(system.dataset) is not None:
         return fitted
     known = datasets.card(system.dataset).hyperparameters
-    return fitted if known is None else f"{_title(known)}, σ² = {known.noise:.3g}; {known.provenance}."
+    if known is None:
+        return fitted
+    return f"{_title(known)}, σ² = {known.noise:.3g} in units of the scaled target; {known.provenance}."

@@ -59,7 +59,10 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     inputs, target = table.inputs_for(choices)
     notes = [each.note for each in (*inputs, target) if each.note]
     unused = [each for each in table.columns if each is not target and each not in inputs]
-    notes += _left_out(unused, "left out, as chosen" if choices.inputs else "left out because it only counts the rows")
+    counting = table.counting_columns() if choices.inputs else []
+    notes += _left_out(
+        unused, "not an input" if choices.inputs else "left out because it only counts the rows", counting
+    )
     rows, row_notes = _rows_with_values(table, inputs, target, choices)
     notes += row_notes
     if choices.duplicates == "drop":
@@ -102,11 +105,16 @@ def _at_random(rows: NDArray[np.bool_], n: int, seed: int) -> NDArray[np.bool_]:
     return kept
 
 
-def _left_out(unused: Sequence[Column], why: str) -> list[str]:
-    """Explain why columns are not inputs, except constant ones; `why` is the reason of those that could be."""
+def _left_out(unused: Sequence[Column], why: str, counting: Sequence[str] = ()) -> list[str]:
+    """Explain why columns are not inputs, except constant ones; `why` is the reason of those that could be.
+
+    Args:
+        counting: names of columns that are known to count the rows.
+    """
     by_name = [f"{each.name} ({each.about})" for each in unused if each.names_rows]
     unusable = [f"{each.name} ({each.about})" for each in unused if each.kind == "unusable"]
-    others = [each.name for each in unused if each.is_usable]
+    others = [f"{each.name} (counts the rows)" if each.name in counting else each.name
+              for each in unused if each.is_usable]  # fmt: skip
     return [
         *([f"left out because nearly every row has its own text: {quoted(by_name)}"] if by_name else []),
         *([f"left out because no input can be made of it: {quoted(unusable)}"] if unusable else []),

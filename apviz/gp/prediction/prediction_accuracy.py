@@ -200,7 +200,8 @@ class PredictionAccuracy:
     @property
     def how_in_words(self) -> str:
         """How the bound on the error of every mean is known, and how means are computed if that has an error too."""
-        return f"{self.how} for the solve; {SERIES}" if self.has_series else self.how
+        how = "proven by its residual" if self.how == "proven" else self.how
+        return f"{how} for the solve; {SERIES}" if self.has_series else how
 
     @property
     def sentence(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 _NOTES = ("the error is inside the band; dotted: bounds in exact arithmetic",)
-_AT_PASSES = "bars: error at passes; thin line: the recursion's estimate"
+_AT_PASSES = "bars: error where all rows were checked; thin line: estimate in between"
 
 
 def k_norm_error(
@@ -108,7 +108,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
     if error.attrs["at_passes"]:  # between passes an area would claim too much
         about = positive(error["estimate"].values)
         rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
-        run.add(about, rows, "error estimated by the recursion", mode="lines", line=look.line(1), showlegend=False)
+        run.add(about, rows, "error estimated between checks", mode="lines", line=look.line(1), showlegend=False)
         reach = (upper - np.nan_to_num(lower))[known] / run.start
         bars = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
         dots: dict[str, Any] = {"mode": "markers", "marker": {"color": look.color, "size": 8}}

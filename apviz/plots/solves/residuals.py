@@ -59,7 +59,7 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         _add_methods(curves, several, [look for *_, look in drawn])
     if checked:
         curves.add_key(
-            "recomputed from B − KW",
+            "checked on all rows",
             mode="markers",
             marker={"symbol": CHECK, "color": colors.muted, "size": 12},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ class Visitor:
     def press(self, button: str) -> None:
         self.tab.get_by_role("button", name=button, exact=True).click()
 
-    def says(self, words: str) -> None:
+    def says(self, words: str | re.Pattern[str]) -> None:
         """Wait until the page contains a text."""
         try:
             self.tab.get_by_text(words).locator(SHOWN).first.wait_for()

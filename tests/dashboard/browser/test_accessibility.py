@@ -19,8 +19,8 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 #: Button of each page that starts its job; Runs has none.
 MAIN = {
-    "compare": "Run", "predict": "Fit", "replay": "Record a solve", "block-size": "Sweep b", "noise": "Sweep σ²",
-    "training": "Start a training",
+    "compare": "Run", "predict": "Fit", "replay": "Record a solve", "block-size": "Try block sizes",
+    "noise": "Try noise levels", "training": "Start a training",
 }  # fmt: skip
 FOCUSED = """() => {
     let at = document.activeElement;

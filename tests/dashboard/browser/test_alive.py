@@ -105,7 +105,7 @@ def test_a_running_job_is_shown_in_all_tabs_of_its_visitor_and_to_no_other(visit
     second.goto(someone.server.address({"page": "block-size"}))
     second.get_by_text(line).locator(SHOWN).first.wait_for(timeout=1000 * PATIENCE)
     second.get_by_role("button", name="Stop", exact=True).first.click()
-    someone.says("Stopped: 1 of 1 runs recorded")
+    someone.says("Stopped: 1 run recorded")
     second.close()
     assert not other.tab.get_by_text("A comparison on page Compare").count()
 
@@ -121,7 +121,7 @@ def test_slow_parts_show_a_spinner_until_they_are_ready(visit, server):
         someone.tab.wait_for_function(f"() => {BUSY}")
     finally:
         server.process.send_signal(signal.SIGCONT)
-    someone.tab.get_by_text("Sweep σ²").locator(SHOWN).first.wait_for()
+    someone.tab.get_by_text("Try noise levels").locator(SHOWN).first.wait_for()
     someone.tab.wait_for_function(f"() => !{BUSY}")
 
 

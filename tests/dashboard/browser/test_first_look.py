@@ -304,7 +304,7 @@ def test_a_changed_setting_is_announced_until_it_is_taken_back(visit):
     field.press("Enter")
     someone.says("rows 300 (shown: 400)")
     someone.press("Reset to shown settings")
-    someone.tab.get_by_text("Not in the charts yet").wait_for(state="hidden")
+    someone.tab.get_by_text("The charts show").wait_for(state="hidden")
     assert someone.edit("Rows").field("Training rows").input_value() == "400"
 
 

@@ -10,7 +10,7 @@ import apviz
 from apviz.advice import Advice
 from apviz.advice.forecast import Band, Forecast, in_words
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.compare.advice_card import headline
+from apviz.dashboard.pages.compare.advice_card import WORK, headline
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.settings.systems import BY_HAND
 from apviz.methods import METHODS
@@ -48,6 +48,7 @@ def test_the_card_is_hidden_before_advice_is_requested(tmp_path):
     page = page_in(tmp_path, **CHINA)
     page.tick()
     assert not len(page._advice.view) and page._advice.button in page._bar.row.objects
+    assert not page._advice.button.description, "it would replace the label as the accessible name"
 
 
 def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_path):
@@ -56,17 +57,18 @@ def test_the_card_names_a_method_and_the_cost_of_each_and_its_button_solves(tmp_
     texts, columns = shown(asked(page))
     advice = page._advice.job.advice
     name = next(iter(advice.methods))
-    assert texts[0].startswith("Which method? china: 2,400 rows, 2 inputs, 2 right-hand sides")
+    assert texts[0].startswith("Which method? china: 2,400 rows, 2 inputs, the target and 1 random vector")
     assert texts[1].startswith(f"Use {name}: about ")
-    assert columns == ["method", "seconds", "work", "memory", "chance of success", "why"]
+    assert columns == ["method", "seconds", WORK, "memory", "chance of success", "why"]
     for change in advice.alternatives:
         assert any(change.change in text or change.change.capitalize() in text for text in texts[2:])
-    assert "All numbers are estimates" in texts[-1] and not page._advice.button.disabled
+    assert "All forecasts are estimates" in texts[-1] and not page._advice.button.disabled
     buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
     assert page.job._progress.left.likely == 0.0  # its time left came from the forecast
     (run,) = page.job.done
     page.tick()
+    assert shown(page)[1][1:3] == ["seconds, forecast", "seconds, measured"]
     page.tick()
     took = f"Use {name}: it took {in_words(float(page.shared.runs.open(run)['epoch']['seconds'][-1]))}, measured."
     assert shown(page)[0][1] == took, "what was measured counts more than the estimate"

@@ -24,6 +24,7 @@ from apviz.dashboard.pages.compare.charts import short_label
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.pages.replay.page import Replay
 from apviz.dashboard.settings.systems import BY_HAND
+from apviz.dashboard.store.examples import PREFIX, add_examples
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
@@ -105,13 +106,15 @@ def click(page, card, curve, epoch):
 # --- whose runs these are -----------------------------------------------------------------------------------------
 
 
-def test_the_headline_names_its_data_set_where_another_is_chosen(runs):
+def test_a_verdict_on_other_data_is_no_headline(runs):
     page = opened(runs, runs=["gs", "cg"])
     verdict = page._answer._headline.object
     page.tick()
     assert page.shared.system.dataset == "china"
-    assert page._answer._headline.object == f"made: {verdict}"
-    page._answer.name_data("")
+    assert page._answer._headline.object == "No result for china yet."
+    assert page._answer._rest.object == f"Earlier runs (made): {verdict}"
+    assert page.notice._words.object == "The charts still show made. Press Run."
+    page._answer.name_data("", "")
     assert page._answer._headline.object == verdict
 
 
@@ -187,7 +190,7 @@ def test_the_page_opens_with_the_verdict_on_its_runs(runs):
     traces = [runs.open(name) for name in ("gs", "cyclic", "cg", "cut")]
     found = judge(traces, full_names(traces))
     assert answer(page).strip() == found.sentence and "cut" not in found.best.name
-    assert "1 other run solves" in found.others  # it has another tolerance
+    assert "1 other run does not compare" in found.others  # it has another tolerance
 
 
 def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
@@ -309,9 +312,8 @@ def test_a_yellow_bar_names_settings_that_differ_from_what_is_shown(tmp_path):
     page.methods.methods = ["cg", "ap"]
     assert said(page) == ["rows 300 (shown: 200)", "noise 0.5 (shown: 0.01)", "methods"]
     page.use_shown()
-    assert page.shared.system.n == 200 and page.shared.system.noise == 0.01 and said(page) == ["methods"]
-    page.methods.methods = ["cg"]
-    assert said(page) == []
+    assert page.shared.system.n == 200 and page.shared.system.noise == 0.01 and said(page) == []
+    assert page.methods.methods == ["cg"]
 
 
 def test_the_page_opens_with_the_settings_of_the_newest_runs_unless_the_address_has_others(tmp_path):
@@ -433,6 +435,37 @@ def test_a_new_visitor_sees_the_examples_unless_the_address_names_runs(two_data_
     assert opened(two_data_sets, runs=["mine"]).choice.runs == ["mine"]
 
 
+def test_a_visitor_who_comes_back_sees_the_runs_of_the_job_without_examples_and_its_settings(tmp_path):
+    runs = RunsFolder(tmp_path)
+    add_examples(runs)
+    page = page_in(runs, n=100, rhs=2)
+    page.methods.param.update(methods=["cg"], tol=0.3)
+    page.run()
+    page.job.join(60)
+    later = page_in(runs)
+    later.open()
+    assert all(name.startswith(PREFIX) for name in later.choice.runs)
+    later.adopt(page.job)  # as soon as the browser has said whose it is
+    later.tick()
+    assert later.choice.runs == page.job.done and page.job.seen
+    assert (later.shared.system.n, later.methods.methods, later.methods.tol) == (100, ["cg"], 0.3)
+    assert said(later) == [] and later._bar._text.object == "Done: 1 run recorded."
+    later.shared.system.dataset = "diabetes"
+    later.tick()
+    assert not later._bar._text.visible, "the end of a job on other data"
+    assert later._answer._headline.object == "No result for diabetes yet."
+
+
+def test_the_verdict_counts_no_examples_next_to_runs_made_here(recorded, tmp_path):
+    runs = RunsFolder(shutil.copytree(recorded, tmp_path / "runs"))
+    shutil.copytree(runs.path_of("cg"), runs.path_of(f"{PREFIX}cg"))
+    shown = ["gs", "cyclic", f"{PREFIX}cg"]
+    page = opened(runs, runs=shown)
+    here = [runs.open(name) for name in shown[:2]]
+    assert page._answer.said[0] == judge(here, full_names([*here, runs.open(shown[2])])[:2]).headline
+    assert [row[0] for row in page._answer.table.rows][-1] == f"{PREFIX}cg"
+
+
 # --- several seeds ------------------------------------------------------------------------------------------------
 
 
@@ -441,7 +474,7 @@ def test_every_method_runs_once_with_every_seed_and_the_verdict_is_on_medians(tm
     page.open()
     page.methods.param.update(methods=["cg", "ap"], rules=["cyclic"], block_sizes=[25], tol=0.3)
     assert address.apply("seed=0,1,2", [page.shared.system]) == []
-    assert page.settings_words() == "2 (6 runs)"
+    assert page.settings_words() == "2 ticked, 6 runs"
     page.run()
     page.job.join(60)
     page.tick()

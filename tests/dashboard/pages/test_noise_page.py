@@ -44,4 +44,4 @@ def test_before_a_sweep_the_page_says_what_it_will_draw(shared):
     page = Noise(shared)
     page.open()
     text = drawn(page)._cards["sweep"].text
-    assert text.is_empty and "every run becomes a point" in text.empty
+    assert text.is_empty and "Every run becomes a point" in text.empty

@@ -13,7 +13,7 @@ pytest.importorskip("panel")
 from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.replay.page import Replay
+from apviz.dashboard.pages.replay.page import CHOOSE, Replay
 from apviz.dashboard.pages.replay.side import function_table, matching_update, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
 from tests.dashboard.visiting import drawn, visitor
@@ -194,3 +194,14 @@ def test_pictures_that_end_early_and_other_systems_are_said(shared, pair):
     assert "The two solves are of different systems." in page._note.object
     page.choice.other = ""
     assert not page._second.map.view.visible and not page._note.visible and not page._same.visible
+
+
+def test_runs_are_offered_by_what_people_call_them_and_by_name_where_these_are_equal(pair):
+    page, *_ = pair
+    options = page._others.options
+    assert next(iter(options.items())) == (CHOOSE, "")
+    names = [name for name in options.values() if name]
+    entries = {entry.name: entry for entry in page.shared.runs.entries()}
+    for label, name in list(options.items())[1:]:
+        assert label.startswith(f"{entries[name].method}, {entries[name].dataset} with {entries[name].n:,} rows")
+    assert set(page._runs.options.values()) == set(names) and len(names) == len(options) - 1

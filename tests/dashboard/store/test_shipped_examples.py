@@ -10,6 +10,7 @@ from apviz.dashboard.pages import PAGES
 from apviz.dashboard.store.examples import PREFIX, add_examples, examples_in_words
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
+from benchmarks.dashboard.examples import MACHINE
 from tests.dashboard.visiting import drawn, visitor
 
 
@@ -44,8 +45,13 @@ def test_the_landing_page_shows_the_comparison_and_says_where_it_was_solved(exam
     assert {trace.attrs["n"] for trace in page._traces.values()} == {1712} and len(page._traces) > 8
     assert page._answer.said[0].startswith("Cholesky solved it in"), "as the advice says for few rows"
     assert "These are stored examples from another machine. Press Run" in page._answer.said[1]
+    assert page.settings_words() == f"{len(page.methods.methods)} ticked, {len(page._traces)} runs", "Run repeats them"
     page.show_differences()
     assert not page.notice.view.visible, "the settings are those of the examples"
+
+
+def test_seconds_of_examples_do_not_compare_with_those_of_a_machine_of_the_same_name(examples):
+    assert all(examples.open(name).attrs["device_name"].endswith(MACHINE) for name in examples.names())
 
 
 def test_no_other_page_is_empty(examples):

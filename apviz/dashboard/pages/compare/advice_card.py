@@ -23,7 +23,9 @@ from apviz.methods import METHODS
 from apviz.tracing import Trace
 
 #: Columns of the table on a projector, because the sentence has the rest.
-_LECTURE = ("method", "seconds", "chance of success")
+_LECTURE = ("method", "seconds", "seconds, forecast", "seconds, measured", "chance of success")
+#: Heading of the column of work, which says what the unit is.
+WORK = "work (1 = every kernel entry once)"
 
 
 class AdviceCard:
@@ -55,11 +57,11 @@ class AdviceCard:
         self._measured, self._ticked = measured, ticked
         self.job: AdviceJob | None = None
         self._said: tuple[str, dict[str, float]] = ("", {})
+        #: Name of the method that the last advice has ticked; empty if it was ticked before.
+        self._ticked_name = ""
         self._inside = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.button = button(
-            "Which method?", "tips_and_updates", self.ask, size="medium",
-            description="Forecasts what each method would cost, from small solves.",
-        )  # fmt: skip
+        # a description would replace the label as the accessible name
+        self.button = button("Which method?", "tips_and_updates", self.ask, size="medium")
         self.view = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def suggest(self, dataset: str) -> None:
@@ -101,16 +103,18 @@ class AdviceCard:
         if job.advice is None or job.is_active:
             self._say("Which method?" if job.is_active else "No advice", state[:1].upper() + state[1:])
         else:
-            self._show(job.advice, job, found)
             if is_new:
                 self._tick_best(job.advice)
+            self._show(job.advice, job, found)
 
     def _tick_best(self, advice: Advice) -> None:
         """Add the recommended method to those of the next run, so that its estimate is checked."""
         solver = advice.best.solver
         name = next((key for key, entry in METHODS.items() if entry.name == solver.method.kind), None)
+        self._ticked_name = ""
         if name is not None and name not in self._methods.methods:
             self._methods.methods = [*self._methods.methods, name]
+            self._ticked_name = METHODS[name].name
             self._ticked()
 
     def _say(self, heading: str, text: str) -> None:
@@ -120,7 +124,11 @@ class AdviceCard:
         self._fill(parts)
 
     def _show(self, advice: Advice, job: AdviceJob, found: Mapping[str, float]) -> None:
-        rows = pd.DataFrame(advice.rows())
+        rows = pd.DataFrame(advice.rows()).rename(columns={"work": WORK})
+        if found:
+            measured = [f"{found[name]:.2g}" if name in found else "–" for name in advice.methods]
+            rows = rows.rename(columns={"seconds": "seconds, forecast"})
+            rows.insert(2, "seconds, measured", measured)
         if self._shared.lecture:
             rows = rows[[name for name in _LECTURE if name in rows]]
         table = pn.Column(
@@ -130,10 +138,14 @@ class AdviceCard:
             sizing_mode="stretch_width",
         )
         changes = [each.sentence for each in advice.alternatives]
+        notes = [
+            advice.origin,
+            *([f"{self._ticked_name} is now ticked among the methods."] if self._ticked_name else []),
+        ]
         parts: list[Any] = [
-            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(headline(advice, found), "h6"),
-            _text(advice.reason, "body2"), table,
-            *(_text(line) for line in (changes, advice.left_out, [advice.origin]) if line),
+            _text(f"Which method? {system_in_words(advice, job.spec)}, to {advice.tol:g}", "body2"),
+            _text(headline(advice, found), "h6"), _text(advice.reason, "body2"), table,
+            *(_text(line) for line in (changes, advice.left_out, notes) if line),
         ]  # fmt: skip
         if advice.best.chance >= 0.5:
             name = next(iter(advice.methods))
@@ -145,6 +157,12 @@ class AdviceCard:
         if not len(self.view):
             self.view.append(pmui.Paper(self._inside, sizing_mode="stretch_width", margin=8, elevation=1))
         self._inside[:] = parts
+
+
+def system_in_words(advice: Advice, spec: SystemSpec) -> str:
+    """Return the system of advice; a visitor has one target, and the other right-hand sides are random vectors."""
+    sides = "the target and 1 random vector" if spec.rhs == 2 else f"the target and {spec.rhs - 1} random vectors"
+    return advice.system.replace(f"{spec.rhs} right-hand sides", sides)
 
 
 def measured_seconds(job: AdviceJob, traces: Iterable[Trace]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,14 +76,23 @@ class Answer:
         self.named: list[str] = []
         #: Headline, and the text after it.
         self.said: tuple[str, str] = ("", "")
-        self._data = ""
+        #: Chosen data set without a run, and what is shown instead.
+        self._missing = ("", "")
 
     @property
     def ordered(self) -> list[str]:
         """Return the names of the finished runs, the best first."""
         return list(self._finished)
 
-    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool, remark: str = "") -> None:
+    def show(
+        self,
+        traces: Mapping[str, Trace],
+        selected: str,
+        *,
+        solving: bool,
+        remark: str = "",
+        not_judged: Collection[str] = (),
+    ) -> None:
         """Judge the finished runs by their names in the folder, and list them.
 
         Runs that were repeated with several seeds are judged by medians, and have one row for each method.
@@ -91,12 +100,15 @@ class Answer:
         Args:
             solving: Whether more runs will follow.
             remark: Sentence after the verdict.
+            not_judged: Names of runs that are listed without a part in the verdict: examples next to other runs.
         """
-        if groups := groups_over_seeds(list(traces.values())):
+        judged = {key: trace for key, trace in traces.items() if key not in not_judged}
+        if groups := groups_over_seeds(list(judged.values())):
             self._show_over_seeds(groups, traces, selected, solving, remark)
             return
         names = full_names(list(traces.values()))
-        found = judge(traces.values(), names, more_to_come=solving)
+        called = dict(zip(traces, names, strict=True))
+        found = judge(judged.values(), [called[key] for key in judged], more_to_come=solving)
         has_verdict = bool(found.standings) or not solving
         self._say(found.headline if has_verdict else "", [found.others, found.change, remark], solving)
         self._propose(found, solving=solving)
@@ -146,15 +158,22 @@ class Answer:
         self.said = (headline, rest)
         self._write()
 
-    def name_data(self, name: str) -> None:
-        """Begin the headline with the data set of the runs, where a visitor has chosen another; empty: do not."""
-        if name != self._data:
-            self._data = name
+    def name_data(self, missing: str, shown: str) -> None:
+        """Say that a data set has no result yet, and call the verdict what it is.
+
+        Args:
+            missing: Chosen data set without a run that is shown; empty if there is one.
+            shown: What is shown instead, such as `Stored example (china)`.
+        """
+        if (missing, shown) != self._missing:
+            self._missing = missing, shown
             self._write()
 
     def _write(self) -> None:
         headline, rest = self.said
-        headline = f"{self._data}: {headline}" if self._data and headline else headline
+        missing, shown = self._missing
+        if missing and headline:
+            headline, rest = f"No result for {missing} yet.", f"{shown}: {headline}"
         self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
 
     def _propose(self, found: Verdict | None, *, solving: bool) -> None:

@@ -92,8 +92,8 @@ def _residuals_card(
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
-        "Residual", "A cross: not converged. An open diamond: computed from all rows, not updated. "
-        "Point at grey curves for names. AP: alternating projection.", residuals,
+        "Residual", "Cross: not converged. Open diamond: residual checked on all rows. Work 1: every kernel entry "
+        "once. Hover over a grey curve for its name. AP: alternating projection.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip
@@ -133,8 +133,8 @@ def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
     """Return the cards without curves over work or time."""
     return {
         "kappas": ChartCard(
-            "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 on κ′; either may be loose. ≈ is an estimate, "
-            "and a dotted line leads to the bound that is certain.",
+            "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 (Wu et al., AISTATS 2024) on κ′; either may "
+            "be loose. ≈ is an estimate, and a dotted line leads to the bound that is certain.",
             lambda traces, theme: plots.condition_numbers(in_order(traces), theme=theme), takes=has_kappa,
             table=kappas_table, sentence=kappa_sentence, lecture=lecture,
         ),

@@ -30,6 +30,7 @@ from apviz.dashboard.pages.compare.charts import GROWING, NOTHING_YET, OF_ONE_RU
 from apviz.dashboard.pages.compare.highlight import MOST
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
+from apviz.dashboard.settings.system_choice import MOST_SEEDS
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.examples import PREFIX, examples_in_words
 from apviz.racing import By
@@ -77,6 +78,8 @@ class Compare(SolvingPage):
         self._turn = 0
         #: Number of drawings of the first chart after which the others may follow, and the time limit for that wait.
         self._awaited, self._patience = 0, 0.0
+        #: Runs that the page chose, not the visitor, and the settings that belong to them.
+        self._by_default: tuple[list[str], dict[str, Any]] = ([], {})
         #: Before the page opens, the address is still being read, part by part.
         self._is_open = False
         self._answer = Answer(self._select, self.rerun, lecture=shared.lecture)
@@ -121,7 +124,7 @@ class Compare(SolvingPage):
         """Return the number of methods, and of their runs if settings or seeds multiply them."""
         count, seeds = len(self.methods.methods), self.shared.system.seed
         runs = self.methods.count_solvers() * len(dict.fromkeys(seeds))
-        return f"{count} ({runs} runs)" if runs > count else str(count)
+        return f"{count} ticked" + (f", {runs} runs" if runs > count else "")
 
     def advanced(self) -> list[Viewable]:
         return advanced_method_panel(self.methods, self.fields)
@@ -155,7 +158,10 @@ class Compare(SolvingPage):
                 MAX_RUNS
             )
             if self.choice.runs and untouched:
-                self.use_shown()
+                self._use_shown(with_methods=self.methods.is_untouched)
+            self._by_default = list(self.choice.runs), self._settings() if untouched else {}
+        elif untouched:
+            self._by_default = [], self._settings()
         if self.choice.runs == before:  # otherwise shown already
             self._changed()
         if not self._made_with:
@@ -170,6 +176,28 @@ class Compare(SolvingPage):
         first = self._traces.get(self.choice.selected)
         return [*([first] if first is not None else []), *(each for each in self._traces.values() if each is not first)]
 
+    @property
+    def shows_examples_only(self) -> bool:
+        return all(name.startswith(PREFIX) for name in self._traces)
+
+    def use_shown(self) -> None:
+        """Take over the settings of the runs shown: of their system, all their seeds, and their methods."""
+        self._use_shown(with_methods=False)
+        self.methods.param.update(**{name: value for name, value in self._made_with.items() if name != "name"})
+
+    def _use_shown(self, *, with_methods: bool) -> None:
+        super().use_shown()
+        traces = self.shown_runs()
+        seeds = sorted({seed for trace in traces if (seed := trace.attrs.get("seed")) is not None})
+        if 0 < len(seeds) <= MOST_SEEDS:
+            self.shared.system.param.update(seed=seeds)
+        if with_methods:
+            self.methods.adopt(traces)
+            self._made_with = self.methods.param.values()
+
+    def _settings(self) -> dict[str, Any]:
+        return {**self.shared.system.param.values(), **self.methods.param.values()}
+
     def own_differences(self) -> list[str]:
         now = self.methods.param.values()
         return [self.methods.param[name].label.lower() for name, value in self._made_with.items() if now[name] != value]
@@ -181,8 +209,9 @@ class Compare(SolvingPage):
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
         self._suggest_a_step()
-        shown = {str(trace.attrs["dataset"]) for trace in self._traces.values()}
-        self._answer.name_data("" if self.shared.system.dataset in shown else ", ".join(sorted(shown)))
+        shown, chosen = {str(trace.attrs["dataset"]) for trace in self._traces.values()}, self.shared.system.dataset
+        what = "Stored example" if self.shows_examples_only else "Earlier runs"
+        self._answer.name_data("" if chosen in shown else chosen, f"{what} ({', '.join(sorted(shown))})")
         self.show_differences()
         self._cards["residuals"].text.empty = SOLVING if self.has_running else NOTHING_YET
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
@@ -194,12 +223,20 @@ class Compare(SolvingPage):
     def adopt(self, job: Job) -> None:
         super().adopt(job)
         self._advice.adopt(job)
+        if job is self.job and self._is_open and self.choice.runs == self._by_default[0]:
+            # the page chose them before it knew of the job, whose runs they would mix with
+            self._by_default = [], self._by_default[1]
+            self.choice.param.update(runs=[], selected="", pinned=[], hidden=[])
 
     def _take(self, job: ComparisonJob) -> None:
         """Take new runs of the job, or new updates of the running solve."""
         new = self.take_runs(job)
         if new:
             self._show_of_one_data_set([*self.choice.runs, *new], new[-1])
+            if self._settings() == self._by_default[1]:
+                # a visitor who came back to this job has set nothing since
+                self._use_shown(with_methods=True)
+                self._by_default = [], self._settings()
         # The table is cheap, and pending charts take long while a solve runs, so update it at once.
         if new or not job.is_active:
             self._show_answer()
@@ -236,6 +273,7 @@ class Compare(SolvingPage):
         is_own = system.dataset not in datasets.registry
         is_solved = any(trace.attrs["dataset"] == system.dataset for trace in self._traces.values())
         is_new = is_own and not is_solved and not self.has_running and self._advice.job is None
+        self.notice.run = "Find the best method, or Run" if is_new else "Run"
         self._advice.suggest(system.dataset if is_new else "")
         self._bar.emphasise(not is_new)
 
@@ -320,7 +358,9 @@ class Compare(SolvingPage):
 
     def _best(self) -> str:
         """Return the name of the best run; empty without runs."""
-        standings = judge(self._traces.values()).standings
+        examples = {name: trace for name, trace in self._traces.items() if name.startswith(PREFIX)}
+        here = [trace for name, trace in self._traces.items() if name not in examples]
+        standings = judge(here or examples.values()).standings
         return next((name for name, trace in self._traces.items() if trace is standings[0].trace), "")
 
     def _show_selected(self) -> None:
@@ -336,7 +376,9 @@ class Compare(SolvingPage):
         solving = self.job is not None and self.job.is_active
         stored = examples_in_words(self._traces)
         remark = " ".join([*([f"{stored} Press Run to solve here."] if stored else []), *self._not_shown])
-        self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark)
+        examples = [name for name in self._traces if name.startswith(PREFIX)]
+        others = examples if len(examples) < len(self._traces) else []
+        self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark, not_judged=others)
         self._answer.show_live(self._growing())
         if self._answer.runs not in self._top.objects:
             self._top.append(self._answer.runs)

@@ -29,7 +29,7 @@ NO_MODEL = "none yet"
 _WHAT_WILL_BE_SEEN = """Choose data, rows and a kernel. **Fit**, above, trains the hyperparameters and fits a model to
 the chosen rows. The page then shows how well the model predicts rows that it leaves out. With a model you can predict:
 
-- a table that you drop: you get its columns, with the mean, sd and 95% interval of each row;
+- a table that you upload: each row gets a mean, an sd and a 95% interval;
 - a grid over one, two or three inputs: you get a curve with its interval, a map, or a file."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -25,12 +26,15 @@ from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.replay.side import Measure, Side, has_function, matching_update
 from apviz.dashboard.settings.recording import RecordChoice, RecordingPanel
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.examples import PREFIX
 from apviz.methods import METHODS
 from apviz.plots._axes import X, without_buttons
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 
 _NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record a solve."
+#: Option of the second run before one is chosen.
+CHOOSE = "(choose a second run)"
 _NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a solve."
 #: Unit of the curves' x axis for what two solves have in common.
 _AXES: dict[Measure, X] = {"work": "work", "seconds": "seconds", "update": "epochs"}
@@ -58,10 +62,10 @@ class Replay(SolvingPage):
         super().__init__(shared, label="Record a solve")
         self.recording, self.choice = RecordChoice(), ReplayView()
         self.models = [self.recording, self.choice]
-        self._runs = pmui.Select(label="Left run", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12))
+        self._runs = pmui.Select(label="Run", options={}, sizing_mode="stretch_width", margin=(12, 12, 4, 12))
         self._runs.param.watch(lambda event: self._select(event.new), "value")
         self._others = pmui.Select(
-            label="Right run", options={"none": ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
+            label="Compare with", options={CHOOSE: ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
         )
         self._others.param.watch(lambda event: self.choice.param.update(other=event.new or ""), "value")
         self._same = pmui.RadioButtonGroup.from_param(self.choice.param.same, size="small", margin=(12, 12, 4, 12))
@@ -171,9 +175,21 @@ class Replay(SolvingPage):
                 self.choice.run = names[0] if names else ""
             if self.choice.other not in names:
                 self.choice.other = ""
-        self._runs.param.update(options=names, value=self.choice.run or None, visible=bool(names))
-        options = {"none": ""} | {name: name for name in names}
+        labels = self._labels(names)
+        self._runs.param.update(options=labels, value=self.choice.run or None, visible=bool(names))
+        options = {CHOOSE: ""} | labels
         self._others.param.update(options=options, value=self.choice.other, visible=len(names) > 1)
+
+    def _labels(self, names: Sequence[str]) -> dict[str, str]:
+        """Return runs by what people call them: method, data and rows; the name too where these are equal."""
+        entries = {entry.name: entry for entry in self.shared.runs.entries()}
+        said = {
+            name: f"{each.method}, {each.dataset} with {each.n:,} rows{', example' * name.startswith(PREFIX)}"
+            if (each := entries.get(name)) is not None and each.n is not None else name
+            for name in names
+        }  # fmt: skip
+        count = Counter(said.values())
+        return {words if count[words] == 1 else f"{words} ({name})": name for name, words in said.items()}
 
     def _select(self, name: str | None) -> None:
         if name and name != self.choice.run:

@@ -146,8 +146,8 @@ def map_card(*, lecture: bool) -> AnimationCard:
     """Return the card of the residual over the rows."""
     return AnimationCard(
         "Where the residual is",
-        "Red and blue: the residual of the target, white: none. The block of the update is marked, and around it the "
-        "margin that it solves on as well.",
+        "Red and blue: the residual of the target, white: none. Marked: the rows of this update's block, as one region "
+        "or scattered dots. Overlapping blocks also solve on a hatched margin.",
         lambda trace, theme, others: ResidualMap(trace, compared_with=others, theme=theme),
         takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460, lecture=lecture,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.analysis.sweeps import Over, sweep_table
+from apviz.comparison import choose_block_sizes
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
@@ -26,7 +27,7 @@ class BlockSize(SweepPage):
     growing: ClassVar[tuple[str, ...]] = ("sweep", "residuals")
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared, "Sweep b")
+        super().__init__(shared, "Try block sizes")
         self.sweep = BlockSizeSweep()
         self.models = [self.sweep, self.choice]
 
@@ -35,7 +36,8 @@ class BlockSize(SweepPage):
         return [self.fields.add(each, **wide) for each in (s.sizes, s.tol, s.max_epochs)]
 
     def settings_words(self) -> str:
-        return f"{len(self.sweep.sizes)} block sizes" if self.sweep.sizes else "n/2 … n/64"
+        sizes = sorted(set(self.sweep.sizes)) or choose_block_sizes(self.shared.system.n)
+        return f"{len(sizes)} block sizes, {sizes[-1]:,} … {sizes[0]:,}" if len(sizes) > 1 else f"b = {sizes[0]:,}"
 
     def advanced(self) -> list[Viewable]:
         return self.sweep.block_panel(self.fields)
@@ -52,8 +54,8 @@ class BlockSize(SweepPage):
                 "converge, an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
                 takes=_has_block_size, table=sweep_table,
-                empty="Nothing to draw yet: Sweep b solves the chosen system once for every block size, and every run "
-                "becomes a point: its epochs, seconds, κ′ and memory against b.",
+                empty="Nothing to draw yet. Try block sizes solves the chosen system once for every block size b. "
+                "Every run becomes a point: its epochs, seconds, κ′ and memory against b.",
                 lecture=lecture,
             ),
             "residuals": ChartCard(

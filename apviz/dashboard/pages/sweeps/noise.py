@@ -24,7 +24,7 @@ class Noise(SweepPage):
     over: ClassVar[Over] = "noise"
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared, "Sweep σ²")
+        super().__init__(shared, "Try noise levels")
         self.sweep = NoiseSweep()
         self.methods = MethodChoice(rules=["gauss-southwell"], block_sizes=[200], max_epochs=500)
         self.models = [self.sweep, self.methods, self.choice]
@@ -48,8 +48,8 @@ class Noise(SweepPage):
                 "Points farther up and to the right are harder: κ grows as σ² falls. A cross is a run that did not "
                 "converge, an open circle one that still runs or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.noise_sweep(traces, theme=theme), table=sweep_table, axes=520,
-                empty="Nothing to draw yet: Sweep σ² solves the chosen system at every noise by every method that is "
-                "ticked, and every run becomes a point, its work and its iterations against κ.",
+                empty="Nothing to draw yet. Try noise levels solves the chosen system at every noise by every ticked "
+                "method. Every run becomes a point: its work and its iterations against κ.",
                 lecture=lecture,
             ),
         }  # fmt: skip

@@ -22,6 +22,7 @@ from apviz.dashboard.pages.training.step import StepDetails
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.shown import Notice, data_differences
 from apviz.dashboard.settings.training import TrainingPlan, advanced_training_panel, training_panel
+from apviz.dashboard.store.examples import PREFIX
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
 from apviz.plots.models.lengthscales import has_lengthscales
@@ -109,7 +110,10 @@ class Training(Page):
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
         trace = None if self.has_running else self.selected.trace
-        self.notice.show([] if trace is None else data_differences(self.shared.system, trace.attrs))
+        self.notice.show(
+            [] if trace is None else data_differences(self.shared.system, trace.attrs),
+            is_example=self.choice.training.startswith(PREFIX),
+        )
         now = time.perf_counter()
         if now >= self._next_list:
             self._next_list = now + LIST_SECONDS
