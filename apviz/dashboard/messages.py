@@ -7,7 +7,6 @@ array that it describes. The visitor controls all three sizes.
 from __future__ import annotations
 
 import base64
-import logging
 import zlib
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -28,8 +27,6 @@ REQUEST_BYTES: Final = 64 * 2**10
 #: Number types that browsers send.
 _DTYPES: Final = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "float64")
 _GZIP: Final = 31
-#: Most characters of a message in the log, which would otherwise take seconds to format megabytes of an attack.
-_LOGGED: Final = 200
 
 _sent: WeakKeyDictionary[Document, int] = WeakKeyDictionary()
 
@@ -38,23 +35,11 @@ def bound_messages() -> None:
     """Bound the messages of all servers that this process creates from now on."""
     Deserializer._decode_bytes = _decode_bytes
     Deserializer._decode_ndarray = _decode_ndarray
-    logging.getLogger("bokeh.server.protocol_handler").addFilter(shorten)
     # Bokeh takes a string instead of an image for a file name and reads that file, even if a browser sent it.
     Image.transform = lambda self, value: value if isinstance(value, str) else _read_picture(self, value)
     per_app_patterns[:] = [
         (route, BoundedSocket if issubclass(handler, WSHandler) else handler) for route, handler, *_ in per_app_patterns
     ]
-
-
-def shorten(record: logging.LogRecord) -> bool:
-    """Shorten Bokeh's report of a message that failed, and leave out the traceback of one that was rejected."""
-    if isinstance(record.args, tuple) and len(record.args) == 2:
-        message, error = record.args
-        if isinstance(error, DeserializationError):
-            record.msg, record.args, record.exc_info = "message rejected: %s", (str(error)[:_LOGGED],), None
-        else:
-            record.args = (repr(message)[:_LOGGED], error)
-    return True
 
 
 class Unpacked(bytes):

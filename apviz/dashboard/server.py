@@ -13,6 +13,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from bokeh.core.serialization import DeserializationError
 from panel.io.server import Server
 from tornado.websocket import WebSocketClosedError
 
@@ -149,6 +150,10 @@ def _is_of_open_tab(record: logging.LogRecord) -> bool:
 
 
 def _shortened(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if isinstance(error, DeserializationError):
+        # no fault of the server; a traceback for each message of an attack would hold up all visitors
+        record.msg, record.args, record.exc_info = f"message rejected: {error}", (), None
     said = record.getMessage()
     if len(said) > LINE_CHARACTERS:
         record.msg, record.args = f"{said[:LINE_CHARACTERS]} …", ()

@@ -97,7 +97,8 @@ class Tab:
         where = await self.found(lambda each: each["name"].endswith("FileDropper"))
         entries = [
             ["name", name], ["type", "text/csv"], ["chunk", chunk], ["total_chunks", chunks],
-            ["data", {"type": "bytes", "data": _base64(content)}],
+            # in a thread, because a tab that compresses megabytes answers no ping
+            ["data", {"type": "bytes", "data": await asyncio.to_thread(_base64, content)}],
         ]  # fmt: skip
         self._say("upload_event", [["model", {"id": where["id"]}], ["data", {"type": "map", "entries": entries}]])
 
