@@ -202,7 +202,7 @@ def blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"removes only {share(1 - kept)} of the whole residual"
     evidence = (
-        "The blocks do not overlap. Each update zeroes the residual on its own block, but an epoch, a pass over all "
+        "The blocks do not overlap. Each update zeroes the residual on its own block. But an epoch, one pass over all "
         f"blocks, {keeps}."
     )
     advice = "Use overlapping blocks of neighbouring rows."
