@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | docs | lite | lab | check | test | test-slow | test-gpu | test-trust | mutants | coverage | audit | lint | bench | gpu-kit | screenshots
+# apviz: make demo | dashboard | notebooks | docs | lite | lab | check | test | test-slow | test-gpu | test-trust | mutants | coverage | audit | lint | dist | bench | gpu-kit | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks docs lite lab check test test-slow test-gpu test-trust test-sanitized mutants coverage audit lint bench gpu-kit screenshots clean
+.PHONY: demo dashboard notebooks docs lite lab check test test-slow test-gpu test-trust test-sanitized mutants coverage audit lint dist bench gpu-kit screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -87,10 +87,11 @@ mutants: $(VENV)/installed-dev
 	$(PIP) "mutmut>=3.8"
 	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)') $(if $(SAMPLE),--sample $(SAMPLE))
 
-# known vulnerabilities of everything that is installed, PyTorch's build by its version; asks the index of packages, and
-# fails where that does not answer
+# known vulnerabilities of everything that is installed, PyTorch's build by its version, and unsafe habits of the workflows;
+# asks the index of packages, and fails where that does not answer
 audit: $(VENV)/installed-dev
-	$(PIP) "pip-audit>=2.9"
+	$(PIP) "pip-audit>=2.9" "zizmor>=1.30"
+	$(BIN)/zizmor --offline --quiet .
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+[^=]*$$//' > $(VENV)/audited.txt
 	$(BIN)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement $(VENV)/audited.txt
 
@@ -100,6 +101,16 @@ lint: $(VENV)/installed-dev
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the source archive and a wheel made from it, dist/, checked; the version is the tag's. The release workflow makes the
+# other wheels, by cibuildwheel
+dist: $(VENV)/bin/python
+	$(PIP) "build>=1.3" "twine>=6.2" "check-wheel-contents>=0.6.3"
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	@ls -sh dist
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks $(PARTS)
