@@ -25,6 +25,8 @@ Form = tuple[str, int, int]
 FORMS = frozenset({
     "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
 })  # fmt: skip
+#: major and minor version
+OLDEST_TRITON = (3, 5)
 #: every part of a product is evaluated again for each of its derivatives
 MAX_PARTS = 6
 #: programs that fill the largest GPUs a few times over; in float64 a multiprocessor holds as few as two
@@ -73,7 +75,7 @@ class FusedOperator(ByTiles):
 
     Raises:
         ValueError: another dtype than float32 and float64; a kernel that it lacks; no GPU.
-        ImportError: Triton is not installed.
+        ImportError: Triton is not installed, or older than 3.5.
     """
 
     name = "fused"
@@ -85,7 +87,7 @@ class FusedOperator(ByTiles):
                 f"operator 'fused' computes in float32 or float64, not {dtype or x.dtype}; use operator='tiled'"
             )
         if not is_installed():
-            raise ImportError("operator 'fused' needs Triton: pip install 'apviz[gpu]', or use operator='tiled'")
+            raise ImportError("operator 'fused' needs Triton 3.5: pip install 'apviz[gpu]', or use operator='tiled'")
         if x.device.type != "cuda" and not is_interpreted():
             raise ValueError(
                 f"operator 'fused' is for GPUs, and the points are on {x.device.type}; use operator='tiled' "
@@ -313,8 +315,12 @@ def supports(formula: Formula) -> bool:
 
 
 def is_installed() -> bool:
-    """Tests whether Triton is."""
-    return importlib.util.find_spec("triton") is not None
+    """Tests whether Triton is, with what the kernels use: older ones come with PyTorch before 2.9."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    import triton
+
+    return tuple(int(part) for part in triton.__version__.split(".")[:2]) >= OLDEST_TRITON
 
 
 def is_interpreted() -> bool:

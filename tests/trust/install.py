@@ -204,7 +204,10 @@ def environment(version: str, resolution: str) -> Path:
     [wheel] = at.glob("*.whl")
     do(uv, "venv", "--quiet", "--python", Path(base).resolve(), at / "venv")
     install = (uv, "pip", "install", "--quiet", "--python", python)
-    do(*install, "--resolution", resolution, f"{wheel}[{EXTRAS}]")
+    # `lowest-direct` lowers what the command names: of a wheel only the wheel would be
+    extras = [part for extra in EXTRAS.split(",") for part in ("--extra", extra)]
+    do(*install, "--resolution", resolution, "--requirements", ROOT / "pyproject.toml", *extras)
+    do(*install, "--no-deps", wheel)
     (at / "installed.txt").write_text(do(uv, "pip", "freeze", "--exclude", "apviz", "--python", python))
     do(*install, "--constraints", at / "installed.txt", *TOOLS)
     return python

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 import apviz
+from apviz.operators import fused
 from apviz.partitions import KDTree
 
 #: timeout of a command, in seconds
@@ -34,14 +35,16 @@ TABLE = "données.csv" if sys.getfilesystemencoding() == "utf-8" else "donnees.c
 #: forbidden characters and names of files on Windows
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]|[ .]$')
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$", re.IGNORECASE)
+COMMANDS = ("compare", "advise", "datasets", "fit", "predict", "experiment", "report", "show", "doctor", "dashboard")
 #: largest length of a path below the folder of a user; Windows allows 260 characters in total
 LONGEST = 120
 
 
 def everything_is_imported() -> None:
-    """Import every module and every public name, which are loaded lazily."""
+    """Import every module and every public name, which are loaded lazily; kernels for GPUs where their compiler is."""
+    left_out = ["__main__", *([] if fused.is_installed() else ["fused_kernels"])]
     for module in pkgutil.walk_packages(apviz.__path__, "apviz."):
-        if not module.name.endswith("__main__"):
+        if module.name.rpartition(".")[2] not in left_out:
             importlib.import_module(module.name)
     for name in apviz.__all__:
         getattr(apviz, name)
@@ -93,9 +96,16 @@ def a_table_is_compared_reported_and_shown() -> None:
         assert apviz.open_trace(path).attrs["stop_reason"] == "converged", path
         told("show", str(path))
     assert TABLE in Path("runs/report.html").read_text("utf-8")
+    told("report", "runs")
     told("advise", TABLE, "--target", "prix")
     told("datasets")
     told("doctor")
+
+
+def every_command_has_help() -> None:
+    """Check that the help of every command can be printed, which typer and rich do together."""
+    for name in COMMANDS:
+        told(name, "--help")
 
 
 def the_dashboard_answers() -> None:
@@ -144,8 +154,8 @@ def every_name_is_one_on_windows_and_macos() -> None:
 
 STEPS = (
     everything_is_imported, a_solve_and_a_training_are_right, a_table_is_compared_reported_and_shown,
-    the_dashboard_answers, what_is_fetched_ends_in_a_sentence_where_there_is_no_network,
-    every_name_is_one_on_windows_and_macos,
+    every_command_has_help, the_dashboard_answers,
+    what_is_fetched_ends_in_a_sentence_where_there_is_no_network, every_name_is_one_on_windows_and_macos,
 )  # fmt: skip
 
 
