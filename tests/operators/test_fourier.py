@@ -12,7 +12,7 @@ from scipy.special import j0
 import apviz
 from apviz import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from apviz.operators import CountingOperator, DenseOperator, FourierOperator, make_operator
-from apviz.operators.fourier import near_far
+from apviz.operators.fourier import near_far, radial_product
 from apviz.operators.fourier.engine import with_fourier_products
 from apviz.operators.tiled import TiledOperator
 from tests.device import only_on_the_cpu
@@ -66,6 +66,16 @@ def worst(operator, x, columns=12):
 def allowed(operator):
     """The stated bound; float32 also rounds the inputs."""
     return operator.error + (operator.entry_rounding if operator.x.dtype == torch.float32 else 1e-12)
+
+
+def test_where_frequencies_do_not_fit_there_are_fewer_and_more_neighbours_and_the_same_bound(monkeypatch):
+    x, kernel = points("uniform", 3000, 3), Matern32(lengthscale=0.4)
+    usual = FourierOperator(torch.from_numpy(x), kernel, 0.1, torch.float64)
+    least = usual.modes * radial_product.memory_of_mode(np.dtype(np.float64))
+    monkeypatch.setattr(radial_product, "free_memory", lambda device: 0.5 * least / radial_product.MEMORY_SHARE)
+    small = FourierOperator(torch.from_numpy(x), kernel, 0.1, torch.float64)
+    assert worst(small, x) <= allowed(small) and small.error == usual.error
+    assert small.modes <= 0.5 * usual.modes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -2,7 +2,8 @@
 
 Band and cut-off are those of least estimated cost: neighbours cost a fixed time a pair, the transforms one a point and
 one a frequency (`NEAR_COST`, `POINT_COST`, `MODE_COST`, measured). The choice depends on the points and the allowed
-error alone, so that the same system gives the same numbers.
+error alone, so that the same system gives the same numbers; only where its frequencies would not fit the free memory
+there are fewer, and more neighbours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from apviz.kernels.radial import Radial
-from apviz.memory import require_memory
+from apviz.memory import free_memory, require_memory
 from apviz.operators.fourier import cell_list
 from apviz.operators.fourier.cell_list import AnyArray, Array, Grid, Sorted
 from apviz.operators.fourier.far_field import Box, FarField, Transforms, modes_of, series_shape, window_for
@@ -27,6 +28,8 @@ NEAR_COST, POINT_COST, MODE_COST, DOUBLE = 8.0, {1: 55.0, 2: 220.0, 3: 450.0}, 1
 MODES_IN_CACHE = 4e6
 #: most frequencies; 1.25³ of them take 3 GB as complex numbers in float32
 MOST_MODES = 2e8
+#: share of the free memory for frequencies
+MEMORY_SHARE = 0.6
 #: share of the allowed error for the split; aliasing, the window and the transforms take up to the same
 SPLIT_SHARE, TIGHTER, ATTEMPTS = 0.4, 0.6, 4
 #: error that the series may have: the rest is that of the transforms, with their rounding
@@ -84,6 +87,8 @@ class RadialProduct:
         self.box = box or Box(x.min(axis=0), x.max(axis=0))
         self._allowed = SERIES_SHARE * error - ROUNDING[dtype.name]
         self._distances, self._share = _sampled_distances(x)
+        fitting = MEMORY_SHARE * free_memory(torch.device("cpu")) / memory_of_mode(dtype)
+        self._most_modes = min(MOST_MODES, fitting)
         self.far = self._far_of(split) if split is not None else self._chosen()
         self.split = self.far.split
         near = self.split.near
@@ -97,10 +102,10 @@ class RadialProduct:
         return float(np.searchsorted(self._distances, cutoff)) * self._share
 
     def cost(self, split: Split) -> float:
-        """Estimate the nanoseconds of a product with one column; infinite if it has too many frequencies."""
+        """Estimate the nanoseconds of a product with one column; infinite if its frequencies do not fit."""
         reach = window_for(self.radial, split.band, self.box.diagonal, self.error).reach
         modes = float(modes_of(series_shape(split.band, self.box.sides, reach)[1]))
-        if modes > MOST_MODES:
+        if modes > self._most_modes:
             return math.inf
         double = 1.0 if self.dtype == np.float32 else DOUBLE
         transforms = self._transforms * MODE_COST * modes * (1.0 + modes / MODES_IN_CACHE) ** 0.3
@@ -120,6 +125,9 @@ class RadialProduct:
         measured = math.inf
         for _ in range(ATTEMPTS):
             split = cheapest(self.radial, target, self.cost, steps)
+            if split is None and self._most_modes < MOST_MODES:
+                self._most_modes = MOST_MODES  # raises MemoryError, with the number of frequencies
+                continue
             if split is None:
                 break
             far = self._far_of(split)

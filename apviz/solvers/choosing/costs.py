@@ -55,7 +55,7 @@ SWEEP, PASS = 3.3, 5.0
 #: usual sweeps: the first, and those for each factor of ten in the residual; such factors until another pass is due
 FIRST, PER_DIGIT, DIGITS_OF_PASS = 1.0, 0.8, 2.0
 #: bytes of a row: its parts of local solves, transforms and near neighbours; and of a frequency in float64
-BYTES_OF_ROW, BYTES_OF_MODE = 2000.0, 150.0
+BYTES_OF_ROW, BYTES_OF_MODE = 1600.0, 150.0
 
 P = ParamSpec("P")
 
