@@ -19,7 +19,7 @@ import apviz
 from apviz.gp.prediction import accuracy
 from apviz.gp.prediction.posterior import Posterior
 from apviz.solvers.choosing import automatic
-from tests.device import DEVICE
+from tests.device import DEVICE, only_on_the_cpu
 from tests.textbook import CORRELATIONS
 
 LENGTHSCALE = 0.5
@@ -217,3 +217,27 @@ def test_a_float32_gpytorch_model_predicts_to_a_tenth_of_its_deviation():
         mean, variance = found.mean.double().numpy(), found.variance.double().numpy()
     assert (np.abs(mean - c.T @ solved[:, -1]) <= 0.1 * sd).all()
     np.testing.assert_allclose(np.sqrt(variance), sd, rtol=0.1)
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_after_a_solve_by_fourier_products_the_residual_is_by_these_too_and_within_its_bound():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (3_000, 2))
+    y = np.sin(9 * x.sum(1)) + 0.3 * rng.standard_normal(len(x))
+    h = apviz.Hyperparameters("matern52", (0.2,), outputscale=1.0, noise=0.1)
+    solver = apviz.ColouredProjection(products="fourier", tol=1e-4)
+    posterior = apviz.Posterior(x, y, h, solver, device="cpu", operator="tiled")
+    assert posterior.solution.certificate.kind != "exact"
+    entries = []
+    with pytest.MonkeyPatch.context() as patch:
+        exact = apviz.operators.TiledOperator.matmul
+        patch.setattr(
+            apviz.operators.TiledOperator, "matmul", lambda self, v: (entries.append(self.n), exact(self, v))[1]
+        )
+        found = posterior._mean_residual()
+    assert not entries
+    r = cdist(x, x) / 0.2 * 5**0.5
+    k = (1 + r + r * r / 3) * np.exp(-r) + 0.1 * np.eye(len(x))
+    left = y - k @ posterior.weights.double().numpy()
+    assert np.linalg.norm(found.r.numpy() - left) <= found.rounding
+    assert found.rounding < 0.1 * np.linalg.norm(left)

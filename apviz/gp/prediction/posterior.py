@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -26,6 +27,7 @@ from apviz.gp.prediction.accuracy_sample import (
     SAMPLE_SECONDS,
     SAMPLE_SHARE,
     corrected,
+    operator_for,
     residual_of,
     sampled_errors,
 )
@@ -485,7 +487,7 @@ class Posterior:
             seconds = max(SAMPLE_SECONDS, SAMPLE_SHARE * self.solution.seconds)
         with explained("an accuracy", FEWER_AT_ONCE):
             exact, found = self._reference(), self._mean_residual()
-            residual = corrected(found, self.system, self.operator, self.weights, exact.solver, hooks)
+            residual = corrected(found, self.system, self._residual_operator, self.weights, exact.solver, hooks)
 
             def own(chunk: Tensor, rows: slice, _: PointErrors) -> Tensor:
                 return self._by_batches.errors(chunk, rows, hooks, residual).predicted_sd
@@ -547,8 +549,12 @@ class Posterior:
 
     def _mean_residual(self) -> MeanResidual:
         if self._measured is None:
-            self._measured = residual_of(self.system, self.operator, self.weights)
+            self._measured = residual_of(self.system, self._residual_operator, self.weights)
         return self._measured
+
+    @cached_property
+    def _residual_operator(self) -> CountingOperator:
+        return operator_for(self.operator, self.solution)
 
     def _accuracy(self, errors: list[PointErrors], points: int) -> PredictionAccuracy:
         return PredictionAccuracy.of(errors, points, self.mean_error, how_known(self.solution), self._means.error)
