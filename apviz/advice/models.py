@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from apviz.advice.forecast import in_words
-from apviz.settings import require, require_whole
+from apviz.settings import require, require_number, require_whole
 
 #: results of the referee, written by `python -m benchmarks.referee advice`
 RESULTS: Final = Path(__file__).with_name("referee.json")
@@ -187,9 +187,12 @@ def advise_models(n: int, d: int, *, minutes: float = 5.0, distinct: int | None 
     """
     require_whole("n", n, 1)
     require_whole("d", d, 1)
-    require(0 < minutes < math.inf, "minutes", minutes, "a positive number of processor minutes")
-    rows = n if distinct is None else distinct
-    require(0 < rows <= n, "distinct", distinct, f"from 1 to n = {n}")
+    require_number("minutes", minutes, 0.0, "a positive number of processor minutes", strictly=True)
+    rows = n
+    if distinct is not None:
+        require_whole("distinct", distinct, 1)
+        require(distinct <= n, "distinct", distinct, f"from 1 to n = {n}")
+        rows = distinct
     results = stored()
     models, left_out = expected(results.judged, rows, d, 60 * minutes, results.models)
     near = min(_distance(each, rows, d, 60 * minutes) for each in results.judged)

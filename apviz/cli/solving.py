@@ -230,7 +230,6 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
 
 @app.command(
     epilog=options.examples(
-        "apviz advise houses.csv --target price --rhs 16",
         "apviz advise airquality --n 14000 --solve --out runs/advised",
         "apviz advise houses.csv --target price --minutes 5",
     )

@@ -288,6 +288,11 @@ def recipes() -> tuple[Recipe, ...]:
         * 2,
         Recipe("advise", calls.advised, _of(apviz.advise, without=("clock",)), ("hook",)),
         Recipe(
+            "advise_models",
+            lambda **given: calls.call_with(apviz.advise_models, {"n": 100, "d": 3}, **given),
+            _of(apviz.advise_models),
+        ),
+        Recipe(
             "diagnose",
             lambda **given: calls.call_with(apviz.diagnose, {"trace": calls.good_trace()}, **given),
             _of(apviz.diagnose),
