@@ -78,8 +78,8 @@ def test_every_public_class_and_function_that_takes_settings_is_called():
     called = {recipe.name.split(".")[0] for recipe in arguments.recipes()}
     # made by apviz and not by users, or without a setting
     without = {
-        "Advice", "Hook", "Kernel", "ModelAdvice", "NotConverged", "Prepared", "Solution", "Stationary", "StopReason", "Trace",
-        "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings",
+        "Advice", "Hook", "Kernel", "ModelAdvice", "NotConverged", "Prepared", "Solution", "Stationary", "StopReason",
+        "Trace", "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings",
     }  # fmt: skip
     public = {name for name in apviz.__all__ if callable(getattr(apviz, name))}
     assert public - without - called == set()
