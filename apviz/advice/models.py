@@ -120,7 +120,7 @@ class ModelAdvice:
 
     @property
     def headline(self) -> str:
-        """Return the recommended model and what it is expected to cost."""
+        """Return the recommended model, its expected seconds and its expected loss."""
         best = self.best
         said = f"Use {_in_words(best.name)}: about {in_words(best.seconds)}, {_loss_in_words(best.loss)}."
         return f"Merge rows with equal inputs first. {said}" if self.merged_rows > self.n else said
@@ -128,7 +128,7 @@ class ModelAdvice:
     @property
     def reason(self) -> str:
         """Return where the advice comes from, and how far that is from the table."""
-        said = f"It was the best or close to it on {self.best.sets} data sets with similar rows, inputs and seconds."
+        said = f"This is an average over results on {self.best.sets} data sets; those most like yours count most."
         if self.merged_rows > self.n:
             said = f"{self.merged_rows:,} rows have {self.n:,} distinct inputs. {said}"
         if self.is_far:
@@ -168,8 +168,8 @@ class ModelAdvice:
 def advise_models(n: int, d: int, *, minutes: float = 5.0, distinct: int | None = None) -> ModelAdvice:
     """Recommend a model for a table, exact or approximate, from what the referee measured on other data.
 
-    The expected loss of a model is its average over tables with similar rows, inputs and seconds, with Gaussian
-    weights in their logarithms, each data set counting once.
+    The expected loss of a model is its average over all results, with Gaussian weights in the logarithms of rows,
+    inputs and seconds: those most like the table count most.
 
     Args:
         n: rows.
@@ -236,11 +236,11 @@ def expected(
             left_out[name] = "has too few results"
             continue
         done = [(each, weight) for each, _, weight in tables if name in each.seconds]
-        used = _mean((math.log(each.seconds[name] / each.budget), weight) for each, weight in done)
+        used = _mean((math.log(each.seconds[name]), weight) for each, weight in done)
         memory = _mean((math.log(max(each.memory[name], 1e6)), weight) for each, weight in done)
         loss = _mean((loss, weight) for _, loss, weight in tables)
         found.append(
-            ModelForecast(name, loss, seconds * math.exp(min(used, 0.0)), math.exp(memory), about["package"], len(sets))
+            ModelForecast(name, loss, min(math.exp(used), seconds), math.exp(memory), about["package"], len(sets))
         )
     return tuple(_ordered(found)), left_out
 

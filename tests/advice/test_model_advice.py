@@ -87,6 +87,12 @@ def test_the_headline_names_the_model_its_library_and_its_seconds():
     assert apviz.advise_models(1_000, 8, minutes=10 / 60).headline.startswith("Use the exact GP by apviz: about ")
 
 
+def test_more_minutes_do_not_make_a_model_slower_that_ends_by_itself():
+    judged = [result(data, 1_000, 5, 10.0, exact=0.0) for data in "abc"]  # after 5 s of 10
+    for seconds in (10.0, 300.0):
+        assert expected(judged, 1_000, 5, seconds, MODELS)[0][0].seconds == pytest.approx(5.0)
+
+
 def test_no_model_is_expected_to_take_longer_than_the_minutes():
     for minutes in (0.1, 1.0, 5.0):
         advice = apviz.advise_models(20_000, 9, minutes=minutes)

@@ -159,7 +159,7 @@ class Answer:
         self._write()
 
     def name_data(self, missing: str, shown: str) -> None:
-        """Say that a data set has no result yet, and call the verdict what it is.
+        """Say that the chosen data set has no result yet, and say whose result is shown.
 
         Args:
             missing: Chosen data set without a run that is shown; empty if there is one.
