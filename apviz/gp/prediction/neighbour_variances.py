@@ -10,9 +10,11 @@ needed. This is the idea of nearest-neighbour Gaussian processes (Vecchia, JRSS 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from apviz.kernels import Stationary
@@ -77,19 +79,17 @@ class NeighbourVariances:
 
     def _groups(self, scaled: Tensor) -> Iterator[Tensor]:
         """Yield test points that are close together: with few inputs, few rows are in the box of each group."""
-        waiting = [torch.arange(len(scaled), device=scaled.device)] if len(scaled) else []
+        rows = self._operator.inputs if self._by_distance else scaled[:0]
+        waiting = [(torch.arange(len(scaled), device=scaled.device), rows)] if len(scaled) else []
         while waiting:
-            group = waiting.pop()
+            group, rows = waiting.pop()
             low, high = scaled[group].amin(0), scaled[group].amax(0)
-            if len(group) <= self._group and (len(group) == 1 or not self._by_distance or self._is_sparse(low, high)):
+            rows = rows[((rows >= low) & (rows <= high)).all(1)]  # those in its box, so in that of the larger group too
+            if len(group) <= self._group and (len(group) == 1 or len(rows) <= INSIDE):
                 yield group
                 continue
             along = scaled[group, int((high - low).argmax())].argsort()
-            waiting += [group[along[: len(along) // 2]], group[along[len(along) // 2 :]]]
-
-    def _is_sparse(self, low: Tensor, high: Tensor) -> bool:
-        inside = ((self._operator.inputs >= low) & (self._operator.inputs <= high)).all(1)
-        return int(inside.sum()) <= INSIDE
+            waiting += [(group[half], rows) for half in (along[: len(along) // 2], along[len(along) // 2 :])]
 
     def _of_group(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
         prior = self._operator.formula.diagonal(scaled)
@@ -118,13 +118,26 @@ class NeighbourVariances:
         if not self._by_distance:
             columns, near = operator.cross_columns(points), None
         else:
-            outside = operator.inputs - operator.inputs.clamp(scaled.amin(0), scaled.amax(0))
-            near = outside.square().sum(1).topk(min(CANDIDATES * count, operator.n), largest=False).indices
+            near = self._nearest_box(scaled.amin(0), scaled.amax(0), min(CANDIDATES * count, operator.n))
             columns = operator.kernel(operator.given[near].double(), points.double())
         of_own = self._own if near is None else self._own[near]
         share = columns[:, _spread(scaled, SPREAD)].square().div_(of_own[:, None])
         rows = _taken_in_turn(share.topk(count, dim=0).indices)[:count]
         return rows if near is None else near[rows], columns[rows]
+
+    def _nearest_box(self, low: Tensor, high: Tensor, count: int) -> Tensor:
+        """Return the rows nearest to a box in the lowered inputs, the nearest first, (count,)."""
+        centre, inputs = (low + high) / 2, self._operator.inputs
+        # the rows of a ball around the centre are as near to the box or nearer, and so in the ball that is larger by it
+        radius = self._tree.query(centre.cpu().numpy(), [count])[0].item() + float((high - centre).norm())
+        ball = self._tree.query_ball_point(centre.cpu().numpy(), radius * (1 + torch.finfo(inputs.dtype).eps))
+        rows = torch.tensor(ball, device=inputs.device)
+        outside = inputs[rows] - inputs[rows].clamp(low, high)
+        return rows[outside.square().sum(1).topk(count, largest=False).indices]
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self._operator.inputs.cpu().numpy())
 
 
 def _have_settled(variance: Tensor, explained: Tensor) -> Tensor:
