@@ -66,6 +66,17 @@ def test_they_do_not_claim_to_have_settled_where_many_rows_average_a_large_noise
     assert not settled.any()
 
 
+def test_more_rows_are_tried_before_a_solve_where_n_is_large(monkeypatch):
+    monkeypatch.setattr(neighbour_variances, "ROWS", (16, 32))
+    few, few_settled, exact = both("uniform", 2, "matern12", noise=1.0, n=1_000)
+    monkeypatch.setattr(neighbour_variances, "FURTHER", (64, 256, 512))
+    monkeypatch.setattr(neighbour_variances, "WORTH", 2)
+    more, settled, _ = both("uniform", 2, "matern12", noise=1.0, n=1_000)
+    assert few_settled.mean() < 0.5 and np.median(few / exact) > 1.05
+    assert (more >= exact * (1 - 1e-6)).all()
+    assert settled.mean() > 0.9 and (more < 1.03 * exact)[settled & ~few_settled].all()
+
+
 def test_rows_with_little_noise_explain_more(monkeypatch):
     monkeypatch.setattr(neighbour_variances, "ROWS", (100,))
     noise = np.where(np.arange(300) % 5, 50.0, 0.01)

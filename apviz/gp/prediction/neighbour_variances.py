@@ -9,7 +9,7 @@ needed. This is the idea of nearest-neighbour Gaussian processes (Vecchia, JRSS 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,8 @@ from apviz.operators import CountingOperator
 
 #: numbers of rows that a group is conditioned on, one after another until its variances settle
 ROWS = (512, 1_024, 2_048)
+#: further numbers for what has not settled then, and the n ÷ their number from which a solve with all rows takes longer
+FURTHER, WORTH = (4_096, 8_192), 64
 #: test points in a group of few or of many inputs
 FEW_INPUTS, GROUPS = 3, (256, 16)
 #: rows near the box of a group, of which those that explain most are taken, ÷ their number
@@ -70,10 +72,10 @@ class NeighbourVariances:
         operator, found = self._operator, []
         for row in rows.tolist():
             point, scaled = operator.given[row : row + 1].double(), operator.inputs[row : row + 1]
-            near, c = self._nearest(point, scaled)
+            near, c = self._nearest(point, scaled, ROWS[-1])
             others, prior = near != row, operator.formula.diagonal(scaled)
             noise = self._own[row : row + 1] - prior
-            found.append(self._given(near[others], c[others], prior, noise))
+            found.append(self._given(ROWS, near[others], c[others], prior, noise))
         variance, settled = zip(*found, strict=True)
         return torch.cat(variance), torch.cat(settled)
 
@@ -93,17 +95,28 @@ class NeighbourVariances:
 
     def _of_group(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
         prior = self._operator.formula.diagonal(scaled)
-        return self._given(*self._nearest(points, scaled), prior, torch.zeros_like(prior))
+        none = torch.zeros_like(prior)
+        variance, settled = self._given(ROWS, *self._nearest(points, scaled, ROWS[-1]), prior, none)
+        for count in FURTHER:
+            left = (~settled).nonzero()[:, 0]
+            if not len(left) or self._operator.n < WORTH * count:
+                break
+            near = self._nearest(points[left], scaled[left], count)
+            variance[left], settled[left] = self._given((count,), *near, prior[left], none[left])
+        return variance, settled
 
-    def _given(self, rows: Tensor, c: Tensor, prior: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def _given(
+        self, counts: Sequence[int], rows: Tensor, c: Tensor, prior: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the variances of f plus noise, (c,), given the leading rows (b,), and whether each has settled.
 
         Args:
+            counts: numbers of the rows, one after another until all have settled.
             c: (b, c) k of rows and points.
             prior, noise: (c,) variances of f at the points, and of what is added to it.
         """
         variance, settled = prior + noise, torch.zeros(len(prior), dtype=torch.bool, device=prior.device)
-        for count in sorted({min(count, len(rows)) for count in ROWS}):
+        for count in sorted({min(count, len(rows)) for count in counts}):
             factor = torch.linalg.cholesky(self._operator.block(rows[:count]))
             explained = torch.linalg.solve_triangular(factor, c[:count], upper=False).square_().cumsum(0)
             variance = (prior - explained[-1]).clamp_min_(0.0) + noise
@@ -112,9 +125,9 @@ class NeighbourVariances:
                 break
         return variance, settled
 
-    def _nearest(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows that explain most of a group, the first first, and k of both: (b,) and (b, c)."""
-        operator, count = self._operator, min(ROWS[-1], self._operator.n)
+    def _nearest(self, points: Tensor, scaled: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return `count` rows that explain most of a group, the first first, and k of both: (b,) and (b, c)."""
+        operator, count = self._operator, min(count, self._operator.n)
         if not self._by_distance:
             columns, near = operator.cross_columns(points), None
         else:
