@@ -98,9 +98,9 @@ class Posterior:
     numbers.
 
     **Variance given near rows** (`neighbour_variances.py`) conditions on up to 2,048 rows near a group of test
-    points instead of on all: for thousands of points, far cheaper than solves. It is never too small; where it has not
-    settled, apviz solves. Solves for a random sample of up to 64 points show by how much standard deviations are too
-    large; above 5% it warns.
+    points instead of on all, or up to 8,192 if n is far larger: for thousands of points, far cheaper than solves. It is
+    never too small; where it has not settled, apviz solves. Solves for a random sample of up to 64 points show by how
+    much standard deviations are too large; above 5% it warns.
 
     Args:
         x: (n, d) training inputs.
