@@ -40,9 +40,9 @@ def test_healthy_columns_of_11_to_100_000_rows_are_not_reported(name):
         for _ in range(times):
             column = HEALTHY[name](rng, n)
             paired = np.column_stack([column, rng.uniform(size=n)])
-            # a few draws may all be equal, and rounded values may repeat: these findings are true
-            true = {OddityKind.CONSTANT_COLUMN, OddityKind.DUPLICATE_ROWS}
-            assert kinds(paired, column) <= true, n
+            # a few draws may all be equal, rounded values may repeat, and events have two: these findings are true
+            true = {OddityKind.CONSTANT_COLUMN, OddityKind.DUPLICATE_ROWS, OddityKind.TWO_TARGET_VALUES}
+            assert kinds(paired, np.roll(column, 1)) <= true, n
         assert kinds(column[:, None]) <= true, n
 
 
@@ -138,6 +138,27 @@ def test_equal_columns_are_found_in_other_units_and_with_other_signs():
     assert "different units" in first.message
     (equal,) = find_oddities(x[:, [0, 1, 2]], names=["u", "w", "v"])
     assert equal.message == "u and v are equal"
+
+
+def test_an_input_that_is_the_target_is_found_in_other_units_and_next_to_outliers():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(300)
+    x = np.column_stack([rng.uniform(size=(300, 2)), 32 - 1.8 * y])
+    y[7] = 1e6
+    found = {each.kind: each for each in find_oddities(x, y, ("east", "north", "fahrenheit", "celsius"))}
+    assert found[OddityKind.TARGET_IN_INPUTS].columns == ("fahrenheit", "celsius")
+    assert "leave out an input that is not known before the target is" in found[OddityKind.TARGET_IN_INPUTS].message
+    assert OddityKind.EQUAL_COLUMNS not in found
+    assert OddityKind.TARGET_IN_INPUTS not in kinds(x, x[:, 2] + 0.01 * rng.standard_normal(300))
+
+
+def test_a_target_of_two_values_is_found_and_one_of_three_or_one_is_not():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(300, 2)), rng.integers(2, size=300).astype(float)
+    (found,) = find_oddities(x, y, ("east", "north", "sold"))
+    assert found.kind is OddityKind.TWO_TARGET_VALUES
+    assert found.message == "sold is only 0 or 1: predictions are numbers, not classes"
+    assert not kinds(x, y + (np.arange(300) == 4)) and not kinds(x, np.zeros(300))
 
 
 @pytest.mark.parametrize("step", [1, 10, 0.5])

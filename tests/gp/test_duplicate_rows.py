@@ -303,6 +303,15 @@ def test_nearly_equal_rows_are_reported_with_a_pair_and_warned_about_if_they_are
     assert "2 rows are within 1e-06 lengthscales of another, such as rows 40 and 250" in caplog.messages
 
 
+def test_an_input_of_no_influence_does_not_make_all_rows_nearly_equal(caplog, recwarn):
+    x = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    flat = apviz.Hyperparameters("matern52", (1e9, 1e9), outputscale=1.5, noise=0.1)
+    with caplog.at_level(logging.INFO, "apviz"):
+        apviz.GaussianProcess(hyperparameters=flat, **EXACT).fit(x, x[:, 0])
+    said = [*caplog.messages, *(str(each.message) for each in recwarn)]
+    assert not any("lengthscales of another" in each for each in said)
+
+
 def test_if_all_inputs_are_equal_predictions_are_those_of_all_rows():
     x, y = np.ones((40, 2)), np.random.default_rng(0).standard_normal(40)
     with warnings.catch_warnings():

@@ -19,6 +19,9 @@ are ignored. Definitions, and why healthy columns are not reported:
   if three times as many are expected.
 - *Equal columns*: correlation ±1 up to rounding, so copies and changes of units: standardised, they differ by less
   than 1e-5 (RMS), apart from rows with outliers.
+- *Target among the inputs*: an input that is equal to the target in the same sense. Such an input predicts perfectly,
+  and is usually not known where one predicts.
+- *Two target values*: the target has only two different values, so it says a class rather than a number.
 - *ID-like column*: different values, each a whole number of steps from the smallest, so densely that independent
   numbers would collide: n(n − 1) / 2 > 14 (largest − smallest) / step, a chance of 1e-6. Row numbers, customer
   numbers, and also times on a regular grid. If every column is like this, they are a design, and none is reported.
@@ -73,6 +76,8 @@ class OddityKind(StrEnum):
     OUTLIER_IN_TARGETS = "outlier in targets"
     DUPLICATE_ROWS = "duplicate rows"
     NEAR_DUPLICATE_ROWS = "near-duplicate rows"
+    TARGET_IN_INPUTS = "target among the inputs"
+    TWO_TARGET_VALUES = "two target values"
     EQUAL_COLUMNS = "equal columns"
     ID_COLUMN = "ID-like column"
     CONSTANT_COLUMN = "constant column"
@@ -143,14 +148,16 @@ def find_oddities(
     far_out = {int(place): far for place in np.flatnonzero(varying) if len(far := outliers(x[:, place]))}
     in_targets = {place: far for place, column in enumerate(targets.T) if len(far := outliers(column))}
     ordinary = np.ones(n, dtype=bool)
-    for each in far_out.values():
+    for each in [*far_out.values(), *in_targets.values()]:
         ordinary[each] = False
+    shown = [name for name, kept in zip(named[:d], varying, strict=True) if kept]
     numbered = id_columns(x)
     found = [
         *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, far_out, named[:d], rows),
         *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets, rows),
         *_row_oddities(x[:, varying], targets, rows),
-        *_equal_columns(x[ordinary][:, varying], [name for name, kept in zip(named[:d], varying, strict=True) if kept]),
+        *_two_values(targets, of_targets, rows),
+        *_equal_columns(np.hstack([x[:, varying], targets])[ordinary], [*shown, *of_targets], len(shown)),
     ]
     found += [_report_id(x[:, place], named[place], rows) for place in numbered]
     constant = [place for place in range(d) if not varying[place]]
@@ -243,8 +250,17 @@ def _expected_pairs(scaled: Array) -> float:
 # --- several columns --------------------------------------------------------------------------------------------------
 
 
-def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
-    """Yield groups of columns that are affine functions of each other; x without outliers."""
+def _two_values(targets: Array, names: Sequence[str], numbers: NDArray[np.intp]) -> Iterator[Oddity]:
+    """Yield targets with only two different values."""
+    for column, name in zip(targets.T, names, strict=True):
+        values = np.unique(column[~np.isnan(column)])
+        if len(values) == 2 and len(column) >= FEWEST_ROWS:
+            text = f"{name} is only {written(values[0])} or {written(values[1])}: predictions are numbers, not classes"
+            yield _oddity(OddityKind.TWO_TARGET_VALUES, [name], numbers, [text])
+
+
+def _equal_columns(x: Array, names: Sequence[str], inputs: int) -> Iterator[Oddity]:
+    """Yield groups of columns that are affine functions of each other; x without outliers, the inputs first."""
     n, d = x.shape
     if n < FEWEST_ROWS or d < 2:
         return
@@ -274,8 +290,12 @@ def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
         equal = all(np.array_equal(x[:, members[0]], x[:, other], equal_nan=True) for other in members[1:])
         which = [names[member] for member in members]
         shown = ", ".join(which[:-1]) + f" and {which[-1]}"
-        how = "are equal" if equal else "are the same column in different units (correlation ±1)"
-        yield _oddity(OddityKind.EQUAL_COLUMNS, which, np.empty(0, dtype=np.intp), [f"{shown} {how}"])
+        text = f"{shown} {'are equal' if equal else 'are the same column in different units (correlation ±1)'}"
+        kind = OddityKind.EQUAL_COLUMNS
+        if members[0] < inputs <= members[-1]:
+            kind = OddityKind.TARGET_IN_INPUTS
+            text += ", and one is the target: leave out an input that is not known before the target is"
+        yield _oddity(kind, which, np.empty(0, dtype=np.intp), [text])
 
 
 def _rms_apart(one: Array, other: Array) -> float:

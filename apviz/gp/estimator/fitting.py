@@ -180,8 +180,8 @@ def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:
     shortest = np.full(len(scales), np.inf)
     for each, columns in kernel.shortest_scales(len(scales)):
         shortest[columns] = np.minimum(shortest[columns], each.numpy())
-    # an input without a lengthscale has its deviation as scale; one that does not vary has any
-    scales = np.where(np.isfinite(shortest), shortest, np.where(scales > 0, scales, 1.0))
+    # all values of an input of no influence, with a huge lengthscale or none, would be near; a constant one has any
+    scales = np.minimum(shortest, np.where(scales > 0, scales, 1.0))
     pairs = near_duplicates(values, scales)
     pairs = pairs[(values[pairs[:, 0]] != values[pairs[:, 1]]).any(axis=1)]  # of equal rows two may be left
     if not len(pairs):
