@@ -44,15 +44,12 @@ def test_in_every_preset_blocks_of_neighbours_need_less_work_than_scattered_ones
     assert done["neighbours"].work < done["scattered"].work
 
 
-@pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
-def test_at_the_first_step_of_every_preset_blocks_of_neighbours_lead(preset):
-    """Scattered blocks lead in the first updates, which alone would teach the wrong lesson."""
-    widget = Photograph()
-    widget.choose(preset)
+def residuals(widget: Photograph) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
+    """Return the rows that blocks own, and the residual after `widget.step` updates, by side, from a dense matrix."""
     x, b = widget.rows
     q = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=-1) / LENGTHSCALE
     K = (1 + q + q**2 / 3) * np.exp(-q) + NOISE * np.eye(len(x))
-    left = {}
+    found = {}
     for name, solver in widget.solvers.items():
         parts = solver.prepare(widget.system.operator).partition
         owned, solved = ([parts.order[of(j)].numpy() for j in range(len(parts))] for of in (parts.owned, parts.solved))
@@ -61,5 +58,30 @@ def test_at_the_first_step_of_every_preset_blocks_of_neighbours_lead(preset):
             norms = [np.linalg.norm(r[rows]) for rows in owned]
             rows = solved[number % len(owned) if widget.rule == "cyclic" else int(np.argmax(norms))]
             r -= K[:, rows] @ np.linalg.solve(K[np.ix_(rows, rows)], r[rows])
-        left[name] = np.linalg.norm(r)
+        found[name] = owned, r
+    return found
+
+
+@pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
+def test_at_the_first_step_of_every_preset_blocks_of_neighbours_lead(preset):
+    """Scattered blocks lead in the first updates, which alone would teach the wrong lesson."""
+    widget = Photograph()
+    widget.choose(preset)
+    left = {name: np.linalg.norm(r) for name, (_, r) in residuals(widget).items()}
     assert left["neighbours"] < 0.5 * left["scattered"]
+
+
+def test_without_a_margin_what_neighbours_leave_is_along_borders_and_scattered_blocks_are_nothing_but_borders():
+    widget = Photograph()
+    x, _ = widget.rows
+    gaps = np.abs(x[:, None] - x[None]) / [np.diff(np.unique(x[:, k])).min() for k in (0, 1)]
+    taxicab = gaps.sum(axis=2).round()
+    for name, (owned, r) in residuals(widget).items():
+        steps = np.zeros(len(x))
+        for rows in owned:
+            steps[rows] = taxicab[np.ix_(rows, np.setdiff1d(np.arange(len(x)), rows))].min(axis=1)
+        size = [np.sqrt(np.mean(r[steps == k] ** 2)) for k in range(1, 6) if (steps == k).any()]
+        if name == "scattered":
+            assert len(size) == 1
+        else:
+            assert (np.diff(size) < 0).all() and size[0] > 10 * size[4]

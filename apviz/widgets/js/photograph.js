@@ -1,5 +1,6 @@
 /** A photograph, block by block: scattered blocks next to blocks of neighbours, solved in the page. */
 
+import {sizesByStep, stepsToBorder} from "./borders.js";
 import {nearestPlace} from "./controls.js";
 import {element} from "./elements.js";
 import {bytesOf} from "./packing.js";
@@ -8,11 +9,12 @@ import {number} from "./plane.js";
 import {Slices} from "./slices.js";
 import {View} from "./view.js";
 
-/** updates at most; solves that are kept, fewer of many pixels; a value that is white */
+/** updates at most; solves that are kept, fewer of many pixels; a value that is white; steps from a border that are told apart */
 const MOST = 1000,
   KEPT = 6,
   MANY = 5000,
-  BRIGHT = 2;
+  BRIGHT = 2,
+  FAR = 6;
 const SIDES = [
   {name: "scattered", title: "Scattered blocks", color: "var(--cyclic)", mark: "dot"},
   {name: "neighbours", title: "Blocks of neighbours", color: "var(--gauss-southwell)", mark: "square"},
@@ -62,13 +64,16 @@ export class PhotographView extends View {
   constructor(place, state, face) {
     super(place, state, face);
     this.sides = SIDES.map((side) => {
-      const canvas = element("canvas", {role: "img"}),
+      const canvas = element("canvas", {role: "img", "data-of": `${side.name} block_size overlap`}),
         caption = element("figcaption"),
         note = element("p", {class: "note"});
       place.append(element("figure", {class: "picture"}, caption, canvas, note));
       return {...side, canvas, caption, note};
     });
     this.curves = this.plane("Residual of both: drag the step, also beyond the end", () => 280, true);
+    this.borders = this.plane("What is left at borders between blocks, and away from them", () => 190, true);
+    // what a slide has no room for
+    this.borders.figure.classList.add("detail");
     this._probe = element("i", {hidden: true});
     place.append(this._probe);
     this._slices = new Slices(place, {
@@ -90,7 +95,8 @@ export class PhotographView extends View {
     const both = solvesOf(values, this.face);
     if (both.some((each, k) => each !== this.sides[k].solve)) this.sides.forEach((side) => (side.shown = null));
     this.sides.forEach((side, k) => {
-      Object.assign(side, {solve: both[k]});
+      if (side.solve?.sets !== both[k].sets) side.toBorder = stepsToBorder(both[k].picture, both[k].sets, FAR);
+      side.solve = both[k];
       if (!both[k].isThere || both[k].target !== values.step) both[k].target = values.step;
     });
     this._slices.start();
@@ -101,7 +107,10 @@ export class PhotographView extends View {
     const figures = {};
     for (const side of this.sides) {
       const {solve, name} = side;
-      if (!solve.isBetween) this._paint(side, values);
+      if (!solve.isBetween) {
+        this._paint(side, values);
+        side.sizes = sizesByStep(solve.residual, side.toBorder, FAR);
+      }
       const {norm} = solve.steps[solve.at];
       figures[name] = number(norm, 3);
       const isDone = solve.isEnded && solve.at === solve.steps.length - 1 && norm < solve.tol;
@@ -111,6 +120,7 @@ export class PhotographView extends View {
         `work ${number(solve.steps[solve.at].work, 3)} · ${solve.sets.length} blocks, one marked`;
     }
     this._drawCurves(values);
+    this._drawBorders(values);
     return figures;
   }
 
@@ -169,8 +179,8 @@ export class PhotographView extends View {
     });
     plane.line([0, reach], [tol, tol], {color: "var(--muted)", dash: "6 4", width: 1.5});
     for (const {name, x, y, color} of runs) plane.line(x, y, {color, of: name});
-    for (const {x, y, color, mark, solve} of runs) {
-      plane.dot(x[solve.at], y[solve.at], {color, shape: mark, size: 6}, `update ${solve.at}: ${number(y[solve.at], 3)}`);
+    for (const {name, x, y, color, mark, solve} of runs) {
+      plane.dot(x[solve.at], y[solve.at], {color, shape: mark, size: 6, of: `${name} step`}, `update ${solve.at}: ${number(y[solve.at], 3)}`);
     }
     plane.end();
     plane.legend([
@@ -180,5 +190,32 @@ export class PhotographView extends View {
     const {x, y, solve} = runs.find(({solve}) => solve.at === Math.max(...runs.map((each) => each.solve.at)));
     const spec = {x: plane.sx(x[solve.at]), y: plane.sy(y[solve.at]), label: "the step", value: `update ${solve.at}`};
     this.grip(plane, "step", spec, (px) => stepAt(plane.fromX(px), x));
+  }
+
+  /** The residual at 1, 2, … pixels from the nearest border: an update leaves errors there, where others undo it. */
+  _drawBorders({tol}) {
+    const plane = this.borders,
+      along = Array.from({length: FAR}, (_, k) => k + 1),
+      low = Math.floor(Math.log10(tol)) - 1;
+    plane.begin({
+      x: [0.5, FAR + 0.5],
+      y: [low, 0.25],
+      log: true,
+      xTicks: along.map((each) => [each, each < FAR ? String(each) : `${each} or more`]),
+      xLabel: "pixels to the nearest pixel of another block",
+      yLabel: "r, root mean square",
+    });
+    const words = this.sides.map(({name, title, color, mark, sizes = [], toBorder, solve}) => {
+      const seen = along.map((_, k) => (sizes[k] >= 10 ** low ? sizes[k] : NaN));
+      plane.line(along, seen, {color, of: name});
+      seen.forEach((each, k) => {
+        const what = `${title.toLowerCase()}, ${along[k]} pixels from a border: ${number(each, 3)}`;
+        plane.dot(along[k], each, {color, shape: mark, size: 5, of: name}, what);
+      });
+      return `${toBorder.filter((each) => each === 1).length.toLocaleString("en")} of ${solve.picture.n.toLocaleString("en")} in ${title.toLowerCase()}`;
+    });
+    plane.end();
+    plane.legend(SIDES.map(({title, color, mark}) => [title.toLowerCase(), color, mark]));
+    plane.note(`pixels at a border: ${words.join(", ")}`);
   }
 }

@@ -16,7 +16,7 @@ from tests.widgets.js.pages import open_page, page_of
 #: modules with mathematics
 GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
-    "space.js", "draws.js", "partitions.js", "photograph_solver.js", "packing.js",
+    "space.js", "draws.js", "partitions.js", "photograph_solver.js", "borders.js", "packing.js",
     "spectra.js", "kappas.js", "eigen_path.js", "cg_against_projection.js", "rule_comparison.js",
     "zigzag.js", "positive_definite.js", "sample_paths.js", "forecast.js", "krylov.js", "early_stopping.js",
 )  # fmt: skip

@@ -120,6 +120,11 @@
       work: solve.steps.map(({work}) => work),
     };
   },
+  borders({sets, residual, most, ...picture}) {
+    const {stepsToBorder, sizesByStep} = here;
+    const steps = stepsToBorder(picture, sets, most);
+    return {steps: [...steps], sizes: sizesByStep(Float64Array.from(residual), steps, most)};
+  },
   kappas({data, of}) {
     const points = data.inputs ? null : data.points.map((each) => Float64Array.from(each));
     const system = points ? {points, b: Float64Array.from(data.b)} : here.dataOf(data);

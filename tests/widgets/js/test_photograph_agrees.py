@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import distance_transform_cdt
 
 from apviz import rkhs, rules
 from apviz.kernels import KERNELS, kernel_named
@@ -99,6 +100,34 @@ def test_they_agree_in_hundreds_more_cases(compute):
     situations = [crop(60 + seed) for seed in range(460)]
     for pair in zip(compute("photograph", situations), situations, strict=True):
         check(*pair)
+
+
+def test_the_distance_of_a_pixel_from_the_border_of_its_block_is_the_taxicab_distance_to_another_block(compute):
+    draw = np.random.default_rng(0)
+    situations, wanted = [], []
+    for size in (1, 4, 30, 200):
+        rows, columns, most = *draw.integers(5, 12, 2), int(draw.integers(2, 5))
+        # blocks of any shape: the nearest of a few centres, in a bent metric
+        at = np.indices((rows, columns)).reshape(2, -1).T
+        centres = draw.uniform(0, 12, (-(-rows * columns // size), 2))
+        block = np.argmin(np.abs(at[:, None] - centres).sum(2) + draw.uniform(0, 2, len(centres)), axis=1)
+        sets = [np.flatnonzero(block == k) for k in np.unique(block)]
+        steps = np.zeros(rows * columns, dtype=int)
+        for rows_of in sets:
+            inside = np.isin(np.arange(len(block)), rows_of).reshape(rows, columns)
+            alone = inside.all()
+            steps[rows_of] = most if alone else distance_transform_cdt(inside, "taxicab")[inside].clip(max=most)
+        residual = draw.standard_normal(len(block))
+        situations.append({
+            "rows": int(rows), "columns": int(columns), "n": len(block), "sets": [each.tolist() for each in sets],
+            "residual": residual, "most": most,
+        })  # fmt: skip
+        wanted.append((steps, [
+            np.sqrt(np.mean(residual[steps == k] ** 2)) if (steps == k).any() else np.nan for k in range(1, most + 1)
+        ]))  # fmt: skip
+    for found, (steps, sizes) in zip(compute("borders", situations), wanted, strict=True):
+        assert found["steps"] == steps.tolist()
+        assert found["sizes"] == pytest.approx(sizes, nan_ok=True)
 
 
 def test_random_draws_equal_those_of_pytorch(compute):
