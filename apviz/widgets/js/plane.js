@@ -53,6 +53,17 @@ export class Figure {
     this.marks.end();
   }
 
+  /** Take off what was drawn, and its words. */
+  clear() {
+    for (const pen of [this.axes, this.marks]) {
+      pen.begin();
+      pen.end();
+    }
+    this.keepHandles([]);
+    this.legend([]);
+    this.note("");
+  }
+
   /** @param {[name: string, color: string, mark: "line" | "dots" | "dot" | "square" | "diamond"][]} entries */
   legend(entries) {
     const key = JSON.stringify(entries);
@@ -223,10 +234,10 @@ export class Plane extends Figure {
   }
 
   /** A rectangle between values, behind what is drawn after it; `y` of the whole chart where none is given. */
-  box([x0, x1], [y0, y1] = this.log ? this.y.map((each) => 10 ** each) : this.y, {color, opacity = 1}, title = "") {
+  box([x0, x1], [y0, y1] = this.log ? this.y.map((each) => 10 ** each) : this.y, {color, opacity = 1, of = null}, title = "") {
     const [left, right, top, bottom] = [this.sx(x0), this.sx(x1), this.sy(y1), this.sy(y0)].map((each) => each.toFixed(1));
     const d = `M${left} ${top}H${right}V${bottom}H${left}Z`;
-    this.marks.draw("path", {d, fill: color, "fill-opacity": opacity}, "", title);
+    this.marks.draw("path", {d, fill: color, "fill-opacity": opacity, ...(of && {"data-of": of})}, "", title);
   }
 
   /** One mark, with what a pointer finds there. */

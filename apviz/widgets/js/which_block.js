@@ -31,15 +31,13 @@ export class WhichBlockView extends View {
     super(place, state, face);
     const stack = element("div", {class: "stack"});
     place.append(stack);
-    this.residual = this.plane("The residual: which block is next?", () => 200, false, stack);
-    this.removed = this.plane("", () => 230, false, stack);
-    this.taken = this.plane("", () => 200, false, stack);
+    this.residual = this.plane("", () => 240, false, stack);
+    this.removed = this.plane("Share of ½‖r‖² in H that each block would remove", () => 230, false, stack);
+    this.taken = this.plane("Which block each rule takes here", () => 200, false, stack);
     this.race = this.plane("Four rules, the same system", (width) => Math.min(520, Math.max(300, 1.1 * width)));
-    for (const each of [this.removed, this.taken]) {
-      each.svg.addEventListener("click", (event) => {
-        if (!state.values.reveal) this._bet(this._blockAt(each, each.pointer(event)[0]));
-      });
-    }
+    this.residual.svg.addEventListener("click", (event) => {
+      if (!state.values.reveal && !event.target.closest(".handle")) this._bet(this._blockAt(this.residual.pointer(event)[0]));
+    });
   }
 
   /** Blocks of 36 points. */
@@ -64,14 +62,19 @@ export class WhichBlockView extends View {
     this._highest[rule] ??= 1.1 * found.largestShare(rule);
     // nothing is to be seen there before the bet
     if (this.race.figure.hidden === reveal) {
-      this.race.figure.hidden = !reveal;
+      for (const each of [this.removed, this.taken, this.race]) {
+        each.figure.hidden = !reveal;
+        if (!reveal) each.clear();
+      }
       this.resize();
     }
     const now = {found, choices, step, rule, reveal, bet: values.bet_block, betRule: values.bet_rule};
     this._drawResidual(now);
-    this._drawRemoved(now);
-    this._drawTaken(now);
-    this._drawRace(now);
+    if (reveal) {
+      this._drawRemoved(now);
+      this._drawTaken(now);
+      this._drawRace(now);
+    }
     return {last: found.steps, verdict: reveal ? verdict(now) : "Then reveal."};
   }
 
@@ -83,8 +86,8 @@ export class WhichBlockView extends View {
     plane.begin({x: [0.5, last + 0.5], xTicks, xLabel: "block, of neighbouring points", yLabel: "", margin: MARGIN, ...axes});
     blocks.forEach((_, k) => {
       const next = reveal && k === choices.taken[rule];
-      if (next) plane.box(this._ends(k), undefined, {color: colorOf(rule), opacity: 0.14}, `block ${k}`);
-      else if (k % 2) plane.box(this._ends(k), undefined, {color: "var(--grid)", opacity: 0.5}, `block ${k}`);
+      if (next) plane.box(this._ends(k), undefined, {color: colorOf(rule), opacity: 0.14, of: "rule verdict"}, `block ${k}`);
+      else if (k % 2) plane.box(this._ends(k), undefined, {color: "var(--grid)", opacity: 0.5, of: "block_size"}, `block ${k}`);
     });
   }
 
@@ -98,98 +101,92 @@ export class WhichBlockView extends View {
     return (left + right) / 2;
   }
 
-  _blockAt(plane, px) {
-    const at = plane.fromX(px);
+  _blockAt(px) {
+    const at = this.residual.fromX(px);
     return at < 0.5 ? NO_BLOCK : this._found.blocks.filter((rows) => rows[0] + 0.5 <= at).length - 1;
   }
 
+  /** The residual, above a lane with the bet on a block. */
   _drawResidual(now) {
     const plane = this.residual,
-      {found, choices, rule, reveal, step} = now,
+      {found, choices, rule, reveal, step, bet} = now,
+      lane = -1.22 * this._most,
       {x} = found.trajectories[rule].span;
     const lit = reveal ? found.blocks[choices.taken[rule]] : [];
     const high = Number((this._most / 1.1).toPrecision(2)),
-      yTicks = [-high, 0, high].map((each) => [each, number(each)]);
-    this._begin(plane, now, {y: [-this._most, this._most], yTicks, yLabel: "residual"});
+      yTicks = [...[-high, 0, high].map((each) => [each, number(each)]), [lane, "your bet"]];
+    this._begin(plane, now, {y: [-1.44 * this._most, this._most], yTicks, yLabel: "residual"});
     const ends = [0.5, x.length + 0.5];
     plane.line(ends, [0, 0], {color: MUTED, width: 1});
     const places = [...x].flatMap((_, i) => [i + 1, i + 1, i + 1]),
       stems = [...choices.residual].flatMap((each) => [0, each, NaN]);
-    plane.line(places, stems, {color: MUTED, width: 1.5});
+    plane.line(places, stems, {color: MUTED, width: 1.5, of: "rule lengthscale noise"});
     choices.residual.forEach((each, i) => {
-      const look = lit.includes(i) ? {color: colorOf(rule), size: 5} : {color: INK, size: 3.5};
+      const look = lit.includes(i) ? {color: colorOf(rule), size: 5, of: "step rule"} : {color: INK, size: 3.5, of: "step"};
       plane.dot(i + 1, each, look, `x = ${number(x[i], 3)}: residual ${number(each)}`);
     });
+    if (bet !== NO_BLOCK) plane.dot(this._centre(bet), lane, {color: INK, size: 6, shape: "diamond", of: "bet_block"}, `your bet: block ${bet}`);
     plane.end();
+    plane.caption.textContent = reveal ? "The residual, and the next block" : "The residual: which block is next? Click one";
     plane.note(`after ${updates(step)} of ${rule}: ½‖r‖²<sub>H</sub> = ${number(choices.left, 3)}`);
     const size = found.blocks[0].length,
       set = (to) => this.change("block_size", 0, to);
-    const spec = {x: plane.sx(size + 0.5), y: plane.top, label: "the edge of the first block", value: `${size} points a block`};
+    const spec = {x: plane.sx(size + 0.5), y: plane.top, label: "the edge of the first block", value: `${size} points a block`, of: "block_size"};
     plane.handle("size", spec, {
       drag: (px, py, first) => !first && set(Math.round(plane.fromX(px) - 0.5)),
       step: (right, up) => set(size + right + up),
+    });
+    const at = {x: bet === NO_BLOCK ? plane.left + 14 : plane.sx(this._centre(bet)), y: plane.sy(lane)};
+    plane.handle("bet", {...at, label: "your bet", value: bet === NO_BLOCK ? "none" : `block ${bet}`, of: "bet_block"}, {
+      drag: (px, py, first) => !first && this._bet(this._blockAt(px)),
+      step: (right, up) => this._bet(bet + right + up),
     });
   }
 
   _drawRemoved(now) {
     const plane = this.removed,
-      {found, choices, rule, reveal} = now,
+      {choices, rule} = now,
       {decreasePerBlock, left, guaranteed, norms, taken, best} = choices;
     const top = 100 * this._highest[rule],
       floor = (100 * guaranteed) / left;
     this._begin(plane, now, {y: [0, top], yLabel: "removes, %"});
-    if (reveal) {
-      decreasePerBlock.forEach((each, k) => {
-        const [from, to] = this._ends(k),
-          inset = 0.1 * (to - from);
-        const look = k === taken[rule] ? {color: colorOf(rule)} : {color: MUTED, opacity: 0.55};
-        const words = `block ${k}: would remove ${number(each)}, ${percent(each / left)} of ½‖r‖²; ‖r_I‖ = ${number(norms[k])}`;
-        plane.box([from + inset, to - inset], [0, (100 * each) / left], look, words);
-      });
-      plane.line(plane.x, [floor, floor], {color: INK, width: 2, dash: "2 5"});
-    } else ask(plane, "what would each remove?");
+    decreasePerBlock.forEach((each, k) => {
+      const [from, to] = this._ends(k),
+        inset = 0.1 * (to - from);
+      const look = k === taken[rule] ? {color: colorOf(rule)} : {color: MUTED, opacity: 0.55};
+      const words = `block ${k}: would remove ${number(each)}, ${percent(each / left)} of ½‖r‖²; ‖r_I‖ = ${number(norms[k])}`;
+      plane.box([from + inset, to - inset], [0, (100 * each) / left], look, words);
+    });
+    plane.line(plane.x, [floor, floor], {color: INK, width: 2, dash: "2 5", of: "noise lengthscale"});
     plane.end();
-    plane.caption.textContent = "Share of ½‖r‖² in H that each block would remove";
-    plane.legend(reveal ? [["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]] : []);
+    plane.legend([["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]]);
     const greedy = taken["gauss-southwell"],
       share = (k) => percent(decreasePerBlock[k] / left);
     const honest =
       greedy === best
         ? `block ${greedy} has the largest ‖r<sub>I</sub>‖ and removes the most, ${share(best)}`
         : `largest ‖r<sub>I</sub>‖: block ${greedy}, which removes ${share(greedy)}; block ${best} removes ${share(best)}`;
-    plane.note(reveal ? honest : "which block does gauss-southwell take next? Click one, or drag the ring below");
+    plane.note(honest);
   }
 
   _drawTaken(now) {
     const plane = this.taken,
-      {choices, reveal, bet, betRule} = now,
+      {choices, bet} = now,
       {taken, decreasePerBlock, left} = choices;
     const lanes = [...RULES, "your bet"],
       height = (name) => lanes.length - 1 - lanes.indexOf(name);
     this._begin(plane, now, {y: [-0.6, lanes.length - 0.4], yTicks: lanes.map((name) => [height(name), name])});
-    const mark = (name, block, look, title) => {
+    const mark = (name, block, look) => {
       const x = this._centre(block),
-        left = x > (plane.x[0] + plane.x[1]) / 2;
-      plane.dot(x, height(name), look, title);
-      const at = {x: (plane.sx(x) + (left ? -14 : 14)).toFixed(1), y: (plane.sy(height(name)) + 0.3 * plane.em).toFixed(1)};
-      const words = reveal ? percent(decreasePerBlock[block] / choices.left) : "?";
-      plane.marks.draw("text", {...at, "text-anchor": left ? "end" : "start", class: "name halo"}, words);
+        isRight = x > (plane.x[0] + plane.x[1]) / 2;
+      plane.dot(x, height(name), {size: 6, ...look}, `${name}: block ${block}`);
+      const at = {x: (plane.sx(x) + (isRight ? -14 : 14)).toFixed(1), y: (plane.sy(height(name)) + 0.3 * plane.em).toFixed(1)};
+      const words = percent(decreasePerBlock[block] / left);
+      plane.marks.draw("text", {...at, "text-anchor": isRight ? "end" : "start", class: "name halo"}, words);
     };
-    if (reveal) {
-      for (const rule of RULES) mark(rule, taken[rule], {color: colorOf(rule), size: 6}, `${rule}: block ${taken[rule]}`);
-    } else if (RULES.includes(betRule)) {
-      const at = {x: (plane.left + 14).toFixed(1), y: (plane.sy(height(betRule)) + 0.3 * plane.em).toFixed(1)};
-      plane.marks.draw("text", {...at, class: "name halo"}, "your bet: the smallest error in the end");
-    }
-    if (bet !== NO_BLOCK) mark("your bet", bet, {color: INK, size: 6, shape: "diamond"}, `your bet: block ${bet}`);
+    for (const rule of RULES) mark(rule, taken[rule], {color: colorOf(rule), of: "verdict"});
+    if (bet !== NO_BLOCK) mark("your bet", bet, {color: INK, shape: "diamond", of: "bet_block"});
     plane.end();
-    plane.caption.textContent = reveal ? "Which block each rule takes here" : "Your bet on a block";
-    const x = bet === NO_BLOCK ? plane.left + 14 : plane.sx(this._centre(bet));
-    const spec = {x, y: plane.sy(0), label: "your bet", value: bet === NO_BLOCK ? "none" : `block ${bet}`};
-    plane.handle("bet", spec, {
-      drag: (px, py, first) => !first && this._bet(this._blockAt(plane, px)),
-      step: (right, up) => this._bet(bet + right + up),
-    });
   }
 
   _bet(block) {
@@ -198,7 +195,7 @@ export class WhichBlockView extends View {
 
   _drawRace(now) {
     const plane = this.race,
-      {found, step, reveal, betRule} = now,
+      {found, step, rule, betRule} = now,
       {errors, steps} = found;
     const lowest = Math.log10(Math.min(...RULES.map((rule) => errors[rule].at(-1))));
     const range = [1.05 * lowest - 0.05, 0.08],
@@ -214,23 +211,22 @@ export class WhichBlockView extends View {
       margin: 5,
     });
     const count = Array.from({length: steps + 1}, (_, k) => k);
-    plane.line([step, step], range.map((each) => 10 ** each), {color: MUTED, width: 1.5});
-    if (reveal) {
-      for (const rule of RULES) {
-        plane.line(count, errors[rule], {color: colorOf(rule), width: rule === betRule ? 4.5 : 2.5});
-      }
-      for (const rule of RULES) {
-        const words = `${rule}, ${updates(step)}: ${percent(errors[rule][step])} left`;
-        plane.dot(step, errors[rule][step], {color: colorOf(rule), size: 6}, words);
-      }
+    plane.line([step, step], range.map((each) => 10 ** each), {color: MUTED, width: 1.5, of: "step"});
+    for (const each of RULES) {
+      const of = [each === rule && "rule", each === betRule && "bet_rule"].filter(Boolean).join(" ");
+      plane.line(count, errors[each], {color: colorOf(each), width: each === betRule ? 4.5 : 2.5, of});
+    }
+    for (const each of RULES) {
+      const words = `${each}, ${updates(step)}: ${percent(errors[each][step])} left`;
+      plane.dot(step, errors[each][step], {color: colorOf(each), size: 6}, words);
     }
     plane.end();
     plane.legend(RULES.map((rule) => [rule === betRule ? `<b>${rule}, your bet</b>` : rule, colorOf(rule), "line"]));
     const leads = step ? `after ${updates(step)} ${found.ranking(step)[0]} leads` : "before the first update all are equal";
     const missed = `gauss-southwell missed the best block ${this._missed} of ${steps} times`;
-    plane.note(reveal ? `${leads} · ${missed}` : `which rule has the smallest error after ${updates(steps)}?`);
+    plane.note(`${leads} · ${missed}`);
     const go = (to) => this.state.set({step: Math.min(steps, Math.max(0, Math.round(to)))});
-    const spec = {x: plane.sx(step), y: plane.bottom, label: "the step", value: updates(step)};
+    const spec = {x: plane.sx(step), y: plane.bottom, label: "the step", value: updates(step), of: "step"};
     plane.handle("step", spec, {
       drag: (px) => go(plane.fromX(px)),
       step: (right, up) => go(step + right + up),
@@ -247,12 +243,6 @@ function verdict({found, choices, bet, betRule}) {
   const right = bet === greedy ? "It does" : `It takes ${greedy}`;
   const placed = betRule === NO_BET ? `${ranking[0]} is first` : `your rule is number ${1 + ranking.indexOf(betRule)}`;
   return `${right}${ofBlock}; in the end ${placed}.`;
-}
-
-/** A question where the answer will be. */
-function ask(plane, words) {
-  const at = {x: ((plane.left + plane.right) / 2).toFixed(1), y: ((plane.top + plane.bottom) / 2).toFixed(1)};
-  plane.marks.draw("text", {...at, "text-anchor": "middle", class: "label question"}, words);
 }
 
 /** Shares in per cent along a log axis: decades, and numbers between where they are few. */
