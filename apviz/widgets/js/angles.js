@@ -142,8 +142,8 @@ export class AnglesView extends View {
       {shared} = angles;
     const wedge = `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(theta)}Z`;
     pen.draw("path", {d: wedge, fill: LIT, "fill-opacity": 0.2, "data-of": "theta contraction"});
-    const ray = (angle, color, wide, title) => {
-      pen.draw("path", {d: `M${x} ${y}L${place(angle)}`, stroke: color, "stroke-width": wide, class: "curve"});
+    const ray = (angle, color, wide, title, of = "noise") => {
+      pen.draw("path", {d: `M${x} ${y}L${place(angle)}`, stroke: color, "stroke-width": wide, class: "curve", "data-of": of});
       const [left, top] = at(angle);
       pen.draw("path", {d: outline("dot", left, top, wide + 2), fill: color}, "", title);
     };
@@ -153,7 +153,7 @@ export class AnglesView extends View {
       if (k > shared) ray(all[k], "var(--muted)", 1.5, words(k));
       else if (k < shared) ray(0, BOTH, 4, words(k));
     }
-    if (shared < all.length) ray(theta, LIT, 4, words(shared));
+    if (shared < all.length) ray(theta, LIT, 4, words(shared), "theta noise");
     fan.end();
     fan.legend([
       ["the Friedrichs angle θ", LIT, "line"],

@@ -17,8 +17,8 @@ const WORK = 24,
   DECIDED = 12,
   LOWEST = 1e-12,
   ZEROS = 8;
-const CG = {title: "CG", color: "var(--CG)", mark: "dot"},
-  AP = {title: "alternating projection", color: "var(--gauss-southwell)", mark: "square"};
+const CG = {title: "CG", color: "var(--CG)", mark: "dot", of: "cg"},
+  AP = {title: "alternating projection", color: "var(--gauss-southwell)", mark: "square", of: "ap"};
 const TURN = Array.from({length: 97}, (_, k) => (2 * Math.PI * k) / 96);
 
 /** Points and right-hand side of a state: those of `apviz.rkhs.toy_problem("even", n)`, or a probe. */
@@ -147,14 +147,14 @@ export class CGAgainstProjectionView extends View {
     };
     ring(radius, radius, 1.2);
     ring(share / Math.sqrt(values[i]), share / Math.sqrt(values[j]), 2.6);
-    for (const {x: xs, y: ys, color, at} of runs) {
+    for (const {x: xs, y: ys, color, at, of} of runs) {
       if (isOpen) continue;
       plane.line(xs.slice(at), ys.slice(at), {color, width: 1.2, opacity: 0.35});
-      plane.line(xs.slice(0, at + 1), ys.slice(0, at + 1), {color});
+      plane.line(xs.slice(0, at + 1), ys.slice(0, at + 1), {color, of});
       for (let k = 0; k < at; k++) plane.dot(xs[k], ys[k], {color, size: 2.5});
     }
-    for (const {x: xs, y: ys, color, mark, at, title, path} of runs) {
-      plane.dot(xs[at], ys[at], {color, shape: mark, size: 6}, `${title}, work ${number(path.work[at], 3)}`);
+    for (const {x: xs, y: ys, color, mark, at, title, path, of} of runs) {
+      plane.dot(xs[at], ys[at], {color, shape: mark, size: 6, of: `${of} work`}, `${title}, work ${number(path.work[at], 3)}`);
     }
     plane.dot(0, 0, {color: "var(--ink)", shape: "diamond", size: 5}, "the goal g");
     plane.end();
@@ -201,8 +201,8 @@ export class CGAgainstProjectionView extends View {
     const above = (values) => values.map((each) => (each >= 1e-10 ? each : NaN));
     for (const each of pair) plane.line([each + 1, each + 1], [1e-10, highest], {color: MUTED, width: 1});
     plane.line(numbers, above(start), {color: MUTED, width: 5, opacity: 0.4});
-    for (const {y, color, mark, title} of runs) {
-      plane.line(numbers, above(y), {color, width: 1.5});
+    for (const {y, color, mark, title, of} of runs) {
+      plane.line(numbers, above(y), {color, width: 1.5, of});
       above(y).forEach((each, i) => {
         const words = `${title}, λ = ${number(cg.eigen.values[i], 3)}: ${number(each, 3)}`;
         plane.dot(i + 1, each, {color, shape: mark, size: 2.6}, words);
@@ -245,14 +245,14 @@ export class CGAgainstProjectionView extends View {
         seen = (path, values) => values.map((each, j) => {
           return each >= floor && each <= top && path.work[j] <= WORK ? each : NaN;
         });
-      plane.line([work, work], [floor, top], {color: MUTED, width: 1});
-      for (const {path, bound, color} of runs) {
-        if (what === "errors") plane.line(path.work, seen(path, bound), {color, width: 2, dash: "2 5"});
+      plane.line([work, work], [floor, top], {color: MUTED, width: 1, of: "work"});
+      for (const {path, bound, color, of} of runs) {
+        if (what === "errors") plane.line(path.work, seen(path, bound), {color, width: 2, dash: "2 5", of: of === "cg" ? "kappa" : null});
       }
-      for (const {path, color, mark, at, title, ...each} of runs) {
+      for (const {path, color, mark, at, title, of, ...each} of runs) {
         const curve = seen(path, each[what]);
-        if (!isOpen) plane.line(path.work, curve, {color});
-        plane.dot(path.work[at], curve[at], {color, shape: mark, size: 6}, `${title}: ${number(each[what][at], 3)}`);
+        if (!isOpen) plane.line(path.work, curve, {color, of});
+        plane.dot(path.work[at], curve[at], {color, shape: mark, size: 6, of: `${of} work`}, `${title}: ${number(each[what][at], 3)}`);
       }
       plane.end();
       plane.legend([
@@ -287,7 +287,7 @@ export class CGAgainstProjectionView extends View {
       plane.line(along, along.map((each) => inside(productOf(zeros, 10 ** each))), {color: PURPLE, of: "cg"});
       values.forEach((each, i) => {
         const size = 2 + 6 * Math.sqrt(shares[i]);
-        plane.dot(Math.log10(each), inside(productOf(zeros, each)), {color: CG.color, size}, `λ = ${number(each, 3)} holds ${number(100 * shares[i], 2)}% of the error`);
+        plane.dot(Math.log10(each), inside(productOf(zeros, each)), {color: CG.color, size, of: "points lengthscale noise kappa"}, `λ = ${number(each, 3)} holds ${number(100 * shares[i], 2)}% of the error`);
       });
     }
     plane.end();

@@ -12,7 +12,7 @@ const ruleFor = (widget, name) => {
     words = within(`:is([data-number=${name}], [data-figure=${name}])`);
   return (
     `${words} { background: var(--lit); border-radius: 3px }` +
-    `${within(`svg [data-of~=${name}]:not(.handle)`)} { filter: drop-shadow(0 0 5px var(--gauss-southwell)) }` +
+    `${within(`:is(svg *, canvas)[data-of~=${name}]:not(.handle)`)} { filter: drop-shadow(0 0 5px var(--gauss-southwell)) }` +
     `${within(`.handle[data-of~=${name}] .ring`)} { stroke-dasharray: none; stroke-opacity: 1; stroke-width: 2.5 }`
   );
 };

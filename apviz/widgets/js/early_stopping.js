@@ -10,9 +10,9 @@ import {BLUE, PURPLE, INK, MUTED, RED, View} from "./view.js";
 const ZEROS = 10,
   STEPS = [...new Set(Array.from({length: 61}, (_, k) => Math.round(10 ** (k / 15))))];
 const kindsOf = ({method}) => [
-  ["descent", "gradient descent", BLUE, "dot"],
-  ["krylov", method, RED, "square"],
-  ["ridge", "noise τ = 1/(ηt)", PURPLE, "diamond"],
+  ["descent", "gradient descent", BLUE, "dot", "step best error"],
+  ["krylov", method, RED, "square", "method krylov other"],
+  ["ridge", "noise τ = 1/(ηt)", PURPLE, "diamond", "tau ridge"],
 ];
 
 /** Eigenvalues of K without noise, the data along its eigenvectors, and what leads from there to a grid. */
@@ -86,11 +86,11 @@ export class EarlyStoppingView extends View {
       {x, grid, truthOnGrid} = this.face.given;
     chart.begin({x: [-0.02, 1.02], y: [-2.2, 2.2], xLabel: "x", yLabel: "y"});
     chart.line(grid, truthOnGrid, {color: MUTED, dash: "7 4"});
-    for (const [kind, , color] of [...this._kinds].reverse()) {
+    for (const [kind, , color, , of] of [...this._kinds].reverse()) {
       const inside = fit(now, kind, step).map((each) => (Math.abs(each) <= 2.2 ? each : NaN));
-      chart.line(grid, inside, {color, width: kind === "descent" ? 3 : 1.8, of: kind});
+      chart.line(grid, inside, {color, width: kind === "descent" ? 3 : 1.8, of});
     }
-    now.y.forEach((each, i) => chart.dot(x[i], each, {color: INK, size: 3.5}, `y = ${number(each, 3)}`));
+    now.y.forEach((each, i) => chart.dot(x[i], each, {color: INK, size: 3.5, of: "noise"}, `y = ${number(each, 3)}`));
     chart.end();
     chart.legend([...this._kinds.map(([, title, color]) => [title, color, "line"]), ["the truth", MUTED, "line"], ["data", INK, "dot"]]);
   }
@@ -101,11 +101,11 @@ export class EarlyStoppingView extends View {
       ends = [Math.log10(values.at(-1)), Math.log10(values[0])],
       along = Float64Array.from({length: 121}, (_, i) => ends[0] + ((ends[1] - ends[0]) * i) / 120);
     chart.begin({x: [ends[0] - 0.1, ends[1] + 0.1], y: [-0.1, 1.25], powers: true, xLabel: "eigenvalue λ of K", yLabel: "share kept"});
-    for (const [kind, title, color, shape] of this._kinds) {
+    for (const [kind, title, color, shape, of] of this._kinds) {
       const inside = (each) => (each > -0.1 && each < 1.25 ? each : NaN);
       const zeros = kind === "krylov" ? now.krylov.zeros(step) : [],
         between = (lambda) => (kind === "krylov" ? 1 - productOf(zeros, lambda) : filter(now.eta, kind, lambda, step));
-      if (zeros.length <= ZEROS) chart.line(along, along.map((each) => inside(between(10 ** each))), {color, width: 1.8, of: kind});
+      if (zeros.length <= ZEROS) chart.line(along, along.map((each) => inside(between(10 ** each))), {color, width: 1.8, of});
       values.forEach((each, i) => {
         const share = kept(now, kind, i, step);
         chart.dot(Math.log10(each), inside(share), {color, shape, size: 2.6}, `${title}, λ = ${number(each, 3)}: ${number(share, 3)}`);
@@ -130,10 +130,10 @@ export class EarlyStoppingView extends View {
       yLabel: "RMSE",
     });
     chart.line([Math.log10(step), Math.log10(step)], [10 ** chart.y[0], 10 ** chart.y[1]], {color: MUTED, width: 1.5});
-    this._kinds.forEach(([kind, title, color, shape], k) => {
-      chart.line(along, this._curves[k].map((each) => (each <= high ? each : NaN)), {color, of: kind});
+    this._kinds.forEach(([kind, title, color, shape, of], k) => {
+      chart.line(along, this._curves[k].map((each) => (each <= high ? each : NaN)), {color, of});
       const {t, least} = best[kind];
-      chart.dot(Math.log10(t), least, {color, shape, size: 6}, `${title}: best after ${t} steps, ${number(least, 3)}`);
+      chart.dot(Math.log10(t), least, {color, shape, size: 6, of}, `${title}: best after ${t} steps, ${number(least, 3)}`);
     });
     chart.end();
     chart.legend(this._kinds.map(([, title, color, shape]) => [`${title}, its best`, color, shape]));

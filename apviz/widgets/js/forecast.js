@@ -96,7 +96,7 @@ export class ForecastView extends View {
       const side = (sign) => mean.map((each, i) => each + sign * BAND * sd[i]);
       chart.area(grid, side(-1), side(1), {color: BLUE, opacity, of});
     }
-    chart.line([end, end], chart.y, {color: MUTED, dash: "2 5", width: 2, of: "end"});
+    chart.line([end, end], chart.y, {color: MUTED, dash: "2 5", width: 2, of: "end far"});
     for (const [x, y] of others) chart.dot(x, y, {color: INK, size: 2.2}, `held out: ${number(y, 3)}`);
     data.x.forEach((x, i) => chart.dot(x, data.y[i], {color: RED, size: 4.5}, `data: ${number(data.y[i], 3)}`));
     chart.line(grid, mean, {color: BLUE, width: 3, of: "mean"});
@@ -120,7 +120,7 @@ export class ForecastView extends View {
       most = Math.min(3, Math.max(...ofY)),
       root = Math.sqrt(noise);
     chart.begin({x: [-0.02 * last, 1.02 * last], y: [0, Math.max(1.25, 1.1 * most)], xLabel: "x", yLabel: "standard deviation"});
-    for (const each of [1, root]) chart.line([0, last], [each, each], {color: MUTED, dash: "6 4", width: 1.2});
+    for (const [each, of] of [[1, null], [root, "noise"]]) chart.line([0, last], [each, each], {color: MUTED, dash: "6 4", width: 1.2, of});
     chart.line(grid, ofY, {color: ORANGE, of: "inY"});
     chart.line(grid, ofF, {color: BLUE, of: "inF sd"});
     chart.end();
@@ -142,7 +142,7 @@ export class ForecastView extends View {
       most = Math.max(1, ...sum.map(Math.abs));
     chart.begin({x: [-0.02 * last, 1.02 * last], y: [-1.6 * most, 1.6 * most], xLabel: "x", yLabel: "wᵢ k(xᵢ, x)"});
     const inside = (each) => (Math.abs(each) <= 1.6 * most ? each : NaN);
-    for (const each of curves) chart.line(grid, each.map(inside), {color: PURPLE, width: 1, opacity: 0.6});
+    for (const each of curves) chart.line(grid, each.map(inside), {color: PURPLE, width: 1, opacity: 0.6, of: "lengthscale"});
     chart.line(grid, sum, {color: BLUE, width: 3, of: "mean"});
     chart.end();
     chart.legend([

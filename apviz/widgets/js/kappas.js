@@ -17,8 +17,8 @@ const SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 /** share below which an error is rounding */
 const FLOOR = 1e-12;
 const SIDES = {
-  sequential: {title: "consecutive rows", color: "var(--cyclic)", mark: "dot", blocks: sequential},
-  "kd-tree": {title: "the k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree},
+  sequential: {title: "consecutive rows", color: "var(--cyclic)", mark: "dot", blocks: sequential, of: "sequential"},
+  "kd-tree": {title: "the k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree, of: "tree"},
 };
 
 const kept = new Map();
@@ -308,7 +308,7 @@ export class KappasView extends View {
       yLabel: "squared K-norm of W − W*, ÷ start",
     });
     plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
-    for (const {x, bound, color} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2});
+    for (const {x, bound, color, of} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2, of});
     if (!isOpen) {
       for (const {x, y, color, mark, side, coupled} of runs) {
         plane.line(x, coupled, {color, dash: "8 5", width: 1.8});
@@ -343,12 +343,12 @@ export class KappasView extends View {
       xLabel: "block size b",
       yLabel: "λ′max = max λmax(K[I, I])",
     });
-    plane.line([0, 105], [largest, largest], {color: WHOLE, width: 1.5, dash: "6 4"});
-    for (const {side, y, color, mark} of lines) {
+    plane.line([0, 105], [largest, largest], {color: WHOLE, width: 1.5, dash: "6 4", of: "kappa"});
+    for (const {side, y, color, mark, of} of lines) {
       plane.line(SIZES.slice(0, y.length), y, {color});
       const blocks = now.blockValues(side);
       const at = Math.max(...blocks.map(([first]) => first));
-      plane.dot(now.block_size, at, {color, shape: mark, size: 6}, `b = ${now.block_size}: λ′max = ${number(at)}`);
+      plane.dot(now.block_size, at, {color, shape: mark, size: 6, of: `${of} block_size`}, `b = ${now.block_size}: λ′max = ${number(at)}`);
     }
     plane.end();
     plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dots"]]);
@@ -371,7 +371,7 @@ export class KappasView extends View {
       xLabel: "number of the eigenvalue, largest first",
       yLabel: "λ",
     });
-    for (const [side, {color, title}] of Object.entries(SIDES)) {
+    for (const [side, {color, title, mark, of}] of Object.entries(SIDES)) {
       const blocks = now.blockValues(side);
       // of every number the smallest and the largest of all blocks
       const longest = Math.max(...blocks.map((each) => each.length)),
@@ -385,15 +385,15 @@ export class KappasView extends View {
         plane.line(
           at,
           ends.map((each) => each[k]),
-          {color, width: k ? 2.5 : 1.2},
+          {color, width: k ? 2.5 : 1.2, of},
         );
       }
-      plane.dot(place(0), ends[0][1], {color, size: 5, shape: SIDES[side].mark}, `${title}: λ′max = ${number(ends[0][1])}`);
+      plane.dot(place(0), ends[0][1], {color, size: 5, shape: mark, of}, `${title}: λ′max = ${number(ends[0][1])}`);
     }
     plane.line(
       Array.from(whole, (_, i) => place(i)),
       whole,
-      {color: WHOLE, width: 2.5},
+      {color: WHOLE, width: 2.5, of: "kappa lengthscale noise"},
     );
     plane.end();
     plane.legend([

@@ -36,10 +36,10 @@ export class MatrixPicture extends Figure {
     for (const [from, to] of runs) this._rect([0, n], [from, to], {fill: color, "fill-opacity": 0.28});
     for (const set of owned) {
       const ends = [set[0], set.at(-1) + 1];
-      this._rect(ends, ends, {fill: "none", stroke: "var(--muted)", "stroke-width": 1.5});
+      this._rect(ends, ends, {fill: "none", stroke: "var(--muted)", "stroke-width": 1.5, "data-of": "block_size"});
     }
     for (const rows of runs) {
-      for (const columns of runs) this._rect(rows, columns, {fill: color, "fill-opacity": 0.3, stroke: color, "stroke-width": 3});
+      for (const columns of runs) this._rect(rows, columns, {fill: color, "fill-opacity": 0.3, stroke: color, "stroke-width": 3, "data-of": "what"});
     }
     this.end();
   }

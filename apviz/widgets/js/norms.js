@@ -20,8 +20,8 @@ export class NormsPicture extends Plane {
    */
   draw(trajectory, j) {
     const both = [
-      [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot"],
-      [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond"],
+      [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot", "left"],
+      [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond", "euclidean"],
     ].map(([norms, ...look]) => [norms.map((each) => (each > FLOOR * norms[0] ? each / norms[0] : NaN)), ...look]);
     const steps = trajectory.steps.map((_, k) => k),
       count = steps.length - 1;
@@ -37,11 +37,11 @@ export class NormsPicture extends Plane {
       yLabel: "relative to the start",
     });
     const rises = [];
-    for (const [norms, name, color, shape] of both) {
-      this.line(steps, norms, {color});
+    for (const [norms, name, color, shape, of] of both) {
+      this.line(steps, norms, {color, of});
       norms.forEach((each, k) => {
         const words = `${name.replace(/<[^>]*>/g, "")} after step ${k}: ${number(each)}`;
-        this.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5}, words);
+        this.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5, of: [k === j && `${of} step`, k === count && "steps"].filter(Boolean).join(" ")}, words);
       });
       rises.push(steps.filter((k) => k && norms[k] > norms[k - 1] * (1 + 1e-9)).length);
     }

@@ -100,12 +100,12 @@ export class PositiveDefiniteView extends View {
         seen = pivots.map((each) => (each > LOWEST ? each : NaN)),
         rows = pivots.map((_, i) => i + 1),
         wide = name === dtype;
-      chart.line(rows, seen, {color, width: wide ? 3 : 1.5, opacity: wide ? 1 : 0.6});
+      chart.line(rows, seen, {color, width: wide ? 3 : 1.5, opacity: wide ? 1 : 0.6, of: wide ? "dtype outcome change" : null});
       if (wide) rows.forEach((row, i) => chart.dot(row, seen[i], {color, size: 3}, `row ${row}: ${tiny(seen[i], 3)}`));
       if (factor) continue;
       const [row, last] = [pivots.length, pivots.at(-1)];
       const size = Math.max(LOWEST, Math.abs(last));
-      chart.dot(row, size, {color: RED, shape: "diamond", size: wide ? 7 : 4}, `${name} fails in row ${row}: ${tiny(last, 2)}`);
+      chart.dot(row, size, {color: RED, shape: "diamond", size: wide ? 7 : 4, of: wide ? "outcome" : null}, `${name} fails in row ${row}: ${tiny(last, 2)}`);
       if (wide) {
         const isLate = row > 0.6 * points,
           at = {x: (chart.sx(row) + (isLate ? -12 : 12)).toFixed(1), y: (chart.sy(size) - 12).toFixed(1), "text-anchor": isLate ? "end" : "start"};
@@ -131,10 +131,11 @@ export class PositiveDefiniteView extends View {
       above = (each) => (each > LOWEST ? each : NaN);
     this._axes(chart, points, "number, the largest first", "eigenvalue");
     chart.line(chart.x, [floor, floor], {color: MUTED, dash: "6 4", width: 1.5, of: "floor"});
-    chart.line(numbers, values.map(above), {color, width: 2});
+    chart.line(numbers, values.map(above), {color, width: 2, of: "lengthscale"});
     values.forEach((each, i) => {
-      const look = each > 0 ? {color, size: 3} : {color: RED, size: 4, hollow: true, of: "least"};
-      chart.dot(i + 1, Math.max(LOWEST, Math.abs(each)), look, `eigenvalue ${i + 1}: ${tiny(each, 3)}`);
+      const look = each > 0 ? {color, size: 3} : {color: RED, size: 4, hollow: true},
+        of = i === points - 1 ? "least" : null;
+      chart.dot(i + 1, Math.max(LOWEST, Math.abs(each)), {...look, of}, `eigenvalue ${i + 1}: ${tiny(each, 3)}`);
     });
     chart.end();
     chart.legend([

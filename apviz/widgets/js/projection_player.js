@@ -85,8 +85,8 @@ export class ProjectionPlayerView extends View {
     const edges = this._edges(now),
       chosen = now.trajectory.steps[j].block;
     for (let k = 0; k < now.blocks.length; k++) {
-      if (k === chosen) plane.box([edges[k], edges[k + 1]], undefined, {color: LIT, opacity: 0.16}, `block ${k}`);
-      else if (k % 2) plane.box([edges[k], edges[k + 1]], undefined, {color: "var(--grid)", opacity: 0.45}, `block ${k}`);
+      if (k === chosen) plane.box([edges[k], edges[k + 1]], undefined, {color: LIT, opacity: 0.16, of: "what"}, `block ${k}`);
+      else if (k % 2) plane.box([edges[k], edges[k + 1]], undefined, {color: "var(--grid)", opacity: 0.45, of: "block_size"}, `block ${k}`);
     }
   }
 
@@ -106,10 +106,10 @@ export class ProjectionPlayerView extends View {
     plane.begin({x: ENDS, y: this._heights, xLabel: "x", yLabel: "function value"});
     this._shadeBlocks(plane, now, j);
     plane.line(ENDS, [0, 0], {color: MUTED, width: 1});
-    plane.line(this._grid, this._goal, {color: MUTED, width: 2.5, dash: "7 4"});
-    plane.line(this._grid, span.values(steps[j].weights, this._grid), {color: BUILT, width: 3.5});
+    plane.line(this._grid, this._goal, {color: MUTED, width: 2.5, dash: "7 4", of: "lengthscale noise"});
+    plane.line(this._grid, span.values(steps[j].weights, this._grid), {color: BUILT, width: 3.5, of: "step"});
     b.forEach((each, i) => {
-      const look = lit.includes(i) ? {color: LIT, size: 6} : {color: INK, size: 4};
+      const look = lit.includes(i) ? {color: LIT, size: 6, of: "points what"} : {color: INK, size: 4, of: "points"};
       plane.dot(span.x[i], each, look, `x${below(i + 1)} = ${number(span.x[i])}: b${below(i + 1)} = ${number(each)}`);
     });
     plane.end();
@@ -178,7 +178,7 @@ export class ProjectionPlayerView extends View {
     plane.line(places, stems, {color: MUTED, width: 2});
     if (j) before.forEach((each, i) => plane.dot(span.x[i], each, {color: MUTED, size: 5, hollow: true}, `before: ${number(each)}`));
     shown.forEach((each, i) => {
-      const look = lit.includes(i) ? {color: LIT, size: 6} : {color: INK, size: 4};
+      const look = lit.includes(i) ? {color: LIT, size: 6, of: "euclidean what"} : {color: INK, size: 4, of: "euclidean"};
       plane.dot(span.x[i], each, look, `residual at x${below(i + 1)} = ${number(span.x[i])}: ${number(each)}`);
     });
     plane.end();
@@ -218,7 +218,7 @@ export class ProjectionPlayerView extends View {
       label = figure === this.matrix ? "the corner of the first block" : "the edge of the first block";
     figure.handle(
       "size",
-      {...place, label, value: `${size} points a block`},
+      {...place, label, value: `${size} points a block`, of: "block_size"},
       {drag: (px, py, first) => !first && drag(px, py), step: (right, up) => this._setSize(size + right - up)},
     );
   }

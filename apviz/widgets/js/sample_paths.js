@@ -44,8 +44,8 @@ export function shortest({x, k, factor}, {v}, n, grid) {
 }
 
 const SIDES = [
-  ["sample", "a sample", BLUE, "dot"],
-  ["sine", "a sine", ORANGE, "square"],
+  ["sample", "a sample", BLUE, "dot", "sample kernel lengthscale"],
+  ["sine", "a sine", ORANGE, "square", "sine waves"],
 ];
 
 export class SamplePathsView extends View {
@@ -74,11 +74,11 @@ export class SamplePathsView extends View {
       x = order.map((i) => now.x[i]);
     const high = 0.5 * Math.ceil(2 * Math.max(1.2, ...now.sample.f.map(Math.abs)));
     chart.begin({x: [-0.02, 1.02], y: [-high, high], xLabel: "x", yLabel: "function value"});
-    for (const [name, title, color, shape] of SIDES) {
+    for (const [name, title, color, shape, of] of SIDES) {
       const {f} = now[name];
-      chart.line(x, order.map((i) => f[i]), {color, width: 1.2, opacity: 0.55});
+      chart.line(x, order.map((i) => f[i]), {color, width: 1.2, opacity: 0.55, of});
       chart.line(this._grid, shortest(now, now[name], n, this._grid), {color, width: 3, of: name});
-      if (n <= 33) for (let i = 0; i < n; i++) chart.dot(now.x[i], f[i], {color, shape, size: 4}, `${title} at ${number(now.x[i])}: ${number(f[i])}`);
+      if (n <= 33) for (let i = 0; i < n; i++) chart.dot(now.x[i], f[i], {color, shape, size: 4, of: "count"}, `${title} at ${number(now.x[i])}: ${number(f[i])}`);
     }
     chart.end();
     chart.legend(SIDES.map(([, title, color, shape]) => [`${title}, and the shortest function`, color, shape]));
@@ -98,11 +98,11 @@ export class SamplePathsView extends View {
       yLabel: "fᵀK⁻¹f",
     });
     const along = counts.map(Math.log10);
-    chart.line(along, counts, {color: MUTED, dash: "2 5"});
+    chart.line(along, counts, {color: MUTED, dash: "2 5", of: "count"});
     for (const [name, title, color, shape] of SIDES) {
       const values = counts.map((each) => now[name].norms[each - 1]).map((each) => (each > 0.5 ? each : NaN));
       chart.line(along, values, {color, of: name});
-      counts.forEach((each, k) => chart.dot(along[k], values[k], {color, shape, size: each === n ? 6.5 : 3.5}, `${title}, n = ${each}: ${number(values[k], 3)}`));
+      counts.forEach((each, k) => chart.dot(along[k], values[k], {color, shape, size: each === n ? 6.5 : 3.5, of: each === n ? `${name} doublings` : null}, `${title}, n = ${each}: ${number(values[k], 3)}`));
     }
     chart.end();
     chart.legend([...SIDES.map(([, title, color]) => [title, color, "line"]), ["n", MUTED, "dots"]]);

@@ -118,8 +118,8 @@ export class ZigzagView extends View {
       xLabel: "angle θ between the lines, in degrees",
       yLabel: "legs",
     });
-    chart.line(angles, counts, {color: RED});
-    chart.dot(angle, legs, {color: RED, size: 6}, `${angle}°: ${legs} legs`);
+    chart.line(angles, counts, {color: RED, of: "share"});
+    chart.dot(angle, legs, {color: RED, size: 6, of: "legs angle"}, `${angle}°: ${legs} legs`);
     chart.end();
     chart.note("small angles: half the angle takes about four times as many legs, because ln cos θ ≈ −θ²/2");
     const [x, y] = [chart.sx(angle), chart.sy(legs)];

@@ -8,8 +8,35 @@ import pytest
 
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
-from apviz.widgets import Angles, CGAgainstProjection, EarlyStopping, Forecast, Photograph, PositiveDefinite, Zigzag
+from apviz.widgets import (
+    Angles,
+    CGAgainstProjection,
+    EarlyStopping,
+    Forecast,
+    Kappas,
+    Photograph,
+    PositiveDefinite,
+    ProjectionPlayer,
+    WhichBlock,
+    Zigzag,
+)
 from tests.widgets.js.pages import drag, frame, reads, said
+from tests.widgets.js.test_on_a_page import ONE_QUICK
+
+#: states in which everything that a widget can draw is drawn
+ALL_DRAWN = {
+    CGAgainstProjection: {"bet": "shown", "work": 4},
+    Kappas: {"bet": "shown"},
+    ProjectionPlayer: {"step": 3},
+    WhichBlock: {"reveal": True, "bet_rule": "cyclic", "bet_block": 2, "step": 3},
+}
+#: names in a sentence of which no mark of the pictures glows while they are pointed at
+DARK = """() => [...document.querySelectorAll(".sentence :is([data-number], [data-figure])")].filter((each) => {
+    each.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+    const marks = [...document.querySelectorAll(".charts :is(svg *, canvas)[data-of]")];
+    return !marks.some((mark) => getComputedStyle(mark).filter.includes("drop-shadow") ||
+        mark.matches(".handle") && getComputedStyle(mark.querySelector(".ring")).strokeDasharray === "none");
+}).map(({dataset}) => dataset.number ?? dataset.figure)"""
 
 
 def test_a_line_dragged_down_takes_as_many_legs_as_python_counts(visit):
@@ -57,6 +84,14 @@ def test_a_number_that_is_pointed_at_lights_up_its_marks_and_the_other_way_round
     assert shade("[data-number=distance]") != plain and glow("svg path[data-of~=theta]") == "none"
 
 
+@pytest.mark.parametrize("kind", ONE_QUICK, ids=lambda kind: kind.__name__)
+def test_every_number_of_a_sentence_lights_up_what_shows_it_in_the_pictures(visit, kind):
+    tab = visit(kind(**ALL_DRAWN.get(kind, {})))
+    frame(tab)
+    # the number of updates of all rules is the end of an axis
+    assert tab.evaluate(DARK) == (["last"] if kind is WhichBlock else [])
+
+
 def test_moved_zeros_leave_more_error_than_those_of_cg_and_reset_gives_them_back(visit):
     tab = visit(CGAgainstProjection(bet="shown", work=3))
     frame(tab)
@@ -78,7 +113,8 @@ def test_moved_zeros_leave_more_error_than_those_of_cg_and_reset_gives_them_back
 def test_a_photograph_plays_once_by_itself_and_its_step_can_be_dragged_beyond_what_is_solved(visit):
     tab = visit(Photograph(pixels=704), reduced_motion="no-preference")
     tab.wait_for_function("Number(document.querySelector('[data-control=step] output').textContent) === 30")
-    assert tab.locator("[aria-label=play]").count() == 1
+    # it stops a tick later
+    tab.locator("[aria-label=play]").wait_for()
     drag(tab, "the step", 60, 0)
     assert int(reads(tab, "step")) > 31
     # with less motion it is shown as it is
