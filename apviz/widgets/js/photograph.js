@@ -71,9 +71,8 @@ export class PhotographView extends View {
       return {...side, canvas, caption, note};
     });
     this.curves = this.plane("Residual of both: drag the step, also beyond the end", () => 280, true);
-    this.borders = this.plane("What is left at borders between blocks, and away from them", () => 190, true);
-    // what a slide has no room for
-    this.borders.figure.classList.add("detail");
+    this.borders = this.plane("What is left at borders between blocks, and away from them", () => 160, true);
+    this.borders.figure.classList.add("under");
     this._probe = element("i", {hidden: true});
     place.append(this._probe);
     this._slices = new Slices(place, {
@@ -192,7 +191,7 @@ export class PhotographView extends View {
     this.grip(plane, "step", spec, (px) => stepAt(plane.fromX(px), x));
   }
 
-  /** The residual at 1, 2, … pixels from the nearest border: an update leaves errors there, where others undo it. */
+  /** The root mean square of the residual at 1, 2, … pixels from the nearest border, where updates undo each other. */
   _drawBorders({tol}) {
     const plane = this.borders,
       along = Array.from({length: FAR}, (_, k) => k + 1),
@@ -203,7 +202,7 @@ export class PhotographView extends View {
       log: true,
       xTicks: along.map((each) => [each, each < FAR ? String(each) : `${each} or more`]),
       xLabel: "pixels to the nearest pixel of another block",
-      yLabel: "r, root mean square",
+      yLabel: "size of r",
     });
     const words = this.sides.map(({name, title, color, mark, sizes = [], toBorder, solve}) => {
       const seen = along.map((_, k) => (sizes[k] >= 10 ** low ? sizes[k] : NaN));
@@ -216,6 +215,6 @@ export class PhotographView extends View {
     });
     plane.end();
     plane.legend(SIDES.map(({title, color, mark}) => [title.toLowerCase(), color, mark]));
-    plane.note(`pixels at a border: ${words.join(", ")}`);
+    plane.note(`size: root mean square · pixels at a border: ${words.join(", ")}`);
   }
 }

@@ -1,10 +1,10 @@
 // a slide that is taller than the window: first its figures become lower, then its text smaller, within these limits
-const LOWEST_FIGURE = .7; // of its own height: below that, titles and legends leave no room for curves
+const LOWEST_FIGURE = .67; // of its own height: below that, titles and legends leave no room for curves
 const SMALLEST_TEXT = 75; // per cent
 
 function fit() {
   const slide = window.Reveal?.isReady() && Reveal.getCurrentSlide();
-  if (!slide || slide.querySelector(".apviz-place")) return;
+  if (!slide) return;
   const tooTall = () => slide.scrollHeight - slide.clientHeight;
   slide.style.fontSize = "";
   for (const place of slide.querySelectorAll(".figure[data-drawn]")) {
@@ -22,3 +22,6 @@ addEventListener("resize", fit);
 // a figure knows its height once it is drawn
 const drawing = new MutationObserver(fit);
 for (const place of document.querySelectorAll(".figure")) drawing.observe(place, {attributeFilter: ["data-drawn"]});
+// and a widget too; its own text stays as large as it is, the text around it gives way
+const growing = new ResizeObserver(fit);
+for (const place of document.querySelectorAll(".apviz-place")) growing.observe(place);
