@@ -11,8 +11,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-#: of a text read aloud at a blackboard
-WORDS_PER_MINUTE = 130
 SECTIONS = ("## What you will be able to do", "## Before you start", "## For the lecturer")
 
 
@@ -104,39 +102,8 @@ def test_it_returns_to_the_photograph(notebook):
     assert "photograph" in text_of(notebook)
 
 
-def minutes_to_read(notebook) -> int:
-    """Return the minutes that its text takes at 130 words a minute, read aloud, without folded answers and notes."""
-    text = re.sub(r"<details>.*?</details>|## For the lecturer.*", "", text_of(notebook), flags=re.DOTALL)
-    return round(len(text.split()) / WORDS_PER_MINUTE)
-
-
-def test_it_says_how_long_it_takes_to_read_at_most_a_quarter_of_an_hour(notebook):
-    said = int(re.search(r"About\s+(\d+)\s+minutes", text_of(notebook))[1])
-    assert said == minutes_to_read(notebook) <= 15
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/lessons.md"])
-def test_pages_state_the_shortest_and_the_longest_time_of_a_notebook(page):
-    notebooks = [nbformat.read(path, nbformat.NO_CONVERT) for path in NOTEBOOKS]
-    times = [minutes_to_read(notebook) for notebook in notebooks]
-    text = (ROOT / page).read_text("utf-8")
-    assert f"{min(times)} to {max(times)} minutes" in text
-    if said := re.search(r"and (\d+) to (\d+) more for exercises", text):
-        exercises = [
-            int(re.search(r"(\d+)\s+(?:more\s+)?for\s+the\s+exercises", text_of(each))[1]) for each in notebooks
-        ]
-        assert [*map(int, said.groups())] == [min(exercises), max(exercises)]
-
-
 def test_its_title_asks_one_question(notebook):
     assert notebook.cells[0].source.partition("\n")[0].count("?") == 1
-
-
-def test_the_notes_for_the_lecturer_state_the_same_minutes_as_the_beginning(notebook):
-    before, _, notes = text_of(notebook).partition("## For the lecturer")
-    begins = re.search(r"About\s+(\d+)\s+minutes.*?(\d+)\s+(?:more\s+)?for\s+the\s+exercises", before, re.DOTALL)
-    said = re.search(r"\*\*Time\*\*: (\d+) minutes to read, (\d+) for the exercises", notes)
-    assert said.groups() == begins.groups()
 
 
 def test_links_lead_to_notebooks_and_files_that_exist(path, notebook):
