@@ -90,6 +90,18 @@ def test_every_notebook_is_among_the_lessons_in_order():
     assert listed == sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
+def test_every_widget_has_a_sentence_and_the_lessons_that_show_it():
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\db, ]+) \| ([^|]+\.) \|$", (ROOT / "docs/lessons.md").read_text("utf-8"), re.M
+    )
+    shown: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for name in dict.fromkeys(re.findall(r'^ +"widgets\.([A-Z]\w+)\(', path.read_text("utf-8"), re.M)):
+            shown.setdefault(name, []).append(path.stem.partition("-")[0])
+    assert {name: numbers.split(", ") for name, numbers, _ in rows} == shown
+    assert all(sentence.count(". ") == 0 and len(sentence.split()) <= 25 for _, _, sentence in rows)
+
+
 def test_every_marker_of_an_include_appears_once_in_its_file_and_in_order():
     text = (ROOT / "docs/index.md").read_text("utf-8")
     found = re.findall(r'{include} (\S+)\n:start-after: "(.*)"\n:end-before: "(.*)"', text)

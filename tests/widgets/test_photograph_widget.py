@@ -71,17 +71,27 @@ def test_at_the_first_step_of_every_preset_blocks_of_neighbours_lead(preset):
     assert left["neighbours"] < 0.5 * left["scattered"]
 
 
-def test_without_a_margin_what_neighbours_leave_is_along_borders_and_scattered_blocks_are_nothing_but_borders():
-    widget = Photograph()
+def sizes_from_borders(widget: Photograph) -> dict[str, list[float]]:
+    """Return the root mean square of the residual at 1 to 5 steps from another block, by side."""
     x, _ = widget.rows
     gaps = np.abs(x[:, None] - x[None]) / [np.diff(np.unique(x[:, k])).min() for k in (0, 1)]
     taxicab = gaps.sum(axis=2).round()
+    found = {}
     for name, (owned, r) in residuals(widget).items():
         steps = np.zeros(len(x))
         for rows in owned:
             steps[rows] = taxicab[np.ix_(rows, np.setdiff1d(np.arange(len(x)), rows))].min(axis=1)
-        size = [np.sqrt(np.mean(r[steps == k] ** 2)) for k in range(1, 6) if (steps == k).any()]
-        if name == "scattered":
-            assert len(size) == 1
-        else:
-            assert (np.diff(size) < 0).all() and size[0] > 10 * size[4]
+        found[name] = [float(np.sqrt(np.mean(r[steps == k] ** 2))) for k in range(1, 6) if (steps == k).any()]
+    return found
+
+
+def test_without_a_margin_what_neighbours_leave_is_along_borders_and_scattered_blocks_are_nothing_but_borders():
+    found = sizes_from_borders(Photograph())
+    assert len(found["scattered"]) == 1
+    size = found["neighbours"]
+    assert (np.diff(size) < 0).all() and size[0] > 10 * size[4]
+
+
+def test_a_margin_removes_what_neighbours_leave_along_borders():
+    size = sizes_from_borders(Photograph(overlap=1.0, step=15))["neighbours"]
+    assert size[0] < size[1] < size[2]

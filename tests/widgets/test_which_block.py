@@ -27,6 +27,21 @@ def test_the_offer_of_a_block_equals_the_decrease_of_energy_in_the_next_update()
     assert choices.decrease_per_block[taken] == pytest.approx(energy(4) - energy(5), rel=1e-8)
 
 
+def test_in_the_first_preset_gauss_southwell_mostly_misses_the_block_that_removes_the_most():
+    widget = WhichBlock()
+    trajectory = widget.comparison.trajectories["gauss-southwell"]
+    k, r, size = trajectory.span.gram, trajectory.b.copy(), widget.block_size
+    blocks = [np.arange(start, min(start + size, len(r))) for start in range(0, len(r), size)]
+    missed = 0
+    for _ in range(24):
+        removes = [r[rows] @ np.linalg.solve(k[np.ix_(rows, rows)], r[rows]) for rows in blocks]
+        taken = int(np.argmax([np.linalg.norm(r[rows]) for rows in blocks]))
+        missed += taken != int(np.argmax(removes))
+        rows = blocks[taken]
+        r -= k[:, rows] @ np.linalg.solve(k[np.ix_(rows, rows)], r[rows])
+    assert missed == len(widget.comparison.suboptimal_updates()) > 12
+
+
 def test_presets_have_the_described_properties():
     widget = WhichBlock()
     widget.choose("little noise: gauss-southwell comes last")

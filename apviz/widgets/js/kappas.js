@@ -327,7 +327,7 @@ export class KappasView extends View {
       ["exp(−t/κ′) of each", WHOLE, "dots"],
       ...(isOpen ? [] : [["exp(−t λmin(D⁻¹K)): random blocks, on average", WHOLE, "line"]]),
     ]);
-    plane.note("solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
+    plane.note(isOpen ? "" : "solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
   }
 
   _drawGrowth(now, {block_size}) {

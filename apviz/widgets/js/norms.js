@@ -47,8 +47,8 @@ export class NormsPicture extends Plane {
     }
     this.end();
     this.legend(both.map(([, name, color, shape]) => [name, color, shape]));
-    const times = (many) => ["never", "once"][many] ?? `${many} times`;
-    this.note(`in ${count} steps ‖r‖ in H rose ${times(rises[0])}, Euclidean ‖r‖ ${times(rises[1])}`);
+    const rose = (many) => ["never rose", "rose once"][many] ?? `rose ${many} times`;
+    this.note(`in ${count} steps ‖r‖ in H ${rose(rises[0])}, Euclidean ‖r‖ ${rose(rises[1])}`);
     const go = (step) => this._state.set({step: Math.min(count, Math.max(0, Math.round(step)))});
     const at = Number.isFinite(both[0][0][j]) ? this.sy(both[0][0][j]) : this.bottom;
     this.handle(
