@@ -109,7 +109,7 @@ export class WhichBlockView extends View {
   /** The residual, above a lane with the bet on a block. */
   _drawResidual(now) {
     const plane = this.residual,
-      {found, choices, rule, reveal, step, bet} = now,
+      {found, choices, rule, reveal, step, bet, betRule} = now,
       lane = -1.22 * this._most,
       {x} = found.trajectories[rule].span;
     const lit = reveal ? found.blocks[choices.taken[rule]] : [];
@@ -126,6 +126,13 @@ export class WhichBlockView extends View {
       plane.dot(i + 1, each, look, `x = ${number(x[i], 3)}: residual ${number(each)}`);
     });
     if (bet !== NO_BLOCK) plane.dot(this._centre(bet), lane, {color: INK, size: 6, shape: "diamond", of: "bet_block"}, `your bet: block ${bet}`);
+    if (RULES.includes(betRule)) {
+      // on the side where the other bet is not
+      const isLeft = bet !== NO_BLOCK && 2 * this._centre(bet) > plane.x[0] + plane.x[1],
+        place = {x: isLeft ? plane.left + 30 : plane.right - 6, y: (plane.sy(lane) + 0.3 * plane.em).toFixed(1)};
+      const look = {"text-anchor": isLeft ? "start" : "end", class: "name halo", "data-of": "bet_rule"};
+      plane.marks.draw("text", {...place, ...look}, `${betRule} in the end`);
+    }
     plane.end();
     plane.caption.textContent = reveal ? "The residual, and the next block" : "The residual: which block is next? Click one";
     plane.note(`after ${updates(step)} of ${rule}: ½‖r‖²<sub>H</sub> = ${number(choices.left, 3)}`);
