@@ -60,13 +60,10 @@ function narrowed({ data, layout, ...rest }) {
 const TITLE_LINE = 20;
 const TITLE_CHARACTER = 0.52;
 
-// Join the lines of a title, which fit a phone, as far as they fit the width of the chart.
-function joined(figure, width) {
-  const { title, margin, template } = figure.layout;
-  const scale = template.layout.font.size / TYPE_SIZE;
-  const room = width - margin.l - margin.r - 16;
+// Return the lines of a title, which fit a phone, joined as far as they fit a width.
+function titleLines(text, scale, room) {
   const lines = [];
-  for (const line of (title?.text || "").split("<br>")) {
+  for (const line of text.split("<br>")) {
     const isNote = line.includes("color:");
     const kind = line.match(/^<span class="(words|parts)"/)?.[1] || (isNote && lines.at(-1)?.isNote && "parts");
     const size = Number(line.match(/font-size:(\d+)/)?.[1] || TYPE_SIZE) * scale;
@@ -77,9 +74,19 @@ function joined(figure, width) {
       last.long += long + 3 * TITLE_CHARACTER * size;
     } else lines.push({ text: line, long, isNote });
   }
-  const saved = (title?.text || "").split("<br>").length - lines.length;
-  if (!saved) return figure;
-  const text = lines.map((each) => each.text).join("<br>");
+  return lines.map((each) => each.text);
+}
+
+// Join the lines of a figure's title. It keeps the space of the title `other`, so that both figures begin at one height.
+function joined(figure, width, other) {
+  const { title, margin, template } = figure.layout;
+  const scale = template.layout.font.size / TYPE_SIZE;
+  const room = width - margin.l - margin.r - 16;
+  const given = title?.text || "";
+  const lines = titleLines(given, scale, room);
+  const most = Math.max(lines.length, other ? titleLines(other, scale, room).length : 0);
+  const saved = given.split("<br>").length - most;
+  const text = lines.join("<br>");
   const layout = { ...figure.layout, title: { ...title, text }, margin: { ...margin, t: margin.t - saved * TITLE_LINE * scale } };
   return { ...figure, layout };
 }
@@ -298,7 +305,7 @@ export async function render({ model, el }) {
       return;
     }
     let figure = merged(model, live);
-    if (figure) figure = joined(figure, holder.clientWidth);
+    if (figure) figure = joined(figure, holder.clientWidth, isPhone() ? "" : model.level_with);
     if (figure && holder.clientWidth < NARROW) figure = narrowed(figure);
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
@@ -395,7 +402,7 @@ export async function render({ model, el }) {
     waiting = true;
     drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
   };
-  for (const name of ["base", "frame", "axes"]) model.on(name, () => ((drawnSerial = 0), redraw()));
+  for (const name of ["base", "frame", "axes", "level_with"]) model.on(name, () => ((drawnSerial = 0), redraw()));
   model.on("live", () => (takeLive(), redraw()));
   model.on("grown", () => takeGrown() && ((grown = true), redraw()));
   takeLive();

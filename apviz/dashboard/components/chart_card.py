@@ -40,6 +40,7 @@ class Chart(JSComponent):
     filename = param.String("apviz", doc="of a downloaded picture, without suffix")
     axes = param.Integer(300, doc="pixels of the axes, where the figure asks for no height")
     fits = param.Integer(0, doc="pixels that stay free below it where it fills a window; 0: as high as `axes` says")
+    level_with = param.String(doc="title of the figure next to it, whose space it keeps; empty for none")
     linked = param.Boolean(True, doc="hovering a method fades the others in every linked chart")
     clicked = param.Dict({}, doc="name, x, y and customdata of the last point that was clicked, and its run's group")
     drawn = param.Integer(0, doc="how often it was drawn")
@@ -154,6 +155,11 @@ class ChartCard:
         self.text.param.watch(lambda event: self._fill_details(), "is_open")
         self.text.on_msg(lambda event: self.text.download(f"apviz-{slug}.csv", self.csv()))
         self.view = pmui.Paper(self.chart, self.text, margin=8, elevation=1, **wide)
+
+    @property
+    def title(self) -> str:
+        """Return the title of the figure; empty if there is none."""
+        return "" if self.figure is None else str(self.figure.layout.title.text or "")
 
     @property
     def drawn(self) -> Sequence[Trace]:

@@ -141,6 +141,16 @@ def test_two_maps_have_one_scale_and_one_map_its_own(pair):
         assert most <= ends(page._first)[1] < 1.2 * most
 
 
+def test_two_maps_begin_at_one_height_though_their_titles_differ(pair):
+    page, *_ = pair
+    left, right = page._first.map, page._second.map
+    assert left.title != right.title
+    assert (left.chart.level_with, right.chart.level_with) == (right.title, left.title)
+    page.choice.other = ""
+    drawn(page)
+    assert left.chart.level_with == ""
+
+
 def test_a_second_solve_has_at_most_the_work_seconds_or_number_of_an_update(shared):
     ap, cg = (shared.runs.open(record(shared, method=method)) for method in ("ap", "cg"))
     for same, update in product(("work", "seconds", "update"), (1, 3, 5)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, get_args
 
 import panel as pn
@@ -240,9 +240,17 @@ class Replay(SolvingPage):
     def _draw_all(self) -> None:
         for side in self._sides:
             for card, draw in side.drawings(self.shared.theme):
-                self.draw_later(card, draw)
+                self.draw_later(card, partial(self._draw_level, draw))
         self._draw_curves()
         self._describe()
+
+    def _draw_level(self, draw: Callable[[], None]) -> None:
+        """Draw a chart, and let charts of one kind begin at one height, whatever their titles say."""
+        draw()
+        for pair in zip(self._first.cards, self._second.cards, strict=True):
+            titles = [card.title if card.view.visible else "" for card in pair]
+            for card, other in zip(pair, reversed(titles), strict=True):
+                card.chart.level_with = other
 
     def _draw_curves(self) -> None:
         for card in self._curves:
