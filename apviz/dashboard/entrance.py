@@ -15,7 +15,9 @@ _PAGE = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>apviz</title>
 <link rel="icon" href="data:,">
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-<style>body { font: 16px system-ui, sans-serif; margin: 30vh auto; max-width: 24em; padding: 0 1em; text-align: center }
+<style>
+html { background: light-dark(#fff, #14171c); color: light-dark(#1b1f24, #edf0f3) }
+body { font: 16px system-ui, sans-serif; margin: 30vh auto; max-width: 24em; padding: 0 1em; text-align: center }
 </style>
 <main><h1>apviz</h1><p role="status">The dashboard is starting; this page opens it in a few seconds.</p>
 <noscript><p>It needs JavaScript.</p></noscript></main>

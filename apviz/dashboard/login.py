@@ -26,6 +26,7 @@ _PAGE: Final = """<!doctype html>
 <link rel="icon" href="data:,">
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <style>
+html {{ background: light-dark(#fff, #14171c); color: light-dark(#1b1f24, #edf0f3) }}
 body {{ font: 16px system-ui, sans-serif; margin: 20vh auto; max-width: 20em; padding: 0 1em }}
 label, input, button {{ display: block; width: 100%; box-sizing: border-box; margin: 0.4em 0; font: inherit }}
 [role=alert] {{ color: light-dark(#b3261e, #ffb4ab); min-height: 1.4em }}

@@ -48,7 +48,7 @@ def page(preview: Preview | None, chips: Iterable[Sequence[str]], titles: Iterab
         script = f"<script type='application/json' id='apviz-figure'>{figure}</script>"
         awaits, body = "chart", f"{words}<div class='grey chart' id='apviz-chart'></div>{script}"
     return (
-        f'<div id="apviz-first" data-awaits="{awaits}" aria-busy="true"><header><b>apviz</b><nav>{tabs}</nav>'
-        '<i role="status">Controls are loading …</i></header>'
+        f'<div id="apviz-first" data-awaits="{awaits}" aria-busy="true" tabindex="0">'
+        f'<header><b>apviz</b><nav>{tabs}</nav><i role="status">Controls are loading …</i></header>'
         f'<main><div class="chips">{bar}</div><section>{body}</section></main></div>'
     )
