@@ -217,7 +217,7 @@ def test_bad_values_in_the_address_are_reported_and_the_others_are_used(visit):
     someone.says("nosuch is not among the runs shown")
     someone.tab.wait_for_function("!/nosuch|abc|inf|-5/.test(location.search)")
     someone.says("'../../secret' is not a run name")
-    assert someone.edit("Advanced").field("Right-hand sides, target included").input_value() == "2"
+    assert someone.edit("Advanced").field("Target and random vectors").input_value() == "2"
     assert someone.edit("Rows").field("Training rows").input_value() == "1,712"
 
 

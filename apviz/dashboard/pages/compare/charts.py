@@ -32,7 +32,7 @@ GROWING = ("residuals", "rmse", "theory")
 #: Pixels above the axes of the first chart, for plotly's buttons.
 _TOP = 34
 #: Pixels below the first chart, for its notes and the first rows of the table; on a projector for the best row.
-BELOW, BELOW_LECTURE = 190, 208
+BELOW, BELOW_LECTURE = 190, 216
 #: Called with the runs in a chart and the looks of their curves.
 StandingOut = Callable[[Sequence[Trace], list[list[str]]], Collection[int] | None]
 InOrder = Callable[[Sequence[Trace]], Sequence[Trace]]
@@ -92,8 +92,8 @@ def _residuals_card(
         return highlight(figure, labels, theme, SIZE_LECTURE if lecture else SIZE)
 
     return ChartCard(
-        "Residual", "Cross: not converged. Open diamond: residual checked on all rows. Work 1: every kernel entry "
-        "once. Hover over a grey curve for its name. AP: alternating projection.", residuals,
+        "Residual", "Cross: not converged. Open diamond: checked on all rows. Work 1: every kernel entry once. "
+        "Hover over grey curves for names. AP: alternating projection.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip
@@ -130,7 +130,7 @@ def _cards_of_curves(
 
 
 def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
-    """Return the cards without curves over work or time."""
+    """Return the cards without curves over work or time, in their order on the page."""
     return {
         "kappas": ChartCard(
             "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 (Wu et al., AISTATS 2024) on κ′; either may "
@@ -138,14 +138,14 @@ def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
             lambda traces, theme: plots.condition_numbers(in_order(traces), theme=theme), takes=has_kappa,
             table=kappas_table, sentence=kappa_sentence, lecture=lecture,
         ),
-        "timeline": timeline_card("One mark per update of the selected run; the colour: energy removed.", lecture),
-        "blocks": norms_card("Residual norm of every block after every epoch of the selected run.", lecture),
         "time": ChartCard(
             "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
             lambda traces, theme: plots.update_times(in_order(traces), theme=theme),
             takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
             table=times_table, sentence=time_sentence, lecture=lecture,
         ),
+        "timeline": timeline_card("One mark per update of the selected run; the colour: energy removed.", lecture),
+        "blocks": norms_card("Residual norm of every block after every epoch of the selected run.", lecture),
     }  # fmt: skip
 
 
