@@ -156,7 +156,7 @@ def test_scattered_blocks_are_ringed_not_outlined(traces):
         inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="shuffled", max_epochs=1)
     )
     assert "rings: block" in plots.residual_map(trace, 2).layout.title.text
-    assert "rings: block · grey halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
+    assert "rings: block · yellow halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
 
 
 def test_one_input_is_drawn_against_the_residual_two_directly_more_by_principal_axes(traces):

@@ -27,7 +27,8 @@ COMPACT: Final = 0.6
 
 #: Colours of the marks, the same in both themes, because white means zero.
 INK: Final = "#111111"
-_HALO: Final = "rgba(17,17,17,0.28)"
+#: Yellow, which is no residual: a grey halo would be lost on the grey behind the points.
+_HALO: Final = "#FFC93C"
 #: Fill of a margin. A plain grey would hide the residuals, and look like the colour of cells without a row.
 _HATCHED: Final[dict[str, Any]] = {
     "mode": "lines", "line": {"width": 0}, "fill": "toself", "fillcolor": "rgba(0,0,0,0)",
@@ -214,7 +215,7 @@ class PointMarks:
         if self._owner is not None:
             self._pairs = rows["membership"].values
             self._outlined = self._lie_together()
-            block, margin = ("outline", "hatched") if self._outlined else ("rings", "grey halo")
+            block, margin = ("outline", "hatched") if self._outlined else ("rings", "yellow halo")
             has_margin = bool((self._owner[self._pairs[:, 0]] != self._pairs[:, 1]).any())
             self.key = f"{block}: block" + (f" · {margin}: margin" if has_margin else "")
 
