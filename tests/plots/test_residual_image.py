@@ -70,6 +70,12 @@ def unit(figure):
     return 10.0 ** int(power.replace("−", "-") or 0)
 
 
+def by_line(trace):
+    """Return the order of the rows of a trace on a photograph, line by line."""
+    row, column = trace["rows"]["coordinates"].values.T
+    return np.lexsort((column, row))
+
+
 def sides(x, y):
     """Return the total length of lines (x, y) separated by NaN."""
     steps = np.abs(np.diff(x)) + np.abs(np.diff(y))
@@ -95,9 +101,9 @@ def test_the_picture_has_the_orientation_of_the_photograph(china, picture):
 
 def test_every_snapshot_is_a_frame_with_the_recorded_residual(picture):
     figure = plots.residual_image(picture)
-    snapshots = picture["snapshot"]
+    snapshots, order = picture["snapshot"], by_line(picture)
     assert [frame.name for frame in figure.frames] == [str(k) for k in snapshots["update"].values]
-    for frame, residual in zip(figure.frames, snapshots["residual"].values, strict=True):
+    for frame, residual in zip(figure.frames, snapshots["residual"].values[:, order], strict=True):
         np.testing.assert_allclose(frame.data[0].z * unit(figure), residual, atol=0.51 * unit(figure))
     assert unit(figure) <= np.abs(snapshots["residual"].values).max() / 3000
     np.testing.assert_array_equal(figure.data[0].z, figure.frames[0].data[0].z)
@@ -168,7 +174,7 @@ def test_a_residual_of_zero_everywhere_is_a_white_picture(picture):
 
 def test_the_outline_encloses_the_rows_the_block_owns_and_no_others(picture):
     figure, rows = plots.residual_image(picture), picture["rows"]
-    pixels, owner = figure.data[0], rows["owner"].values
+    pixels, owner = figure.data[0], rows["owner"].values[by_line(picture)]
     for frame, block in zip(figure.frames[1:], picture["update"]["block"].values, strict=False):
         outline = frame.data[2]
         # a pixel is inside if a ray to the left crosses the outline an odd number of times
@@ -187,7 +193,7 @@ def test_the_shade_covers_the_margin_and_no_other_rows(picture):
         left, right, top, bottom = shade.x[0::5], shade.x[1::5], shade.y[0::5], shade.y[2::5]
         x, y = pixels.x[:, None], pixels.y[:, None]
         covered = ((left < x) & (x < right) & (top < y) & (y < bottom)).any(1)
-        assert sorted(np.flatnonzero(covered)) == sorted(margin)
+        assert sorted(by_line(picture)[covered]) == sorted(margin)
 
 
 def test_missing_pixels_leave_no_holes_in_the_outline():
@@ -207,8 +213,9 @@ def test_scattered_blocks_are_marked_by_a_dot_per_row(scattered):
     block = int(scattered["update"]["block"][0])
     margin, owned = figure.frames[1].data[1:]
     mine = rows["owner"].values == block
-    np.testing.assert_array_equal(owned.x, figure.data[0].x[mine])
-    np.testing.assert_array_equal(owned.y, figure.data[0].y[mine])
+    pixels, of_block = figure.data[0], mine[by_line(scattered)]
+    expected = set(zip(pixels.x[of_block].tolist(), pixels.y[of_block].tolist(), strict=True))
+    assert len(owned.x) == mine.sum() and set(zip(owned.x.tolist(), owned.y.tolist(), strict=True)) == expected
     assert len(margin.x) == int(scattered["block"]["solved_size"][block]) - mine.sum() > 0
     assert margin.marker.opacity < owned.marker.opacity
 
@@ -426,6 +433,6 @@ def test_the_hover_text_states_row_column_block_and_residual(browser, tmp_path, 
     tab.mouse.move(*at)
     said = tab.locator(".hoverlayer .hovertext").text_content()
     assert f"row {pixels.y[5]}, column {pixels.x[5]}" in said
-    assert f"block {picture['rows']['owner'].values[5]}" in said
+    assert f"block {picture['rows']['owner'].values[by_line(picture)[5]]}" in said
     assert f"{abs(int(pixels.z[5])):,}" in said
     assert problems == []

@@ -89,13 +89,17 @@ def residual_image(
     scale = quantized(snapshots["residual"].values, compared_with)
     x, y, shape = places(trace["rows"]["coordinates"].values)
     blocks = BlockMarks(trace, x, y, shape)
-    figure = go.Figure(picture(x, y, scale.codes[0], scale, blocks.owner, on_grid=shape is not None))
+    # pixels line by line, because positions that follow a pattern compress in a page
+    order = np.lexsort((x, y)) if shape else np.arange(len(x))
+    codes = scale.codes[:, order]
+    owner = None if blocks.owner is None else blocks.owner[order]
+    figure = go.Figure(picture(x[order], y[order], codes[0], scale, owner, on_grid=shape is not None))
     numbers: list[int] = snapshots["update"].values.tolist()
     steps = [step(trace, number) for number in numbers]
     figure.add_traces(blocks.marks(steps[0][0]))
     figure.frames = [
-        _frame(number, go.Heatmap(z=codes) if shape else go.Scatter(marker={"color": codes}), blocks.marks(block))
-        for number, codes, (block, _) in zip(numbers, scale.codes, steps, strict=True)
+        _frame(number, go.Heatmap(z=each) if shape else go.Scatter(marker={"color": each}), blocks.marks(block))
+        for number, each, (block, _) in zip(numbers, codes, steps, strict=True)
     ]
     notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [blocks.key]), *notes]
     add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
