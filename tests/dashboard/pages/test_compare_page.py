@@ -132,7 +132,7 @@ def test_a_click_selects_the_run_of_the_clicked_curve_even_at_equal_work(runs, c
 
 def test_a_click_on_the_bound_of_a_run_selects_that_run(runs):
     page = opened(runs, runs=["cyclic", "gs"])
-    click(page, "theory", "Alternating projection (greedy, b = 20): Theorem 1", 1)
+    click(page, "theory", "AP (greedy, b = 20): Theorem 1", 1)
     assert page.choice.selected == "gs"
 
 

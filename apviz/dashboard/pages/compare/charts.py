@@ -100,7 +100,7 @@ def _residuals_card(
 
 
 def short_label(name: str) -> str:
-    """Return the name of a run at the end of its curve; the caption explains AP."""
+    """Return the name of a run where space is short; the caption of the first chart explains AP."""
     return name.replace("Alternating projection", "AP")
 
 
@@ -113,6 +113,11 @@ def _cards_of_curves(
         figure = plots.k_norm_error(traces, x=x(), theme=theme)
         # the first chart and the table name the runs
         figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+        # names of bounds, which a phone would cut
+        figure.for_each_trace(
+            lambda each: each.update(name=short_label(each.name)),
+            selector=lambda each: each.name and not each.legendgroup,
+        )
         return scaled(figure)
 
     return {
@@ -131,11 +136,18 @@ def _cards_of_curves(
 
 def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
     """Return the cards without curves over work or time, in their order on the page."""
+
+    def kappas(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        figure = plots.condition_numbers(in_order(traces), theme=theme)
+        # names of rows, which a phone would cut
+        figure.for_each_annotation(lambda each: each.update(text=short_label(each.text)))
+        return figure
+
     return {
         "kappas": ChartCard(
             "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 (Wu et al., AISTATS 2024) on κ′; either may "
             "be loose. ≈ is an estimate, and a dotted line leads to the bound that is certain.",
-            lambda traces, theme: plots.condition_numbers(in_order(traces), theme=theme), takes=has_kappa,
+            kappas, takes=has_kappa,
             table=kappas_table, sentence=kappa_sentence, lecture=lecture,
         ),
         "time": ChartCard(
