@@ -171,7 +171,7 @@ def test_auto_factors_k_where_the_flops_at_the_measured_rate_take_less_time_than
     monkeypatch, entry, margin
 ):
     n = 2001
-    monkeypatch.setattr(automatic, "slowness", lambda *args: 1.0)
+    monkeypatch.setattr(automatic, "left_by_a_sweep", lambda *args: 0.1)
     blocks = (2.5 + 3.3 * 3) * n**2 * entry  # the usual work to 0.001
     take_rates(monkeypatch, entry, flop=(margin * blocks - 2 * n**2 * entry) / (n**3 / 3))
     solver, reasons = apviz.Automatic(tol=1e-3).resolve(system(n).operator)

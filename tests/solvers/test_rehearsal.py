@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers.choosing.rehearsal import Rehearsal, affordable_iterations, cheapest, growth
+from apviz.solvers.choosing.rehearsal import Rehearsal, Rehearsals, affordable_iterations, growth
 from tests.device import DEVICE
 
 
@@ -16,6 +16,11 @@ def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
     return apviz.KernelSystem(
         x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="tiled", dtype=torch.float32, device=DEVICE
     )
+
+
+def cheapest(one, ranks, tol, columns, work, rows):
+    rehearsals = Rehearsals(operator=one.operator, b=one.b, rank=max(ranks), rows=rows, seed=0)
+    return rehearsals.cheapest(ranks, tol, columns, work)
 
 
 def iterations_of_cg(k, b, tol):
@@ -78,9 +83,7 @@ def test_iterations_beyond_a_rehearsal_are_extrapolated_from_their_growth():
     local, smooth = problem(12_000, d=6, lengthscale=1.2, noise=0.05), problem(12_000, d=2, lengthscale=1.0)
     for one, grows in ((local, True), (smooth, False)):
         on_rows = Rehearsal(one.operator, one.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
-        plan = cheapest(
-            one.operator, one.b, [60], 0.01, 2, on_rows + 20, 500, seed=0
-        )  # just enough to examine the growth
+        plan = cheapest(one, [60], 0.01, 2, on_rows + 20, 500)  # just enough to examine the growth
         assert (plan is None or plan.iterations > 1.2 * on_rows) == grows
     taken = apviz.solve(local, apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=60))).epochs
     assert taken > 1.2 * Rehearsal(local.operator, local.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
@@ -88,11 +91,11 @@ def test_iterations_beyond_a_rehearsal_are_extrapolated_from_their_growth():
 
 def test_the_cheapest_rank_is_chosen_or_none_if_all_cost_more():
     smooth, diagonal = problem(6000, d=2, lengthscale=1.5), problem(6000, d=8, lengthscale=0.05)
-    few, many = (cheapest(smooth.operator, smooth.b, [rank], 0.01, 2, 100.0, 1000, 0) for rank in (20, 200))
-    both = cheapest(smooth.operator, smooth.b, [200, 20], 0.01, 2, 100.0, 1000, 0)
+    few, many = (cheapest(smooth, [rank], 0.01, 2, 100.0, 1000) for rank in (20, 200))
+    both = cheapest(smooth, [200, 20], 0.01, 2, 100.0, 1000)
     assert both.work == pytest.approx(min(few.work, many.work)) and both.rank in (20, 200)
-    assert cheapest(diagonal.operator, diagonal.b, [100, 50, 0], 0.01, 2, 20.0, 1000, 0).rank == 0
-    assert cheapest(smooth.operator, smooth.b, [20, 0], 1e-6, 2, 3.0, 1000, 0) is None
+    assert cheapest(diagonal, [100, 50, 0], 0.01, 2, 20.0, 1000).rank == 0
+    assert cheapest(smooth, [20, 0], 1e-6, 2, 3.0, 1000) is None
 
 
 def test_cg_alone_is_chosen_where_low_rank_costs_more_than_it_saves():
@@ -113,7 +116,7 @@ def test_cg_alone_is_chosen_where_low_rank_costs_more_than_it_saves():
     )
     most = affordable_iterations(system.operator, 1, 80, 6.0)
     assert low_rank > most and alone <= affordable_iterations(system.operator, 1, 0, 6.0)
-    assert cheapest(system.operator, system.b, [80, 40, 0], 0.1, 1, 6.0, 500, 0).rank == 0
+    assert cheapest(system, [80, 40, 0], 0.1, 1, 6.0, 500).rank == 0
 
 
 @pytest.mark.parametrize("lengthscale", [0.1, 2.0])

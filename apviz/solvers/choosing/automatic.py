@@ -18,7 +18,7 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import chosen, require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.choosing.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
-from apviz.solvers.choosing.rehearsal import Rehearsal, affordable_iterations, cheapest
+from apviz.solvers.choosing.rehearsal import Plan, Rehearsal, Rehearsals, affordable_iterations
 from apviz.solvers.coloured.projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
@@ -33,9 +33,12 @@ CHOLESKY_ROWS = 2_000
 GPU_CHOLESKY_ROWS = 50_000
 # CG is rehearsed on this number of rows: at most an eighth of all rows, at least four times the rank.
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
-# If a sweep of blocks on SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual
-# time, at most as many times as the tolerance has digits (`benchmarks/notes.md`). With up to FEW_INPUTS inputs they
-# take the usual time; with more than MANY_INPUTS the sweep takes longer than it saves.
+# Blocks are slow only where rows far apart are correlated, by more than FAR on average. If a sweep of blocks on
+# SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual time, at most
+# 1 + SLOW_PER_DIGIT times the digits of the tolerance. CG must be cheaper than 1 + SLOW_PER_DIGIT·s times the digits,
+# which is less for a small s (`benchmarks/notes.md`). With up to FEW_INPUTS inputs blocks take the usual time; with
+# more than MANY_INPUTS the sweep takes longer than it saves.
+FAR, SLOW_PER_DIGIT = 0.2, 0.75
 SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
 # Share of the free memory for coloured projections.
 MEMORY_SHARE = 0.9
@@ -111,7 +114,8 @@ class Automatic(Solver):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
         costs = cost_model(operator, columns)
-        usual, direct = usual_work(n, self.tol), cholesky_work(operator, costs)
+        usual, slowest = usual_work(n, self.tol), 1.0 + SLOW_PER_DIGIT * digits(self.tol)
+        direct = math.inf if n**3 / 3 * costs.flop > slowest * usual * costs.work else cholesky_work(operator, costs)
         sweeps, unfit = of_sweeps(operator, columns, self.tol), ""
         if sweeps is not None and (seconds := sweeps.seconds()) <= WORTH * min(usual, direct) * costs.work:
             free = free_memory(operator.x.device)
@@ -121,19 +125,17 @@ class Automatic(Solver):
             needed = f"{sweeps.memory / GIB:.1f} GiB, {free / GIB:.1f} GiB are free"
             unfit = f"; coloured projections would take {why}, but need about {needed}"
         rank = coarse_rank(n)
-        ranks = [rank, rank // 2, rank // 4, 0]
         rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
-        least = min(usual, direct)
-        plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, least, rows, self.seed))
+        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed)
+        plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, min(usual, direct))
+        blocks = overlapping(seed=self.seed, **settings)
+        if plan is None and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+            usual, plan = self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
         if plan is not None:
             low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
             how = f"with rank {plan.rank} would take" if plan.rank else "would take"
             why = f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks{unfit}"
             return ConjugateGradient(preconditioner=low_rank, **settings), why
-        blocks = overlapping(seed=self.seed, **settings)
-        most = max(1.0, -math.log10(self.tol))
-        if EASY * usual < direct < most * usual and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
-            usual *= min(most, slowness(blocks, operator, columns, like))
         if direct <= usual:
             why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
             return Cholesky(tol=self.tol), why + unfit
@@ -141,15 +143,42 @@ class Automatic(Solver):
         why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
         return blocks, why + unfit
 
+    def _if_slow(
+        self,
+        blocks: AlternatingProjection,
+        rehearsals: Rehearsals,
+        columns: int,
+        usual: float,
+        direct: float,
+        costs: CostModel,
+    ) -> tuple[float, Plan | None]:
+        """Return the expected work of blocks, by a sweep where that may decide, and a plan of CG that costs less."""
+        operator, agreed = rehearsals.operator, rehearsals.operator.layout.agreed
+        slowest = SLOW_PER_DIGIT * digits(self.tol)  # the largest share of the usual work in addition to it
+        most = (1 + slowest) * usual
+        if not agreed(direct <= most or rehearsals.may_be_cheaper(self.tol, columns, min(direct, most))):
+            return usual, None
+        is_far = agreed(rehearsals.correlation) > FAR
+        if not (is_far or EASY * usual < direct <= usual):
+            return usual, None
+        left = agreed(left_by_a_sweep(blocks, operator, columns, rehearsals.b))
+        slow = min(direct, usual * (1 + slowest * min(1.0, left)))
+        plan = rehearsals.cheaper_than_slow(self.tol, columns, slow, costs.flop / costs.work) if is_far else None
+        return usual * min(1 + slowest, EASY + SLOW * left), agreed(plan)
 
-def slowness(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
-    """Return the factor by which blocks are expected to take more than their usual work, from a sweep on few rows."""
+
+def left_by_a_sweep(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
+    """Return the share of the residual that a sweep of the blocks leaves, on few rows."""
     resolved, _ = blocks.resolve(operator, columns)
     rehearsal = Rehearsal(operator, like, 0, SWEPT_ROWS, blocks.seed)
-    left = rehearsal.left_by_a_sweep(
+    return rehearsal.left_by_a_sweep(
         partitioner_named(resolved.partition), int(chosen("block_size", resolved.block_size))
     )
-    return EASY + SLOW * left
+
+
+def digits(tol: float) -> float:
+    """Return the decimal digits of a tolerance: 2 for 0.01."""
+    return max(0.0, -math.log10(tol))
 
 
 def _of_blocks(usual: float, costs: CostModel) -> str:

@@ -97,26 +97,33 @@ CLOCK = 1e-7
 KEPT_SECONDS = 600.0
 
 
-def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate[Any, P], float]:
-    """Cache a cost, which is measured on first use in this process."""
+Measure = Callable[Concatenate[Any, P], float]
 
-    @wraps(measure)
-    def price(self: Any, *of: P.args, **named: P.kwargs) -> float:
-        key = (self._system, measure.__name__, of)
-        measured, seconds = CostModel._known.get(key, (0.0, 0.0))
-        if not measured or time.monotonic() - measured > KEPT_SECONDS:
-            seconds = measure(self, *of, **named)
-            CostModel._known[key] = time.monotonic(), seconds
-        return seconds
 
-    return price  # type: ignore[return-value]  # `wraps` forgets that self has no name
+def _kept(*, for_any: str) -> Callable[[Measure[P]], Measure[P]]:
+    """Cache a cost, which is measured on first use in this process, for any `system`, or any `algebra`, of a kind."""
+
+    def keeping(measure: Measure[P]) -> Measure[P]:
+        @wraps(measure)
+        def price(self: Any, *of: P.args, **named: P.kwargs) -> float:
+            key = (self._kinds[for_any], measure.__name__, of)
+            measured, seconds = CostModel._known.get(key, (0.0, 0.0))
+            if not measured or time.monotonic() - measured > KEPT_SECONDS:
+                seconds = measure(self, *of, **named)
+                CostModel._known[key] = time.monotonic(), seconds
+            return seconds
+
+        return price  # type: ignore[return-value]  # `wraps` forgets that self has no name
+
+    return keeping
 
 
 class CostModel:
     """Seconds of the parts of a solve, each measured on few rows on first use, by the clock `seconds`.
 
     Costs are cached for ten minutes in this process, for systems with kernels of the same form, and the same rows,
-    inputs, right-hand sides, dtype, engine and device. Another tolerance, noise or lengthscale needs no measurements.
+    inputs, right-hand sides, dtype, engine and device; those of factors and solves with them for any system with the
+    same right-hand sides, dtype and device. Another tolerance, noise or lengthscale needs no measurements.
     """
 
     _known: ClassVar[dict[Hashable, tuple[float, float]]] = {}
@@ -124,10 +131,9 @@ class CostModel:
     def __init__(self, operator: Operator, columns: int, seconds: Callable[[], float] = time.perf_counter) -> None:
         self._operator, self._columns, self._seconds = operator, columns, seconds
         x = operator.x
-        self._system = (
-            operator.formula.structure, operator.engine, tuple(x.shape), x.dtype, str(x.device), columns,
-            torch.get_num_threads(), seconds,
-        )  # fmt: skip
+        algebra = (x.dtype, str(x.device), columns, torch.get_num_threads(), seconds)
+        system = (*algebra, operator.formula.structure, operator.engine, tuple(x.shape))
+        self._kinds = {"algebra": algebra, "system": system}
 
     @classmethod
     def forget(cls) -> None:
@@ -155,7 +161,7 @@ class CostModel:
         return self._operator.n**2 * self.entry
 
     @property
-    @_kept
+    @_kept(for_any="system")
     def entry(self) -> float:
         """Seconds of an entry of K in a product with some of its columns."""
         if self._operator.x.dtype == torch.float64:
@@ -163,33 +169,32 @@ class CostModel:
         return self._of_columns(self._operator, self._operator.x.dtype)
 
     @property
-    @_kept
+    @_kept(for_any="system")
     def entry_of_pass(self) -> float:
         """Seconds of an entry of K in float64, as in a pass."""
         return self._of_columns(self._operator.exact(), torch.float64)
 
     @property
-    @_kept
+    @_kept(for_any="algebra")
     def flop(self) -> float:
         """Seconds of a flop of a Cholesky factorisation."""
         k = torch.eye(FACTORED_ROWS).to(self._operator.x)
         return self._least(lambda: torch.linalg.cholesky_ex(k)) / (FACTORED_ROWS**3 / 3)
 
-    @_kept
+    @_kept(for_any="system")
     def block(self, rows: int) -> float:
         """Measure the entries and the factor of a block with this number of solved rows."""
         some = slice(0, min(rows, self._operator.n))
         scale = self._operator.largest_signal + self._operator.noise
         return self._least(lambda: cholesky_with_jitter(self._operator.block(some), "a block", scale))
 
-    @_kept
+    @_kept(for_any="algebra")
     def projection(self, rows: int) -> float:
         """Measure a solve with the factor of a block of this number of rows."""
-        factor = torch.eye(min(rows, self._operator.n)).to(self._operator.x)
-        r = self._like(len(factor))
+        factor, r = torch.eye(rows).to(self._operator.x), self._like(rows)
         return self._least(lambda: torch.cholesky_solve(r, factor))
 
-    @_kept
+    @_kept(for_any="system")
     def history(self, length: int) -> float:
         """Measure a step along this number of past updates."""
         rows = min(self._operator.n, 20_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,10 +18,17 @@ from apviz.solvers.choosing.costs import work_of_iterations
 
 # Largest number of right-hand sides in a rehearsal.
 MOST_SIDES = 4
-# Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows.
-FEW, SURE = 3.0, 3.0
+# Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows;
+# `SURE_ALONE` times, without a preconditioner, where few rows of a local k look nearly uncorrelated.
+FEW, SURE, SURE_ALONE = 3.0, 3.0, 6.0
 # Work of the pass that ends a solve.
 PASS = 1.0
+# Where blocks are slow, CG takes UNDERESTIMATED times the iterations of a rehearsal. With MANY_VECTORS it is rehearsed
+# on ROWS_PER_VECTOR rows for each. This pays off from LARGE rows and MUCH_WORK of blocks on, if fewer vectors on half
+# of the rows take at most NEARLY times the affordable iterations. Their set-up takes VECTOR_FLOPS times the seconds of
+# r²n flops of a factorisation (`benchmarks/notes.md`).
+UNDERESTIMATED, MANY_VECTORS, ROWS_PER_VECTOR, LARGE, MUCH_WORK = 1.2, 500, 3, 8_000, 18.0
+NEARLY, VECTOR_FLOPS = 1.3, 14.0
 
 
 class Rehearsal:
@@ -94,6 +102,11 @@ class Rehearsal:
         return float((torch.linalg.vector_norm(r, dim=0) / norms).mean())
 
     @cached_property
+    def correlation(self) -> float:
+        """Mean of k(x, z)/max k(x, x) over the rows."""
+        return float(self._k.mean()) / self._probe.largest_signal
+
+    @cached_property
     def _k(self) -> Tensor:
         return self._probe.block(slice(0, self._probe.n))
 
@@ -111,38 +124,110 @@ class Plan(NamedTuple):
     work: float
 
 
-def cheapest(
-    operator: Operator,
-    b: Tensor | None,
-    ranks: Sequence[int],
-    tol: float,
-    columns: int,
-    work: float,
-    rows: int,
-    seed: int,
-) -> Plan | None:
-    """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rehearsals:
+    """Rehearsals of CG on a few rows, and first on half of these, which often decide.
 
-    If much of k is so local that few rows do not show it, CG on all rows takes more iterations. The growth from half of
-    the rows to these predicts the increase.
+    Half of the rows take a third of the time. If CG costs too much even there, it does on all rows, because more rows
+    take more iterations; and few iterations are few on any number of rows.
 
     Args:
-        ranks: ranks to try, in this order; if the first costs too much, no other is tried but 0.
-        tol: target share of the residual.
+        b, seed: as in `Rehearsal`.
+        rank: the largest rank of preconditioners.
         rows: rows of the rehearsal.
     """
-    whole, half = (Rehearsal(operator, b, max(ranks), several, seed) for several in (rows, rows // 2))
-    best: Plan | None = None
-    for rank in ranks:
-        if rank and best is None and rank != ranks[0]:
-            continue
-        most = affordable_iterations(operator, columns, rank, work if best is None else best.work)
-        needed = whole.iterations(rank, tol, most) if most > 0 else None
-        if needed is not None and operator.n > rows and needed > most / SURE:
-            needed *= growth(needed, half.iterations(rank, tol, most), operator.n / rows)
-        if needed is not None and needed <= most:
-            best = Plan(rank, needed, work_of(operator, columns, rank, needed))
-    return best
+
+    operator: Operator
+    b: Tensor | None
+    rank: int
+    rows: int
+    seed: int
+
+    def cheapest(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
+        """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
+
+        If much of k is so local that few rows do not show it, CG on all rows takes more iterations. The growth from
+        half of the rows to these predicts the increase.
+
+        Args:
+            ranks: ranks to try, in this order; if the first costs too much, no other is tried but 0.
+            tol: target share of the residual.
+        """
+        operator = self.operator
+        plan: Plan | None = operator.layout.agreed(self._cheapest_on_half(ranks, tol, columns, work))
+        if plan is None:
+            return None
+        most = affordable_iterations(operator, columns, plan.rank, work)
+        if plan.iterations <= most / (SURE if plan.rank else SURE_ALONE):
+            return plan
+        needed = self._whole.iterations(plan.rank, tol, most)
+        if needed is not None and operator.n > self.rows and needed > most / SURE:
+            needed *= growth(needed, plan.iterations, operator.n / self.rows)
+        needed = operator.layout.agreed(needed if needed is not None and needed <= most else None)
+        return None if needed is None else plan_of(operator, columns, plan.rank, needed)
+
+    def _cheapest_on_half(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
+        best: Plan | None = None
+        for rank in ranks:
+            if rank and best is None and rank != ranks[0]:
+                continue
+            most = affordable_iterations(self.operator, columns, rank, work if best is None else best.work)
+            needed = self._half.iterations(rank, tol, most) if most > 0 else None
+            if needed is not None and needed <= most:
+                best = plan_of(self.operator, columns, rank, needed)
+        return best
+
+    def may_be_cheaper(self, tol: float, columns: int, work: float) -> bool:
+        """Test whether `cheaper_than_slow` may find a plan of less than `work`, by half of the rows."""
+        within = NEARLY if self._has_many_vectors(work) else 1.0
+        most = within * affordable_iterations(self.operator, columns, self.rank, work)
+        return self._half.iterations(self.rank, tol, most) is not None
+
+    def cheaper_than_slow(self, tol: float, columns: int, work: float, flop: float) -> Plan | None:
+        """Find the cheaper of CG with the rank of these rehearsals and with many vectors; None if above `work`.
+
+        For kernels that are not local: iterations grow little with the rows.
+
+        Args:
+            flop: work that takes as long as a flop of a factorisation.
+        """
+        operator, best = self.operator, None
+        if not self.may_be_cheaper(tol, columns, work):
+            return None
+        for rank in (self.rank, MANY_VECTORS) if self._has_many_vectors(work) else (self.rank,):
+            _, each = work_of_iterations(operator, columns, rank)
+            others = PASS + VECTOR_FLOPS * rank**2 * operator.n * flop
+            most = max(0.0, (work if best is None else best.work) - others) / (UNDERESTIMATED * each)
+            needed = self._of_rank(rank).iterations(rank, tol, most)
+            if needed is not None:
+                best = Plan(rank, UNDERESTIMATED * needed, others + each * UNDERESTIMATED * needed)
+        return best
+
+    def _has_many_vectors(self, work: float) -> bool:
+        return self.operator.n >= LARGE and work >= MUCH_WORK and 2 * self.rank <= MANY_VECTORS
+
+    def _of_rank(self, rank: int) -> Rehearsal:
+        if rank <= self.rank:
+            return self._whole
+        return Rehearsal(self.operator, self.b, rank, ROWS_PER_VECTOR * rank, self.seed)
+
+    @cached_property
+    def correlation(self) -> float:
+        """Mean correlation of two rows, near 0 if k is local: then blocks of neighbours see all of it."""
+        return self._half.correlation
+
+    @cached_property
+    def _half(self) -> Rehearsal:
+        return Rehearsal(self.operator, self.b, self.rank, self.rows // 2, self.seed)
+
+    @cached_property
+    def _whole(self) -> Rehearsal:
+        return Rehearsal(self.operator, self.b, self.rank, self.rows, self.seed)
+
+
+def plan_of(operator: Operator, columns: int, rank: int, iterations: float) -> Plan:
+    """Return the plan of these iterations, with its work."""
+    return Plan(rank, iterations, work_of(operator, columns, rank, iterations))
 
 
 def growth(needed: float, of_half: float | None, times: float) -> float:
