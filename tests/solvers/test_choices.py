@@ -157,9 +157,9 @@ def test_auto_factors_a_small_matrix_and_says_why():
     assert solver == apviz.Cholesky(tol=1e-3) and why["method"].startswith("Cholesky: n = 700 is at most")
 
 
-def many_inputs(d, noise=1e-3, dtype=torch.float32):
+def many_inputs(d, noise=1e-3, dtype=torch.float32, smoothness=0.7):
     x = torch.randn(2500, d, generator=torch.Generator().manual_seed(0))
-    kernel = apviz.Matern52(lengthscale=0.7 * d**0.5)
+    kernel = apviz.Matern52(lengthscale=smoothness * d**0.5)
     found = apviz.KernelSystem(x, x[:, 0], kernel, noise=noise, operator="tiled", dtype=dtype, device="cpu")
     found.operator.prepare()
     return found.operator
@@ -177,6 +177,36 @@ def test_auto_factors_k_where_the_flops_at_the_measured_rate_take_less_time_than
     solver, reasons = apviz.Automatic(tol=1e-3).resolve(system(n).operator)
     assert isinstance(solver, apviz.Cholesky) == (margin < 1)
     assert ("factoring K takes about" in reasons["method"]) == (margin < 1)
+
+
+@pytest.mark.parametrize(("left", "chosen"), [(0.0, apviz.AlternatingProjection), (1.0, apviz.ConjugateGradient)])
+def test_auto_takes_cg_instead_of_blocks_that_leave_much_of_the_residual(monkeypatch, left, chosen):
+    take_rates(monkeypatch, entry=1e-9, flop=5e-11)  # a factorisation takes 42 work
+    monkeypatch.setattr(automatic, "left_by_a_sweep", lambda *args: left)
+    solver, _ = apviz.Automatic(tol=1e-2).resolve(many_inputs(20, noise=0.01, smoothness=1.8))
+    assert isinstance(solver, chosen)
+
+
+def test_no_sweep_is_made_where_rows_far_apart_are_uncorrelated(monkeypatch):
+    take_rates(monkeypatch, entry=1e-9, flop=1e-9)
+
+    def sweep(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(automatic, "left_by_a_sweep", sweep)
+    one = system(2500, d=6, lengthscale=0.7, noise=0.01)
+    for tol in (0.1, 1e-2, 1e-3):
+        assert isinstance(apviz.Automatic(tol=tol).resolve(one.operator)[0], apviz.AlternatingProjection)
+
+
+def test_the_rates_of_factors_are_measured_once_for_all_kernels(monkeypatch):
+    CostModel.forget()
+    one, other = system(300), apviz.KernelSystem(torch.randn(40, 5), torch.ones(40), apviz.RBF(), noise=0.1)
+    rates = [cost_model(one.operator, 1).flop, cost_model(one.operator, 1).projection(30)]
+    monkeypatch.setattr(CostModel, "_least", lambda self, act: 1e9)
+    costs = cost_model(other.operator, 1)
+    assert [costs.flop, costs.projection(30)] == rates and costs.entry > 1.0
+    CostModel.forget()
 
 
 def test_auto_and_the_advisor_predict_the_same_seconds_of_a_factorisation(monkeypatch):

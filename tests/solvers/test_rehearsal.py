@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.solvers.choosing import rehearsal
 from apviz.solvers.choosing.rehearsal import Rehearsal, Rehearsals, affordable_iterations, growth
 from tests.device import DEVICE
 
@@ -50,9 +51,10 @@ def test_a_rehearsal_on_all_rows_is_cg(tol):
     # the order of the rows changes rounding alone, which changes the count by some iterations
     orders = [rng.permutation(150) for _ in range(12)]
     counts = [iterations_of_cg(k[np.ix_(order, order)], b[order], tol) for order in orders]
-    rehearsal = Rehearsal(one.operator, one.b, 0, rows=1000, seed=0)
-    assert 0.97 * min(counts) - 1 < rehearsal.iterations(0, tol, 200) <= 1.03 * max(counts)
-    assert rehearsal.iterations(0, tol, 0.9 * min(counts) - 2) is None
+    rehearsed = Rehearsal(one.operator, one.b, 0, rows=1000, seed=0)
+    assert 0.97 * min(counts) - 1 < rehearsed.iterations(0, tol, 200) <= 1.03 * max(counts)
+    assert rehearsed.iterations(0, tol, 0.9 * min(counts) - 2) is None
+    assert rehearsed.correlation == pytest.approx(k.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
@@ -117,6 +119,41 @@ def test_cg_alone_is_chosen_where_low_rank_costs_more_than_it_saves():
     most = affordable_iterations(system.operator, 1, 80, 6.0)
     assert low_rank > most and alone <= affordable_iterations(system.operator, 1, 0, 6.0)
     assert cheapest(system, [80, 40, 0], 0.1, 1, 6.0, 500).rank == 0
+
+
+def test_only_a_close_choice_is_rehearsed_on_more_than_half_of_the_rows(monkeypatch):
+    drawn = []
+
+    class Noted(Rehearsal):
+        def __init__(self, operator, b, rank, rows, seed):
+            drawn.append(rows)
+            super().__init__(operator, b, rank, rows, seed)
+
+    monkeypatch.setattr(rehearsal, "Rehearsal", Noted)
+    one = problem(2000)
+    needed = cheapest(one, [20], 0.01, 2, 1000.0, 400)
+    assert needed.rank == 20 and drawn == [200]  # few of the iterations that 1000 work allows
+    drawn.clear()
+    assert cheapest(one, [20], 0.01, 2, 0.5 * needed.work, 400) is None and drawn == [200]
+    drawn.clear()
+    assert cheapest(one, [20], 0.01, 2, 1.5 * needed.work, 400).rank == 20 and drawn == [200, 400]
+
+
+def test_more_vectors_are_rehearsed_where_blocks_are_slow_and_take_about_the_iterations_expected(monkeypatch):
+    monkeypatch.setattr(rehearsal, "MANY_VECTORS", 150)
+    monkeypatch.setattr(rehearsal, "LARGE", 2000)
+    one = problem(2400, d=12, lengthscale=12.0, noise=0.001)
+    rehearsals = Rehearsals(operator=one.operator, b=one.b, rank=20, rows=300, seed=0)
+    assert rehearsals.correlation > 0.5
+    plan = rehearsals.cheaper_than_slow(1e-3, 2, 60.0, flop=0.0)
+    preconditioner = apviz.RandomlyPivotedCholesky(rank=150)
+    taken = apviz.solve(one, apviz.ConjugateGradient(preconditioner=preconditioner, tol=1e-3)).epochs
+    assert plan.rank == 150 and 0.6 * taken < plan.iterations < 1.7 * taken
+    assert rehearsals.cheaper_than_slow(1e-3, 2, 60.0, flop=1.0) is None  # a set-up of too many flops
+    assert rehearsals.cheaper_than_slow(1e-3, 2, 4.0, flop=0.0) is None
+    monkeypatch.setattr(rehearsal, "LARGE", 3000)
+    few = rehearsals.cheaper_than_slow(1e-3, 2, 60.0, flop=0.0)
+    assert few is None or few.rank == 20
 
 
 @pytest.mark.parametrize("lengthscale", [0.1, 2.0])
