@@ -56,9 +56,10 @@ class Automatic(Solver):
 
     - Cholesky: up to 2,000 rows without a prediction, on a GPU in float32 up to 50,000. For more rows n³/3 flops at a
       measured rate, if K fits the memory and σ² is above the rounding of its dtype.
-    - CG, alone or with randomly pivoted Cholesky: the iterations that a rehearsal on 1,000 rows takes.
+    - CG, alone or with randomly pivoted Cholesky: the iterations that a rehearsal on up to 1,000 rows takes, first on
+      half of them; where blocks are slow, with 500 vectors too, on 1,500 rows.
     - Alternating projection on blocks of neighbours, sized by n and the free memory: its usual work, or
-      what a sweep on 400 rows suggests if Cholesky takes about as long. It hands over to CG if it turns out to be slow.
+      what a sweep on 400 rows suggests if that may decide. It hands over to CG if it turns out to be slow.
     - Coloured projections with Fourier products, for 30,000 rows or more of up to three inputs, if they are expected
       to take clearly less time than blocks that evaluate entries.
 

@@ -63,7 +63,7 @@ class Rehearsal:
         """
         r, tiny = self._r, torch.finfo(torch.float64).tiny
         norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
-        factor = self._factor[:, : min(rank, self._rank)]
+        factor = self._factor[:, : min(rank, self._rank)] if rank else self._k[:, :0]
         weight = self._weight.to(factor)
         inside, failed = torch.linalg.cholesky_ex(
             factor.T @ (weight * factor) + self._probe.noise * torch.eye(factor.shape[1]).to(factor)
