@@ -116,7 +116,7 @@ class Automatic(Solver):
         settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
         costs = cost_model(operator, columns)
         usual, slowest = usual_work(n, self.tol), 1.0 + SLOW_PER_DIGIT * digits(self.tol)
-        direct = math.inf if n**3 / 3 * costs.flop > slowest * usual * costs.work else cholesky_work(operator, costs)
+        direct = cholesky_work(operator, costs, slowest * usual)
         sweeps, unfit = of_sweeps(operator, columns, self.tol), ""
         if sweeps is not None and (seconds := sweeps.seconds()) <= WORTH * min(usual, direct) * costs.work:
             free = free_memory(operator.x.device)
@@ -205,12 +205,16 @@ def cost_model(operator: Operator, columns: int) -> CostModel:
     return CostModel(operator, columns, time.perf_counter if operator.x.is_cuda else time.process_time)
 
 
-def cholesky_work(operator: Operator, costs: CostModel) -> float:
-    """Predict the work that takes as long as factoring K; inf if it does not fit, or if rounding hides the noise."""
-    x = operator.x
+def cholesky_work(operator: Operator, costs: CostModel, most: float = math.inf) -> float:
+    """Predict the work that takes as long as factoring K.
+
+    Return inf if K does not fit, if rounding hides the noise, or, before the rest is timed, if the flops alone take
+    longer than `most` work.
+    """
+    x, n = operator.x, operator.n
     fits = memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
-    is_right = survives_rounding(operator.n, operator.noise, operator.largest_signal, x.dtype)
-    if operator.layout.ranks > 1 or not (fits and is_right):
+    is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)
+    if operator.layout.ranks > 1 or not (fits and is_right) or n**3 / 3 * costs.flop > most * costs.work:
         return math.inf
     return of_factor(operator, costs).seconds() / costs.work
 
