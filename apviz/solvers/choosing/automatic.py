@@ -39,6 +39,8 @@ REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
 # which is less for a small s (`benchmarks/notes.md`). With up to FEW_INPUTS inputs blocks take the usual time; with
 # more than MANY_INPUTS the sweep takes longer than it saves.
 FAR, SLOW_PER_DIGIT = 0.2, 0.75
+# CG must cost less than this share of factoring K, whose seconds are known better.
+SURE_OF_FACTOR = 0.9
 SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
 # Share of the free memory for coloured projections.
 MEMORY_SHARE = 0.9
@@ -163,7 +165,7 @@ class Automatic(Solver):
         if not (is_far or EASY * usual < direct <= usual):
             return usual, None
         left = agreed(left_by_a_sweep(blocks, operator, columns, rehearsals.b))
-        slow = min(direct, usual * (1 + slowest * min(1.0, left)))
+        slow = min(SURE_OF_FACTOR * direct, usual * (1 + slowest * min(1.0, left)))
         plan = rehearsals.cheaper_than_slow(self.tol, columns, slow, costs.flop / costs.work) if is_far else None
         return usual * min(1 + slowest, EASY + SLOW * left), agreed(plan)
 
