@@ -130,7 +130,8 @@ class Automatic(Solver):
         rank = coarse_rank(n)
         rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
         rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed)
-        plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, min(usual, direct))
+        least = min(usual, SURE_OF_FACTOR * direct)
+        plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, least)
         blocks = overlapping(seed=self.seed, **settings)
         if plan is None and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
             usual, plan = self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
