@@ -241,3 +241,28 @@ def test_after_a_solve_by_fourier_products_the_residual_is_by_these_too_and_with
     left = y - k @ posterior.weights.double().numpy()
     assert np.linalg.norm(found.r.numpy() - left) <= found.rounding
     assert found.rounding < 0.1 * np.linalg.norm(left)
+
+
+@only_on_the_cpu("the Fourier operator runs there")
+def test_after_solves_by_fourier_products_variances_are_by_these_too_and_within_their_bound(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(0, 1, (3_000, 2)), rng.uniform(0, 1, (20, 2))
+    h = apviz.Hyperparameters("matern52", (0.2,), outputscale=1.0, noise=0.1)
+    solver, entries = apviz.ColouredProjection(products="fourier", tol=1e-4), []
+    posterior = apviz.Posterior(x, x[:, 0], h, solver, variance_solver=solver, device="cpu", operator="tiled")
+    exact = apviz.operators.TiledOperator.matmul
+    monkeypatch.setattr(
+        apviz.operators.TiledOperator, "matmul", lambda self, v: (entries.append(self.n), exact(self, v))[1]
+    )
+    variance = posterior.variance(z, method="solves").numpy()
+    assert not entries
+
+    def k(other):
+        r = cdist(x, other) / 0.2 * 5**0.5
+        return (1 + r + r * r / 3) * np.exp(-r)
+
+    c = k(z)
+    truth = 1 - np.einsum("ij,ij->j", c, np.linalg.solve(k(x) + 0.1 * np.eye(len(x)), c))
+    excess = posterior.variance_solves[0].excess.numpy()
+    assert (np.abs(variance - truth) <= excess + 1e-12).all()
+    assert (excess < 0.05 * truth).all()

@@ -15,8 +15,7 @@ from apviz.gp.prediction.points import Points
 from apviz.gp.prediction.prediction_accuracy import MeanResidual, PointErrors
 from apviz.gp.prediction.variances import Variances, to_tolerance
 from apviz.operators import CountingOperator
-from apviz.operators.fourier.engine import with_fourier_products
-from apviz.solvers import Hook, Solution, Solver, attempt
+from apviz.solvers import Hook, Solver, attempt
 from apviz.solvers.measuring.residuals import residual_for
 from apviz.system import KernelSystem
 
@@ -35,18 +34,6 @@ def residual_of(
     b, w = system.given_b.double(), weights if correction is None else weights + correction
     found = residual_for(operator, "operator").residual(b, w[:, None], 0.0)
     return MeanResidual(found.r[:, 0], float(found.rounding[0]), operator.noise_of(), correction)
-
-
-def operator_for(operator: CountingOperator, solution: Solution | None) -> CountingOperator:
-    """Return the operator of residuals: with Fourier products if that of the solve is known by these.
-
-    Else millions of rows would need n² entries after a solve that needed none.
-    """
-    certificate = None if solution is None else solution.certificate
-    if certificate is None or certificate.kind == "exact":
-        return operator
-    found = with_fourier_products(operator.uncounted)
-    return operator if found is None else operator.of(found)
 
 
 def corrected(

@@ -1,4 +1,4 @@
-"""Products k(x*, X) W for predicted means: by Fourier series for many rows of few inputs, else by entries.
+"""Products k(x*, X) W and K W of predictions: by Fourier series for many rows of few inputs, else by entries.
 
 A series errs by at most 1e-8 of k(0) in an entry. What this does to means is measured on random points by exact
 entries; if it is not far below the noise, entries are evaluated for all points.
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator
 from apviz.operators.fourier.engine import LEAST_ROWS, with_fourier_products
+from apviz.solvers import Solution
 
 #: entries of a product from which the set-up of a series, of a second or two, pays off
 MANY_ENTRIES = 1e9
@@ -72,3 +73,15 @@ class MeanProducts:
         rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))[:COMPARED]
         exact = self._double.exact().cross_matmul(z[rows], weights)
         return float((found[rows] - exact).abs().max())
+
+
+def operator_for(operator: CountingOperator, solution: Solution | None) -> CountingOperator:
+    """Return the operator of residuals: with Fourier products if that of the solve is known by these.
+
+    Else millions of rows would need n² entries after a solve that needed none.
+    """
+    certificate = None if solution is None else solution.certificate
+    if certificate is None or certificate.kind == "exact":
+        return operator
+    found = with_fourier_products(operator.uncounted)
+    return operator if found is None else operator.of(found)

@@ -27,12 +27,11 @@ from apviz.gp.prediction.accuracy_sample import (
     SAMPLE_SECONDS,
     SAMPLE_SHARE,
     corrected,
-    operator_for,
     residual_of,
     sampled_errors,
 )
 from apviz.gp.prediction.lanczos import check_ranks
-from apviz.gp.prediction.mean_products import MeanProducts
+from apviz.gp.prediction.mean_products import MeanProducts, operator_for
 from apviz.gp.prediction.pathwise import FEATURES, PosteriorSamples, PriorBy
 from apviz.gp.prediction.points import Points
 from apviz.gp.prediction.prediction_accuracy import MeanResidual, PointErrors, PredictionAccuracy, how_known

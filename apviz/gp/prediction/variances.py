@@ -15,10 +15,11 @@ from torch import Tensor
 
 from apviz.gp.prediction.accuracy import weighted_norms
 from apviz.gp.prediction.factor_variances import FactorVariances
+from apviz.gp.prediction.mean_products import operator_for
 from apviz.gp.prediction.prediction_accuracy import LEAST_ERROR, MeanResidual, PointErrors
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
-from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
+from apviz.solvers import Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, attempt
 from apviz.solvers.recommended import solved_rows
 from apviz.system import KernelSystem
 
@@ -120,6 +121,7 @@ class Variances:
         self.prepared: tuple[Prepared, float] | None = None
         # the set-up whose factor was looked at, and the variances by this factor
         self._by_factor: tuple[Prepared, FactorVariances | None] | None = None
+        self._products: CountingOperator | None = None
 
     @property
     def has_factor(self) -> bool:
@@ -249,8 +251,8 @@ class Variances:
         c[:, c.abs().amax(0) < torch.finfo(self.system.dtype).tiny] = 0.0
         batch = self.system.with_right_hand_sides(c)
         solution = attempt(batch, self.solver, hooks, prepared=prepared)
-        w = solution.weights.to(c)
-        solutions, r = [solution], c - self._operator.matmul(w)
+        w, products = solution.weights.to(c), self._products_for(solution)
+        solutions, r = [solution], c - products.matmul(w)
         while self.may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
             ratio = float(self._excess_ratio(self._variance_of(w, c + r, chunk), self._excess_of(r)).max())
             if ratio <= 1:
@@ -261,12 +263,14 @@ class Variances:
             solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
             solutions.append(solution)
             found = solution.weights.to(c)
-            fresh = c - self._operator.matmul(found)
+            fresh = c - products.matmul(found)
             better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
             w, r = torch.where(better, found, w), torch.where(better, fresh, r)
         self.work += sum(each.work for each in solutions)
         first = solutions[0]
         rounding = ROUNDINGS * torch.finfo(c.dtype).eps * torch.einsum("nc,nc->c", c.abs(), w.abs()).cpu()
+        # products that are not exact move rᵀw by at most an entry's error times (Σᵢ |wᵢ|)²
+        rounding += products.uncounted.entry_error * w.abs().sum(0).square().cpu()
         excess = self._excess_of(r) + rounding
         return w, c + r, VarianceSolve(
             rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
@@ -301,6 +305,13 @@ class Variances:
                 done.append(solved)
                 return Batch(rows, chunk, variance, solved, c)
         return None
+
+    def _products_for(self, solution: Solution) -> CountingOperator:
+        """Return the operator of a solve's residual in float64, kept for all batches."""
+        if self._products is None:
+            found = operator_for(self._operator, solution)
+            self._products = self._operator if found is self._operator else found.certifying()
+        return self._products
 
     def prepared_for(self, columns: int) -> Prepared:
         """Return the solver's set-up, built once for all batches of at most `columns` points."""
