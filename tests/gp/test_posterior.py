@@ -329,6 +329,11 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     assert posterior(p, variance_solver=with_history)._by_batches.width() == narrow // 2
     monkeypatch.setattr(variances, "free_memory", lambda device: 0)
     assert found._by_batches.width() == 1
+    # a million rows in 16 GB: at least the eight columns of a sample, in 25 arrays of float32
+    monkeypatch.setattr(variances, "free_memory", lambda device: 16e9)
+    million = SimpleNamespace(n=10**6, d=3, x=torch.zeros(1), device="cpu")
+    width = variances.Variances(million, None, apviz.Automatic(), True, "auto").width()
+    assert 8 <= width <= 16e9 / (25 * 4 * 1e6)
 
 
 def test_zero_test_points_give_empty_vectors():

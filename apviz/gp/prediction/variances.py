@@ -20,7 +20,7 @@ from apviz.gp.prediction.prediction_accuracy import LEAST_ERROR, MeanResidual, P
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
 from apviz.solvers import Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, attempt
-from apviz.solvers.recommended import solved_rows
+from apviz.solvers.recommended import HISTORY_SHARE, solved_rows
 from apviz.system import KernelSystem
 
 # relative residual of the solves for variances
@@ -137,9 +137,10 @@ class Variances:
         n, item = self.system.n, self.system.x.element_size()
         history = getattr(getattr(self.solver, "step", None), "length", 0)
         arrays = BATCH_ARRAYS + 8 / item * DOUBLE_ARRAYS + (history if isinstance(history, int) else 0)
+        free = free_memory(self.system.device) / item
         # an automatic history holds at most half as many columns as a block solves rows, for any batch
-        chosen = n * solved_rows(n, self.system.d) / 2
-        numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
+        chosen = min(n * solved_rows(n, self.system.d) / 2, HISTORY_SHARE * free)
+        numbers = BATCH_SHARE * free - chosen
         return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
 
     def prior(self, chunk: Tensor) -> Tensor:
