@@ -1,6 +1,6 @@
 """Draw a map of the earth's relief from random rows of it, with its standard deviations: `results/earth_map.webp`.
 
-    python -m benchmarks.earth_map [--rows 30000]
+    python -m benchmarks.earth_map [--rows 1000000]
 
 The map has cells of one degree, in `results/earth_map.npz`. The seconds and what is known of the error are kept in
 `results/earth_map.json`. The picture needs kaleido and a browser; `--draw` draws it again.
@@ -21,7 +21,7 @@ import apviz
 from apviz.datasets.loading import load_raw
 from benchmarks.machine import RESULTS, keep
 
-ROWS, TOL = 30_000, 1e-3
+ROWS, TOL = 1_000_000, 1e-3
 #: of dense rows, as the card of the data set says
 MODEL = apviz.Hyperparameters("matern52", (0.03,), outputscale=0.64, noise=0.025)
 WIDTH, HEIGHT = 1100, 1080
