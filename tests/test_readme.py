@@ -153,7 +153,7 @@ def test_the_apviz_commands_run_in_order(tmp_path):
     for name, columns in (("depth.csv", ["east", "north", "z"]), ("grid.csv", ["north", "east"])):
         depth[columns].to_csv(tmp_path / name, index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz") and "--scheduler" not in line]
-    assert len(wanted) == 12
+    assert len(wanted) == 14
     for command in wanted:
         done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
