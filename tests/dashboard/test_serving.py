@@ -44,7 +44,8 @@ def test_the_ipv6_loopback_address_is_rejected_with_an_alternative(tmp_path):
 
 def test_a_missing_data_set_is_rejected_before_the_start_with_how_to_get_it(tmp_path, nothing_here):
     runs = tmp_path / "runs"
-    done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(runs), "--dataset", "sgemm"])
+    wanted = ["--runs", str(runs), "--dataset", "sgemm", "--port", str(free_port())]
+    done = CliRunner().invoke(app, ["dashboard", "--no-show", *wanted])
     said = " ".join(done.output.split())
     assert done.exit_code == 2 and "Traceback" not in said
     assert "error: The data set 'sgemm' is not on this machine. Run `apviz datasets fetch sgemm`" in said
