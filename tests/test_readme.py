@@ -155,7 +155,7 @@ def test_the_apviz_commands_run_in_order(tmp_path):
     # a dashboard runs until it is stopped, and is started by other tests
     ends = [line for line in commands() if line.startswith("apviz") and not line.startswith("apviz dashboard")]
     wanted = [shlex.split(line) for line in ends if "--scheduler" not in line]
-    assert len(wanted) == 12
+    assert len(wanted) == 13
     for command in wanted:
         done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
