@@ -255,6 +255,8 @@ def test_after_solves_by_fourier_products_variances_are_by_these_too_and_within_
         apviz.operators.TiledOperator, "matmul", lambda self, v: (entries.append(self.n), exact(self, v))[1]
     )
     variance = posterior.variance(z, method="solves").numpy()
+    rows = torch.arange(0, 3_000, 300)
+    diagonal = posterior.inverse_diagonal(rows).numpy()
     assert not entries
 
     def k(other):
@@ -262,7 +264,10 @@ def test_after_solves_by_fourier_products_variances_are_by_these_too_and_within_
         return (1 + r + r * r / 3) * np.exp(-r)
 
     c = k(z)
-    truth = 1 - np.einsum("ij,ij->j", c, np.linalg.solve(k(x) + 0.1 * np.eye(len(x)), c))
+    of_rows = k(x) + 0.1 * np.eye(len(x))
+    truth = 1 - np.einsum("ij,ij->j", c, np.linalg.solve(of_rows, c))
     excess = posterior.variance_solves[0].excess.numpy()
     assert (np.abs(variance - truth) <= excess + 1e-12).all()
     assert (excess < 0.05 * truth).all()
+    exact_diagonal = np.linalg.inv(of_rows).diagonal()[rows]
+    assert (diagonal <= exact_diagonal * (1 + 1e-9)).all() and (diagonal > 0.999 * exact_diagonal).all()

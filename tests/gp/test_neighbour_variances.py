@@ -104,3 +104,18 @@ def test_observations_left_out_are_never_below_one_over_the_diagonal_of_the_inve
     assert (variance >= exact[rows] * (1 - 1e-6)).all()
     assert settled.mean() > 0.7
     assert np.quantile(variance[settled] / exact[rows][settled], 0.95) < 1.04
+
+
+def test_an_observation_left_out_takes_more_rows_before_a_solve_where_n_is_large(monkeypatch):
+    monkeypatch.setattr(neighbour_variances, "ROWS", (4, 8))
+    x = np.random.default_rng(0).random((1_000, 2))
+    system = apviz.KernelSystem(x, np.zeros(1_000), apviz.Matern12(lengthscale=1.0), noise=2.0, dtype=torch.float64)
+    near, rows = NeighbourVariances(CountingOperator(system.operator)), torch.arange(0, 1_000, 50)
+    few, few_settled = near.left_out(rows)
+    monkeypatch.setattr(neighbour_variances, "FURTHER", (64, 256))
+    monkeypatch.setattr(neighbour_variances, "WORTH", 2)
+    more, settled = near.left_out(rows)
+    k = np.exp(-cdist(x, x)) + 2.0 * np.eye(1_000)
+    exact = 1 / np.diag(np.linalg.inv(k))[rows]
+    assert not few_settled.any() and settled.all()
+    assert (more <= few * (1 + 1e-12)).all() and (more.numpy() >= exact * (1 - 1e-6)).all()

@@ -72,10 +72,8 @@ class NeighbourVariances:
         operator, found = self._operator, []
         for row in rows.tolist():
             point, scaled = operator.given[row : row + 1].double(), operator.inputs[row : row + 1]
-            near, c = self._nearest(point, scaled, ROWS[-1])
-            others, prior = near != row, operator.formula.diagonal(scaled)
-            noise = self._own[row : row + 1] - prior
-            found.append(self._given(ROWS, near[others], c[others], prior, noise))
+            noise = float(self._own[row] - operator.formula.diagonal(scaled)[0])
+            found.append(self._of_group(point, scaled, noise, without=row))
         variance, settled = zip(*found, strict=True)
         return torch.cat(variance), torch.cat(settled)
 
@@ -93,16 +91,18 @@ class NeighbourVariances:
             along = scaled[group, int((high - low).argmax())].argsort()
             waiting += [(group[half], rows) for half in (along[: len(along) // 2], along[len(along) // 2 :])]
 
-    def _of_group(self, points: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
+    def _of_group(self, points: Tensor, scaled: Tensor, noise: float = 0.0, without: int = -1) -> tuple[Tensor, Tensor]:
+        """Return the variances of f plus noise at a group, and whether each has settled; `without` one of the rows."""
         prior = self._operator.formula.diagonal(scaled)
-        none = torch.zeros_like(prior)
-        variance, settled = self._given(ROWS, *self._nearest(points, scaled, ROWS[-1]), prior, none)
-        for count in FURTHER:
+        variance, settled = prior + noise, torch.zeros(len(prior), dtype=torch.bool, device=prior.device)
+        added = torch.full_like(prior, noise)
+        for counts in (ROWS, *((count,) for count in FURTHER if self._operator.n >= WORTH * count)):
             left = (~settled).nonzero()[:, 0]
-            if not len(left) or self._operator.n < WORTH * count:
+            if not len(left):
                 break
-            near = self._nearest(points[left], scaled[left], count)
-            variance[left], settled[left] = self._given((count,), *near, prior[left], none[left])
+            near, c = self._nearest(points[left], scaled[left], counts[-1])
+            others = near != without
+            variance[left], settled[left] = self._given(counts, near[others], c[others], prior[left], added[left])
         return variance, settled
 
     def _given(
