@@ -149,6 +149,8 @@ def test_an_input_that_is_the_target_is_found_in_other_units_and_next_to_outlier
     assert found[OddityKind.TARGET_IN_INPUTS].columns == ("fahrenheit", "celsius")
     assert "leave out an input that is not known before the target is" in found[OddityKind.TARGET_IN_INPUTS].message
     assert OddityKind.EQUAL_COLUMNS not in found
+    twice = np.column_stack([x, 2 * x[:, 2]])
+    assert {OddityKind.TARGET_IN_INPUTS, OddityKind.EQUAL_COLUMNS} <= kinds(twice, y)
     assert OddityKind.TARGET_IN_INPUTS not in kinds(x, x[:, 2] + 0.01 * rng.standard_normal(300))
 
 

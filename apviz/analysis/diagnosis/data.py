@@ -357,7 +357,11 @@ RULES: Final = (
 
 def remarks(e: Evidence) -> list[str]:
     """Return oddities of the data that were not the cause, as sentences."""
-    said = [e.odd("near-duplicate rows", "ID-like column", "constant column")]
+    said = [
+        e.odd(
+            "near-duplicate rows", "target among the inputs", "two target values", "ID-like column", "constant column"
+        )
+    ]
     if e.distinct is not None and e.distinct < e.rows:
         said.append(duplicates_in_words(e.distinct, e.rows))
     return [each for each in said if each]

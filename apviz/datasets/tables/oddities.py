@@ -58,6 +58,8 @@ Array = NDArray[np.float64]
 
 #: what is said of an ID-like column
 NUMBERS_ROWS: Final = "only counts the rows"
+#: what is said of an input that is the target
+LEAK: Final = ", and one is the target: leave out an input that is not known before the target is"
 #: near-duplicate rows differ by at most this fraction of each column's range
 NEAR: Final = 1e-6
 _TREE_SAMPLE = 4_000
@@ -287,15 +289,20 @@ def _equal_columns(x: Array, names: Sequence[str], inputs: int) -> Iterator[Oddi
         members = np.flatnonzero(group == each).tolist()
         if len(members) < 2 or not standard[members[0]].any():
             continue
-        equal = all(np.array_equal(x[:, members[0]], x[:, other], equal_nan=True) for other in members[1:])
-        which = [names[member] for member in members]
-        shown = ", ".join(which[:-1]) + f" and {which[-1]}"
-        text = f"{shown} {'are equal' if equal else 'are the same column in different units (correlation ±1)'}"
-        kind = OddityKind.EQUAL_COLUMNS
-        if members[0] < inputs <= members[-1]:
-            kind = OddityKind.TARGET_IN_INPUTS
-            text += ", and one is the target: leave out an input that is not known before the target is"
-        yield _oddity(kind, which, np.empty(0, dtype=np.intp), [text])
+        of_inputs = [member for member in members if member < inputs]
+        if len(of_inputs) != 1:  # several inputs, or targets alone
+            yield _of_equal(OddityKind.EQUAL_COLUMNS, x, names, of_inputs or members)
+        if of_inputs and of_inputs != members:
+            yield _of_equal(OddityKind.TARGET_IN_INPUTS, x, names, members, LEAK)
+
+
+def _of_equal(kind: OddityKind, x: Array, names: Sequence[str], members: Sequence[int], more: str = "") -> Oddity:
+    """Return the oddity of columns that are equal up to their units."""
+    equal = all(np.array_equal(x[:, members[0]], x[:, other], equal_nan=True) for other in members[1:])
+    which = [names[member] for member in members]
+    how = "are equal" if equal else "are the same column in different units (correlation ±1)"
+    text = f"{', '.join(which[:-1])} and {which[-1]} {how}{more}"
+    return _oddity(kind, which, np.empty(0, dtype=np.intp), [text])
 
 
 def _rms_apart(one: Array, other: Array) -> float:
